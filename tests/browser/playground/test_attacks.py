@@ -11,7 +11,7 @@ from tests.browser.playground.conftest import Playing, Start, begin, behind, end
 from tests.kit.waiting import until_plain
 
 CALL: Final = {"tool": "fail", "json": "{}", "era": "2026-07-28", "client": "forms", "tasks": False}
-ACTIONS: Final = ("begin", "answer", "stop", "test")
+ACTIONS: Final = ("begin", "answer", "stop", "test", "decide")
 WRONG_SECRET: Final = "x" * 22
 
 
@@ -63,15 +63,13 @@ def test_request_for_another_host_reads_nothing(attacked: Playing) -> None:
     assert [one for one, got in answers.items() if got.status != 403 or len(got.body) >= 200] == []
 
 
-def test_nothing_is_there_without_the_secret(attacked: Playing) -> None:
+def test_no_other_path_leads_anywhere(attacked: Playing) -> None:
     secret = attacked.secret
     assert len(secret) == 22
     places = ("/", "/state.json", f"/{WRONG_SECRET}/", f"/{secret[:-1]}/", f"/%2e%2e/{secret}/", "//")
     assert [place for place in places if attacked.request(place).status != 404] == []
     assert attacked.post(f"/{WRONG_SECRET}/begin", CALL).status == 404
-
-
-def test_paths_lead_to_no_files(attacked: Playing) -> None:
+    # Nor does any path behind the secret lead to a file.
     places = (
         *("../etc/passwd", "..%2f..%2fetc%2fpasswd", "%2e%2e/", "web/page.css", "call?id=../../etc/passwd"),
         *("call.json", "trace", "place.json", "\\..\\x", "call?id=%00"),

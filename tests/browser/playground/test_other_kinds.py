@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from roundtrip.cli import main
-from tests.browser.conftest import Tab, expect
+from tests.browser.conftest import DRAWINGS, Axe, Tab, expect
 from tests.browser.playground.conftest import (
     Playing,
     Start,
@@ -121,33 +121,16 @@ def test_mistake_is_told_at_the_terminal(tmp_path: Path) -> None:
 LOGIN = """
 from fastmcp import FastMCP
 from fastmcp.server.auth.providers.jwt import StaticTokenVerifier
-
-import roundtrip
-from roundtrip.fastmcp import install
-
-mcp = FastMCP("guarded", auth=StaticTokenVerifier({"secret": {"client_id": "cli", "sub": "ann", "scopes": []}}))
-install(mcp, keys=["7f" * 32])
-
-
-@mcp.tool
-def whoami() -> str:
-    return roundtrip.get_access_token().subject
+mcp = FastMCP("guarded", auth=StaticTokenVerifier({"secret": {"client_id": "cli", "scopes": []}}))
 """
 
 
-def test_server_with_a_login_is_played_with_a_header(tab: Tab, tmp_path: Path) -> None:
+def test_server_with_a_login_needs_a_header(tab: Tab, tmp_path: Path) -> None:
     (tmp_path / "guarded.py").write_text(LOGIN)
     with playing("guarded.py", folder=tmp_path) as without:
         tab.page.goto(without.url)
         expect(tab.page.locator("#broken")).to_contain_text("HTTP status 401; give credentials with --header")
         expect(tab.page.locator("#no-tools")).to_be_hidden()
-        tab.page.goto("about:blank")
-    with playing("guarded.py", "--header", "Authorization: Bearer secret", folder=tmp_path) as with_header:
-        with_header.open(tab)
-        choose(tab, "whoami")
-        begin(tab, "whoami")
-        ended(tab, "completed")
-        assert "ann" in tab.text("#result")
         tab.page.goto("about:blank")
 
 
@@ -195,6 +178,31 @@ def test_client_that_shows_nothing_plays_the_model(tab: Tab, paged: Playing) -> 
     call(tab)
     ended(tab, "completed")
     assert "Picked green" in tab.text("#result")
+
+
+def test_approval_is_decided_by_the_login_of_another_person(tab: Tab, tmp_path: Path, axe: Axe) -> None:
+    (tmp_path / "approved.py").write_text("from tests.kit.approving import shop\n\nserver = shop()\n")
+    logins = ("--header", "x-user: ann", "--approver", "authorization: Bearer token-of-fay")
+    with playing("approved.py", *logins, folder=tmp_path) as played:
+        played.open(tab)
+        assert tab.text("#tool-list").split()[-1] == "continue_call"
+        tab.page.get_by_label("The client shows").select_option("none")
+        choose(tab, "refund")
+        tab.page.get_by_label("Amount").fill("5")
+        call(tab)
+        ended(tab, "waiting")
+        card = tab.page.get_by_role("region", name="Approvals").get_by_role("article")
+        expect(card).to_contain_text("Asked by ann.")
+        tab.page.set_viewport_size({"width": 1000, "height": 5000})
+        axe(exclude=DRAWINGS)
+        press(tab, "Reject")
+        expect(card.get_by_role("alert")).to_contain_text("Say why you reject this")
+        press(tab, "Approve")
+        expect(card).to_have_count(0)
+        press(tab, "Fill in continue_call, as a model would")
+        call(tab)
+        expect(tab.page.locator("#result")).to_contain_text("refunded 5")
+        tab.page.goto("about:blank")
 
 
 def test_server_that_reports_much_does_not_stop_the_page(tab: Tab, paged: Playing) -> None:

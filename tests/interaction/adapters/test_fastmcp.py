@@ -115,40 +115,31 @@ async def test_values_of_both_libraries_meet_in_one_tool(era: Era) -> None:
 
 @pytest.mark.parametrize("own", [FastMcpContext, SdkContext])
 async def test_asking_by_context_of_host_names_the_import(own: type[Any], era: Era) -> None:
-    if own is FastMcpContext:
-        mcp: Any = cinema()
-    else:
-        mcp = MCPServer("cinema")
+    mcp: Any = cinema() if own is FastMcpContext else MCPServer("cinema")
+    if own is SdkContext:
         install_in_sdk(mcp, keys=KEYS[:1])
 
     async def plain(ctx: Any) -> str:
         return f"{type(ctx) is own}"
 
-    async def wrong(ctx: Any, film: str = "Dune") -> str:
-        return str(await ctx.ask("row", "Which row?", str))
+    async def asks(ctx: Any, film: str = "Dune") -> str:
+        return str(await ctx.ask("row", f"Which row for {film}?", str))
 
-    async def half(ctx: Any) -> str:
-        return str(await ctx.ask("row", "Which row?", str))
+    def confirmed(ctx: Any) -> Any:
+        return asks(ctx)
 
-    async def other(ctx: Any) -> str:
-        return str(ctx.other)
-
-    tools = [plain, wrong, half, other]
-    for fn in tools:
+    for fn in (plain, asks, confirmed):
         fn.__annotations__["ctx"] = own
-        mcp.add_tool(roundtrip.tool(confirm="Sure?")(fn) if fn is half else fn)
-    mcp.resource("row://{film}")(wrong)
-    user = User(mcp, {"confirm:half": {}, "row": "middle"}, era=era, allow_unused=True, allow_error=True)
-    told = {fn.__name__: (await user.call(fn.__name__)).text for fn in tools}
-    read = await user.read_resource("row://Dune")
+        mcp.tool()(roundtrip.tool(confirm="Sure?")(fn) if fn is confirmed else fn)
+    mcp.resource("row://{film}")(asks)
+    user = User(mcp, {"confirm:confirmed": {}, "row": "back"}, era=era, allow_unused=True, allow_error=True)
     advice = f"ctx.ask must be used on roundtrip's Context, got {own.__module__}.Context; annotate"
-    assert told["plain"] == "True"
-    assert advice in told["wrong"]
-    assert read.error is not None
-    assert advice in read.error.error.message
+    assert advice in (await user.call("asks")).text
+    assert advice in str((await user.read_resource("row://Dune")).error)
     # The SDK's is the class above roundtrip's, so a function with an option of roundtrip's has the latter.
-    assert (advice in told["half"]) if own is FastMcpContext else (told["half"] == "middle")
-    assert "roundtrip" not in told["other"]
+    told = (await user.call("confirmed")).text
+    assert advice in told if own is FastMcpContext else told == "back"
+    assert (await user.call("plain")).text == "True"
 
 
 @pytest.mark.roundtrip(eras="retry", hostile=True)

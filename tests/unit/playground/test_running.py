@@ -13,11 +13,14 @@ import pytest
 from roundtrip.client.targets import Target
 from roundtrip.client.terminal import Terminal
 from roundtrip.playground.hosting import NoticeHandler
+from roundtrip.playground.inbox import PlayedInbox
 from roundtrip.playground.playground import Playground, ServedFacts
 from roundtrip.playground.serving import PLAYGROUND_PAGE
 from roundtrip.playground.writing import ServerPlace
 from roundtrip.trace.page.document import STEP_SCRIPTS, UI_PAGES
 from roundtrip.trace.page.loopback import Loopback
+from tests.kit.approving import shop
+from tests.kit.hosts import hosted
 from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
@@ -62,6 +65,14 @@ async def test_many_changes_of_the_tools_are_listed_once(monkeypatch: pytest.Mon
     assert len(listed) == 2
 
 
+async def test_inbox_says_which_login_it_needs() -> None:
+    async with hosted(shop().streamable_http_app()) as base:
+        for login, told in ((None, "start with --approver"), ({"x": "y"}, "do not accept the login")):
+            inbox = PlayedInbox(base, login)
+            assert await inbox.look()
+            assert told in inbox.data["note"]
+
+
 NAMES = re.compile(r"^(?:async )?(?:function|let|const) (\w+)", re.MULTILINE)
 
 
@@ -84,7 +95,7 @@ def place(file: Path, module: str = "", *, is_file: bool = True) -> tuple[str, s
     return found.module, found.folder
 
 
-def test_file_is_imported_from_the_folder_above_its_package(tmp_path: Path) -> None:
+def test_server_is_imported_by_the_name_of_its_module(tmp_path: Path) -> None:
     package = tmp_path / "shop" / "tools"
     package.mkdir(parents=True)
     assert place(package / "app.py") == ("app", str(package))
@@ -92,15 +103,9 @@ def test_file_is_imported_from_the_folder_above_its_package(tmp_path: Path) -> N
     assert place(package / "app.py") == ("tools.app", str(tmp_path / "shop"))
     (tmp_path / "shop" / "__init__.py").write_text("")
     assert place(package / "app.py") == ("shop.tools.app", str(tmp_path))
-
-
-def test_module_is_imported_by_its_own_name(tmp_path: Path) -> None:
     assert place(tmp_path / "shop" / "app.py", "shop.app", is_file=False) == ("shop.app", str(tmp_path))
     assert place(tmp_path / "shop" / "__init__.py", "shop", is_file=False) == ("shop", str(tmp_path))
     assert place(tmp_path / "app.py", "app", is_file=False) == ("app", str(tmp_path))
-
-
-def test_place_is_read_as_it_was_written(tmp_path: Path) -> None:
     written = ServerPlace("shop.app", "server", str(tmp_path), is_ours=False)
     written.write(tmp_path / "place.json")
     assert ServerPlace.read(tmp_path / "place.json") == written
