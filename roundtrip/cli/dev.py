@@ -261,9 +261,9 @@ def _work() -> int:
 
 
 def _settings_for(server: "Server[Any] | OtherServer", settings: "ServeSettings") -> "ServeSettings":
+    """Return the settings for a server; one that masks the texts of exceptions is not asked for them."""
     from roundtrip.server.server import Server
 
-    """Return the settings for a server; one that masks the texts of exceptions is not asked for them."""
     masks = isinstance(server, Server) and not server.shows_error_details
     return settings.model_copy(update={"show_errors": False}) if masks else settings
 
