@@ -8,11 +8,11 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import astuple, replace
+from itertools import chain, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar
 
 import anyio
-import anyio.from_thread
 import anyio.to_thread
 from anyio.lowlevel import RunVar
 
@@ -32,11 +32,12 @@ __all__ = ["SqliteLedger"]
 T = TypeVar("T")
 
 _BUSY_SECONDS: Final = 5.0
-_OPEN_PAUSE_SECONDS: Final = 0.01
+_PAUSES: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05)
+"""Seconds between attempts at a file that another process has locked; the last one repeats."""
 _CHANGE_SECONDS: Final = 0.02
 """Time between two reads of the file's version, while a leg waits."""
 _MAX_THREADS: Final = 8
-"""Threads of one event loop that use the file or wait for it."""
+"""Threads of one event loop that use the file."""
 _FORGET_EVERY: Final = 256
 _FORMAT: Final = 1
 """Version of the tables, as `PRAGMA user_version`; 0 in files of versions that did not note it, which had the same."""
@@ -80,6 +81,18 @@ _FORGET: Final = (
 )
 
 
+class _FileLocked(Exception):
+    """Another process has locked the file, so nothing was done."""
+
+
+class _LoopUse(NamedTuple):
+    """Use of the file by one event loop."""
+
+    limiter: anyio.CapacityLimiter
+    line: anyio.Lock
+    """Held by the operation that tries a locked file again; the others wait in their order."""
+
+
 class SqliteLedger(EntryLedger):
     """Ledger in a file, for all processes of one machine that open it.
 
@@ -108,7 +121,7 @@ class SqliteLedger(EntryLedger):
         self._waiting = Waiting(self._announce_changes)
         # The ledger has its own threads. Bodies may occupy all shared threads, and their leases must still be renewed.
         # Threads that wait for the file must not block bodies.
-        self._limiter: RunVar[anyio.CapacityLimiter] = RunVar(f"roundtrip_sqlite_{id(self)}")
+        self._use: RunVar[_LoopUse] = RunVar(f"roundtrip_sqlite_{id(self)}")
         self._tasks: SqliteTasks | None = None
         self._has_task_tables = False
 
@@ -185,6 +198,36 @@ class SqliteLedger(EntryLedger):
         return int(now * 1_000_000)
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        ends = self._system.monotonic() + _BUSY_SECONDS
+        try:
+            use = self._use.get()
+        except LookupError:
+            use = _LoopUse(anyio.CapacityLimiter(_MAX_THREADS), anyio.Lock())
+            self._use.set(use)
+        with suppress(_FileLocked):
+            return await self._attempt(work, use.limiter)
+        # An operation that waits holds neither a thread nor the connection: a file locked for writes can be read.
+        # All wait equally long and in their order, so the end of the first wait is not later than that of the second.
+        async with use.line:
+            pauses = chain(_PAUSES, repeat(_PAUSES[-1]))
+            while True:
+                try:
+                    return await self._attempt(work, use.limiter)
+                except _FileLocked as error:
+                    if self._system.monotonic() >= ends:
+                        raise LedgerDown(
+                            f"the ledger {self._path} cannot be used: another process has kept the file locked for "
+                            f"{_BUSY_SECONDS:g} seconds"
+                        ) from error
+                await self._system.sleep(next(pauses))
+
+    async def _attempt(self, work: Callable[[sqlite3.Connection], T], limiter: anyio.CapacityLimiter) -> T:
+        """Run a function with the connection, in a thread.
+
+        Raises:
+            _FileLocked: Another process has locked the file. The function was undone.
+            LedgerDown: The file cannot be used.
+        """
         import sqlite3
 
         def locked() -> T:
@@ -194,17 +237,15 @@ class SqliteLedger(EntryLedger):
             try:
                 return work(self._open())
             except (sqlite3.Error, OSError) as error:
+                # An extended code has the code of its kind in the lowest byte.
+                if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
+                    raise _FileLocked from error
                 # The file may be repaired; the next operation opens it again.
                 self._close()
                 raise LedgerDown(f"the ledger {self._path} cannot be used: {error}") from error
             finally:
                 lock.release()
 
-        try:
-            limiter = self._limiter.get()
-        except LookupError:
-            limiter = anyio.CapacityLimiter(_MAX_THREADS)
-            self._limiter.set(limiter)
         try:
             # This ends the wait for a thread. Work that runs in one is not cancelled.
             with anyio.fail_after(_BUSY_SECONDS * 2):
@@ -249,32 +290,27 @@ class SqliteLedger(EntryLedger):
             return self._connection
         if not self._path.exists():
             self._path.touch(mode=0o600)
-        connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        # No waiting in SQLite: it would hold the connection meanwhile.
+        connection = sqlite3.connect(self._path, timeout=0, isolation_level=None, check_same_thread=False)
+        try:
+            self._prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
         self._connection = connection
-        ends = self._system.monotonic() + _BUSY_SECONDS
-        while True:
-            try:
-                connection.execute("PRAGMA journal_mode=WAL")
-                break
-            except sqlite3.OperationalError:
-                # When several processes create the file at once, SQLite does not wait for the first.
-                if self._system.monotonic() > ends:
-                    raise
-                anyio.from_thread.run(self._pause)
+        return connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        connection.execute("PRAGMA journal_mode=WAL")
         connection.execute(f"PRAGMA synchronous={self._synchronous}")
         (found,) = connection.execute("PRAGMA user_version").fetchone()
         if found > _FORMAT:
-            self._close()
             raise LedgerDown(
                 f"the ledger {self._path} has format {found}, of a later version of roundtrip, and this one knows "
                 f"{_FORMAT}; upgrade, or use another file"
             )
         if found < _FORMAT:
             connection.executescript(f"{_SCHEMA}PRAGMA user_version={_FORMAT};")
-        return connection
-
-    async def _pause(self) -> None:
-        await self._system.sleep(_OPEN_PAUSE_SECONDS)
 
 
 def _load(db: sqlite3.Connection, key: str, now: float) -> LedgerEntry | None:

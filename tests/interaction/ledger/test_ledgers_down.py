@@ -10,7 +10,8 @@ import anyio.to_thread
 import pytest
 
 from roundtrip.ledger import ClaimAnswer, ClaimStatus, Ledger, LedgerDown, RedisLedger, SqliteLedger
-from roundtrip.ledger import sqlite as sqlite_ledger
+from roundtrip.system import System
+from roundtrip.testing import Clock
 from tests.kit.programs import needs
 from tests.kit.redis_server import RedisServer
 from tests.kit.waiting import WAIT
@@ -73,31 +74,43 @@ async def test_cancelled_connection_mixes_up_no_replies(redis: RedisServer) -> N
 # SQLite.
 
 
-async def test_file_locked_by_another_process_is_reported_in_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sqlite_ledger, "_BUSY_SECONDS", 0.2)
-    path = tmp_path / "ledger.db"
-    ledger = SqliteLedger(path)
-    await claim(ledger)
-    holder = sqlite3.connect(path, isolation_level=None)
-    holder.execute("BEGIN IMMEDIATE")
-    told: list[str] = []
+@pytest.mark.parametrize("is_freed", [True, False])
+async def test_waits_for_a_locked_file_are_equally_long(tmp_path: Path, is_freed: bool) -> None:
+    clock, told, pauses = Clock(), list[str](), list[float]()
+
+    async def pause(seconds: float) -> None:
+        pauses.append(clock())
+        await anyio.wait_all_tasks_blocked()
+        # A file that is locked for writes can be read meanwhile.
+        assert await ledger.wait("other", patience=0) is None
+        if is_freed:
+            holder.execute("COMMIT")
+        clock.advance(seconds)
+
+    ledger = SqliteLedger(tmp_path / "ledger.db", system=System(monotonic=clock, sleep=pause))
 
     async def begin(number: int) -> None:
-        with pytest.raises(LedgerDown, match="cannot be used") as caught:
-            await claim(ledger, f"other-{number}")
-        told.append(str(caught.value))
+        try:
+            told.append((await claim(ledger, f"call-{number}")).status.value)
+        except LedgerDown as error:
+            told.append(str(error).rpartition(": ")[2])
 
+    await claim(ledger)
+    holder = sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    began = clock()
     async with anyio.create_task_group() as group:
-        for number in range(8):
+        for number in range(20):
             group.start_soon(begin, number)
-    assert len(told) == 8
-    holder.execute("COMMIT")
+    ended = "granted" if is_freed else "another process has kept the file locked for 5 seconds"
+    assert told == [ended] * 20
+    assert pauses == [began] if is_freed else pauses[-1] - began < 6
+    if not is_freed:
+        holder.execute("COMMIT")
     holder.close()
     assert (await claim(ledger, "third")).status is ClaimStatus.GRANTED
     await ledger.aclose()
-    assert path.stat().st_mode & 0o077 == 0, "it is readable by its owner alone"
+    assert (tmp_path / "ledger.db").stat().st_mode & 0o077 == 0, "it is readable by its owner alone"
 
 
 async def test_a_ledger_waits_for_no_thread_that_a_body_holds(tmp_path: Path) -> None:
