@@ -34,6 +34,7 @@ __all__ = [
     "decision_of",
     "expire_open",
     "is_open",
+    "is_waiting",
     "listed_groups",
     "look_at",
     "may_decide",
@@ -254,6 +255,15 @@ def _must_run(content: TaskContent, entry: TaskEntry, now: float) -> bool:
         or any(name in content.signals for name in content.waits)
         or any(record["decision"] is not None and not record["read"] for record in content.approvals)
     )
+
+
+def is_waiting(content: TaskContent, entry: TaskEntry) -> bool:
+    """Return True if a call waits and asks nothing, also if it is due only because its groups must be notified."""
+    if entry.state is not TaskState.DUE:
+        return entry.state is TaskState.WAITING
+    now = entry.updated
+    is_late = any(is_open(record) and now >= record["until"] for record in content.approvals)
+    return not (content.questions or is_late or _must_run(content, entry, now))
 
 
 def may_decide(reader: Reader, content: TaskContent, record: Mapping[str, Any]) -> bool:

@@ -86,11 +86,11 @@ def for_user(view: TaskView, link: str | None) -> dict[str, Any]:
 
 def awaited_groups(view: TaskView) -> list[str]:
     """Return the groups for whose decisions a call waits, if it waits for nothing else; see `listed_groups`."""
-    if not view.content.approvals or view.entry.state is not TaskState.WAITING:
+    if not view.content.approvals:
         return []
-    from roundtrip.server.approval_rules import open_groups  # few calls need an approval
+    from roundtrip.server.approval_rules import is_waiting, open_groups  # few calls need an approval
 
-    return open_groups(view.content)
+    return open_groups(view.content) if is_waiting(view.content, view.entry) else []
 
 
 def ended(view: TaskView) -> dict[str, Any]:

@@ -180,10 +180,10 @@ class TaskContent:
             entry: The call.
             now: The time.
         """
-        if action == "decline" and self.approvals and entry.state is TaskState.WAITING:
-            from roundtrip.server.approval_rules import withdraw  # few calls need an approval
+        if action == "decline" and self.approvals:
+            from roundtrip.server.approval_rules import is_waiting, withdraw  # few calls need an approval
 
-            if withdraw(self, entry, now):
+            if is_waiting(self, entry) and withdraw(self, entry, now):
                 return
         self.refusal = action
 

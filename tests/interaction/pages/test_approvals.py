@@ -154,6 +154,18 @@ async def test_body_reads_a_rejection(mode: str, monkeypatch: pytest.MonkeyPatch
 
 
 @kinds
+@modes
+async def test_first_reply_has_a_link_while_its_group_is_notified(
+    kind: str, mode: str, started: Servers, tmp_path: Path
+) -> None:
+    ledger, settings = ledger_of(kind, started, tmp_path), Approvals(groups=GROUPS, on_pending=lambda one: None)
+    async with open_shop(ledger=ledger, approvals=settings) as url, client_of(url, mode=mode) as client:
+        asked = await client.call_tool("refund", {"amount": 5})
+        assert "finance" in (await Person(url, "ann").get(link_in(asked))).text
+    await ledger.aclose()
+
+
+@kinds
 async def test_task_waits_for_days_and_reminds(kind: str, tmp_path: Path, started: Servers) -> None:
     clock, told = Clock(), list[PendingApproval]()
     settings = Approvals(groups=GROUPS, on_pending=told.append)

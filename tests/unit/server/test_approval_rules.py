@@ -136,6 +136,9 @@ def test_missed_reminders_are_made_up_for_once() -> None:
     entry.advance(NOW + 55)
     assert len(look_at(content, entry, NOW + 55, holder="w").notify) == 1
     assert entry.due == NOW + 65
+    entry.advance(NOW + 65)
+    content.refuse("decline", entry, NOW + 65)
+    assert entry.state is TaskState.CANCELLED, "the call was due for a reminder only"
 
 
 def test_other_wording_withdraws_an_open_approval() -> None:
