@@ -105,6 +105,20 @@ class Ladder:
             return Ways("url")
         return Ways(by_link, "model" in self.rungs, is_live)
 
+    def ways_of_task(self, declared: ClientCapabilities | None, *, knows_user: bool) -> Ways:
+        """Return the ways to ask the questions of a task that its client cannot show, each by a result.
+
+        Args:
+            declared: The capabilities of its client. One that shows links alone has none of these ways.
+            knows_user: True if its user is known, so that a link opens for that user alone.
+        """
+        if _declares_links(declared):
+            return Ways()
+        by_link: Literal["link"] | None = "link" if "link" in self.rungs and knows_user else None
+        if self.shows_forms(declared):
+            return Ways(for_links=by_link)
+        return Ways(by_link, "model" in self.rungs)
+
     def shows_links(self, declared: ClientCapabilities | None, *, knows_user: bool, is_live: bool) -> bool:
         """Return True if a client shows the address of a page as a question, and comes back for the result.
 

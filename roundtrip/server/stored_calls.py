@@ -22,6 +22,7 @@ from mcp_types import (
     INTERNAL_ERROR,
     MISSING_REQUIRED_CLIENT_CAPABILITY,
     CallToolResult,
+    ClientCapabilities,
     InputRequiredResult,
     ToolAnnotations,
 )
@@ -57,7 +58,7 @@ from roundtrip.server.stored_replies import (
 )
 from roundtrip.server.tasks.book import TaskView
 from roundtrip.server.tasks.claim import lease_seconds
-from roundtrip.server.tasks.content import ContentUnreadable, Pause, split_id
+from roundtrip.server.tasks.content import ContentUnreadable, Pause, TaskContent, split_id
 from roundtrip.server.waiting_calls import WaitingCalls, out_of_reach
 
 if TYPE_CHECKING:
@@ -118,6 +119,7 @@ class StoredCalls:
         self._book = service.book
         self._equal = EqualCalls(service.book)
         self._waiting = WaitingCalls(service, DEFAULT_WAIT_SECONDS if pages is None else pages.wait)
+        service.book.reply = self._in_result
         self.continuing: AskingFunction | None = None
         """The function of the tool that continues calls. It is not traced: it has handles and addresses of pages."""
         self.site: StoredPages | None = None
@@ -462,6 +464,20 @@ class StoredCalls:
             return self._first_by_url(view, record)
         return self._by_url(view, end.state)
 
+    def prepare_task(self, content: TaskContent, ctx: ServerRequestContext[Any, Any]) -> None:
+        """Let a task whose client cannot show a question end for that client there, with a result as other calls."""
+        declared: ClientCapabilities | None = ctx.session.client_capabilities
+        ways = self._ladder.ways_of_task(declared, knows_user=self._legs.parts.protection.user(ctx) is not None)
+        if not ways.may_store:
+            return
+        content.leaves_at = "question" if ways.replaces_client else "link"
+        content.asks_model = ways.model
+        if ways.page or ways.for_links:
+            content.page_secret = self._legs.parts.system.new_id(_SECRET_BYTES)
+        if ways.page:
+            known = with_elicitation(declared, PAGE_ELICITATION)
+            content.capabilities = known.model_dump(by_alias=True, mode="json", exclude_none=True)
+
     async def _first_locally(
         self, view: TaskView, ctx: ServerRequestContext[Any, Any], record: RequestRecord
     ) -> dict[str, Any]:
@@ -499,7 +515,7 @@ class StoredCalls:
         view = await self._waiting.view(call_id) if handle.isascii() else None
         if (
             view is None
-            or not view.content.is_continued
+            or not view.content.takes_handle
             or not hmac.compare_digest(view.content.secret.encode(), secret.encode())
             or view.content.principal != principal
             or (view.content.is_local and (self._local is None or not self._local.is_for(ctx.request_context)))

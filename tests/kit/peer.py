@@ -21,10 +21,17 @@ class Peer:
     """Client of one address."""
 
     def __init__(
-        self, http: httpx.AsyncClient, url: str, *, declares: bool = True, headers: dict[str, str] | None = None
+        self,
+        http: httpx.AsyncClient,
+        url: str,
+        *,
+        declares: bool = True,
+        headers: dict[str, str] | None = None,
+        elicitation: dict[str, Any] | None = None,
     ) -> None:
         self.http = http
         self._headers = headers or {}
+        self._elicitation = {"form": {}, "url": {}} if elicitation is None else elicitation
         self.url = url
         self.declares = declares
         self._ids = 0
@@ -32,7 +39,9 @@ class Peer:
     def _request(self, method: str, header: str | None, params: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments of a POST."""
         self._ids += 1
-        capabilities: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}}
+        capabilities: dict[str, Any] = {"sampling": {}}
+        if self._elicitation:
+            capabilities["elicitation"] = self._elicitation
         if self.declares:
             capabilities["extensions"] = {EXTENSION: {}}
         body = {

@@ -103,6 +103,8 @@ class TaskBook:
         """The calls that clients of this process have made or asked for, if it runs no others."""
         self.inbox: Inbox | None = None
         """The approvals of the calls, if the server has an inbox."""
+        self.reply: Callable[[TaskView], dict[str, Any]] | None = None
+        """Returns the result for the client of a call that asks on a page or asks a model, if the server has them."""
         self._ahead: float | None = None
         """Seconds by which the clock of the store is ahead of this process's; None until it was read."""
         self._pin_keys = protection.ring.derive(b"pin")
@@ -223,8 +225,14 @@ class TaskBook:
                 except Exception:
                     logger.exception("a tracer failed on the end of a stored call")
 
+    def _reply(self, entry: TaskEntry, content: TaskContent) -> dict[str, Any]:
+        """Return the result with which a task ends for a client that cannot show its questions."""
+        reply = {} if self.reply is None else self.reply(TaskView(entry, content))
+        reply.pop("resultType", None)
+        return reply
+
     def with_approvals(self, pause: Pause, end: Suspended | Authored, content: TaskContent, call_id: str) -> Pause:
-        """Return a pause with the approvals that a leg needs.
+        """Return a pause with the approvals that a leg needs, and with the reply to a client that cannot be asked.
 
         Args:
             pause: The pause.
@@ -232,6 +240,8 @@ class TaskBook:
             content: The content of the call as the leg has read it.
             call_id: The call.
         """
+        if self.reply is not None and isinstance(end, Suspended) and end.rung is not None:
+            pause = pause._replace(reply=self._reply)
         if self.inbox is None:
             return pause
         from roundtrip.server.approval_rules import read_approvals  # few servers have an inbox
@@ -276,7 +286,10 @@ class TaskBook:
         def answer(entry: TaskEntry, now: float) -> None:
             if entry.has_ended:
                 return
-            self.take_answers(entry, self.seal.read(entry.content, call_id), responses, now)
+            content = self.seal.read(entry.content, call_id)
+            # Only its user answers what its client could not show.
+            if content.reply is None:
+                self.take_answers(entry, content, responses, now)
 
         await self.change(call_id, answer)
 
@@ -341,9 +354,10 @@ class TaskBook:
     def describe(self, view: TaskView) -> dict[str, Any]:
         """Return a task as `tasks/get` shows it, without the type of the result."""
         entry, content = view
-        status = _STATUSES[entry.state]
-        shown: dict[str, Any] = {**self.handle(view), "status": status}
-        if entry.state is TaskState.ASKING:
+        shown = self.handle(view)
+        if content.reply is not None:
+            shown["result"] = content.reply
+        elif entry.state is TaskState.ASKING:
             shown["inputRequests"] = content.questions
         elif entry.state is TaskState.COMPLETED:
             shown["result"] = content.result
@@ -356,14 +370,14 @@ class TaskBook:
         entry, content = view
         shown: dict[str, Any] = {
             "taskId": content.id_of(entry.call_id),
-            "status": _STATUSES[entry.state],
+            "status": _STATUSES[entry.state] if content.reply is None else "completed",
             "createdAt": _iso(entry.created),
             "lastUpdatedAt": _iso(entry.updated),
             "ttlMs": max(1, round((entry.expires - entry.created) * 1000)),
             "pollIntervalMs": round(POLL_SECONDS * 1000),
         }
         message = content.message
-        if message is None and content.approvals and not entry.has_ended:
+        if message is None and content.approvals and not entry.has_ended and content.reply is None:
             from roundtrip.server.approval_rules import listed_groups, open_groups  # few tasks need an approval
 
             groups = open_groups(content)

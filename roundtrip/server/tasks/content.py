@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from roundtrip.errors import TokenRejected
 from roundtrip.ledger.tasks import TaskEntry
@@ -96,11 +96,20 @@ class TaskContent:
     """The action with which the user refused the link to its page while it asked nothing there."""
     wakes: float | None = None
     """The time at which it goes on, if it has approvals; it may be due earlier, to notify their groups."""
+    leaves_at: Literal["", "question", "link"] = ""
+    """The kind of question that the client of a task cannot show. There the task ends for the client, with a result."""
+    reply: dict[str, Any] | None = None
+    """The result with which a task has ended for its client, and by whose handle the client continues the call."""
 
     @property
     def is_continued(self) -> bool:
         """Return True for a call that is no task: its client continues it by a handle or a token."""
-        return bool(self.page_secret) or self.asks_model
+        return (bool(self.page_secret) or self.asks_model) and not self.leaves_at
+
+    @property
+    def takes_handle(self) -> bool:
+        """Return True for a call whose client has its handle."""
+        return self.is_continued or self.reply is not None
 
     @property
     def user_questions(self) -> dict[str, Any]:
@@ -171,6 +180,11 @@ class TaskContent:
             entry.apply(TaskEvent.WAKE, now)
         if self.refusal:
             self.refuse(self.refusal, entry, now)
+        if self.leaves_at and self.reply is None and pause.reply is not None and self.user_questions:
+            self.reply = pause.reply(entry, self)
+            if self.page_secret:
+                # Further questions are on the page, too.
+                self.capabilities = {**self.capabilities, "elicitation": {"form": {}, "url": {}}}
 
     def refuse(self, action: str, entry: TaskEntry, now: float) -> None:
         """Take the refusal of a link, for questions that come later; a declined link to an approval ends the call.
@@ -244,6 +258,8 @@ class Pause(NamedTuple):
     """The approvals that it needs, by their names."""
     read_approvals: Collection[str] = ()
     """The ids of the decisions that the leg had read."""
+    reply: Callable[[TaskEntry, TaskContent], dict[str, Any]] | None = None
+    """Makes the result for a client that cannot show the questions."""
 
 
 class TaskSeal:
@@ -270,6 +286,8 @@ class TaskSeal:
         if not content.approvals:
             # Older builds can go on with calls that have none.
             del fields["approvals"], fields["wakes"]
+        if not content.leaves_at:
+            del fields["leaves_at"], fields["reply"]
         return self.seal(fields, call_id, "content")
 
     def read(self, stored: str, call_id: str) -> TaskContent:

@@ -79,7 +79,7 @@ class TaskMethods:
         self._parts = parts
         self._stamp = stamp
         self._listening = TaskListening(book)
-        self._methods: Mapping[str, Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]] = {
+        self._methods: Mapping[str, Callable[[TaskView, Mapping[str, Any]], Awaitable[dict[str, Any]]]] = {
             "tasks/get": self._get,
             "tasks/update": self._update,
             "tasks/cancel": self._cancel,
@@ -102,14 +102,14 @@ class TaskMethods:
             raise MCPError(code=INVALID_PARAMS, message=f"{ctx.method} needs taskId, a text")
         _check_name(ctx, task_id)
         try:
-            call_id = await self._find(ctx, task_id)
-            shown = await method(call_id, params)
+            view = await self._find(ctx, task_id)
+            shown = await method(view, params)
         except LedgerDown as error:
             raise _out_of_reach(error) from error
         return {**shown, "resultType": "complete", "_meta": {**self._stamp()}}
 
-    async def _find(self, ctx: ServerRequestContext[Any, Any], task_id: str) -> str:
-        """Return the call of a task of this client.
+    async def _find(self, ctx: ServerRequestContext[Any, Any], task_id: str) -> TaskView:
+        """Return a task of this client.
 
         Raises:
             MCPError: There is no such task, or it is another client's: the answers must be the same.
@@ -117,7 +117,7 @@ class TaskMethods:
         view = await self._own(ctx, task_id)
         if view is None:
             raise _unknown()
-        return view.entry.call_id
+        return view
 
     async def _own(self, ctx: ServerRequestContext[Any, Any], task_id: str) -> TaskView | None:
         """Return a task of this client; None if there is no such task, or if it is another client's."""
@@ -156,21 +156,20 @@ class TaskMethods:
             _LOG.warning("a client asks for a task that no key of this server opens; give all instances the same keys")
             return None
 
-    async def _get(self, call_id: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        view = await self._view(call_id)
-        if view is None:
-            raise _unknown()
+    async def _get(self, view: TaskView, params: Mapping[str, Any]) -> dict[str, Any]:
         return self._book().describe(view)
 
-    async def _update(self, call_id: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    async def _update(self, view: TaskView, params: Mapping[str, Any]) -> dict[str, Any]:
         responses = params.get("inputResponses")
         if not isinstance(responses, Mapping):
             raise MCPError(code=INVALID_PARAMS, message="tasks/update needs inputResponses, an object")
-        await self._book().answer(call_id, cast("Mapping[str, Any]", responses))
+        await self._book().answer(view.entry.call_id, cast("Mapping[str, Any]", responses))
         return {}
 
-    async def _cancel(self, call_id: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        await self._book().cancel(call_id)
+    async def _cancel(self, view: TaskView, params: Mapping[str, Any]) -> dict[str, Any]:
+        # One that has ended for its client goes on as a call.
+        if view.content.reply is None:
+            await self._book().cancel(view.entry.call_id)
         return {}
 
 

@@ -167,10 +167,13 @@ def incoming_of(leg: TaskLeg, tool: str, lifespan: Any) -> Incoming:
         request=leg.request.request if leg.request is not None else None,
     )
     record = RequestRecord(context, may_ask=True, journal=leg.journal, task=leg)
-    if content.is_continued:
-        from roundtrip.engine.ways import Ways  # tasks do without
+    if content.page_secret or content.asks_model:
+        from roundtrip.engine.ways import Ways  # most tasks do without
 
-        record.ways = Ways("page" if content.page_secret else None, content.asks_model)
+        if content.leaves_at == "link" and content.reply is None:
+            record.ways = Ways(for_links="link")
+        else:
+            record.ways = Ways("page" if content.page_secret else None, content.asks_model)
     known = {name: answer for name, answer in leg.responses.items() if answer is not None}
     return Incoming(context, record, known or None, leg.journal.authored or None)
 

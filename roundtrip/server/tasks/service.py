@@ -173,6 +173,8 @@ class TaskService:
         # As long as a token of the call lives, its request may be repeated, and must find the task.
         least = journal.end + journal.recover + SKEW - self._legs.parts.system.time() if once is not None else 0.0
         content = self.content_of(function, ctx, journal)
+        if self._legs.stored_calls is not None:
+            self._legs.stored_calls.prepare_task(content, ctx)
         entry = await self.book.entry(
             journal.call_id,
             function.name,

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx
 import pytest
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
-from mcp_types import ElicitationCapability, ElicitResult, UrlElicitationCapability
+from mcp_types import CallToolResult, ElicitationCapability, ElicitResult, UrlElicitationCapability
 
-from roundtrip import Approvals, Approve, Context, Pages, Recorder, Server, State
+from roundtrip import Approvals, Approve, Context, ElicitUrl, Pages, Recorder, Server, State
 from roundtrip.ledger import MemoryLedger, SqliteLedger
 from roundtrip.ledger.contract import Ledger, LedgerDown
 from roundtrip.ledger.tasks import TaskEntry, change_task
@@ -36,6 +37,7 @@ from tests.kit.page_users import (
     link_in,
     text_of,
 )
+from tests.kit.peer import Peer
 from tests.kit.stores import Servers, ledger_of
 from tests.kit.waiting import WAIT
 
@@ -168,6 +170,36 @@ async def test_call_that_is_stored_cannot_go_on_without_its_store(
         with pytest.raises(MCPError, match="Calls cannot be reached now") as refused:
             await client.call_tool("pay", {"amount": 5})
     assert (refused.value.error.code, refused.value.error.data) == (-32000, {"reason": "ledger_unavailable"})
+
+
+@pytest.mark.parametrize("elicitation", [{}, {"form": {}}])
+async def test_task_ends_with_a_link_for_a_client_that_cannot_ask(elicitation: dict[str, Any]) -> None:
+    server = paged("bank")
+
+    @server.tool(task=True)
+    async def pay(ctx: Context) -> str:
+        card = await ctx.ask("card", "Which card?", str)
+        await ctx.ask("bank", ElicitUrl("Pay at your bank", "https://bank.example/pay"))
+        return f"paid by {card}"
+
+    async with hosted(server.streamable_http_app()) as url, httpx.AsyncClient(timeout=WAIT) as http:
+        peer = Peer(http, f"{url}/mcp", headers={"x-user": "ann"}, elicitation=elicitation)
+        task = (await peer.call("pay"))["taskId"]
+        if elicitation:
+            await peer.asked(task, "card")
+            await peer.answer(task, card="Visa")
+        left = await peer.until(task)
+        asked = CallToolResult.model_validate(left["result"])
+        # It has ended for its client, which neither answers for its user nor cancels the call.
+        await peer.answer(task, card="forged")
+        await peer.ask("tasks/cancel", taskId=task)
+        browser, link = Browser(url, "ann"), link_in(asked)
+        if not elicitation:
+            await browser.send(link, await browser.open_with(link, "card"), "Visa")
+        await browser.send(link, await browser.open_with(link, "bank"))
+        ended = await peer.call("continue_call", handle=handle_in(asked))
+        assert text_of(CallToolResult.model_validate(ended)) == "paid by Visa"
+        assert (await peer.get(task))["result"] == left["result"]
 
 
 async def test_equal_call_of_another_version_begins_its_own() -> None:
