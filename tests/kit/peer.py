@@ -31,7 +31,7 @@ class Peer:
     ) -> None:
         self.http = http
         self._headers = headers or {}
-        self._elicitation = {"form": {}, "url": {}} if elicitation is None else elicitation
+        self._elicitation: dict[str, Any] = {"form": {}, "url": {}} if elicitation is None else elicitation
         self.url = url
         self.declares = declares
         self._ids = 0

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, NamedTuple
 from roundtrip.errors import TokenRejected
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.journal import from_text, to_text
-from roundtrip.machine.tasks import TaskEvent, TaskState
+from roundtrip.machine.tasks import TaskEvent
 from roundtrip.tokens.token import Sealer
 
 __all__ = ["ContentUnreadable", "Pause", "TaskContent", "TaskSeal", "is_call_id", "split_id"]
