@@ -4,6 +4,7 @@
     ├── InvalidSignature     the author's mistake, raised at registration
     │   ├── CircularDependencyError   functions that need each other
     │   └── SchemaNotRenderable   a form that the protocol cannot show
+    ├── KeysMissing          the server has no key for what it must sign, seal or store
     ├── IllegalTransition    an event for which the table has no arrow
     ├── TokenRejected        a token that is foreign, expired or for another request
     ├── TicketRejected       an invalid ticket, brought by a browser to the page of a URL question
@@ -86,6 +87,7 @@ __all__ = [
     "IllegalTransition",
     "InvalidSignature",
     "KeyUsedTwice",
+    "KeysMissing",
     "LedgerUnavailable",
     "NeedsTask",
     "NotApproved",
@@ -134,6 +136,10 @@ class SchemaNotRenderable(InvalidSignature, TypeError):
     def __init__(self, message: str, *, field: str | None) -> None:
         super().__init__(message)
         self.field = field
+
+
+class KeysMissing(RoundtripError, ValueError):
+    """A server has no key for what it must sign, seal or store; the message names the option that needs one."""
 
 
 class IllegalTransition(RoundtripError):

@@ -99,7 +99,8 @@ def install(mcp: FastMCP[Any], **options: Unpack[InstallOptions]) -> None:
         TypeError: It is not a FastMCP server, or an option does not exist.
         ValueError: It has roundtrip already, or the options contradict each other.
         InvalidSignature: A function with roundtrip's markers was registered before. Or pages= or ladder= has to
-            store calls, and the ledger cannot, or other processes can read it and the server has no keys.
+            store calls, and the ledger cannot.
+        KeysMissing: They have to store calls where other processes can read them, and the server has no keys.
     """
     if not isinstance(mcp, FastMCP):  # pyright: ignore[reportUnnecessaryIsInstance]
         kind = type(mcp)

@@ -46,7 +46,8 @@ def install(server: MCPServer[Any] | LowLevelServer[Any], **options: Unpack[Inst
         TypeError: It is a server of another class, or an option does not exist.
         ValueError: It has roundtrip already, or the options contradict each other.
         InvalidSignature: A function with roundtrip's markers was registered before. Or pages= or ladder= has to
-            store calls, and the ledger cannot, or other processes can read it and the server has no keys.
+            store calls, and the ledger cannot.
+        KeysMissing: They have to store calls where other processes can read them, and the server has no keys.
     """
     if isinstance(server, Server):
         raise TypeError("install() must be given a server without roundtrip, got a roundtrip.Server; leave it out")

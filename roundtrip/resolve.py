@@ -12,7 +12,7 @@ from mcp_types import InputRequiredResult
 
 from roundtrip.engine.leg import DONE, Declined, Leg, Limits, Suspended
 from roundtrip.engine.leg_run import serve
-from roundtrip.errors import InvalidSignature, TokenRejected
+from roundtrip.errors import KeysMissing, TokenRejected
 from roundtrip.machine.call import Call
 from roundtrip.machine.journal import Journal, from_text, to_text
 from roundtrip.resolvers.annotations import find_resolved
@@ -83,12 +83,12 @@ async def resolve_arguments(
 
     Raises:
         ToolError: The user declined or cancelled a question whose consumer takes the bare value.
-        InvalidSignature: A resolver keeps a value with `once=True`, and the server has no key to seal it with.
+        KeysMissing: A resolver keeps a value with `once=True`, and the server has no key to seal it with.
     """
     server = context.mcp_server
     codec = server.journal_codec if isinstance(server, Server) else JournalCodec(None)
     if plans.plan.may_carry_secrets and not codec.can_seal:
-        raise InvalidSignature(
+        raise KeysMissing(
             f"{', '.join(resolved_params)}: once=True keeps values in the token, and this server has no key to seal "
             "them with; run the function on roundtrip.Server"
         )

@@ -27,6 +27,7 @@ from roundtrip.errors import (
     CannotAsk,
     CapabilityMissing,
     InvalidSignature,
+    KeysMissing,
     LedgerUnavailable,
     NotSendable,
     RoundtripError,
@@ -100,7 +101,7 @@ def tool_failure(name: str, error: Exception, *, mask: bool) -> Exception:
         return UnexpectedToolError(prefix if mask else f"{prefix}: {_sendable(str(error))}")
     # An invalid signature that is found only now, and a value that cannot be sent or stored, count as crashes.
     foreseen = isinstance(error, ToolError | ResourceError | RoundtripError)
-    if foreseen and not isinstance(error, InvalidSignature | NotSendable | ValueNotStorable):
+    if foreseen and not isinstance(error, InvalidSignature | KeysMissing | NotSendable | ValueNotStorable):
         return ToolError(f"{prefix}: {_sendable(str(error))}")
     return UnexpectedToolError(prefix if mask else f"{prefix}: {_sendable(str(error) or type(error).__name__)}")
 
@@ -154,7 +155,7 @@ async def with_failures(run: Awaitable[T], function: AskingFunction) -> T:
         return await run
     except CannotAsk as error:
         raise cannot_ask(error) from error
-    except InvalidSignature:
+    except (InvalidSignature, KeysMissing):
         # The author's mistake, found after registration. It is logged, and hidden from the client.
         raise
     except RoundtripError as error:

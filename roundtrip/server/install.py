@@ -21,7 +21,7 @@ from mcp.server.mcpserver import Context as SdkContext
 from mcp.server.request_state import RequestStateBoundary
 from opentelemetry.trace import ProxyTracerProvider, get_tracer_provider
 
-from roundtrip.errors import InvalidSignature
+from roundtrip.errors import KeysMissing
 from roundtrip.resolvers.signatures import display_name, hints_of
 from roundtrip.server.functions import AskingFunction, FunctionSignature, Planned
 from roundtrip.server.leg_runner import LegRunner
@@ -150,7 +150,7 @@ class Attached:
     def _adopt(self, function: AskingFunction) -> None:
         """Reject a function that this server could not serve; let `overrides` replace functions of its graph."""
         if function.plan.may_carry_secrets and not self._parts.protection.journals.can_seal:
-            raise InvalidSignature(
+            raise KeysMissing(
                 f"{function.owner} has to keep a value secret from the client (once=True), and "
                 "request_state_security= gives no key for that; add seal_keys="
             )

@@ -16,7 +16,7 @@ from mcp.server.request_state import (
 )
 
 from roundtrip.engine.leg import Limits
-from roundtrip.errors import InvalidSignature, RejectionReason, TokenRejected
+from roundtrip.errors import KeysMissing, RejectionReason, TokenRejected
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.journal_bytes import MAX_JOURNAL_BYTES
 from roundtrip.machine.pins import Pinner
@@ -85,12 +85,10 @@ class Protection(NamedTuple):
         """Return the office that issues and verifies tickets.
 
         Raises:
-            InvalidSignature: The server has no key to sign them with.
+            KeysMissing: The server has no key to sign them with.
         """
         if self.ring is None:
-            raise InvalidSignature(
-                "tickets need a key to sign them, and request_state_security= gives none; add seal_keys="
-            )
+            raise KeysMissing("tickets need a key to sign them, and request_state_security= gives none; add seal_keys=")
         from roundtrip.tokens.tickets import TicketOffice  # few tools issue tickets
 
         return TicketOffice(self.ring)

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from roundtrip.errors import InvalidSignature, RejectionReason, TokenRejected, TokenTooLarge
+from roundtrip.errors import KeysMissing, RejectionReason, TokenRejected, TokenTooLarge
 from roundtrip.machine.journal import Journal, from_text, to_text
 from roundtrip.machine.journal_bytes import MAX_JOURNAL_BYTES, pack, unpack
 from roundtrip.machine.pins import Pinner
@@ -172,10 +172,10 @@ class JournalCodec:
 
         Raises:
             TokenTooLarge: It is over the limit.
-            InvalidSignature: It has values to seal, and there is no key.
+            KeysMissing: It has values to seal, and there is no key.
         """
         if self._sealer is None and journal.computed:
-            raise InvalidSignature(
+            raise KeysMissing(
                 "a call must hide a value from its client (of a step or a fallback), and request_state_security= has "
                 "no key for that; add seal_keys="
             )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 from mcp.server.request_state import authenticated_principal
 
 from roundtrip.engine.leg import Suspended
-from roundtrip.errors import InvalidSignature
+from roundtrip.errors import InvalidSignature, KeysMissing
 from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.ledger.tasks import HasTasks, SeenTask, TaskEntry, TaskStore, change_task
 from roundtrip.machine.journal import Journal, from_text, to_text
@@ -71,7 +71,8 @@ class TaskBook:
         needed_by: The option of the author that needs it.
 
     Raises:
-        InvalidSignature: The ledger cannot store tasks, or there are no keys for what it would store.
+        InvalidSignature: The ledger cannot store tasks.
+        KeysMissing: There are no keys for what it would store.
     """
 
     def __init__(self, parts: Parts, service: str, needed_by: str = "task=") -> None:
@@ -85,11 +86,11 @@ class TaskBook:
                 "a SqliteLedger, a RedisLedger or a PostgresLedger"
             )
         if protection.ring is None:
-            raise InvalidSignature(
+            raise KeysMissing(
                 f"{needed_by} needs a key, and request_state_security= gives none for what is stored; add seal_keys="
             )
         if not is_private and protection.own_key:
-            raise InvalidSignature(
+            raise KeysMissing(
                 f"{needed_by} with a {type(ledger).__name__} needs keys=: the random key of this process could not "
                 "read its calls after a restart; pass keys=, or set ROUNDTRIP_KEY_FILE"
             )

@@ -53,6 +53,7 @@ class TaskService:
 
     Raises:
         InvalidSignature: The ledger cannot store tasks, or the distributed engine cannot serve it.
+        KeysMissing: There are no keys for what it would store.
     """
 
     def __init__(self, server: StoringServer, legs: LegRunner, calls: CallsOfTools, needed_by: str = "task=") -> None:

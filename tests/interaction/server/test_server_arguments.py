@@ -9,7 +9,8 @@ from mcp.server.request_state import InvalidRequestState, RequestStateSecurity
 from mcp.shared.exceptions import MCPError
 from mcp_types import InputRequiredResult
 
-from roundtrip import Context, InvalidSignature, Resolve, Server
+from roundtrip import Context, Resolve, Server
+from roundtrip.errors import KeysMissing
 from roundtrip.testing import Clock, LegByLeg, Restart, User
 from tests.interaction.protocol.by_hand import by_hand
 from tests.kit.players import text_of
@@ -160,8 +161,10 @@ def test_computed_values_still_need_seal_keys() -> None:
     async def pick(number: Annotated[int, Resolve(lambda: 42, once=True, key="number")]) -> int:
         return number
 
-    with pytest.raises(InvalidSignature, match="seal_keys="):
+    with pytest.raises(KeysMissing, match="seal_keys="):
         server.add_tool(pick)
+    with pytest.raises(KeysMissing, match="tickets need a key"):
+        server.verify_ticket("", principal="ann")
 
 
 @pytest.mark.anyio

@@ -8,7 +8,8 @@ import anyio
 import pytest
 from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult, ListRootsResult
 
-from roundtrip import Context, Depends, Elicit, ElicitUrl, InvalidSignature, ListRoots, Resolve, Server, Transition
+from roundtrip import Context, Depends, Elicit, ElicitUrl, ListRoots, Resolve, Server, Transition
+from roundtrip.errors import KeysMissing
 from roundtrip.ledger import MemoryLedger, SqliteLedger
 from roundtrip.server.tasks import engine, legs
 from roundtrip.system import System
@@ -171,7 +172,7 @@ async def test_expired_task_is_forgotten() -> None:
 
 def test_persistent_store_without_keys_is_refused(tmp_path: Path) -> None:
     server = Server[Any]("shop", ledger=SqliteLedger(tmp_path / "tasks.db"))
-    with pytest.raises(InvalidSignature, match="needs keys="):
+    with pytest.raises(KeysMissing, match="needs keys="):
 
         @server.tool(task=True)
         async def work() -> str:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from roundtrip import InvalidSignature, Pages, Server
+from roundtrip import Pages, Server
+from roundtrip.errors import KeysMissing
 from roundtrip.ledger import SqliteLedger
 from roundtrip.pages import rendering
 from roundtrip.pages.forms import form_of_questions
@@ -198,9 +199,9 @@ def test_missing_keys_name_the_option_that_needs_them(tmp_path: Path, monkeypatc
     monkeypatch.delenv("ROUNDTRIP_KEYS", raising=False)
     monkeypatch.delenv("ROUNDTRIP_KEY_FILE", raising=False)
     ledger = SqliteLedger(tmp_path / "ledger.db")
-    with pytest.raises(InvalidSignature, match=r"^pages= with a SqliteLedger needs keys="):
+    with pytest.raises(KeysMissing, match=r"^pages= with a SqliteLedger needs keys="):
         Server("shop", ledger=ledger, pages=Pages(base_url="https://shop.example"))
-    with pytest.raises(InvalidSignature, match=r"^ladder= with a SqliteLedger needs keys="):
+    with pytest.raises(KeysMissing, match=r"^ladder= with a SqliteLedger needs keys="):
         Server("shop", ledger=ledger, ladder=["form", "model"])
 
 
