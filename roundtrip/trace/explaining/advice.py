@@ -233,6 +233,10 @@ FAILURES: Final[Mapping[str, Advice]] = MappingProxyType(
             "the call remembers more than a token may hold",
             "keep large values on the server, and let the call remember a reference to them",
         ),
+        "KeysMissing": Advice(
+            "the server has no key to hide a value from its client, or to sign a ticket",
+            "pass seal_keys= beside request_state_security=, or keys= in its place",
+        ),
         "ValueNotStorable": Advice(
             "a value for the token has no JSON form",
             "annotate it with a type that has a JSON form, or do not store it with once=True, ctx.step or done=",
