@@ -78,9 +78,11 @@ def decision_of(record: Mapping[str, Any]) -> Decision | None:
 
 
 def relabel(entry: TaskEntry, content: TaskContent) -> None:
-    """Let the store find the call by the groups for which it waits."""
-    others = [label for label in entry.labels if not label.startswith(LABEL_PREFIX)]
-    own = {record["label"] for record in content.approvals if is_open(record)}
+    """Let the store find the call by the groups for which it waits, and by what equal calls share meanwhile."""
+    equal = {record.get("equal") for record in content.approvals}
+    others = [label for label in entry.labels if not label.startswith(LABEL_PREFIX) and label not in equal]
+    pending = [record for record in content.approvals if is_open(record)]
+    own = {label for record in pending for label in (record["label"], record.get("equal")) if label is not None}
     entry.labels = (*others, *sorted(own))
 
 

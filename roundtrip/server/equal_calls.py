@@ -18,8 +18,8 @@ from roundtrip.server.tasks.book import TaskBook
 
 __all__ = ["SHOWINGS", "EqualCalls", "Showing"]
 
-Showing = Literal["", "forms", "page"]
-"""Way in which a client shows questions: not at all, as forms, or on the page of this call."""
+Showing = Literal["", "forms", "page", "any"]
+"""Way in which a client shows questions: not at all, as forms, or on the page of this call; any while there are none."""
 SHOWINGS: Final[tuple[Showing, ...]] = get_args(Showing)
 _MAX_EQUAL: Final = 1000
 _MAX_ROUNDS: Final = 100
@@ -59,8 +59,8 @@ class EqualCalls:
     async def _equal(self, labels: Iterable[str]) -> list[str]:
         """Return the ids of the calls with one of some labels, the oldest first."""
         store = self._book.store
-        found = [one for label in labels for one in await store.labelled(label, limit=_MAX_EQUAL)]
-        return [one.call_id for one in sorted(found, key=lambda one: (one.created, one.call_id))]
+        found = {(one.created, one.call_id) for each in labels for one in await store.labelled(each, limit=_MAX_EQUAL)}
+        return [call_id for _, call_id in sorted(found)]
 
     async def chosen(self, labels: Iterable[str]) -> str | None:
         """Return the chosen call of the labels; None if there is none.

@@ -12,6 +12,7 @@ from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
+    CallToolResult,
     ElicitationCapability,
     ElicitRequestURLParams,
     ElicitResult,
@@ -323,6 +324,31 @@ async def test_repeated_call_finds_the_one_that_waits_for_an_approval() -> None:
         assert text_of(await client.call_tool("partly", {"order": "Emma"})) == "refunded 3 of Emma, as fay says"
         assert set(visitor.urls) == {before[-1]}
         assert await Person(url, "fay").inbox() == []
+
+
+async def test_equal_calls_of_two_kinds_of_clients_need_one_approval(monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger, handles, stored = MemoryLedger(), list[str](), list[object]()
+    add, both = ledger.tasks.add, anyio.Event()
+
+    async def add_at_once(entry: Any) -> bool:
+        stored.append(entry)
+        if len(stored) == 2:
+            both.set()
+        await both.wait()
+        return await add(entry)
+
+    monkeypatch.setattr(ledger.tasks, "add", add_at_once)
+    async with open_shop(ledger=ledger) as url, httpx.AsyncClient(timeout=WAIT) as http:
+
+        async def call(elicitation: dict[str, Any]) -> None:
+            peer = Peer(http, f"{url}/mcp", headers={"x-user": "ann"}, elicitation=elicitation, declares=False)
+            handles.append(handle_in(CallToolResult.model_validate(await peer.call("refund", amount=5))))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(call, {})
+            group.start_soon(call, {"form": {}})
+        assert handles == [handles[0]] * 2
+        assert len(await Person(url, "fay").inbox()) == 1
 
 
 async def test_form_says_who_reads_the_reason() -> None:
