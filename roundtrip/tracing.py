@@ -88,9 +88,11 @@ class StoppedCall(NamedTuple):
 
     call_id: str
     tool: str
-    how: Literal["cancelled", "lost", "expired", "unstored"]
+    how: Literal["cancelled", "lost", "expired", "unstored", "joined"]
     ends_leg: bool
     """True if a worker ran a leg of it, and reports the end of that leg itself."""
+    joined: str | None = None
+    """The equal call that goes on in its place."""
 
 
 class Wrote(NamedTuple):

@@ -19,7 +19,8 @@ from roundtrip.server.tasks.book import TaskBook
 __all__ = ["SHOWINGS", "EqualCalls", "Showing"]
 
 Showing = Literal["", "forms", "page", "any"]
-"""Way in which a client shows questions: not at all, as forms, or on the page of this call; any while there are none."""
+"""Way in which a client shows questions: not at all, as forms, or on the page of this call; any while there are none
+to show."""
 SHOWINGS: Final[tuple[Showing, ...]] = get_args(Showing)
 _MAX_EQUAL: Final = 1000
 _MAX_ROUNDS: Final = 100
@@ -100,18 +101,18 @@ class EqualCalls:
             chosen = await self.chosen(labels)
             if chosen is not None:
                 if chosen != call_id:
-                    await self._book.change(call_id, self._drop)
+                    await self._book.change(call_id, self._drop, joins=chosen)
                 return chosen
             equal = await self._equal(labels)
             if not equal:
                 # It has ended already.
                 return call_id
             first, *others = equal
-            dropped = [await self._book.change(other, self._drop) is not False for other in others]
+            dropped = [await self._book.change(other, self._drop, joins=first) is not False for other in others]
             if not all(dropped) or not await self._book.change(first, self._mark):
                 continue
             if first != call_id and call_id not in others:
-                await self._book.change(call_id, self._drop)
+                await self._book.change(call_id, self._drop, joins=first)
             return first
         raise LedgerDown("equal calls are stored too often")
 

@@ -194,19 +194,34 @@ class TaskBook:
             return None
 
     async def change(
-        self, call_id: str, work: Callable[[TaskEntry, float], T], *, seen: SeenTask | None = None
+        self,
+        call_id: str,
+        work: Callable[[TaskEntry, float], T],
+        *,
+        seen: SeenTask | None = None,
+        joins: str | None = None,
     ) -> T | None:
-        """Change a task as `change_task` does, and report to tracers if that ends it otherwise than by its leg."""
-        ended = partial(self._stopped, seen is not None) if self._parts.effects.tracers else None
+        """Change a task as `change_task` does, and report to tracers if that ends it otherwise than by its leg.
+
+        Args:
+            call_id: Its call.
+            work: Changes it.
+            seen: As for `change_task`.
+            joins: The equal call that goes on in its place, if the change cancels it.
+        """
+        ended = partial(self._stopped, seen is not None, joins) if self._parts.effects.tracers else None
         return await change_task(self.store, call_id, work, seen=seen, ended=ended)
 
-    def _stopped(self, is_by_worker: bool, before: TaskState, entry: TaskEntry, now: float) -> None:
+    def _stopped(self, is_by_worker: bool, joins: str | None, before: TaskState, entry: TaskEntry, now: float) -> None:
         how = _how_stopped(entry, now)
         if how is None:
             return
         # A lease that has lapsed was that of a worker that is silent.
         ends_leg = before is TaskState.RUNNING and (how != "lost" or is_by_worker)
-        self._tell(entry.call_id, entry.tool, how, ends_leg=ends_leg)
+        if how == "cancelled" and joins is not None:
+            self._tell(entry.call_id, entry.tool, "joined", ends_leg=ends_leg, joined=joins)
+        else:
+            self._tell(entry.call_id, entry.tool, how, ends_leg=ends_leg)
 
     def tell_unstored(self, call_id: str, tool: str) -> None:
         """Report to tracers that a call which asks could not be stored."""
@@ -214,11 +229,17 @@ class TaskBook:
             self._tell(call_id, tool, "unstored", ends_leg=False)
 
     def _tell(
-        self, call_id: str, tool: str, how: Literal["cancelled", "lost", "expired", "unstored"], *, ends_leg: bool
+        self,
+        call_id: str,
+        tool: str,
+        how: Literal["cancelled", "lost", "expired", "unstored", "joined"],
+        *,
+        ends_leg: bool,
+        joined: str | None = None,
     ) -> None:
         from roundtrip.tracing import StoppedCall, StoredCallTracer  # only traced servers need it
 
-        stopped = StoppedCall(call_id, tool, how, ends_leg)
+        stopped = StoppedCall(call_id, tool, how, ends_leg, joined)
         for tracer in self._parts.effects.tracers.tracers:
             if isinstance(tracer, StoredCallTracer):
                 try:

@@ -210,7 +210,7 @@ def _failures(call: TracedCall, now: float | None) -> Iterator[Explanation]:
         explanation = _about(ended, ExplainedSubject.FAILURE, explain_failure(serving, ended))
         error = ended.error.type if ended.error is not None else None
         yield replace(explanation, round=ended.round or None, error=error)
-    if isinstance(outside, StoppedLine):
+    if isinstance(outside, StoppedLine) and outside.how != "joined":
         text = explain_stop(call, outside)
         yield Explanation(
             ExplainedSubject.FAILURE, outside.at, outside.instance, None, None, None, None, text, error=outside.how

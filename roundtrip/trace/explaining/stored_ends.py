@@ -2,7 +2,7 @@
 
 from roundtrip.machine.table import State
 from roundtrip.safe_text import printable
-from roundtrip.trace.explaining.wording import quoted
+from roundtrip.trace.explaining.wording import quoted, stop_text
 from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.writing.lines import ActedLine, StoppedLine
 
@@ -34,17 +34,15 @@ def explain_stop(call: TracedCall, line: StoppedLine) -> str:
         )
     if line.how == "unstored":
         return "The call ended because it could not be stored when it asked; its client was told to try again later."
+    if line.how == "joined":
+        return f"It repeated a call that waited, so {stop_text(line)}; look at that one."
     is_task = any(serving.is_handed for serving in call.servings)
     if line.how == "expired":
         waited = ", ".join(quoted(question.key) for question in call.unanswered)
         where = f" while it waited for an answer to {waited}" if waited else ""
         option = "task_ttl=" if is_task else "max_age="
         return f"The call ended because its time was over{where}; raise {option} if it needs longer."
-    by = (
-        "its client cancelled its task"
-        if is_task
-        else "its client left it or declined its link, or an equal call goes on in its place"
-    )
+    by = "its client cancelled its task" if is_task else "its client left it or declined its link"
     return f"The call ended because {by}; nothing needs to be fixed if that was intended."
 
 

@@ -55,6 +55,7 @@ _STOPPED: Final = {
     "lost": "was lost with its worker",
     "expired": "expired",
     "unstored": "could not be stored",
+    "joined": "joined an equal call",
 }
 _RUNGS: Final = {
     "url": " on a page that the client shows",
@@ -155,7 +156,7 @@ def action_text(line: ActedLine) -> str:
 
 def stop_text(line: StoppedLine) -> str:
     """Return the end of a stored call in words: `the call was cancelled`."""
-    return f"the call {_STOPPED[line.how]}"
+    return f"the call {_STOPPED[line.how]}" if line.joined is None else f"the call joined call {quoted(line.joined)}"
 
 
 def approval_text(approval: AskedApproval, written: Callable[[str], str] = str) -> str:

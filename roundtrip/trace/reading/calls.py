@@ -292,9 +292,9 @@ class TracedCall:
 
     @cached_property
     def state(self) -> State:
-        """Return the current state. A call that ended outside of its servings has failed."""
+        """Return the current state. A call that ended outside of its servings has failed, unless it joined another."""
         if self.stopped is not None:
-            return State.FAILED
+            return State.COMPLETED if self.stopped.how == "joined" else State.FAILED
         if self.ended is not None:
             return State(self.ended.state)
         if self.ended_by is not None:

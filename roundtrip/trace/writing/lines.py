@@ -305,9 +305,10 @@ class StoppedLine(_Head):
     instance: str
     call: str
     tool: str
-    how: Literal["cancelled", "lost", "expired", "unstored"]
+    how: Literal["cancelled", "lost", "expired", "unstored", "joined"]
     """`cancelled`: by its client or an operator. `lost`: its worker died. `expired`: its time was over. `unstored`: it
-    asked while the store was down."""
+    asked while the store was down. `joined`: it repeated a call, which goes on for both."""
+    joined: str | None = Field(default=None, description="The id of the call that it repeated.")
 
 
 OperatorAction = Literal["cancel", "retry", "expire", "remind", "answer"]

@@ -135,7 +135,8 @@ class Recorder(Unfailing):
     def stop(self, stopped: StoppedCall) -> None:
         """Write the line of a stored call that ended."""
         self._begin_after_fork()
-        line = dumps({"call": stopped.call_id, "tool": stopped.tool, "how": stopped.how})
+        joined = {} if stopped.joined is None else {"joined": stopped.joined}
+        line = dumps({"call": stopped.call_id, "tool": stopped.tool, "how": stopped.how, **joined})
         text = f'{{"v":1,"event":"stopped","at":{self._system.time():.6f},"instance":{self._name},{line[1:]}'
         self._kept.append(text)
         self._write_soon()

@@ -151,8 +151,8 @@ class Telemetry:
         self._meters.rejections.add(1, counted)
 
     def stop(self, stopped: StoppedCall) -> None:
-        """Count a stored call that ended, unless the end of its leg counts."""
-        if not stopped.ends_leg:
+        """Count a stored call that ended, unless the end of its leg or the call that it joined counts."""
+        if not stopped.ends_leg and stopped.how != "joined":
             ended = {names.STATE: State.FAILED.value, names.ERROR_TYPE: stopped.how}
             self._meters.calls.add(1, {names.TOOL: stopped.tool, **ended})
 

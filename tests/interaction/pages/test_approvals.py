@@ -23,11 +23,26 @@ from pydantic import AnyHttpUrl, BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from roundtrip import Approval, Approvals, Approve, Context, InvalidSignature, Pages, PendingApproval, Resolve, Server
+from roundtrip import (
+    Approval,
+    Approvals,
+    Approve,
+    Context,
+    InvalidSignature,
+    Pages,
+    PendingApproval,
+    Recorder,
+    Resolve,
+    Server,
+)
 from roundtrip.ledger import LedgerDown, MemoryLedger, SqliteLedger
 from roundtrip.server.tasks.operations import TaskOperations
 from roundtrip.system import System
 from roundtrip.testing import Clock
+from roundtrip.trace.explaining.explanations import ExplainedSubject, explain
+from roundtrip.trace.explaining.wording import stop_text
+from roundtrip.trace.reading.calls import join
+from roundtrip.trace.reading.transcripts import files_of, read_files
 from tests.interaction.pages.ways import kinds, modes
 from tests.interaction.pages.web import Badges, as_user
 from tests.kit import approving
@@ -326,7 +341,9 @@ async def test_repeated_call_finds_the_one_that_waits_for_an_approval() -> None:
         assert await Person(url, "fay").inbox() == []
 
 
-async def test_equal_calls_of_two_kinds_of_clients_need_one_approval(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_equal_calls_of_two_kinds_of_clients_need_one_approval(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     ledger, handles, stored = MemoryLedger(), list[str](), list[object]()
     add, both = ledger.tasks.add, anyio.Event()
 
@@ -338,7 +355,8 @@ async def test_equal_calls_of_two_kinds_of_clients_need_one_approval(monkeypatch
         return await add(entry)
 
     monkeypatch.setattr(ledger.tasks, "add", add_at_once)
-    async with open_shop(ledger=ledger) as url, httpx.AsyncClient(timeout=WAIT) as http:
+    recorder = Recorder(tmp_path)
+    async with open_shop(ledger=ledger, trace=recorder) as url, httpx.AsyncClient(timeout=WAIT) as http:
 
         async def call(elicitation: dict[str, Any]) -> None:
             peer = Peer(http, f"{url}/mcp", headers={"x-user": "ann"}, elicitation=elicitation, declares=False)
@@ -349,6 +367,11 @@ async def test_equal_calls_of_two_kinds_of_clients_need_one_approval(monkeypatch
             group.start_soon(call, {"form": {}})
         assert handles == [handles[0]] * 2
         assert len(await Person(url, "fay").inbox()) == 1
+    recorder.flush()
+    calls = join(read_files(files_of([str(tmp_path)])).lines).calls
+    kept, (other,) = handles[0].partition(".")[0], [one for one in calls.values() if one.stops]
+    assert (len(calls), stop_text(other.stops[0])) == (2, f"the call joined call {kept!r}")
+    assert not [one for one in explain(other) if one.subject is ExplainedSubject.FAILURE]
 
 
 async def test_form_says_who_reads_the_reason() -> None:
