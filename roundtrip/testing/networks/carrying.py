@@ -197,6 +197,10 @@ def _require_agreement(answered: Sequence[LegDelivery], what: str, route: Route)
     if _is_stored(first, route) != _is_stored(second, route):
         # The call goes on meanwhile, and one of the legs gets its result.
         return
+    waiting = [waiting_call(one.result) for one in answered]
+    if None not in waiting and len({one.handle for one in waiting if one is not None}) == 1:
+        # It waited for the first of them, and may run for the second.
+        return
     told = f"{what}, and answered with {first.told} and with {second.told}"
     if (first.final is None) != (second.final is None) or first.keys != second.keys:
         raise Breach(told)

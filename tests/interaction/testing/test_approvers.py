@@ -5,19 +5,23 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
+import anyio
 import pytest
 from mcp.server.auth.middleware.auth_context import get_access_token
 
-from roundtrip import Approval, Context, Resolve, Server, State
+from roundtrip import Approval, Approve, Context, Resolve, Server, State
+from roundtrip.client.legs import LegRequest
 from roundtrip.ledger import MemoryLedger
 from roundtrip.testing import (
     Approver,
+    Drop,
     Era,
     User,
     assert_same_in_all_lives,
     assert_same_on_both_eras,
     served,
 )
+from roundtrip.testing.networks.network import LegDelivery, Route
 from roundtrip.testing.snapshots.texts import call_text
 from tests.kit.approving import how_much, large, shop
 
@@ -59,6 +63,30 @@ async def test_approver_rejects_in_every_era() -> None:
     assert call.text == "rejected by fay: no receipt"
     assert [question.message for question in call.questions] == ["How much of Emma?"]
     assert [(one["message"], one["state"]) for one in call.approvals] == [("Refund 3 of Emma?", "rejected")]
+
+
+async def test_repeated_leg_may_meet_the_running_call(fay: Approver) -> None:
+    server, started, may_end = bookshop(), anyio.Event(), anyio.Event()
+
+    @server.tool(confirm=Approve("Pay?", by="finance"))
+    async def pay() -> str:
+        started.set()
+        await may_end.wait()
+        return "paid"
+
+    class Late:
+        name = "late"
+
+        async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
+            if route.number == 2:
+                await started.wait()
+            delivery = await route.onward(leg)
+            if route.number == 2:
+                may_end.set()
+            return delivery
+
+    user = User(server, era=Era.RETRY, client="no-elicitation", network=[Drop(), Late()], approver=fay)
+    assert (await user.call("pay")).text == "paid"
 
 
 async def test_several_approvers_decide_a_task() -> None:
