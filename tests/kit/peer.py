@@ -31,7 +31,8 @@ class Peer:
     ) -> None:
         self.http = http
         self._headers = headers or {}
-        self._elicitation: dict[str, Any] = {"form": {}, "url": {}} if elicitation is None else elicitation
+        forms: dict[str, Any] = {"form": {}, "url": {}} if elicitation is None else elicitation
+        self._elicitation = {"elicitation": forms} if forms else {}
         self.url = url
         self.declares = declares
         self._ids = 0
@@ -39,9 +40,7 @@ class Peer:
     def _request(self, method: str, header: str | None, params: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments of a POST."""
         self._ids += 1
-        capabilities: dict[str, Any] = {"sampling": {}}
-        if self._elicitation:
-            capabilities["elicitation"] = self._elicitation
+        capabilities: dict[str, Any] = {"sampling": {}, **self._elicitation}
         if self.declares:
             capabilities["extensions"] = {EXTENSION: {}}
         body = {

@@ -23,18 +23,7 @@ from pydantic import AnyHttpUrl, BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from roundtrip import (
-    Approval,
-    Approvals,
-    Approve,
-    Context,
-    InvalidSignature,
-    Pages,
-    PendingApproval,
-    Recorder,
-    Resolve,
-    Server,
-)
+from roundtrip import Approval, Approvals, Approve, Context, InvalidSignature, Pages, PendingApproval, Resolve, Server
 from roundtrip.ledger import LedgerDown, MemoryLedger, SqliteLedger
 from roundtrip.server.tasks.operations import TaskOperations
 from roundtrip.system import System
@@ -42,7 +31,7 @@ from roundtrip.testing import Clock
 from roundtrip.trace.explaining.explanations import ExplainedSubject, explain
 from roundtrip.trace.explaining.wording import stop_text
 from roundtrip.trace.reading.calls import join
-from roundtrip.trace.reading.transcripts import files_of, read_files
+from roundtrip.trace.reading.transcripts import read_files
 from tests.interaction.pages.ways import kinds, modes
 from tests.interaction.pages.web import Badges, as_user
 from tests.kit import approving
@@ -171,9 +160,7 @@ async def test_body_reads_a_rejection(mode: str, monkeypatch: pytest.MonkeyPatch
 
 @kinds
 @modes
-async def test_first_reply_has_a_link_while_its_group_is_notified(
-    kind: str, mode: str, started: Servers, tmp_path: Path
-) -> None:
+async def test_first_reply_of_an_approval_has_a_link(kind: str, mode: str, started: Servers, tmp_path: Path) -> None:
     ledger, settings = ledger_of(kind, started, tmp_path), Approvals(groups=GROUPS, on_pending=lambda one: None)
     async with open_shop(ledger=ledger, approvals=settings) as url, client_of(url, mode=mode) as client:
         asked = await client.call_tool("refund", {"amount": 5})
@@ -344,31 +331,21 @@ async def test_repeated_call_finds_the_one_that_waits_for_an_approval() -> None:
 async def test_equal_calls_of_two_kinds_of_clients_need_one_approval(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    ledger, handles, stored = MemoryLedger(), list[str](), list[object]()
-    add, both = ledger.tasks.add, anyio.Event()
+    ledger, path, handles = MemoryLedger(), tmp_path / "calls.jsonl", list[str]()
 
-    async def add_at_once(entry: Any) -> bool:
-        stored.append(entry)
-        if len(stored) == 2:
-            both.set()
-        await both.wait()
-        return await add(entry)
+    async def look_too_early(*_: Any, **__: Any) -> Any:
+        monkeypatch.undo()
+        raise LedgerDown("the second call begins at the moment of the first")
 
-    monkeypatch.setattr(ledger.tasks, "add", add_at_once)
-    recorder = Recorder(tmp_path)
-    async with open_shop(ledger=ledger, trace=recorder) as url, httpx.AsyncClient(timeout=WAIT) as http:
-
-        async def call(elicitation: dict[str, Any]) -> None:
-            peer = Peer(http, f"{url}/mcp", headers={"x-user": "ann"}, elicitation=elicitation, declares=False)
+    async with open_shop(ledger=ledger, trace=str(path)) as url, httpx.AsyncClient(timeout=WAIT) as http:
+        for elicitation in list[dict[str, Any]]([{}, {"form": {}}]):
+            if handles:
+                monkeypatch.setattr(ledger.tasks, "labelled", look_too_early)
+            peer = Peer(http, f"{url}/mcp", headers={"x-user": "ann"}, elicitation=elicitation)
             handles.append(handle_in(CallToolResult.model_validate(await peer.call("refund", amount=5))))
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(call, {})
-            group.start_soon(call, {"form": {}})
         assert handles == [handles[0]] * 2
         assert len(await Person(url, "fay").inbox()) == 1
-    recorder.flush()
-    calls = join(read_files(files_of([str(tmp_path)])).lines).calls
+    calls = join(read_files([path]).lines).calls
     kept, (other,) = handles[0].partition(".")[0], [one for one in calls.values() if one.stops]
     assert (len(calls), stop_text(other.stops[0])) == (2, f"the call joined call {kept!r}")
     assert not [one for one in explain(other) if one.subject is ExplainedSubject.FAILURE]

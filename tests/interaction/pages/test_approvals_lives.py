@@ -2,8 +2,6 @@
 
 import re
 from collections.abc import Callable
-from functools import partial
-from pathlib import Path
 from typing import Annotated, Any
 from uuid import uuid4
 
@@ -11,7 +9,6 @@ import pytest
 from pydantic import Field
 
 from roundtrip import Approval, Approve, Context, Elicit, Resolve, Server, after
-from roundtrip.ledger import SqliteLedger
 from roundtrip.testing import Approver, Era, User
 from tests.kit.approving import shop
 
@@ -179,13 +176,3 @@ async def test_approvals_that_reviews_have_made_void_do_not_count_as_changing() 
     call = await user.call("pay")
     assert call.text == "5 paid"
     assert [one["message"] for one in fay.decided] == [f"Pay {amount}?" for amount in range(1, 6)]
-
-
-async def test_equal_calls_at_one_moment_get_one_result(tmp_path: Path) -> None:
-    """Their entries may be written in any order, and one of them may have run before the other is dropped."""
-    ledger = SqliteLedger(tmp_path / "calls.db", durable=False)
-    server = partial(shop, principal=ann, ledger=ledger)
-    user = User(server, network=["duplicate-at-once"], era=Era.RETRY, approver=approver())
-    call = await user.call("refund", amount=5)
-    assert call.text == "refunded 5"
-    await ledger.aclose()

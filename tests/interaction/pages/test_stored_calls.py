@@ -188,8 +188,7 @@ async def test_task_ends_with_a_link_for_a_client_that_cannot_ask(elicitation: d
         if elicitation:
             await peer.asked(task, "card")
             await peer.answer(task, card="Visa")
-        left = await peer.until(task)
-        asked = CallToolResult.model_validate(left["result"])
+        asked = CallToolResult.model_validate((await peer.until(task))["result"])
         # It has ended for its client, which neither answers for its user nor cancels the call.
         await peer.answer(task, card="forged")
         await peer.ask("tasks/cancel", taskId=task)
@@ -197,9 +196,9 @@ async def test_task_ends_with_a_link_for_a_client_that_cannot_ask(elicitation: d
         if not elicitation:
             await browser.send(link, await browser.open_with(link, "card"), "Visa")
         await browser.send(link, await browser.open_with(link, "bank"))
-        ended = await peer.call("continue_call", handle=handle_in(asked))
-        assert text_of(CallToolResult.model_validate(ended)) == "paid by Visa"
-        assert (await peer.get(task))["result"] == left["result"]
+        ended = CallToolResult.model_validate(await peer.call("continue_call", handle=handle_in(asked)))
+        assert text_of(ended) == "paid by Visa"
+        assert CallToolResult.model_validate((await peer.get(task))["result"]) == asked
 
 
 async def test_equal_call_of_another_version_begins_its_own() -> None:

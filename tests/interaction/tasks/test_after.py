@@ -147,16 +147,6 @@ async def test_errors_of_quick_calls_are_those_of_usual_calls() -> None:
         assert (error["code"], error["message"], error["data"]) == (-32099, "no paper", {"tray": 2})
 
 
-async def test_client_without_the_extension_gets_usual_calls() -> None:
-    shop = Shop()
-    async with peers(shop.server, declares=False) as (peer,):
-        shop.go_on.set()
-        assert (await peer.call("patient"))["content"][0]["text"] == "patient"
-        asked = await peer.call("asks")
-        assert asked["resultType"] == "input_required"
-    assert await shop.stored() == 0
-
-
 async def test_client_that_leaves_before_ends_the_body() -> None:
     shop = Shop()
     async with peers(shop.server) as (peer,):

@@ -9,11 +9,9 @@ import pytest
 from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult, ListRootsResult
 
 from roundtrip import Context, Depends, Elicit, ElicitUrl, ListRoots, Resolve, Server, Transition
-from roundtrip.errors import KeysMissing
 from roundtrip.ledger import MemoryLedger, SqliteLedger
 from roundtrip.server.tasks import engine, legs
-from roundtrip.system import System
-from roundtrip.testing import Clock, Era, User
+from roundtrip.testing import Era, User
 from tests.interaction.tasks.looks import Looks
 from tests.kit.peer import WAIT_SECONDS, Peer, peers, text_of
 from tests.kit.shops import KEY
@@ -136,47 +134,11 @@ async def test_signal_that_comes_too_late_changes_nothing() -> None:
         assert text_of(await peer.until(task)) == "too late, True"
 
 
-async def test_signal_from_another_instance_wakes(tmp_path: Path) -> None:
-    one, other = (waiting(SqliteLedger(tmp_path / "tasks.db")) for _ in range(2))
-    async with peers(one, other) as (peer, second):
-        task = await task_of(peer, "buy", seconds=1000)
-        await other.signal(task.split(".")[0], "payment", 3)
-        assert text_of(await second.until(task)) == "paid 3"
-
-
 async def test_waits_outside_of_a_task_are_refused() -> None:
     for era in (Era.LIVE, Era.RETRY):
         call = await User(waiting(), {}, era=era).call("plain")
         assert call.is_error
         assert 'task="required"' in call.text
-
-
-async def test_expired_task_is_forgotten() -> None:
-    clock = Clock()
-    system = System(time=clock)
-    server = Server[Any]("shop", keys=[KEY], ledger=MemoryLedger(system=system), system=system)
-
-    @server.tool(task=True, task_ttl=100)
-    async def ask(ctx: Context) -> str:
-        return str(await ctx.ask("sure", "Sure?", bool))
-
-    async with peers(server) as (peer,):
-        task = await task_of(peer, "ask")
-        await peer.asked(task, "sure")
-        clock.advance(99)
-        assert (await peer.get(task))["status"] == "input_required"
-        clock.advance(2)
-        assert (await peer.send("tasks/get", taskId=task))["error"]["message"] == "Task not found"
-        assert (await peer.send("tasks/cancel", taskId=task))["error"]["code"] == -32602
-
-
-def test_persistent_store_without_keys_is_refused(tmp_path: Path) -> None:
-    server = Server[Any]("shop", ledger=SqliteLedger(tmp_path / "tasks.db"))
-    with pytest.raises(KeysMissing, match="needs keys="):
-
-        @server.tool(task=True)
-        async def work() -> str:
-            return ""
 
 
 async def test_task_waits_for_a_build_that_has_its_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -160,8 +160,11 @@ async def test_expired_task_has_ended(tmp_path: Path) -> None:
     async with peers(office(tmp_path / "calls.jsonl", anyio.Event(), system=System(time=clock))) as (peer,):
         task = await task_of(peer, "ask")
         await peer.asked(task, "sure")
-        clock.advance(101)
-        await peer.send("tasks/cancel", taskId=task)
+        clock.advance(99)
+        assert (await peer.get(task))["status"] == "input_required"
+        clock.advance(2)
+        assert (await peer.send("tasks/cancel", taskId=task))["error"]["code"] == -32602
+        assert (await peer.send("tasks/get", taskId=task))["error"]["message"] == "Task not found"
         await until(lambda: call_in(tmp_path / "calls.jsonl").stopped)
     state, failure, left, texts = ended_as(tmp_path / "calls.jsonl")
     assert (state, failure, left) == ("failed", "expired", [["sure", "expired"]])

@@ -9,7 +9,7 @@ import anyio
 import pytest
 from mcp.server.auth.middleware.auth_context import get_access_token
 
-from roundtrip import Approval, Approve, Context, Resolve, Server, State
+from roundtrip import Approval, Approve, Context, Resolve, Server
 from roundtrip.client.legs import LegRequest
 from roundtrip.ledger import MemoryLedger
 from roundtrip.testing import (
@@ -44,16 +44,6 @@ def bookshop() -> Server[Any]:
 def fay() -> Approver:
     """A person of finance who approves without a word."""
     return Approver({"finance": "approve"}, headers=FAY)
-
-
-@pytest.mark.roundtrip(eras="all")
-async def test_approver_approves_in_every_era() -> None:
-    fay = Approver({"finance": ("approve", "fine")}, headers=FAY)
-    call = await User(bookshop(), approver=fay).call("refund_all", order="Emma")
-    assert call.text == "refunded Emma, as fay says: fine"
-    assert [one["message"] for one in fay.decided] == ["Refund all of Emma?"]
-    assert call.states is not None
-    assert call.states[-1] is State.COMPLETED
 
 
 @pytest.mark.roundtrip(eras="all")
@@ -167,11 +157,12 @@ def desk() -> Server[Any]:
     return shop(principal=subject)
 
 
-async def test_call_of_a_user_is_compared_in_all_lives(fay: Approver) -> None:
+async def test_call_of_a_user_is_compared_in_all_lives() -> None:
+    fay = Approver({"finance": ("approve", "fine")}, headers=FAY)
     for compare, times in ((assert_same_on_both_eras, 2), (assert_same_in_all_lives, 3)):
         fay.decided.clear()
         call = await compare(desk, "refund_all", {"order": "Emma"}, approver=fay, principal="ann")
-        assert call.text == "refunded Emma, as fay says: None"
+        assert call.text == "refunded Emma, as fay says: fine"
         assert [one["caller"] for one in fay.decided] == ["ann"] * times
 
 

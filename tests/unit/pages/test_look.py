@@ -203,6 +203,8 @@ def test_missing_keys_name_the_option_that_needs_them(tmp_path: Path, monkeypatc
         Server("shop", ledger=ledger, pages=Pages(base_url="https://shop.example"))
     with pytest.raises(KeysMissing, match=r"^ladder= with a SqliteLedger needs keys="):
         Server("shop", ledger=ledger, ladder=["form", "model"])
+    with pytest.raises(KeysMissing, match=r"^task= with a SqliteLedger needs keys="):
+        Server[Any]("shop", ledger=ledger).add_tool(lambda: "", name="work", task=True)
 
 
 def test_folder_of_templates_may_be_a_text(tmp_path: Path) -> None:
