@@ -423,9 +423,9 @@ class StoredCalls:
         # Others are not continued in its place.
         content.is_chosen = not labels or on_page
         # Until it is decided, an approval is for equal calls of clients of all kinds.
-        shared = (
-            self._labels(function, ctx, is_local=False, showing="any") if _needs_only_approval(end, content) else ()
-        )
+        shared: tuple[str, ...] = ()
+        if end.approvals and not end.questions and not content.is_local:
+            shared = self._labels(function, ctx, is_local=False, showing="any")
         clock = self._legs.parts.system.time
         once = function.once
         grace = self._book.inbox.grace_seconds if self._book.inbox is not None and end.approvals else 0.0
@@ -447,8 +447,9 @@ class StoredCalls:
                 to_text(self._book.journals.write(journal)), questions, None, (), for_model=end.names_for_model()
             )
             pause = self._book.with_approvals(pause, end, content, journal.call_id)
-            for approval in pause.approvals.values() if shared else ():
-                approval["equal"] = shared[0]
+            if shared:
+                for approval in pause.approvals.values():
+                    approval["equal"] = shared[0]
             content.pause(pause, entry, entry.updated, delivered=frozenset())
             entry.content = self._book.seal.write(content, journal.call_id)
             view = await self._book.add(entry, content)
@@ -606,10 +607,6 @@ def _may_ask(function: AskingFunction) -> bool:
 def _must_store(end: Suspended) -> bool:
     """Return True if a call goes on in the store: by a page, by a model, or by the decision of others."""
     return end.rung is not None if end.questions else bool(end.approvals)
-
-
-def _needs_only_approval(end: Suspended, content: TaskContent) -> bool:
-    return bool(end.approvals) and not end.questions and not content.is_local
 
 
 def _page_key(view: TaskView) -> str:
