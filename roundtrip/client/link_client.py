@@ -7,7 +7,11 @@ from mcp.client import Client
 from mcp.client.session import ClientSession
 from mcp_types import ClientCapabilities, ElicitationCapability, UrlElicitationCapability
 
+from roundtrip.server.sdk_private import require_names
+
 __all__ = ["LinkClient"]
+
+require_names({Client: "_build_session()", ClientSession: "_build_capabilities()"})
 
 
 class LinkClient(Client):

@@ -51,10 +51,10 @@ __all__ = [
 ]
 
 _NEEDED: Final[Mapping[type, str]] = {
-    # The SDK finds schemas there for `Mcp-Param-*` headers, before any middleware. It looks prompts and resources up in
-    # the managers, where hidden ones must be missing. Its handlers log the client's values, and the hooks do not.
-    MCPServer: "_tool_input_schema() _prompt_manager _resource_manager _handle_read_resource() _handle_call_tool() "
-    "_handle_get_prompt() _lowlevel_server _custom_starlette_routes",
+    # The SDK looks prompts and resources up in the managers, where hidden ones must be missing. Its handlers log the
+    # client's values, and the hooks do not.
+    MCPServer: "_prompt_manager _resource_manager _handle_read_resource() _handle_call_tool() _handle_get_prompt() "
+    "_lowlevel_server _custom_starlette_routes",
     PromptManager: "_prompts",
     ResourceManager: "_resources _templates",
     # It reads the TypedDicts that pydantic refuses before Python 3.12.
@@ -65,7 +65,7 @@ _NEEDED: Final[Mapping[type, str]] = {
     StreamableHTTPSessionManager: "_lifespan_state _task_group _has_started",
 }
 """Private methods of the SDK's classes, and attributes of their instances."""
-_FITTING: Final = "install mcp 2.3, or a later version of mcp-roundtrip"
+_FITTING: Final = "install mcp>=2.1.1,<3, or a later version of mcp-roundtrip"
 
 T = TypeVar("T")
 _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
@@ -100,6 +100,8 @@ class HookedServer(MCPServer[LifespanResultT]):
         # The SDK finds only visible ones from now on, of all that are or will be registered.
         self._prompt_manager = _VisiblePrompts(self._prompt_manager, self.is_visible)
         self._resource_manager = _VisibleResources(self._resource_manager, self.is_visible)
+        # For `Mcp-Param-*` headers, before any middleware. Before 2.3 the SDK takes the schema from the tool list.
+        self._lowlevel_server.get_tool_input_schema = self.tool_schema
 
     def tool_schema(self, name: str) -> dict[str, Any] | None:
         """Return the input schema of a tool that may be called, or None."""
@@ -183,9 +185,6 @@ class HookedServer(MCPServer[LifespanResultT]):
     ) -> GetPromptResult | InputRequiredResult:
         with self.serving_client():
             return await super()._handle_get_prompt(ctx, params)
-
-    def _tool_input_schema(self, name: str) -> dict[str, Any] | None:
-        return self.tool_schema(name)
 
 
 class _VisiblePrompts(PromptManager):

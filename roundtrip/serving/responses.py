@@ -26,7 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from roundtrip.revisions import is_live_era
 from roundtrip.server.limited_logs import LimitedLog
-from roundtrip.server.sdk_private import RestartingManager
+from roundtrip.server.sdk_private import RestartingManager, require_names
 
 __all__ = ["JsonResponse", "ResponseChooser", "choose_per_request", "declares_too_much", "read_body"]
 
@@ -44,6 +44,11 @@ _WANTS: Final = (b"progressToken", LOG_LEVEL_META_KEY.rpartition("/")[2].encode(
 _PARSED_BYTES: Final = 64 * 1024
 """Size limit for parsing a request here; a longer one with one of those names gets a stream."""
 _ANSWERS_JSON: ContextVar[bool] = ContextVar("roundtrip_json_response", default=False)
+
+# An SDK that knows no limit of sessions (mcp 2.1) has nothing to override.
+_HAS_LIMIT: Final = "max_sessions" in StreamableHTTPSessionManager.__init__.__code__.co_varnames
+_ADMITTING: Final = "_server_instances _session_owners _admit_session()"
+require_names({StreamableHTTPSessionManager: _ADMITTING} if _HAS_LIMIT else {})
 
 
 class _ChoosingManager(RestartingManager):

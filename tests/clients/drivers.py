@@ -31,8 +31,8 @@ from mcp_types import CallToolResult, ElicitRequestParams, ElicitRequestURLParam
 
 from roundtrip.revisions import FIRST_OF_RETRY_ERA
 from roundtrip.testing import Era
-from tests.clients.environments import FOLDER, EnvironmentMissing, OlderPython, older_python
 from tests.conformance.suite import NODE_MODULES
+from tests.kit.own_environments import CLIENTS, EnvironmentMissing
 from tests.kit.tiers import Tier, current_tier
 from tests.kit.wire import ACCEPT, headers_of, meta_of
 
@@ -259,19 +259,19 @@ def _npm(program: str, node: Callable[[], str], *, era: Era = Era.RETRY) -> Run:
     return run
 
 
-def _python() -> OlderPython:
-    """Return the Python of the older clients, and skip the test if it cannot be installed."""
+def _install_clients() -> None:
+    """Install the older clients, and skip the test if that fails."""
     try:
-        return older_python()
+        CLIENTS.install()
     except EnvironmentMissing as missing:
         pytest.skip(str(missing))
 
 
 def _older(kind: str, *, oldest: bool = False) -> Run:
     async def run(target: Target, calls: Sequence[ToolCall]) -> list[Outcome]:
-        python = _python()
-        command = [str(python.program), str(_HERE / "programs" / "older_python.py"), kind]
-        env = {"PYTHONPATH": str(python.oldest_sdk) if oldest else "", "PYTHONWARNINGS": "ignore"}
+        _install_clients()
+        command = [str(CLIENTS.python), str(_HERE / "programs" / "older_python.py"), kind]
+        env = {"PYTHONPATH": str(CLIENTS.older) if oldest else "", "PYTHONWARNINGS": "ignore"}
         return await _job(command, target, calls, env=env, asks=True)
 
     return run
@@ -291,7 +291,7 @@ async def _inspector(program: str) -> AsyncGenerator[Callable[..., Awaitable[dic
     with tempfile.TemporaryDirectory(prefix="inspector-") as home:
         env = {**os.environ, "HOME": home, "MCP_INSPECTOR_SECRET_STORE": "memory"}
         # A command takes half a second, mostly to compile its script.
-        env["NODE_COMPILE_CACHE"] = str(FOLDER / "compiled")
+        env["NODE_COMPILE_CACHE"] = str(CLIENTS.folder / "compiled")
         # A daemon that no other process uses.
         env |= {"MCP_INSPECTOR_DAEMON_DIR": home, "MCP_INSPECTOR_DAEMON_TOKEN": os.urandom(32).hex()}
 
@@ -426,12 +426,12 @@ _OLDER: Final = "2025-06-18"
 DRIVERS: Final = (
     Driver("Python SDK 2.3", _NEW, _sdk("auto")),
     Driver("Python SDK 2.3", _OLD, _sdk("legacy")),
-    Driver("Python SDK 1.30", _OLD, _older("sdk"), needs=_python),
-    Driver("Python SDK 1.22", _OLDER, _older("sdk", oldest=True), needs=_python),
+    Driver("Python SDK 1.30", _OLD, _older("sdk"), needs=_install_clients),
+    Driver("Python SDK 1.22", _OLDER, _older("sdk", oldest=True), needs=_install_clients),
     Driver("FastMCP 4.1", _NEW, _fastmcp("auto")),
     Driver("FastMCP 4.1", _OLD, _fastmcp("legacy")),
-    Driver("LangChain adapters 0.3", _OLD, _older("langchain"), needs=_python),
-    Driver("OpenAI Agents SDK 0.24", _OLD, _older("agents"), needs=_python),
+    Driver("LangChain adapters 0.3", _OLD, _older("langchain"), needs=_install_clients),
+    Driver("OpenAI Agents SDK 0.24", _OLD, _older("agents"), needs=_install_clients),
     Driver("TypeScript SDK 2.4", _NEW, _npm("typescript_2", _SDK_2), needs=_SDK_2),
     Driver("TypeScript SDK 2.4", _OLD, _npm("typescript_2", _SDK_2, era=Era.LIVE), needs=_SDK_2),
     Driver("TypeScript SDK 1.32", _OLD, _npm("typescript_1", _SDK_1), needs=_SDK_1),

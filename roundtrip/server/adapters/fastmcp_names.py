@@ -73,7 +73,7 @@ try:
     from uncalled_for import get_dependency_parameters
 except ImportError as error:
     raise ImportError(
-        f"roundtrip.fastmcp needs FastMCP 4.1 (pip install 'fastmcp>=4.1,<5'), and the installed one does not have "
+        f"roundtrip.fastmcp needs FastMCP 4 (pip install 'fastmcp>=4.0.11,<5'), and the installed one does not have "
         f"what roundtrip uses of it: {error}"
     ) from error
 
@@ -121,7 +121,7 @@ __all__ = [
     "wire_result",
 ]
 
-_MOVED = "FastMCP {version} has moved {name}, which roundtrip.fastmcp uses; install FastMCP 4.1, or a later roundtrip"
+_MOVED = "FastMCP {version} has moved {name}, which roundtrip.fastmcp uses; install FastMCP 4.2, or a later roundtrip"
 
 
 FUNCTION_COMPONENTS: Final = (

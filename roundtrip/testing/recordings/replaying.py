@@ -228,7 +228,8 @@ class Replayed(Server[Any]):
 
     def __init__(self, recording: Recording, path: Path, *, unique_ids: bool = False) -> None:
         info = _server_info(recording, path)
-        super().__init__(info.name, version=info.version, get_tool_input_schema=self._input_schema)
+        super().__init__(info.name, version=info.version)
+        self.get_tool_input_schema = self._input_schema
         self.mismatches: list[Mismatch] = []
         """Messages of clients that differ from the recording."""
         self._recording = recording

@@ -1,7 +1,7 @@
 """Run the calls of a job with a Python client of an older SDK: `python older_python.py sdk|langchain|agents`.
 
 The job is JSON on standard input, the outcomes are JSON on standard output. The interpreter is that of
-`tests/clients/environments.py`, which has neither roundtrip nor the SDK that it needs.
+`tests/kit/own_environments.py`, which has neither roundtrip nor the SDK that it needs.
 """
 
 import asyncio

@@ -1,14 +1,11 @@
-"""`Mcp-Param-*` headers are checked against tools of roundtrip's own registry, through one private name of the SDK."""
+"""`Mcp-Param-*` headers are checked against tools of roundtrip's own registry."""
 
-import inspect
 from typing import Annotated, Any
 
 import pytest
-from mcp.server import MCPServer
 from pydantic import Field
 
 from roundtrip import Resolve, Server
-from roundtrip.server.sdk_private import HookedServer
 from roundtrip.testing import Steps, served
 from tests.kit.shops import KEY, Choice, sure
 from tests.kit.wire import accept, wire
@@ -44,14 +41,6 @@ async def test_header_contradicting_an_argument_is_rejected_on_every_leg() -> No
     assert [answer["error"]["code"] for answer in refused] == [-32020] * 4
     assert "Mcp-Param-Region" in refused[0]["error"]["message"]
     assert result["structuredContent"] == {"result": "eu True"}
-
-
-def test_sdk_looks_schemas_up_by_the_overridden_private_name() -> None:
-    hook = MCPServer.__dict__["_tool_input_schema"]
-    assert list(inspect.signature(hook).parameters) == ["self", "name"]
-    assert list(inspect.signature(HookedServer.__dict__["_tool_input_schema"]).parameters) == ["self", "name"]
-    # And it is what the low-level server asks: it is given to it as a bound method.
-    assert "get_tool_input_schema=self._tool_input_schema" in inspect.getsource(MCPServer.__init__)
 
 
 async def test_a_client_cannot_smuggle_a_header_for_a_filled_parameter() -> None:
