@@ -73,6 +73,8 @@ def test_metadata_tell_readers_and_installers_the_truth(built: Built, capsys: py
     assert (told["Name"], told["License-Expression"], told["License-File"]) == ("mcp-roundtrip", "MIT", "LICENSE")
     assert told["Requires-Python"] == ">=3.11"
     assert "Typing :: Typed" in told.get_all("Classifier", ())
+    # The page of a wheel has no pictures of the repository.
+    assert re.findall(r"!\[[^]]*\]\((?!https://)", str(told.get_payload())) == []
     assert told["Description-Content-Type"] == "text/markdown"
     assert f"\n## [{told['Version']}]" in (ROOT / "CHANGELOG.md").read_text()
     checked = [sys.executable, "-m", "twine", "--no-color", "check", "--strict", str(built.wheel), str(built.sdist)]
