@@ -32,7 +32,7 @@ from mcp_types import CallToolResult, ElicitRequestParams, ElicitRequestURLParam
 from roundtrip.revisions import FIRST_OF_RETRY_ERA
 from roundtrip.testing import Era
 from tests.conformance.suite import NODE_MODULES
-from tests.kit.own_environments import CLIENTS, EnvironmentMissing
+from tests.kit.own_environments import CLIENTS
 from tests.kit.tiers import Tier, current_tier
 from tests.kit.wire import ACCEPT, headers_of, meta_of
 
@@ -259,19 +259,10 @@ def _npm(program: str, node: Callable[[], str], *, era: Era = Era.RETRY) -> Run:
     return run
 
 
-def _install_clients() -> None:
-    """Install the older clients, and skip the test if that fails."""
-    try:
-        CLIENTS.install()
-    except EnvironmentMissing as missing:
-        pytest.skip(str(missing))
-
-
 def _older(kind: str, *, oldest: bool = False) -> Run:
     async def run(target: Target, calls: Sequence[ToolCall]) -> list[Outcome]:
-        _install_clients()
         command = [str(CLIENTS.python), str(_HERE / "programs" / "older_python.py"), kind]
-        env = {"PYTHONPATH": str(CLIENTS.older) if oldest else "", "PYTHONWARNINGS": "ignore"}
+        env = {"PYTHONPATH": str(CLIENTS.folder / "older") if oldest else "", "PYTHONWARNINGS": "ignore"}
         return await _job(command, target, calls, env=env, asks=True)
 
     return run
@@ -426,12 +417,12 @@ _OLDER: Final = "2025-06-18"
 DRIVERS: Final = (
     Driver("Python SDK 2.3", _NEW, _sdk("auto")),
     Driver("Python SDK 2.3", _OLD, _sdk("legacy")),
-    Driver("Python SDK 1.30", _OLD, _older("sdk"), needs=_install_clients),
-    Driver("Python SDK 1.22", _OLDER, _older("sdk", oldest=True), needs=_install_clients),
+    Driver("Python SDK 1.30", _OLD, _older("sdk"), needs=CLIENTS.install_or_skip),
+    Driver("Python SDK 1.22", _OLDER, _older("sdk", oldest=True), needs=CLIENTS.install_or_skip),
     Driver("FastMCP 4.1", _NEW, _fastmcp("auto")),
     Driver("FastMCP 4.1", _OLD, _fastmcp("legacy")),
-    Driver("LangChain adapters 0.3", _OLD, _older("langchain"), needs=_install_clients),
-    Driver("OpenAI Agents SDK 0.24", _OLD, _older("agents"), needs=_install_clients),
+    Driver("LangChain adapters 0.3", _OLD, _older("langchain"), needs=CLIENTS.install_or_skip),
+    Driver("OpenAI Agents SDK 0.24", _OLD, _older("agents"), needs=CLIENTS.install_or_skip),
     Driver("TypeScript SDK 2.4", _NEW, _npm("typescript_2", _SDK_2), needs=_SDK_2),
     Driver("TypeScript SDK 2.4", _OLD, _npm("typescript_2", _SDK_2, era=Era.LIVE), needs=_SDK_2),
     Driver("TypeScript SDK 1.32", _OLD, _npm("typescript_1", _SDK_1), needs=_SDK_1),

@@ -1,14 +1,12 @@
 """Install the distributions into an empty environment of each Python of this machine, and use them there.
 
 `python -m tests.package.pythons` builds them first; with a folder as its argument it takes those of the folder. It
-stops at the first failure. Packages come from the package index. `--newest-sdk` then installs the newest release of the
-SDK, also beyond the cap, and does the same on the first Python: a failure says what a higher cap needs.
+stops at the first failure. Packages come from the package index.
 """
 
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -88,16 +86,6 @@ class Environment:
         self.run("python", "-m", "pip", "install", "-q", "--disable-pip-version-check", *requirements)
         self.run("python", "-m", "pip", "check", "--disable-pip-version-check")
 
-    def upgrade(self, *names: str) -> str:
-        """Install the newest releases, also if roundtrip does not allow them, and return the version of the first."""
-        self.run("python", "-m", "pip", "install", "-q", "--disable-pip-version-check", "--upgrade", *names)
-        return self.run("python", "-c", f"from importlib.metadata import version as v; print(v({names[0]!r}))").strip()
-
-    def empty(self) -> None:
-        """Delete what is in the folder to work in."""
-        shutil.rmtree(self.folder)
-        self.folder.mkdir()
-
     def _run(self, command: list[str], **variables: str) -> str:
         environment = {**self._variables, **variables}
         ran = subprocess.run(
@@ -148,7 +136,7 @@ def use_extras(environment: Environment) -> None:
     expect(ran, r"\b[1-9]\d* passed")
 
 
-def main(folder: Path | None = None, *, newest_sdk: bool = False) -> None:
+def main(folder: Path | None = None) -> None:
     """Build what is not there, and try it on each Python."""
     with TemporaryDirectory() as scratch:
         built = (
@@ -166,14 +154,9 @@ def main(folder: Path | None = None, *, newest_sdk: bool = False) -> None:
                 use(environment, version)
                 environment.install(f"mcp-roundtrip[{EXTRAS}] @ {built.wheel.as_uri()}")
                 use_extras(environment)
-                if newest_sdk and not number:
-                    print(f"with mcp {environment.upgrade('mcp', 'mcp-types')}", flush=True)
-                    environment.empty()
-                    use(environment, version)
-                    use_extras(environment)
                 told = environment.run("python", "--version").strip()
             print(f"{told}: installed and used in {time.monotonic() - began:.0f} s", flush=True)
 
 
 if __name__ == "__main__":
-    main(*(Path(one) for one in sys.argv[1:] if one != "--newest-sdk"), newest_sdk="--newest-sdk" in sys.argv)
+    main(*map(Path, sys.argv[1:]))

@@ -70,15 +70,20 @@ def test_moved_private_name_of_the_sdk_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("owner", "name"),
+    ("module", "owner", "name"),
     [
-        ("mcp.server.mcpserver.utilities.func_metadata.FuncMetadata", "_output_adapter"),
-        ("mcp.server.mcpserver.MCPServer", "_handle_read_resource"),
+        ("roundtrip.server.server", "mcp.server.mcpserver.MCPServer", "_handle_read_resource"),
+        (
+            "roundtrip.serving.responses",
+            "mcp.server.streamable_http_manager.StreamableHTTPSessionManager",
+            "_admit_session",
+        ),
+        ("roundtrip.testing.networks.fleet", "mcp.client.Client", "_build_session"),
     ],
 )
-def test_import_fails_loudly_with_an_sdk_that_lacks_a_name(owner: str, name: str, tmp_path: Path) -> None:
+def test_import_fails_loudly_with_an_sdk_that_lacks_a_name(module: str, owner: str, name: str, tmp_path: Path) -> None:
     place, _, kind = owner.rpartition(".")
-    moved = f"import {place} as place\ndel place.{kind}.{name}\nimport roundtrip\nroundtrip.Server('x')"
+    moved = f"import {place} as place\ndel place.{kind}.{name}\nimport {module}"
     command = [sys.executable, "-c", moved]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=WAIT, check=False, cwd=tmp_path)
     assert ran.returncode == 1

@@ -2,12 +2,11 @@
 
 import os
 import subprocess
-import tomllib
 from typing import Final
 
 import pytest
 
-from tests.kit.own_environments import NEWEST, OLDEST, WINDOW, EnvironmentMissing
+from tests.kit.own_environments import NEWEST, OLDEST, WINDOW
 from tests.package.building import ROOT
 
 SECONDS: Final = 300
@@ -18,21 +17,24 @@ IN_EVERY_WAY: Final = (
     "tests/interaction/tasks/test_methods.py",
     "tests/interaction/pages/test_approvals_lives.py",
     "tests/interaction/adapters/test_features.py",
-    "tests/interaction/adapters/test_arrivals.py",
 )
 """Two rounds, headers, tokens that move, tasks, pages and FastMCP, on both eras."""
+SCRIPT: Final = """
+import sys, pytest
+from importlib.metadata import version
+print({name: version(name) for name in ("mcp", "fastmcp")}, flush=True)
+sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", *sys.argv[1:]]))
+"""
 
 
 def test_windows_begin_at_the_oldest_tried_versions() -> None:
-    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    windows = [f"{name}>={OLDEST[name]},<3" for name in ("mcp", "mcp-types")]
-    assert [one for one in needed if one.startswith("mcp")] == windows
-    fastmcp = f"fastmcp>={OLDEST['fastmcp']},<5"
-    tried = [f"{OLDEST[name]} and {NEWEST[name]}" for name in ("mcp", "fastmcp")]
+    mcp, fastmcp = f"mcp>={OLDEST['mcp']},<3", f"fastmcp>={OLDEST['fastmcp']},<5"
+    tried = [f"| {OLDEST[name]} and {NEWEST[name]} |" for name in OLDEST]
     for path, told in {
-        "roundtrip/server/sdk_private.py": windows[:1],
+        "pyproject.toml": [f'"{mcp}"', f'"{mcp.replace("mcp", "mcp-types")}"'],
+        "roundtrip/server/sdk_private.py": [mcp],
         "roundtrip/server/adapters/fastmcp_names.py": [fastmcp],
-        "docs/frameworks.md": [windows[0], fastmcp, *tried],
+        "docs/frameworks.md": [mcp, fastmcp, *tried],
     }.items():
         text = (ROOT / path).read_text()
         assert [one for one in told if one not in text] == [], path
@@ -40,19 +42,10 @@ def test_windows_begin_at_the_oldest_tried_versions() -> None:
 
 @pytest.mark.parametrize("end", ["oldest", "newest"])
 def test_both_ends_of_the_windows_ask_in_every_way(end: str) -> None:
-    try:
-        WINDOW.install()
-    except EnvironmentMissing as missing:
-        pytest.skip(str(missing))
-    versions = OLDEST if end == "oldest" else NEWEST
-    env = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    env["PYTHONPATH"] = str(WINDOW.older) if end == "oldest" else ""
-    script = f"""
-from importlib.metadata import version
-import pytest
-print({{name: version(name) for name in {list(versions)}}}, flush=True)
-raise SystemExit(pytest.main(["-q", "-p", "no:cacheprovider", *{IN_EVERY_WAY}]))
-"""
-    command = [str(WINDOW.python), "-c", script]
+    WINDOW.install_or_skip()
+    path, versions = (str(WINDOW.folder / "older"), OLDEST) if end == "oldest" else ("", NEWEST)
+    arrivals = ["tests/interaction/adapters/test_arrivals.py"] if end == "newest" else []
+    env = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ} | {"PYTHONPATH": path}
+    command = [WINDOW.python, "-c", SCRIPT, *IN_EVERY_WAY, *arrivals]
     ran = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=env, timeout=SECONDS)
     assert (ran.returncode, ran.stdout.splitlines()[:1]) == (0, [str(versions)]), ran.stdout + ran.stderr

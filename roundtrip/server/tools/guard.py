@@ -22,7 +22,7 @@ __all__ = ["guarded"]
 _OURS: Final = "roundtrip."
 _SERVERS: Final = ("mcp.server.", "fastmcp.")
 _THREADS: Final = "anyio._backends."
-"""Where functions begin that a server runs in a worker thread."""
+"""Where a function begins that a server runs in a worker thread. roundtrip's own begin in its modules."""
 
 
 def guarded(fn: Any) -> Any:
@@ -62,7 +62,8 @@ def _refuse_foreign_server(fn: Callable[..., Any]) -> None:
     if here is not None and _is_run_by_foreign_server(here.f_back and here.f_back.f_back):
         raise InvalidSignature(
             f"{fn.__qualname__!r} has options of roundtrip, and its server has no roundtrip to keep them, so it was "
-            "not run; call install(server) of roundtrip.install, or of roundtrip.fastmcp, before tools are registered"
+            "not run; call install(server) of roundtrip.install, or of roundtrip.fastmcp, before tools are registered "
+            "(or asyncio.to_thread, if your own code runs it in a worker thread)"
         )
 
 
@@ -75,8 +76,6 @@ def _is_run_by_foreign_server(frame: FrameType | None) -> bool:
         if module.startswith(_SERVERS):
             return True
         if module.startswith(_THREADS) and frame.f_code.co_name == "run":
-            from roundtrip.server.requests import REQUEST  # only functions that are called directly get here
-
-            return REQUEST.get() is None
+            return True
         frame = frame.f_back
     return False

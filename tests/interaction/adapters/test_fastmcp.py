@@ -36,6 +36,7 @@ from roundtrip.ledger import MemoryLedger
 from roundtrip.server.adapters import fastmcp_names
 from roundtrip.testing import DECLINE, Era, User
 from roundtrip.testing.networks.fleet import KEYS
+from tests.interaction.adapters.arrivals import confirmed_plain, server
 from tests.interaction.adapters.seats import Seats, ask_seats
 from tests.kit.raised import raised
 from tests.kit.tables import check_each
@@ -456,22 +457,15 @@ def test_option_of_other_library_is_rejected_with_reason() -> None:
 )
 def test_mounted_server_without_install_is_rejected(order: str, depth: int, namespace: str) -> None:
     """Its confirmations would do nothing."""
-    child = FastMCP[Any]("child")
-
-    @child.tool
-    @roundtrip.tool(confirm="Delete {path}?")
-    def delete(path: str) -> str:
-        return f"deleted {path}"
-
-    for number in range(1, depth):
-        between = FastMCP[Any](f"between {number}")
+    parent, child = FastMCP[Any]("parent"), server(confirmed_plain)
+    for _ in range(1, depth):
+        between = FastMCP[Any]("between")
         between.mount(child, namespace=namespace)
         child = between
-    parent = FastMCP[Any]("parent")
     steps = [lambda: install(parent), lambda: parent.mount(child, namespace=namespace)]
     first, second = steps if order == "install" else reversed(steps)
     first()
-    with pytest.raises(InvalidSignature, match=r"delete.* asks by roundtrip.*on the server 'child', before tools are"):
+    with pytest.raises(InvalidSignature, match=r"tool 't' asks by roundtrip.*on the server 'other', before tools"):
         second()
 
 
