@@ -7,6 +7,7 @@ import anyio
 from roundtrip import Server
 from roundtrip.testing import Approver, Era, User
 from tests.interaction.trace.deploys import Recording
+from tests.kit.waiting import until_plain
 
 DESK = """\
 from pathlib import Path
@@ -119,6 +120,8 @@ def record(
 
 def cut_at_the_approval(recording: Recording) -> None:
     """Leave out the lines after an approval was asked for."""
+    # A worker writes the end of the call, which its client may hear of before.
+    until_plain(lambda: '"event":"ended"' in recording.file.read_text(), what="the end of the call")
     lines = recording.file.read_text().splitlines(keepends=True)
     waits = next(place for place, line in enumerate(lines) if '"approvals":[{' in line)
     recording.file.write_text("".join(lines[: waits + 1]))
