@@ -1,5 +1,6 @@
 """A desk whose tools need approvals, and recorded calls of it."""
 
+import json
 from typing import Any
 
 import anyio
@@ -123,5 +124,6 @@ def cut_at_the_approval(recording: Recording) -> None:
     # A worker writes the end of the call, which its client may hear of before.
     until_plain(lambda: '"event":"ended"' in recording.file.read_text(), what="the end of the call")
     lines = recording.file.read_text().splitlines(keepends=True)
-    waits = next(place for place, line in enumerate(lines) if '"approvals":[{' in line)
-    recording.file.write_text("".join(lines[: waits + 1]))
+    waiting = next(json.loads(line)["leg"] for line in lines if '"approvals":[{' in line)
+    # The next leg may begin before the line of this one is written.
+    recording.file.write_text("".join(line for line in lines if json.loads(line)["leg"] <= waiting))
