@@ -64,6 +64,8 @@ class Beginning(NamedTuple):
     """The call whose function called this one."""
     replaces: str | None
     """The expired call that this one replaces."""
+    takes_over: bool = False
+    """True if a worker continues a task whose worker stopped renewing its lease."""
 
     @property
     def tool(self) -> str:

@@ -254,7 +254,7 @@ def _facts(entry: "TaskEntry", now: float) -> dict[str, Any]:
     shown |= {"created": entry.created, "updated": entry.updated, "due": due, "expires": entry.expires}
     if entry.state is TaskState.RUNNING:
         shown |= {"worker": entry.holder, "lease ends": entry.due}
-    return shown | {"epoch": entry.epoch, "runs once": entry.runs_once, "deaths of workers": max(0, entry.tries - 1)}
+    return shown | {"epoch": entry.epoch, "runs once": entry.runs_once, "deaths of workers": entry.deaths}
 
 
 def print_facts(shown: Mapping[str, Any]) -> None:

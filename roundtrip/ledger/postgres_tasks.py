@@ -38,6 +38,14 @@ CREATE TABLE IF NOT EXISTS {s}.tasks (
     labels text[] NOT NULL,
     notes text[] NOT NULL
 );
+DO $$ BEGIN
+    -- Even IF NOT EXISTS would lock the table, and need its owner.
+    IF NOT EXISTS (
+        SELECT FROM pg_attribute WHERE attrelid = '{s}.tasks'::regclass AND attname = 'deaths' AND NOT attisdropped
+    ) THEN
+        ALTER TABLE {s}.tasks ADD COLUMN deaths integer NOT NULL DEFAULT 0;
+    END IF;
+END $$;
 CREATE INDEX IF NOT EXISTS tasks_due ON {s}.tasks (due);
 CREATE INDEX IF NOT EXISTS tasks_updated ON {s}.tasks (updated);
 CREATE INDEX IF NOT EXISTS tasks_state ON {s}.tasks (state, updated);
@@ -51,14 +59,14 @@ CREATE INDEX IF NOT EXISTS task_labels_call ON {s}.task_labels (call_id);
 """
 _FIELDS: Final = (
     "call_id, tool, created, expires, state, due, updated, holder, epoch, runs_once, has_begun, tries, version, "
-    "content, labels, notes"
+    "deaths, content, labels, notes"
 )
 _SUMMARY: Final = "t.call_id, t.tool, t.state, t.created, t.updated, t.due, t.expires, t.epoch"
 _FINAL: Final = ", ".join(f"'{state.value}'" for state in sorted(TASK_MACHINE.final))
-# $1 to $16 are the fields.
+# $1 to $17 are the fields.
 _ADD: Final = f"""
 WITH added AS (
-    INSERT INTO {{s}}.tasks ({_FIELDS}) VALUES ({", ".join(f"${number}" for number in range(1, 17))})
+    INSERT INTO {{s}}.tasks ({_FIELDS}) VALUES ({", ".join(f"${number}" for number in range(1, 18))})
     ON CONFLICT (call_id) DO NOTHING RETURNING call_id, created, labels
 ), labelled AS (
     INSERT INTO {{s}}.task_labels (label, created, call_id)
@@ -70,12 +78,12 @@ SELECT pg_notify('{{s}}.tasks', call_id) FROM added
 _SAVE: Final = f"""
 WITH dropped AS (
     DELETE FROM {{s}}.tasks
-    WHERE call_id = $1 AND version = $17 AND $5 IN ({_FINAL}) AND $4 <= {{s}}.clock() RETURNING call_id
+    WHERE call_id = $1 AND version = $18 AND $5 IN ({_FINAL}) AND $4 <= {{s}}.clock() RETURNING call_id
 ), saved AS (
     UPDATE {{s}}.tasks SET tool = $2, created = $3, expires = $4, state = $5, due = $6, updated = $7, holder = $8,
-        epoch = $9, runs_once = $10, has_begun = $11, tries = $12, version = $13, content = $14, labels = $15,
-        notes = CASE WHEN $18 THEN $16::text[] ELSE notes || $16::text[] END
-    WHERE call_id = $1 AND version = $17 AND NOT ($5 IN ({_FINAL}) AND $4 <= {{s}}.clock())
+        epoch = $9, runs_once = $10, has_begun = $11, tries = $12, version = $13, deaths = $14, content = $15,
+        labels = $16, notes = CASE WHEN $19 THEN $17::text[] ELSE notes || $17::text[] END
+    WHERE call_id = $1 AND version = $18 AND NOT ($5 IN ({_FINAL}) AND $4 <= {{s}}.clock())
     RETURNING call_id, created, labels
 ), unlabelled AS (
     DELETE FROM {{s}}.task_labels AS l USING saved WHERE l.call_id = saved.call_id AND NOT l.label = ANY (saved.labels)
@@ -188,6 +196,7 @@ def _row(entry: TaskEntry) -> list[Any]:
         entry.has_begun,
         entry.tries,
         entry.version,
+        entry.deaths,
         entry.content,
         [*entry.labels],
     ]
@@ -195,7 +204,7 @@ def _row(entry: TaskEntry) -> list[Any]:
 
 def _entry(row: Sequence[Any]) -> TaskEntry:
     call_id, tool, created, expires, state, *rest, content, labels, notes = row
-    due, updated, holder, epoch, runs_once, has_begun, tries, version = rest
+    due, updated, holder, epoch, runs_once, has_begun, tries, version, deaths = rest
     return TaskEntry(
         call_id,
         tool,
@@ -209,6 +218,7 @@ def _entry(row: Sequence[Any]) -> TaskEntry:
         runs_once=runs_once,
         has_begun=has_begun,
         tries=tries,
+        deaths=deaths,
         version=version,
         content=content,
         notes=notes,

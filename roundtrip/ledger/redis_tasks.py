@@ -21,7 +21,7 @@ _QUIET_SECONDS: Final = 15.0
 _WRITE_BYTES: Final = 8
 _FIELDS: Final = (
     *("call_id", "tool", "created", "expires", "state", "due", "updated", "holder", "epoch", "runs_once"),
-    *("has_begun", "tries", "version", "content", "labels"),
+    *("has_begun", "tries", "version", "content", "labels", "deaths"),
 )
 _SUMMARY: Final = ("call_id", "tool", "state", "created", "updated", "due", "expires", "epoch")
 
@@ -270,11 +270,13 @@ def _row(entry: TaskEntry) -> list[Word]:
         entry.version,
         entry.content,
         " ".join(entry.labels),
+        entry.deaths,
     ]
 
 
-def _entry(row: Sequence[bytes], notes: Sequence[bytes]) -> TaskEntry:
-    of = dict(zip(_FIELDS, map(_text, row), strict=True))
+def _entry(row: Sequence[bytes | None], notes: Sequence[bytes]) -> TaskEntry:
+    # Earlier versions wrote no deaths.
+    of = dict(zip(_FIELDS, (_text(b"0" if value is None else value) for value in row), strict=True))
     return TaskEntry(
         of["call_id"],
         of["tool"],
@@ -288,6 +290,7 @@ def _entry(row: Sequence[bytes], notes: Sequence[bytes]) -> TaskEntry:
         runs_once=of["runs_once"] == "1",
         has_begun=of["has_begun"] == "1",
         tries=int(of["tries"]),
+        deaths=int(of["deaths"]),
         version=int(of["version"]),
         content=of["content"],
         notes=[_text(note) for note in notes],

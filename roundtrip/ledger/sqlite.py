@@ -258,9 +258,9 @@ class SqliteLedger(EntryLedger):
 
         def with_tables(db: sqlite3.Connection) -> T:
             if not self._has_task_tables:
-                from roundtrip.ledger.sqlite_tasks import TASKS_SCHEMA
+                from roundtrip.ledger.sqlite_tasks import create_task_tables
 
-                db.executescript(TASKS_SCHEMA)
+                create_task_tables(db)
                 self._has_task_tables = True
             return work(db)
 

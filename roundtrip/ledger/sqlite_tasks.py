@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
     from roundtrip.system import System
 
-__all__ = ["TASKS_SCHEMA", "SqliteTasks"]
+__all__ = ["SqliteTasks", "create_task_tables"]
 
 T = TypeVar("T")
 
 _LOOK_SECONDS: Final = 0.05
 """Time between two looks for changes of other processes."""
 
-TASKS_SCHEMA: Final = """
+_SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS tasks (
     call_id TEXT PRIMARY KEY,
     tool TEXT NOT NULL,
@@ -63,21 +63,30 @@ CREATE TABLE IF NOT EXISTS task_labels (
 """
 _FIELDS: Final = (
     "call_id, tool, created, expires, state, due, updated, holder, epoch, runs_once, has_begun, tries, version, "
-    "content, labels"
+    "content, labels, deaths"
 )
 _SUMMARY: Final = "call_id, tool, state, created, updated, due, expires, epoch"
 # A number of its own: those of deleted tasks must not come again.
 _COUNT_CHANGE: Final = "UPDATE task_changes SET newest = newest + 1"
 _NEXT_CHANGE: Final = "(SELECT newest FROM task_changes)"
 _ADD: Final = (
-    f"INSERT INTO tasks ({_FIELDS}, change) VALUES ({', '.join('?' * 15)}, {_NEXT_CHANGE}) "  # noqa: S608 - no input
+    f"INSERT INTO tasks ({_FIELDS}, change) VALUES ({', '.join('?' * 16)}, {_NEXT_CHANGE}) "  # noqa: S608 - no input
     "ON CONFLICT (call_id) DO NOTHING"
 )
 _SAVE: Final = (
     "UPDATE tasks SET tool = ?, created = ?, expires = ?, state = ?, due = ?, updated = ?, holder = ?, epoch = ?, "  # noqa: S608 - no input
-    f"runs_once = ?, has_begun = ?, tries = ?, version = ?, content = ?, labels = ?, change = {_NEXT_CHANGE} "
-    "WHERE call_id = ? AND version = ?"
+    "runs_once = ?, has_begun = ?, tries = ?, version = ?, content = ?, labels = ?, deaths = ?, "
+    f"change = {_NEXT_CHANGE} WHERE call_id = ? AND version = ?"
 )
+
+
+def create_task_tables(db: sqlite3.Connection) -> None:
+    """Create the tables of tasks, or add what those of an earlier version lack."""
+    db.executescript(_SCHEMA)
+    db.execute("BEGIN IMMEDIATE")
+    with db:
+        if all(name != "deaths" for _, name, *_ in db.execute("PRAGMA table_info(tasks)")):
+            db.execute("ALTER TABLE tasks ADD COLUMN deaths INTEGER NOT NULL DEFAULT 0")
 
 
 class RunSql(Protocol):
@@ -273,12 +282,13 @@ def _row(entry: TaskEntry) -> list[Any]:
         entry.version,
         entry.content,
         " ".join(entry.labels),
+        entry.deaths,
     ]
 
 
 def _entry(row: tuple[Any, ...], notes: list[str]) -> TaskEntry:
     call_id, tool, created, expires, state, due, updated, holder, epoch, once, begun, tries, version, *texts = row
-    content, labels = texts
+    content, labels, deaths = texts
     return TaskEntry(
         call_id,
         tool,
@@ -292,6 +302,7 @@ def _entry(row: tuple[Any, ...], notes: list[str]) -> TaskEntry:
         runs_once=bool(once),
         has_begun=bool(begun),
         tries=tries,
+        deaths=deaths,
         version=version,
         content=content,
         notes=notes,

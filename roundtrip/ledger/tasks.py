@@ -37,6 +37,7 @@ class TaskEntry:
     due: float = 0.0
     updated: float = 0.0
     holder: str = ""
+    """The worker that has the lease; while the task is due, the one whose lease ended without a word of it."""
     epoch: int = 0
     runs_once: bool = False
     """True if its body must not begin twice."""
@@ -44,6 +45,8 @@ class TaskEntry:
     """True while a body that must not begin twice runs."""
     tries: int = 0
     """The number of workers that have died with it since something was last stored."""
+    deaths: int = 0
+    """The number of workers whose leases on it ended without a word of them."""
     version: int = 0
     """The number of its writes. A store writes it only over the version that was read."""
     content: str = ""
@@ -54,6 +57,8 @@ class TaskEntry:
     """Opaque words, without spaces, by which it can be found until it ends."""
     account: str | None = field(default=None, compare=False)
     """The owner of a new task; see `MemoryLedger`. Stores with much room do not keep it."""
+    takes_over: bool = field(default=False, compare=False)
+    """True if the claim that was made with this copy follows a worker whose lease ended without a word of it."""
     stored_notes: int = field(default=0, compare=False)
     """The number of notes that the store has in the version that was read, so that it needs only further ones."""
     rewrites_notes: bool = field(default=False, compare=False)
@@ -89,7 +94,8 @@ class TaskEntry:
             return False
         if target is not self.state:
             self.due = now if target is TaskState.DUE else self.expires
-            self.holder = ""
+            if event is not TaskEvent.LAPSE:
+                self.holder = ""
             if target in ENDED:
                 self.labels = ()
         self.state, self.updated = target, now
@@ -110,14 +116,23 @@ class TaskEntry:
         if writer is not None and self.is_held(*writer):
             return False
         if self.state is TaskState.RUNNING:
-            is_lost = (self.runs_once and self.has_begun) or self.tries >= MAX_TRIES
-            return self.apply(TaskEvent.LOSE if is_lost else TaskEvent.LAPSE, now)
+            return self.end_lease(now)
         return self.apply(TaskEvent.WAKE, now)
+
+    def end_lease(self, now: float) -> bool:
+        """End the lease of a worker that is dead, or counts as dead. Return False if no worker has one."""
+        is_lost = (self.runs_once and self.has_begun) or self.tries >= MAX_TRIES
+        if not self.apply(TaskEvent.LOSE if is_lost else TaskEvent.LAPSE, now):
+            return False
+        self.deaths += 1
+        return True
 
     def claim(self, holder: str, now: float, *, lease: float) -> bool:
         """Give a worker the lease, unless another has it."""
+        takes_over = bool(self.holder)
         if not self.apply(TaskEvent.CLAIM, now):
             return False
+        self.takes_over = takes_over
         self.holder, self.epoch, self.due = holder, self.epoch + 1, now + lease
         self.tries += 1
         return True

@@ -80,8 +80,9 @@ class LegFacts:
                 subject = subject._replace(tool=called)
         elif within is not None:
             outer = within.call_id
+        takes_over = False
         if record is not None and record.task is not None:
-            era = "task"
+            era, takes_over = "task", record.task.claim.takes_over
         watch = call.watch = tracers.begin(
             Beginning(
                 call.id,
@@ -96,6 +97,7 @@ class LegFacts:
                 arguments,
                 outer,
                 replaces,
+                takes_over,
             )
         )
         return cls(watch)

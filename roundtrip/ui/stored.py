@@ -178,8 +178,8 @@ class OperatedCalls:
             facts.append(["Worker", entry.holder])
         elif entry.state not in _ENDS:
             facts.append(["Looked at", distance_text(entry.due - now)])
-        if entry.tries > 1:
-            facts.append(["Workers that died with it", str(entry.tries - 1)])
+        if entry.deaths:
+            facts.append(["Workers that died with it", str(entry.deaths)])
         if content is None:
             facts.append(["Content", _UNREADABLE])
         else:

@@ -22,6 +22,7 @@ _STYLES: Final = {
     ExplainedSubject.WAIT: "cyan",
     ExplainedSubject.REJECTION: "bold red",
     ExplainedSubject.REPLAY: "yellow",
+    ExplainedSubject.TAKEOVER: "yellow",
     ExplainedSubject.FAILURE: "bold red",
     ExplainedSubject.ACTION: "yellow",
 }
@@ -118,8 +119,9 @@ def _draw_difference(screen: Screen, difference: Difference) -> None:
 COMMANDS: Final = {
     "explain": view(
         "Print one sentence for each question that was asked again, each rejected token, each leg that was served "
-        "twice, each leg that failed, each call whose answers came too late, and each action of an operator: the "
-        "subject, the reason and the cure. The exit code is 0 if there is none of these, and 1 otherwise.",
+        "twice or taken over from a silent worker, each leg that failed, each call whose answers came too late, and "
+        "each action of an operator: the subject, the reason and the cure. "
+        "The exit code is 0 if there is none of these, and 1 otherwise.",
         _explain,
         call=True,
         options=_explain_options,

@@ -11,7 +11,7 @@ from roundtrip.cli.trace.terminal import MARK_STYLES, STATE_STYLES, Part, Screen
 from roundtrip.machine.facts import Reason
 from roundtrip.machine.table import State
 from roundtrip.safe_text import build_text
-from roundtrip.trace.explaining.explanations import explain_rejection, explain_replay
+from roundtrip.trace.explaining.explanations import explain_rejection, explain_replay, explain_takeover
 from roundtrip.trace.explaining.stories import outcome_of, story
 from roundtrip.trace.explaining.wording import (
     action_text,
@@ -73,6 +73,7 @@ class _CallView:
         self._screen = screen
         self._now = now
         self._first = {id(serving): first for serving, first in call.replays}
+        self._takeovers = {id(serving): before for serving, before in call.takeovers}
         self._rounds = {id(round_.asked): round_ for round_ in call.rounds}
 
     def draw(self) -> None:
@@ -129,7 +130,9 @@ class _CallView:
     def _body_text(self) -> str:
         times = self._call.bodies
         if times:
-            return f"the body ran {times_text(times)}"
+            silent = self._call.silent_servings
+            more = f", and {count_text(silent, 'worker')} that fell silent may have begun it" if silent else ""
+            return f"the body ran {times_text(times)}{more}"
         # A process that was killed has recorded no end, and may have begun the body.
         return "no end of the body is recorded" if self._call.may_have_run else "the body has not run"
 
@@ -146,7 +149,10 @@ class _CallView:
                 self._line(line)
         if not parts:
             self._heading(serving, None, 0.0, is_first=True)
-            self._screen.line(("nothing more is recorded: it still runs, or its instance ended", _WARN), indent=2)
+            why = "it still runs, or its instance ended"
+            if any(before is serving for before in self._takeovers.values()):
+                why = "its worker fell silent, and another took over"
+            self._screen.line((f"nothing more is recorded: {why}", _WARN), indent=2)
 
     def _heading(self, serving: Serving, last: HappenedLine | None, server_ms: float, *, is_first: bool) -> None:
         began = serving.began
@@ -169,6 +175,9 @@ class _CallView:
         first = self._first.get(id(serving))
         if is_first and first is not None:
             self._screen.line(("replay: ", _WARN), explain_replay(self._call, serving, first), indent=2)
+        if is_first and id(serving) in self._takeovers:
+            text = explain_takeover(serving, self._takeovers[id(serving)])
+            self._screen.line(("takeover: ", _WARN), text, indent=2)
 
     def _line(self, line: HappenedLine) -> None:
         if isinstance(line, AnsweredLine):

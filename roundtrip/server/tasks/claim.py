@@ -73,6 +73,8 @@ class TaskClaim:
         self._owner = f"tool {entry.tool!r}"
         self._holder, self._epoch = entry.holder, entry.epoch
         self._runs_once = entry.runs_once
+        self.takes_over = entry.takes_over
+        """True if the worker that had the task before stopped renewing its lease."""
         self._noted: dict[int, dict[str, Any]] = {}
         for note in entry.notes:
             revision, key, value = book.seal.open(note, entry.call_id, "note")

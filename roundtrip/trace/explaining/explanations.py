@@ -36,6 +36,7 @@ __all__ = [
     "explain_question",
     "explain_rejection",
     "explain_replay",
+    "explain_takeover",
 ]
 
 
@@ -45,6 +46,7 @@ class ExplainedSubject(StrEnum):
     QUESTION = "question"
     REJECTION = "rejection"
     REPLAY = "replay"
+    TAKEOVER = "takeover"
     FAILURE = "failure"
     WAIT = "wait"
     ACTION = "action"
@@ -76,8 +78,8 @@ def explain(call: TracedCall, *, now: float | None = None) -> list[Explanation]:
         call: The call.
         now: The current time, to report a call that waits although its token has expired.
     """
-    found = [*_questions(call), *_waits(call), *_rejections(call), *_replays(call), *_failures(call, now)]
-    found += [*_actions(call), *_omitted(call)]
+    found = [*_questions(call), *_waits(call), *_rejections(call), *_replays(call), *_takeovers(call)]
+    found += [*_failures(call, now), *_actions(call), *_omitted(call)]
     return sorted(found, key=lambda explanation: explanation.at)
 
 
@@ -127,8 +129,11 @@ def explain_rejection(line: RejectedLine, call: TracedCall | None = None) -> str
 
 def explain_replay(call: TracedCall, serving: Serving, first: Serving) -> str:
     """Explain why a leg was served more than once."""
-    later = duration_text(max(0.0, serving.started_at - first.started_at) * 1000)
-    if first.is_over:
+    later = _time_between(first, serving)
+    if serving.began is not None and serving.began.era == "task":
+        cause = f"a worker began it again {later} after {quoted(first.instance)} did: the one before gave it up or fell"
+        cause += " silent, or an operator retried it"
+    elif first.is_over:
         cause = f"its request came again {later} after {quoted(first.instance)} received it"
         if first.brought and serving.brought and _said(serving) != _said(first):
             cause += ", and with other answers"
@@ -138,6 +143,23 @@ def explain_replay(call: TracedCall, serving: Serving, first: Serving) -> str:
         cause = f"its request came again {later} after {quoted(first.instance)} received it and did not answer"
         cause += ", perhaps because that instance crashed or was stopped" if not first.happened else ""
     return f"Leg {serving.leg} was served again, by {quoted(serving.instance)}, because {cause}; {_effect_of(serving)}."
+
+
+def explain_takeover(serving: Serving, before: Serving | None) -> str:
+    """Explain why a worker took a leg over from another one, whose serving is `before` if it is recorded."""
+    silent = "the worker before it"
+    when = ""
+    if before is not None:
+        silent, when = quoted(before.instance), f" {_time_between(before, serving)} after that one began it"
+    return (
+        f"Leg {serving.leg} was taken over from {silent} by {quoted(serving.instance)}{when}, because the worker that "
+        "had it stopped renewing its lease: it died, or was paused; the body began again behind its stored steps, so "
+        "what it does after them must be safe to do twice."
+    )
+
+
+def _time_between(earlier: Serving, later: Serving) -> str:
+    return duration_text(max(0.0, later.started_at - earlier.started_at) * 1000)
 
 
 def _effect_of(serving: Serving) -> str:
@@ -199,6 +221,12 @@ def _omitted(call: TracedCall) -> Iterator[Explanation]:
         explanation = _about(last, ExplainedSubject.REPLAY, text)
         is_plain = not call.omitted.replays and not call.omitted.rejections
         yield replace(explanation, at=call.last_at, leg=None, round=None, is_plain=is_plain)
+
+
+def _takeovers(call: TracedCall) -> Iterator[Explanation]:
+    for serving, before in call.takeovers:
+        explanation = _about(serving.lines[0], ExplainedSubject.TAKEOVER, explain_takeover(serving, before))
+        yield replace(explanation, at=serving.started_at, round=None)
 
 
 def _failures(call: TracedCall, now: float | None) -> Iterator[Explanation]:

@@ -123,19 +123,23 @@ def _request(call: TracedCall, serving: Serving, before: AskedLine | None) -> st
         return f"leg {serving.leg} (its beginning was not recorded)"
     if serving.leg == 1 or before is None:
         if began.era == "task":
-            return "a worker goes on"
+            return _worker_text(serving)
         return f"{began.method} {_short(began.tool)}" if call.servings[0] is serving else f"leg {serving.leg} again"
     answers = [
         f"{_short(answer.key)}: {answer.action or 'malformed' if answer.how == 'taken' else answer.how}"
         for answer in serving.brought
     ]
-    what = "a worker goes on" if began.era == "task" else "retry"
+    what = _worker_text(serving) if began.era == "task" else "retry"
     parts = [f"{what} with {listed_text(answers, _MAX_LISTED_QUESTIONS)}" if answers else what]
     if began.token_bytes is not None:
         parts.append(f"token of {size_text(began.token_bytes)}")
     if before.leg < serving.leg and began.at >= before.at:
         parts.append(f"after {duration_text((began.at - before.at) * 1000)}")
     return ", ".join(parts)
+
+
+def _worker_text(serving: Serving) -> str:
+    return "a worker takes over from one that fell silent" if serving.takes_over else "a worker goes on"
 
 
 def _message_of(line: HappenedLine, serving: Serving, place: int, step: int) -> SequenceMessage:

@@ -8,7 +8,12 @@ from typing import Any, Final
 
 from roundtrip.machine.table import Event, State
 from roundtrip.safe_text import build_text
-from roundtrip.trace.explaining.explanations import explain_question, explain_rejection, explain_replay
+from roundtrip.trace.explaining.explanations import (
+    explain_question,
+    explain_rejection,
+    explain_replay,
+    explain_takeover,
+)
 from roundtrip.trace.explaining.failures import explain_end
 from roundtrip.trace.explaining.sequence import exchange_of
 from roundtrip.trace.explaining.wording import (
@@ -92,7 +97,8 @@ def data_of(call: TracedCall) -> Data:
     """Return the content of a call's page."""
     steps = _steps(call)
     exchange = exchange_of(call)
-    replays = dict(call.replays)
+    replays = {serving: explain_replay(call, serving, first) for serving, first in call.replays}
+    replays |= {serving: explain_takeover(serving, before) for serving, before in call.takeovers}
     return {
         **_summary(call),
         "failure": _failure(call, steps),
@@ -162,6 +168,8 @@ def _facts_of_call(call: TracedCall) -> list[list[str]]:
     ]
     if call.omitted.requests:
         facts.append(["Shown", omitted_text(call.omitted, call.request_count)])
+    if call.takeovers:
+        facts.append(["Taken over", f"{times_text(len(call.takeovers))}, from a worker that fell silent"])
     if call.pending or call.awaited:
         until = call.rounds[-1].asked.until if call.pending else None
         keys = ", ".join([*(question.key for question in call.pending), *map(approval_text, call.awaited)])
@@ -181,7 +189,8 @@ def _facts_of_call(call: TracedCall) -> list[list[str]]:
 
 def _bodies(call: TracedCall) -> str:
     if call.bodies:
-        return times_text(call.bodies)
+        silent = f", and perhaps in {count_text(call.silent_servings, 'silent worker')}" if call.silent_servings else ""
+        return f"{times_text(call.bodies)}{silent}"
     return "not known: the end of a leg is not recorded" if call.may_have_run else "never"
 
 
@@ -227,7 +236,7 @@ def _steps(call: TracedCall) -> list[_Step]:
     return steps if step.lines or len(steps) == 1 else steps[:-1]
 
 
-def _step_data(call: TracedCall, step: _Step, replays: Mapping[Serving, Serving], *, is_last: bool) -> Data:
+def _step_data(call: TracedCall, step: _Step, replays: Mapping[Serving, str], *, is_last: bool) -> Data:
     round_ = step.round
     return {
         "name": _name(call, step),
@@ -240,7 +249,7 @@ def _step_data(call: TracedCall, step: _Step, replays: Mapping[Serving, Serving]
         "approvals": [_approval(call, approval) for approval in round_.asked.approvals] if round_ else [],
         "lost": _unmatched(round_),
         "rejections": [{"reason": line.reason, "why": explain_rejection(line, call)} for line in step.rejections],
-        "replays": [explain_replay(call, one, replays[one]) for one in step.servings if one in replays],
+        "replays": [replays[one] for one in step.servings if one in replays],
         "token": _token(round_, step.before),
         "runs": list(_runs(step)),
         "end": next((_end(line) for line in step.happened if isinstance(line, EndedLine)), None),

@@ -112,6 +112,11 @@ class Serving:
         return is_live and isinstance(last, AskedLine) and last.token is None
 
     @property
+    def takes_over(self) -> bool:
+        """Return True if its worker took the task over from one that stopped renewing its lease."""
+        return self.began is not None and self.began.takes_over
+
+    @property
     def brought(self) -> tuple[ReadAnswer, ...]:
         """Return the answers that came with the request."""
         return next((line.answers for line in self.happened), ())
@@ -345,10 +350,28 @@ class TracedCall:
 
     @property
     def replays(self) -> list[tuple[Serving, Serving]]:
-        """Return each repeated serving of a leg, with the first serving of that leg."""
+        """Return each repeated serving of a leg, with the first serving of that leg; without `takeovers`."""
         first: dict[int, Serving] = {}
         found = [(serving, first.setdefault(serving.leg, serving)) for serving in self.servings]
-        return [(one, earlier) for one, earlier in found if one is not earlier and not earlier.is_handed]
+        repeated = [(one, earlier) for one, earlier in found if one is not earlier and not earlier.is_handed]
+        return [(one, earlier) for one, earlier in repeated if not one.takes_over]
+
+    @property
+    def takeovers(self) -> list[tuple[Serving, Serving | None]]:
+        """Return each serving that took a leg over, with that of the worker before; None if that is not recorded."""
+        found: list[tuple[Serving, Serving | None]] = []
+        before: dict[int, Serving] = {}
+        for serving in self.servings:
+            if serving.takes_over:
+                found.append((serving, before.get(serving.leg)))
+            if not serving.is_handed:
+                before[serving.leg] = serving
+        return found
+
+    @property
+    def silent_servings(self) -> int:
+        """Return how many servings were taken over without a recorded end; each may have begun the body."""
+        return sum(before is None or not before.is_over for _, before in self.takeovers)
 
     @property
     def replay_count(self) -> int:

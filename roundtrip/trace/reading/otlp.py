@@ -74,6 +74,7 @@ def _leg_span(call: TracedCall, serving: Serving) -> dict[str, Any]:
             names.PROTOCOL: began.protocol,
             names.BUILD: began.build,
             names.WITHIN: began.within,
+            names.TAKES_OVER: began.takes_over or None,
             names.TOKEN_IN: began.token_bytes,
         }
     if isinstance(last, AskedLine):

@@ -214,6 +214,9 @@ class BeganLine(_ServingLine):
     arguments: Recorded | None = None
     within: str | None = Field(default=None, description="The call whose function called this one.")
     replaces: str | None = Field(default=None, description="The expired call that this one replaces.")
+    takes_over: bool = Field(
+        default=False, description="True if the worker that had the task before stopped renewing its lease."
+    )
 
 
 class ShownWait(_LinePart):

@@ -42,6 +42,7 @@ WAITED: Final = "roundtrip.waited"
 """Seconds from the questions to their answers."""
 BODIES: Final = "roundtrip.bodies"
 WITHIN: Final = "roundtrip.within"
+TAKES_OVER: Final = "roundtrip.takes_over"
 TOKEN_IN: Final = "roundtrip.token.received_bytes"  # noqa: S105 - a size
 TOKEN_OUT: Final = "roundtrip.token.sent_bytes"  # noqa: S105 - a size
 

@@ -114,6 +114,7 @@ class Telemetry:
                 (names.PROTOCOL, beginning.protocol),
                 (names.BUILD, beginning.subject.build),
                 (names.WITHIN, beginning.within),
+                (names.TAKES_OVER, beginning.takes_over or None),
                 (names.TOKEN_IN, beginning.token_bytes),
             ),
             links=_links(beginning.journal),

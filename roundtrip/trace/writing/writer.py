@@ -220,6 +220,8 @@ class LineWriter:
             line += f',"principal":"{self._redaction.fingerprint(beginning.principal)}"'
         if journal is not None and journal.build != beginning.subject.build:
             line += f',"previous_build":{quoted(journal.build)}'
+        if beginning.takes_over:
+            line += ',"takes_over":true'
         if beginning.token_bytes is not None:
             line += f',"token_bytes":{beginning.token_bytes}'
         if beginning.within is not None:

@@ -1,5 +1,6 @@
 """The trace of a task says what it waits for, and how it ended."""
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,10 +12,15 @@ from opentelemetry.sdk.metrics.export import NumberDataPoint
 
 from roundtrip import Context, Recorder, Server
 from roundtrip.cli import main
+from roundtrip.cli.stored_calls import Shelf, stored_facts
+from roundtrip.cli.trace.showing import show
+from roundtrip.cli.trace.terminal import Screen
 from roundtrip.ledger import MemoryLedger
+from roundtrip.server.tasks.claim import LEASE_SECONDS
+from roundtrip.server.tasks.operations import TaskOperations
 from roundtrip.system import SYSTEM, System
 from roundtrip.testing import Clock, Era, TaskUnfinished, User
-from roundtrip.trace.explaining.explanations import explain
+from roundtrip.trace.explaining.explanations import ExplainedSubject, explain
 from roundtrip.trace.index.rows import row_of
 from roundtrip.trace.page.data import data_of
 from roundtrip.trace.reading.calls import TracedCall, join
@@ -169,3 +175,61 @@ async def test_expired_task_has_ended(tmp_path: Path) -> None:
     state, failure, left, texts = ended_as(tmp_path / "calls.jsonl")
     assert (state, failure, left) == ("failed", "expired", [["sure", "expired"]])
     assert "because its time was over while it waited for an answer to 'sure'; raise task_ttl=" in texts[-1]
+
+
+@pytest.mark.parametrize("asks", [False, True])
+async def test_takeover_from_a_silent_worker_is_told_in_all_views(asks: bool, tmp_path: Path) -> None:
+    clock, began, go_on, transcript = Clock(), list[str](), anyio.Event(), tmp_path / "calls.jsonl"
+    ledger = MemoryLedger(system=System(time=clock))
+
+    def instance(name: str) -> Server[Any]:
+        trace = Recorder(transcript, instance=name)
+        server = Server[Any]("office", keys=[KEY], ledger=ledger, trace=trace, system=System(time=clock))
+
+        @server.tool(task="required")
+        async def ask(ctx: Context) -> str:
+            if asks:
+                await ctx.ask("sure", "Sure?", bool)
+            began.append(name)
+            if len(began) == 1:
+                await go_on.wait()
+            return "done"
+
+        return server
+
+    ash, birch = instance("ash"), instance("birch")
+    async with peers(ash) as (peer,):
+        task = await task_of(peer, "ask")
+        if asks:
+            await peer.asked(task, "sure")
+            await peer.answer(task, sure=True)
+        await until(lambda: began)
+        async with peers(birch) as (other,):
+            # The renewals of the first worker are timed by the process, and come too late.
+            clock.advance(LEASE_SECONDS + 1)
+            await other.until(task, "completed")
+        # A process that is killed records no end.
+        lines = [line for line in read_files([transcript]).lines if (line.instance, line.event) != ("ash", "ended")]
+        (told,) = join(lines).calls.values()
+        service = birch.task_service
+        assert service is not None
+        shelf = Shelf(service.book, TaskOperations(service.book))
+        facts = await stored_facts(shelf, told.id, reveal=False)
+        go_on.set()
+    assert began == ["ash", "birch"]
+    assert facts is not None
+    assert facts["deaths of workers"] == 1
+    leg, times = (2, "twice") if asks else (1, "once")
+    (text,) = [one.text for one in explain(told) if one.subject is ExplainedSubject.TAKEOVER]
+    assert text.startswith(f"Leg {leg} was taken over from 'ash' by 'birch' ")
+    assert "because the worker that had it stopped renewing its lease" in text
+    shown = io.StringIO()
+    show(told, Screen(shown), now=clock())
+    words = " ".join(shown.getvalue().split())
+    assert f"the body ran {times}, and 1 worker that fell silent may have begun it" in words
+    assert f"takeover: {text}" in words
+    page = data_of(told)
+    assert ["Taken over", "once, from a worker that fell silent"] in page["facts"]
+    assert ["Body began", f"{times}, and perhaps in 1 silent worker"] in page["facts"]
+    assert text in [why for step in page["steps"] for why in step["replays"]]
+    assert "a worker takes over from one that fell silent" in json.dumps(page["messages"])
