@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from roundtrip.ledger.contract import STATUS_OF, ClaimAnswer, ClaimStatus
+from roundtrip.ledger.holders import is_buried
 from roundtrip.ledger.waiting import Waiting
 from roundtrip.machine.table import ENTRY_MACHINE, EntryEvent, EntryState
 
@@ -41,8 +42,8 @@ class LedgerEntry:
         return _ENTRY_BYTES + len(self.result or "") + sum(len(name) + len(text) for name, text in self.notes.items())
 
     def advance(self, now: float) -> None:
-        """End the lease if its time is over."""
-        if self.lapses <= now:
+        """End the lease if its time has passed, or if the process of its holder is certainly dead."""
+        if self.lapses <= now or is_buried(self.holder):
             self.apply(EntryEvent.LAPSE)
 
     def write(self, event: EntryEvent, *, holder: str, epoch: int | None) -> bool:

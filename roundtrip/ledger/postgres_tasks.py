@@ -61,7 +61,7 @@ _FIELDS: Final = (
     "call_id, tool, created, expires, state, due, updated, holder, epoch, runs_once, has_begun, tries, version, "
     "deaths, content, labels, notes"
 )
-_SUMMARY: Final = "t.call_id, t.tool, t.state, t.created, t.updated, t.due, t.expires, t.epoch"
+_SUMMARY: Final = "t.call_id, t.tool, t.state, t.created, t.updated, t.due, t.expires, t.epoch, t.holder"
 _FINAL: Final = ", ".join(f"'{state.value}'" for state in sorted(TASK_MACHINE.final))
 # $1 to $17 are the fields.
 _ADD: Final = f"""
@@ -228,5 +228,5 @@ def _entry(row: Sequence[Any]) -> TaskEntry:
 
 
 def _summary(row: Sequence[Any]) -> TaskSummary:
-    call_id, tool, state, created, updated, due, expires, epoch = row
-    return TaskSummary(call_id, tool, TaskState(state), created, updated, due, expires, epoch)
+    call_id, tool, state, *rest = row
+    return TaskSummary(call_id, tool, TaskState(state), *rest)

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from roundtrip.ledger.contract import STATUS_OF, ClaimAnswer, ClaimStatus, LedgerDown, Reach
+from roundtrip.ledger.holders import buried_processes
 from roundtrip.ledger.waiting import Waiting
 from roundtrip.machine.table import ENTRY_MACHINE, EntryEvent, EntryState
 from roundtrip.redis_connections import RedisConnections, RedisDown, RedisScript, Word
@@ -31,10 +32,18 @@ local e = redis.call('HMGET', KEYS[1], 'state', 'holder', 'epoch', 'lapses', 'di
 local state = e[1] or 'free'
 if target[state .. ' lapse'] and tonumber(e[4]) <= now then state = target[state .. ' lapse'] end
 """
+# The processes that are certainly dead are in `buried`, divided by spaces.
+_BURY: Final = """
+local process = string.match(e[2] or '', '^(%x+)%.')
+if process and string.find(' ' .. buried .. ' ', ' ' .. process .. ' ', 1, true) then
+  state = target[state .. ' lapse'] or state
+end
+"""
 _CLAIM: Final = RedisScript(
     _ENTRY
+    + "local digest, holder, lease, keep, event, rerun, buried = unpack(ARGV)"
+    + _BURY
     + """
-local digest, holder, lease, keep, event, rerun = unpack(ARGV)
 if rerun == '1' then
   if state == 'lapsed' and e[2] == holder then event = 'start' end
   state = target[state .. ' reopen'] or state
@@ -69,6 +78,8 @@ return 1
 )
 _LOOK: Final = RedisScript(
     _ENTRY
+    + "local buried = ARGV[1]"
+    + _BURY
     + """
 if state == 'free' then return false end
 return {state, e[5], e[6], e[4] - now}
@@ -148,7 +159,7 @@ class RedisLedger:
         """Implement `Ledger.claim`. It ignores `account`, because Redis limits its own memory."""
         del account
         event = EntryEvent.HOLD if tentative else EntryEvent.START
-        args = [answers_digest, holder, _ms(lease), _ms(keep), event.value, "1" if rerun else "0"]
+        args = [answers_digest, holder, _ms(lease), _ms(keep), event.value, "1" if rerun else "0", _buried()]
         return _claim(await self._run(_CLAIM, key, args)) or ClaimAnswer(ClaimStatus.UNKNOWN)
 
     async def renew(self, key: str, *, holder: str, epoch: int, lease: float) -> bool:
@@ -178,7 +189,7 @@ class RedisLedger:
         """Implement `Ledger.wait`. While a leg waits, one connection of its event loop listens to announcements."""
 
         async def look() -> ClaimAnswer | None:
-            return _claim(await self._run(_LOOK, key, []))
+            return _claim(await self._run(_LOOK, key, [_buried()]))
 
         return await self._waiting.wait(self._name(key), look, patience=patience)
 
@@ -242,6 +253,10 @@ def _claim(answer: Any) -> ClaimAnswer | None:
         return ClaimAnswer(ClaimStatus.GRANTED, _text(digest), notes=notes, epoch=int(epoch))
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise LedgerDown("the ledger on Redis cannot be used: an entry has an unknown format") from error
+
+
+def _buried() -> str:
+    return " ".join(buried_processes())
 
 
 def _text(data: bytes) -> str:

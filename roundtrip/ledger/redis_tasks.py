@@ -23,7 +23,7 @@ _FIELDS: Final = (
     *("call_id", "tool", "created", "expires", "state", "due", "updated", "holder", "epoch", "runs_once"),
     *("has_begun", "tries", "version", "content", "labels", "deaths"),
 )
-_SUMMARY: Final = ("call_id", "tool", "state", "created", "updated", "due", "expires", "epoch")
+_SUMMARY: Final = ("call_id", "tool", "state", "created", "updated", "due", "expires", "epoch", "holder")
 
 _IS_FINAL: Final = " or ".join(f"state == '{state.value}'" for state in sorted(TASK_MACHINE.final))
 
@@ -307,6 +307,7 @@ def _summary(row: Sequence[bytes]) -> TaskSummary:
         TaskState(of["state"]),
         *(float(of[name]) for name in ("created", "updated", "due", "expires")),
         epoch=int(of["epoch"]),
+        holder=of["holder"],
     )
 
 

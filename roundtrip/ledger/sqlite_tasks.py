@@ -65,7 +65,7 @@ _FIELDS: Final = (
     "call_id, tool, created, expires, state, due, updated, holder, epoch, runs_once, has_begun, tries, version, "
     "content, labels, deaths"
 )
-_SUMMARY: Final = "call_id, tool, state, created, updated, due, expires, epoch"
+_SUMMARY: Final = "call_id, tool, state, created, updated, due, expires, epoch, holder"
 # A number of its own: those of deleted tasks must not come again.
 _COUNT_CHANGE: Final = "UPDATE task_changes SET newest = newest + 1"
 _NEXT_CHANGE: Final = "(SELECT newest FROM task_changes)"

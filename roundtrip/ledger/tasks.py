@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from roundtrip.ledger.contract import LedgerDown
+from roundtrip.ledger.holders import is_buried
 from roundtrip.machine.tasks import ENDED, TASK_MACHINE, TaskEvent, TaskState
 
 __all__ = ["MAX_TRIES", "HasTasks", "SeenTask", "TaskEntry", "TaskStore", "TaskSummary", "change_task", "summary_of"]
@@ -109,7 +110,8 @@ class TaskEntry:
             writer: The holder and the epoch of the worker that changes it, if one does. Its own lease does not lapse:
                 no other worker has claimed the task.
         """
-        if self.state in TASK_MACHINE.final or now < min(self.due, self.expires):
+        is_dead = self.state is TaskState.RUNNING and is_buried(self.holder)
+        if self.state in TASK_MACHINE.final or (now < min(self.due, self.expires) and not is_dead):
             return False
         if now >= self.expires:
             return self.apply(TaskEvent.EXPIRE, now)
@@ -201,6 +203,7 @@ class TaskSummary(NamedTuple):
     due: float
     expires: float
     epoch: int
+    holder: str
 
 
 def summary_of(entry: TaskEntry) -> TaskSummary:
@@ -214,6 +217,7 @@ def summary_of(entry: TaskEntry) -> TaskSummary:
         entry.due,
         entry.expires,
         entry.epoch,
+        entry.holder,
     )
 
 

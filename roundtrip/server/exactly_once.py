@@ -25,6 +25,7 @@ from roundtrip.errors import (
     TokenRejected,
 )
 from roundtrip.ledger.contract import ClaimAnswer, ClaimStatus, Ledger, LedgerDown
+from roundtrip.ledger.holders import holder_name
 from roundtrip.machine.journal import from_text, to_text
 from roundtrip.server.failures import Crashed, tool_failure
 from roundtrip.server.late_writes import run_later
@@ -93,7 +94,7 @@ class LedgerClaim:
     _renewal: asyncio.Task[None] | None = None
 
     def __post_init__(self) -> None:
-        self._holder = self.system.entropy(_HOLDER_BYTES).hex()
+        self._holder = holder_name(self.system.entropy(_HOLDER_BYTES))
 
     @property
     def owner(self) -> str:

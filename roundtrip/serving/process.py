@@ -13,6 +13,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum
 from types import FrameType
 from typing import Any, Final, Protocol, TypeVar
@@ -23,6 +24,7 @@ from pydantic import TypeAdapter
 from sse_starlette.sse import AppStatus
 from starlette.types import ASGIApp
 
+from roundtrip.ledger.holders import bury, name_process
 from roundtrip.safe_text import printable
 from roundtrip.server.access_log import hide_tickets
 from roundtrip.server.limited_logs import LimitedFilter
@@ -34,6 +36,7 @@ from roundtrip.serving.others import OtherServer
 from roundtrip.serving.settings import ProcessSettings, ServeSettings
 
 __all__ = [
+    "DEAD",
     "FAILED",
     "IDENTITY",
     "IDENTITY_FORMAT",
@@ -53,6 +56,9 @@ logger = logging.getLogger("roundtrip")
 
 IDENTITY: Final = "identity"
 READY: Final = "ready"
+"""Comes with the name of the process, with which the names of its holders begin."""
+DEAD: Final = "dead"
+"""Comes from the supervisor, with the name of a worker that it has reaped."""
 FAILED: Final = "failed"
 SERVE: Final = b"serve\n"
 IDENTITY_FORMAT: Final = TypeAdapter(Identity)
@@ -230,6 +236,7 @@ def work(
         channel: The channel to the supervisor.
         run: Runs the server until a signal arrives, and calls its second argument when it is ready.
     """
+    name = name_process()
     # The supervisor handles interrupts.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # A SIGHUP to all processes of a service is meant for the supervisor.
@@ -248,8 +255,8 @@ def work(
     _tell(channel, IDENTITY, IDENTITY_FORMAT.dump_python(identity, mode="json"))
     if channel.recv(len(SERVE), socket.MSG_WAITALL) != SERVE:
         return 0
-    threading.Thread(target=_end_with_supervisor, args=(channel,), daemon=True).start()
-    ended = run(server, lambda: _tell(channel, READY, None))
+    threading.Thread(target=_follow_supervisor, args=(channel,), daemon=True).start()
+    ended = run(server, lambda: _tell(channel, READY, name))
     return 0 if ended is Ended.IN_TIME else 1
 
 
@@ -257,9 +264,11 @@ def _tell(channel: socket.socket, kind: str, value: Any) -> None:
     channel.sendall(json.dumps({kind: value}).encode() + b"\n")
 
 
-def _end_with_supervisor(channel: socket.socket) -> None:
-    # The supervisor sends nothing more: this returns when it has ended.
-    channel.recv(1)
+def _follow_supervisor(channel: socket.socket) -> None:
+    """Take over from the workers that the supervisor reports as dead, and end when the supervisor has ended."""
+    with suppress(OSError), channel.makefile("rb") as lines:
+        for line in lines:
+            bury(json.loads(line)[DEAD])
     os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -10,13 +10,13 @@ import json
 import logging
 import signal
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from roundtrip.server.probe import Identity
 from roundtrip.serving.agreement import objection, objection_to_newcomer
-from roundtrip.serving.process import FAILED, IDENTITY, IDENTITY_FORMAT, READY, SERVE
+from roundtrip.serving.process import DEAD, FAILED, IDENTITY, IDENTITY_FORMAT, READY, SERVE
 from roundtrip.serving.settings import ProcessSettings
 
 __all__ = ["Supervisor", "WorkerFailed"]
@@ -40,6 +40,8 @@ class _Worker:
     writer: asyncio.StreamWriter
     since: float
     identity: Identity = field(init=False)
+    name: str | None = None
+    """The name under which it holds leases; None before it serves, and for an earlier version."""
 
     @property
     def lives(self) -> bool:
@@ -184,7 +186,7 @@ class Supervisor:
 
     async def _set_to_work(self, worker: _Worker) -> None:
         worker.writer.write(SERVE)
-        await self._heard(worker, READY)
+        worker.name = await self._heard(worker, READY)
 
     async def _heard(self, worker: _Worker, kind: str) -> Any:
         """Read one message of the given kind from a worker."""
@@ -223,6 +225,7 @@ class Supervisor:
     async def _keep(self, tasks: asyncio.TaskGroup, slot: int, worker: _Worker, pause: float) -> None:
         """Replace the worker of a slot when it dies; wait longer each time that its successor does not live long."""
         await worker.process.wait()
+        self._report_death(worker, {*self._slots, *self._leaving})
         lived = asyncio.get_running_loop().time() - worker.since
         pause = _longer(pause) if lived < _SHORT_LIFE else 0.0
         while self._slots[slot] is worker:
@@ -233,10 +236,18 @@ class Supervisor:
                 logger.warning("worker %d ended (%s), and is replaced", worker.process.pid, _end_text(worker))
                 try:
                     self._employ(tasks, slot, await self._brought_up(), pause)
+                    # All others may have died meanwhile.
+                    self._report_death(worker, [self._slots[slot]])
                 except WorkerFailed as error:
                     pause = _longer(pause)
                     logger.error("cannot replace a worker; the next attempt is in %g s: %s", pause, error)
             worker.writer.close()
+
+    def _report_death(self, dead: _Worker, others: Iterable[_Worker]) -> None:
+        """Tell workers that another was reaped, so that they do not wait for the end of its leases."""
+        for worker in others:
+            if worker.lives and worker.name is not None and dead.name is not None:
+                worker.writer.write(json.dumps({DEAD: dead.name}).encode() + b"\n")
 
     async def _roll(self, tasks: asyncio.TaskGroup) -> None:
         """Replace all workers one after another, each once its successor serves."""

@@ -140,7 +140,7 @@ class DocketEngine:
     def worker(self, docket: Docket, engine: TaskEngine) -> Worker:
         """Return a worker of Docket in this process."""
         # Workers of one process must not share a name.
-        name = f"{socket.gethostname()}#{os.getpid()}#{engine.holder[:8]}"
+        name = f"{socket.gethostname()}#{os.getpid()}#{engine.holder[-8:]}"
         return Worker(docket, name=name, concurrency=engine.most, redelivery_timeout=self._redelivery)
 
     @asynccontextmanager

@@ -19,6 +19,7 @@ from mcp.shared.exceptions import MCPError
 from roundtrip.engine.leg import Authored, Finished, Suspended
 from roundtrip.errors import BodyMistake, CallTakenOver, TokenRejected
 from roundtrip.ledger.contract import LedgerDown
+from roundtrip.ledger.holders import buried_processes, hear_of_deaths, holder_name, is_buried
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.machine.tasks import TaskEvent, TaskState
@@ -42,6 +43,8 @@ _PAUSE_SECONDS: Final = 1.0
 """Time for which a worker leaves a task alone that it could not claim, although it is due."""
 _HOLDER_BYTES: Final = 12
 _MAX_RUNNING: Final = 100
+_MAX_FOLLOWED: Final = 10_000
+"""Running tasks of all processes among which those of a dead one are found."""
 _STOP_SECONDS: Final = 10.0
 _ENDING_SECONDS: Final = 1.0
 """Time in which a leg ends that has stored its end."""
@@ -135,7 +138,7 @@ class TaskEngine:
         self._is_gated = is_gated
         self._system = system
         self.most = most
-        self.holder = system.entropy(_HOLDER_BYTES).hex()
+        self.holder = holder_name(system.entropy(_HOLDER_BYTES))
         self._running: dict[str, asyncio.Task[None]] = {}
         self._apart: dict[str, asyncio.Task[None]] = {}
         """The legs that requests have begun; see `begin_apart`."""
@@ -143,9 +146,12 @@ class TaskEngine:
         self._is_draining = False
         self._stop_listening = book.store.listen(self._changed)
         self._delivery: TaskDelivery = self._sweep() if deliver is None else deliver(self)
-        self._renewals = asyncio.get_running_loop().create_task(
-            self._renew(), name="roundtrip: renew leases of tasks", context=Context()
-        )
+        loop = asyncio.get_running_loop()
+        self._followers: set[asyncio.Task[None]] = set()
+        self._stop_hearing = hear_of_deaths(lambda: loop.call_soon_threadsafe(self._follow_dead))
+        self._renewals = loop.create_task(self._renew(), name="roundtrip: renew leases of tasks", context=Context())
+        if buried_processes():
+            self._follow_dead()
 
     def _sweep(self) -> Sweep:
         return Sweep(
@@ -172,7 +178,8 @@ class TaskEngine:
         self._is_draining = True
         self._delivery.pause()
         self._stop_listening()
-        running = [self._renewals, *self._running.values(), *self._apart.values()]
+        self._stop_hearing()
+        running = [self._renewals, *self._followers, *self._running.values(), *self._apart.values()]
         for task in running:
             task.cancel()
         with anyio.move_on_after(_STOP_SECONDS, shield=True):
@@ -228,6 +235,23 @@ class TaskEngine:
             await self._system.sleep(lease_seconds() / 3)
             for claim in list(self._claims.values()):
                 claim.renew_soon()
+
+    def _follow_dead(self) -> None:
+        """Make the tasks of dead workers due, in an asyncio task of its own."""
+        task = asyncio.get_running_loop().create_task(
+            self._end_leases_of_dead(), name="roundtrip: follow dead workers", context=Context()
+        )
+        self._followers.add(task)
+        task.add_done_callback(self._followers.discard)
+
+    async def _end_leases_of_dead(self) -> None:
+        try:
+            for one in await self._book.store.list(limit=_MAX_FOLLOWED, states=[TaskState.RUNNING]):
+                if is_buried(one.holder):
+                    # Its lease ends by being read.
+                    await self._book.change(one.call_id, lambda entry, now: None)
+        except LedgerDown as error:
+            _LOG.warning("the tasks of a dead worker go on when their leases have ended: %s", error)
 
     async def _claim_and_serve(self, call_id: str) -> None:
         """Claim a task, and serve one leg of it."""

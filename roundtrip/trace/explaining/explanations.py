@@ -153,8 +153,8 @@ def explain_takeover(serving: Serving, before: Serving | None) -> str:
         silent, when = quoted(before.instance), f" {_time_between(before, serving)} after that one began it"
     return (
         f"Leg {serving.leg} was taken over from {silent} by {quoted(serving.instance)}{when}, because the worker that "
-        "had it stopped renewing its lease: it died, or was paused; the body began again behind its stored steps, so "
-        "what it does after them must be safe to do twice."
+        "had it died or stopped renewing its lease; the body began again behind its stored steps, so what it does "
+        "after them must be safe to do twice."
     )
 
 

@@ -21,8 +21,10 @@ from roundtrip.ledger import (
     Reach,
     RedisLedger,
     SqliteLedger,
+    holders,
     waiting,
 )
+from roundtrip.ledger.holders import bury
 from roundtrip.ledger.waiting import Waiting
 from roundtrip.system import System
 from roundtrip.testing import Clock
@@ -512,3 +514,15 @@ async def test_a_leg_on_another_event_loop_is_woken(monkeypatch: pytest.MonkeyPa
             await anyio.sleep(SHORT)
             await ledger.settle("call", holder="one", result="r", keep=LONG)
     assert seen == [ClaimAnswer(ClaimStatus.SETTLED, "a", "r")]
+
+
+async def test_claims_of_a_dead_process_end_at_once(ledger: EpochKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holders, "_buried", {})
+    for key, holder in (("held", "a5.one"), ("running", "a5.one"), ("again", "a5.one"), ("alive", "a5b.one")):
+        assert (await claim(ledger, key, holder=holder, tentative=key == "held")).status is ClaimStatus.GRANTED
+    bury("a5")
+    assert (await claim(ledger, "held", holder="two", tentative=True)).status is ClaimStatus.GRANTED
+    assert (await ledger.wait("running", patience=LONG)).status is ClaimStatus.UNKNOWN
+    assert (await claim(ledger, "running", holder="two")).status is ClaimStatus.UNKNOWN
+    assert (await claim(ledger, "again", holder="two", rerun=True)).status is ClaimStatus.GRANTED
+    assert (await claim(ledger, "alive", holder="two", rerun=True)).status is ClaimStatus.RUNNING

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from roundtrip.cli import main
 from roundtrip.cli.stored_calls import Shelf, stored_facts
 from roundtrip.cli.trace.showing import show
 from roundtrip.cli.trace.terminal import Screen
-from roundtrip.ledger import MemoryLedger
+from roundtrip.ledger import MemoryLedger, holders
+from roundtrip.ledger.holders import bury
 from roundtrip.server.tasks.claim import LEASE_SECONDS
 from roundtrip.server.tasks.operations import TaskOperations
 from roundtrip.system import SYSTEM, System
@@ -177,8 +179,10 @@ async def test_expired_task_has_ended(tmp_path: Path) -> None:
     assert "because its time was over while it waited for an answer to 'sure'; raise task_ttl=" in texts[-1]
 
 
-@pytest.mark.parametrize("asks", [False, True])
-async def test_takeover_from_a_silent_worker_is_told_in_all_views(asks: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("asks", "dies"), [(False, False), (True, False), (True, True)])
+async def test_takeover_from_a_silent_or_dead_worker_is_told_in_all_views(
+    asks: bool, dies: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock, began, go_on, transcript = Clock(), list[str](), anyio.Event(), tmp_path / "calls.jsonl"
     ledger = MemoryLedger(system=System(time=clock))
 
@@ -197,6 +201,8 @@ async def test_takeover_from_a_silent_worker_is_told_in_all_views(asks: bool, tm
 
         return server
 
+    monkeypatch.setattr(holders, "_buried", {})
+    monkeypatch.setattr(holders, "_own", ("a5", os.getpid()))
     ash, birch = instance("ash"), instance("birch")
     async with peers(ash) as (peer,):
         task = await task_of(peer, "ask")
@@ -204,9 +210,13 @@ async def test_takeover_from_a_silent_worker_is_told_in_all_views(asks: bool, tm
             await peer.asked(task, "sure")
             await peer.answer(task, sure=True)
         await until(lambda: began)
+        monkeypatch.setattr(holders, "_own", None)
         async with peers(birch) as (other,):
-            # The renewals of the first worker are timed by the process, and come too late.
-            clock.advance(LEASE_SECONDS + 1)
+            if dies:
+                bury("a5")
+            else:
+                # The renewals of the first worker are timed by the process, and come too late.
+                clock.advance(LEASE_SECONDS + 1)
             await other.until(task, "completed")
         # A process that is killed records no end.
         lines = [line for line in read_files([transcript]).lines if (line.instance, line.event) != ("ash", "ended")]
@@ -222,7 +232,7 @@ async def test_takeover_from_a_silent_worker_is_told_in_all_views(asks: bool, tm
     leg, times = (2, "twice") if asks else (1, "once")
     (text,) = [one.text for one in explain(told) if one.subject is ExplainedSubject.TAKEOVER]
     assert text.startswith(f"Leg {leg} was taken over from 'ash' by 'birch' ")
-    assert "because the worker that had it stopped renewing its lease" in text
+    assert "because the worker that had it died or stopped renewing its lease" in text
     shown = io.StringIO()
     show(told, Screen(shown), now=clock())
     words = " ".join(shown.getvalue().split())

@@ -10,13 +10,16 @@ from roundtrip.ledger import RedisLedger, SqliteLedger
 from roundtrip.server.tasks import claim
 from tests.interaction.tasks.effects import FOLDER as FOLDER
 from tests.interaction.tasks.effects import folder, noted
+from tests.kit.stores import ledger_at
 
+LEASE: Final = "TASKS_LEASE"
+PLACE: Final = "TASKS_PLACE"
 REDIS: Final = "TASKS_REDIS"
 KEYS: Final = ["11" * 32, "22" * 32]
 
 
 def _server(ledger: Any, *, keys: list[str]) -> Server[Any]:
-    claim.LEASE_SECONDS = 1.0
+    claim.LEASE_SECONDS = float(os.environ.get(LEASE, "1"))
     server = Server[Any]("workshop", keys=[bytes.fromhex(key) for key in keys], ledger=ledger)
 
     @server.tool(task=True)
@@ -64,6 +67,10 @@ def new_shop() -> Server[Any]:
 
 def redis_shop() -> Server[Any]:
     return _server(RedisLedger(os.environ[REDIS], timeout=0.5), keys=KEYS)
+
+
+def placed_shop() -> Server[Any]:
+    return _server(ledger_at(os.environ[PLACE]), keys=KEYS)
 
 
 def forgetful() -> Server[Any]:

@@ -15,10 +15,12 @@ import pytest
 
 from tests.interaction.serving.services import Service, eventually, not_begun
 from tests.interaction.tasks.effects import effects, holding
-from tests.interaction.tasks.workshops import FOLDER, REDIS
+from tests.interaction.tasks.workshops import FOLDER, LEASE, PLACE, REDIS
 from tests.kit.peer import WAIT_SECONDS, Peer, text_of
 from tests.kit.programs import needs
 from tests.kit.redis_server import RedisServer
+from tests.kit.stores import SHARED, Servers, place_of
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.anyio
 SHOPS = "tests.interaction.tasks.workshops"
@@ -98,7 +100,8 @@ async def test_leg_that_is_given_up_goes_on_elsewhere_at_once(tmp_path: Path, fl
 
 async def test_killed_process_of_several_is_followed_and_replaced(tmp_path: Path) -> None:
     async with serving(tmp_path) as peer:
-        with worker(tmp_path, "--workers", "2", "--concurrency", "1") as running:
+        # No lease ends.
+        with worker(tmp_path, "--workers", "2", "--concurrency", "1", **{LEASE: "1000"}) as running:
             tasks = [(await peer.call("hold"))["taskId"] for _ in range(2)]
             victim = (await holding(tmp_path, 2))[0]
             before = running.workers()
@@ -111,6 +114,32 @@ async def test_killed_process_of_several_is_followed_and_replaced(tmp_path: Path
             running.signal(signal.SIGINT)
             assert await anyio.to_thread.run_sync(running.ended) == 0
     assert effects(tmp_path).count("first") == 2
+
+
+@pytest.mark.parametrize("kind", SHARED)
+async def test_leases_of_workers_that_serve_pass_on_at_once_when_all_die(
+    kind: str, started: Servers, tmp_path: Path
+) -> None:
+    place = {FOLDER: str(tmp_path), PLACE: place_of(kind, started, tmp_path), LEASE: "1000"}
+    with Service(f"{SHOPS}:placed_shop", "--workers", "2", folder=tmp_path, **place) as fleet:
+        async with httpx.AsyncClient(timeout=WAIT_SECONDS) as http:
+            peer = Peer(http, fleet.url)
+            task = (await peer.call("hold"))["taskId"]
+            first = await peer.call("pay")
+            paid = await peer.ask("tools/call", name="pay", arguments={}, requestState=first["requestState"])
+            await holding(tmp_path)
+            await until(lambda: "paid" in effects(tmp_path))
+            before = fleet.workers()
+            for victim in before:
+                os.kill(victim, signal.SIGKILL)
+            await anyio.to_thread.run_sync(eventually, lambda: len(fleet.workers() - before) == 2)
+        async with httpx.AsyncClient(timeout=WAIT_SECONDS) as http:
+            peer = Peer(http, fleet.url)
+            await holding(tmp_path, 2)
+            (tmp_path / "go on").touch()
+            assert text_of(await peer.until(task)) == "done"
+            assert "unknown" in (await peer.until(paid["taskId"]))["error"]["message"]
+    assert (effects(tmp_path).count("first"), effects(tmp_path).count("paid")) == (1, 1)
 
 
 async def test_processes_are_replaced_one_after_another(tmp_path: Path) -> None:
