@@ -9,7 +9,6 @@ import pytest
 
 from roundtrip.cli import main
 from roundtrip.ledger.tasks import TaskEntry, change_task
-from roundtrip.machine.tasks import TaskEvent
 from tests.interaction.tasks import workshops
 from tests.interaction.tasks.effects import effects
 from tests.kit.peer import peers, text_of
@@ -81,7 +80,7 @@ async def lost(server: Any, tool: str, peer: Any, **sent: Any) -> str:
         if not entry.claim("dead", now, lease=1):
             return False
         entry.has_begun = entry.runs_once
-        return entry.apply(TaskEvent.LOSE, now)
+        return entry.end_lease(now)
 
     # The task may still be made.
     await until(lambda: change_task(store, call_id, lose))
@@ -96,6 +95,8 @@ async def test_body_that_runs_once_is_retried_only_on_request(
     async with peers(server) as (peer,):
         asked = await peer.call("pay")
         task = await lost(server, "pay", peer, requestState=asked["requestState"])
+        assert await run("show", task) == 0
+        assert "deaths of workers  1" in capsys.readouterr().out
         assert await run("retry", task) == 1
         assert "must not begin twice" in capsys.readouterr().out
         assert (await peer.get(task))["status"] == "failed"

@@ -56,7 +56,9 @@ async def loaded(store: TaskStore, call_id: str = "a") -> TaskEntry:
 
 
 async def test_loaded_task_is_a_copy_with_all_fields(store: TaskStore, clock: Clock) -> None:
-    full = entry_of(clock, holder="h", epoch=3, runs_once=True, has_begun=True, tries=2, content="c", version=0)
+    full = entry_of(
+        clock, holder="h", epoch=3, runs_once=True, has_begun=True, tries=2, deaths=4, content="c", version=0
+    )
     await store.add(full)
     full.version, full.notes = 1, ["one", "two"]
     assert await store.save(full, version=0)
@@ -160,17 +162,7 @@ async def test_retried_task_is_lost_again_only_if_its_body_has_begun_again(store
 
 
 @in_memory
-async def test_task_that_ends_its_workers_is_given_up(store: TaskStore, clock: Clock) -> None:
-    await store.add(entry_of(clock))
-    for number in range(MAX_TRIES):
-        assert await claimed(store, str(number)) is not None
-        clock.advance(31)
-    assert await claimed(store, "last") is None
-    assert (await loaded(store)).state is TaskState.LOST
-
-
-@in_memory
-async def test_stored_steps_and_orderly_stops_count_as_no_death(store: TaskStore, clock: Clock) -> None:
+async def test_task_that_ends_its_workers_is_given_up_if_it_stores_no_step(store: TaskStore, clock: Clock) -> None:
     await store.add(entry_of(clock))
     for number in range(2 * MAX_TRIES):
         assert await claimed(store, str(number)) is not None
@@ -179,6 +171,11 @@ async def test_stored_steps_and_orderly_stops_count_as_no_death(store: TaskStore
             clock.advance(31)
         else:
             await change_task(store, "a", lambda entry, now: entry.give_up(now))
+    for number in range(MAX_TRIES - 1):
+        assert await claimed(store, str(number)) is not None
+        clock.advance(31)
+    assert await claimed(store, "last") is None
+    assert ((await loaded(store)).state, (await loaded(store)).deaths) == (TaskState.LOST, 2 * MAX_TRIES - 1)
 
 
 @pytest.mark.parametrize(

@@ -54,16 +54,18 @@ def at_rest(kind: str, started: Servers, folder: Path) -> bytes:
             return started.postgres.command(" UNION ALL ".join(tables)).encode()
 
 
-async def test_killed_worker_is_followed_behind_its_stored_steps(instances: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("tool", ["ship", "pack"])
+async def test_killed_worker_is_followed_behind_its_stored_steps(tool: str, instances: Any, tmp_path: Path) -> None:
     one, two = instances
     one.start(shops.shop)
     async with httpx.AsyncClient(timeout=WAIT_SECONDS) as http:
-        task = (await Peer(http, one.url).call("ship"))["taskId"]
+        handle = await Peer(http, one.url).call(tool)
+        assert (handle["resultType"], handle.get("statusMessage")) == ("task", "packing" if tool == "pack" else None)
         await stopped(tmp_path)
         one.kill()
         (tmp_path / "go on").touch()
         two.start(shops.shop)
-        assert text_of(await Peer(http, two.url).until(task)) == "first step, second step"
+        assert text_of(await Peer(http, two.url).until(handle["taskId"])) == "first step, second step"
     assert effects(tmp_path) == ["began", "first step", "stopped", "began", "stopped", "second step"]
 
 
@@ -113,18 +115,3 @@ async def test_nothing_of_a_task_is_readable_at_rest(
     assert task.split(".")[0].encode() in stored
     for secret in (b"argument-4711", b"answer-0815", b"price of", b"Which word", task.split(".")[1].encode()):
         assert secret not in stored
-
-
-async def test_call_that_became_a_task_is_followed_behind_its_steps(instances: Any, tmp_path: Path) -> None:
-    one, two = instances
-    one.start(shops.shop)
-    async with httpx.AsyncClient(timeout=WAIT_SECONDS) as http:
-        handle = await Peer(http, one.url).call("pack")
-        assert handle["resultType"] == "task"
-        assert handle["statusMessage"] == "packing"
-        assert effects(tmp_path) == ["began", "first step", "stopped"]
-        one.kill()
-        (tmp_path / "go on").touch()
-        two.start(shops.shop)
-        assert text_of(await Peer(http, two.url).until(handle["taskId"])) == "first step, second step"
-    assert effects(tmp_path) == ["began", "first step", "stopped", "began", "stopped", "second step"]

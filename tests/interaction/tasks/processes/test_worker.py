@@ -133,8 +133,6 @@ async def test_leases_of_workers_that_serve_pass_on_at_once_when_all_die(
             for victim in before:
                 os.kill(victim, signal.SIGKILL)
             await anyio.to_thread.run_sync(eventually, lambda: len(fleet.workers() - before) == 2)
-        async with httpx.AsyncClient(timeout=WAIT_SECONDS) as http:
-            peer = Peer(http, fleet.url)
             await holding(tmp_path, 2)
             (tmp_path / "go on").touch()
             assert text_of(await peer.until(task)) == "done"
