@@ -39,7 +39,8 @@ A ledger has an entry for each call of a tool that runs once. A call that no ent
 `ledger/memory.py` and `ledger/sqlite.py` look events up in the table (`ledger/entry.py`), and `ledger/redis.py` sends
 it to Redis. A property test holds all three to it.
 
-A ledger runs no timer. It applies `lapse` and `forget` when it reads an entry whose time has come. A claim is `hold` or
+A ledger runs no timer. It applies `lapse` and `forget` when it reads an entry whose time has come, and `lapse` also if
+the process of the holder is certainly dead (`ledger/holders.py`): its supervisor has reaped it. A claim is `hold` or
 `start`, for a tool whose body may run again after `reopen`. Only the holder may claim an entry that is not `free`.
 
 Each claim of a `free` entry has an *epoch*, greater than those of all earlier claims. Each operation of a holder names
