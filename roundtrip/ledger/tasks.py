@@ -203,7 +203,7 @@ class TaskSummary(NamedTuple):
     due: float
     expires: float
     epoch: int
-    holder: str
+    holder: str = ""
 
 
 def summary_of(entry: TaskEntry) -> TaskSummary:

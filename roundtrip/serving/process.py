@@ -266,7 +266,7 @@ def _tell(channel: socket.socket, kind: str, value: Any) -> None:
 
 def _follow_supervisor(channel: socket.socket) -> None:
     """Take over from the workers that the supervisor reports as dead, and end when the supervisor has ended."""
-    with suppress(OSError), channel.makefile("rb") as lines:
+    with suppress(OSError, ValueError), channel.makefile("rb") as lines:
         for line in lines:
             bury(json.loads(line)[DEAD])
     os.kill(os.getpid(), signal.SIGTERM)
