@@ -98,6 +98,7 @@ def _kind_of(request: "Serving | RejectedLine") -> Hashable:
         end,
         request.bodies > 0,
         request.is_recall,
+        request.takes_over,
         frozenset(one.reason for line in happened if isinstance(line, AskedLine) for one in line.questions),
         frozenset((answer.action, answer.how) for line in happened for answer in line.answers),
     )
