@@ -19,7 +19,7 @@ _VIEWS: Final = {
     "token": ("token", "see what a token says"),
     "fork": ("forking", "let a recorded call go another way, on the code as it is now"),
     "to-test": ("export", "write a test that makes a call again"),
-    "export": ("export", "write one call as a page, a diagram or spans"),
+    "export": ("export", "write one call as a page or a diagram"),
     "index": ("keeping", "find calls quickly among millions"),
     "prune": ("keeping", "delete old transcripts"),
 }

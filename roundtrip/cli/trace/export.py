@@ -14,14 +14,12 @@ from roundtrip.safe_text import printable
 from roundtrip.trace.explaining.sequence import mermaid
 from roundtrip.trace.page.document import html
 from roundtrip.trace.reading.calls import TracedCall
-from roundtrip.trace.reading.otlp import otlp
 
 __all__ = ["COMMANDS"]
 
 _FORMATS: Final[dict[str, tuple[Callable[[TracedCall], str], str]]] = {
     "--html": (html, "a page: one file that loads nothing, to step through the rounds"),
     "--mermaid": (mermaid, "a Mermaid sequence diagram"),
-    "--otlp": (otlp, "spans for OpenTelemetry, in OTLP's JSON: names and times, and no answers or texts"),
 }
 """The functions that write a call as text, without a newline at its end."""
 

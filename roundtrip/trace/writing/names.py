@@ -1,7 +1,4 @@
-"""Names that other programs use: environment variables, OpenTelemetry spans, span events and attributes.
-
-`Telemetry` sends these spans live, and `roundtrip trace export --otlp` makes them of a transcript.
-"""
+"""Names that other programs use: environment variables, OpenTelemetry spans, span events and attributes."""
 
 from typing import Final
 
@@ -20,8 +17,6 @@ REJECTED_SPAN: Final = "roundtrip.rejected"
 ASKED: Final = "roundtrip.asked"
 """One question went out."""
 ANSWERED: Final = "roundtrip.answered"
-MOVED: Final = "roundtrip.moved"
-"""The call's machine made a transition."""
 
 # Attributes.
 CALL: Final = "roundtrip.call"
@@ -37,7 +32,6 @@ REASON: Final = "roundtrip.reason"
 KEY: Final = "roundtrip.key"
 KEYS: Final = "roundtrip.keys"
 ATTEMPT: Final = "roundtrip.attempt"
-EVENT: Final = "roundtrip.event"
 WAITED: Final = "roundtrip.waited"
 """Seconds from the questions to their answers."""
 BODIES: Final = "roundtrip.bodies"
@@ -50,7 +44,6 @@ TOKEN_OUT: Final = "roundtrip.token.sent_bytes"  # noqa: S105 - a size
 METHOD: Final = "mcp.method.name"
 PROTOCOL: Final = "mcp.protocol.version"
 ERROR_TYPE: Final = "error.type"
-INSTANCE: Final = "service.instance.id"
 
 TOOL_ERROR: Final = "tool_error"
 """The `error.type` of a result with `isError`, as the SDK's own spans have it."""
