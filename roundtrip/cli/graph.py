@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND"]
 
-_FORMATS: Final = ("mermaid", "dot", "text", "svg", "html")
+_FORMATS: Final = ("mermaid", "dot", "text")
 
 
 def _configure(parser: ArgumentParser) -> None:
@@ -55,15 +55,13 @@ def _write(file: str, drawing: str) -> None:
 
 def _draw_call(arguments: Namespace, format: "Format") -> str:
     from roundtrip.cli.trace.calls import find_call
-    from roundtrip.safe_text import printable
     from roundtrip.trace.drawings.machine import draw_machine
 
     if arguments.target is not None:
         raise CommandFailed("--call marks the path of a call through the machine; leave MODULE:SERVER out")
     call = find_call(arguments)
     visited = {(source, event) for source, event, _ in call.arrows}
-    title = f"Call {printable(call.id)} of {printable(call.tool)}: {call.state}"
-    return draw_machine(format, visited=visited, current=call.state, title=title)
+    return draw_machine(format, visited=visited, current=call.state)
 
 
 def _draw(target: str | None, tool: str | None, format: "Format") -> str:

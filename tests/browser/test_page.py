@@ -6,7 +6,6 @@ from typing import Any, Final, Literal
 
 import pytest
 
-from roundtrip.trace.drawings.machine import Format, draw_machine
 from roundtrip.trace.page.document import html
 from roundtrip.trace.reading.calls import TracedCall, join
 from roundtrip.trace.reading.transcripts import files_of, read_files
@@ -244,20 +243,3 @@ def test_arrows_scroll_a_part_that_is_wider_than_its_frame(tab: Tab, open_page: 
     tab.press("ArrowRight")
     expect(tab.page.locator("#machine-more")).to_contain_text("← to the left")
     assert tab.text("#inspector-title") == "Round 1"
-
-
-@pytest.mark.parametrize("width", [1280, 1000, 700])
-def test_no_drawing_is_cut_off_unseen(tab: Tab, tmp_path: Path, width: int) -> None:
-    tab.page.set_viewport_size({"width": width, "height": 700})
-    path = tmp_path / "machine.html"
-    path.write_text(draw_machine(Format.HTML), encoding="utf-8")
-    tab.page.goto(path.as_uri())
-    shown = tab.page.evaluate(
-        "[document.documentElement.scrollWidth, document.querySelector('svg').getBoundingClientRect().right, "
-        "getComputedStyle(document.querySelector('main')).overflowX]"
-    )
-    # Nothing within the page cuts the drawing off; the window itself does, where it says so, and then it scrolls.
-    assert shown[1] <= shown[0]
-    assert shown[2] == "visible"
-    assert tab.page.locator(".wider").is_visible() == (shown[0] > width)
-    assert (shown[0] > width) == (width == 700)

@@ -5,8 +5,6 @@ from enum import StrEnum
 from typing import Any, Final
 
 from roundtrip.machine.table import CALL_MACHINE, Event, MachineTable, State
-from roundtrip.trace.drawings.machine_svg import machine_svg
-from roundtrip.trace.drawings.page import page
 
 __all__ = ["Format", "draw_machine", "mermaid"]
 
@@ -17,8 +15,6 @@ class Format(StrEnum):
     MERMAID = "mermaid"
     DOT = "dot"
     TEXT = "text"
-    SVG = "svg"
-    HTML = "html"
 
 
 Visited = Collection[tuple[State, Event]]
@@ -30,13 +26,7 @@ _MERMAID_STYLES: Final = {
 }
 
 
-def draw_machine(
-    format: Format,
-    *,
-    visited: Visited = (),
-    current: State | None = None,
-    title: str = "The machine of a call",
-) -> str:
+def draw_machine(format: Format, *, visited: Visited = (), current: State | None = None) -> str:
     """Draw the machine of a call with its path and its state marked, without a newline at the end."""
     match format:
         case Format.MERMAID:
@@ -45,10 +35,6 @@ def draw_machine(
             return _dot(visited, current)
         case Format.TEXT:
             return _text(visited, current)
-        case Format.SVG:
-            return machine_svg(visited=visited, current=current, standalone=True)
-        case Format.HTML:
-            return page(title, machine_svg(visited=visited, current=current))
 
 
 def mermaid(table: MachineTable[Any, Any], *, visited: Visited = (), current: State | None = None) -> str:

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from roundtrip.resolvers.plan import Plan
 from roundtrip.trace.drawings.graphs import Box, BoxKind, Graph, Line, graphs_of
 from roundtrip.trace.drawings.machine import Format
-from roundtrip.trace.drawings.page import page
-from roundtrip.trace.drawings.plans_svg import plans_svg
 
 __all__ = ["draw_plans"]
 
@@ -24,10 +22,6 @@ def draw_plans(plans: Mapping[str, Plan], format: Format) -> str:
             return _dot(graphs)
         case Format.TEXT:
             return "\n\n".join(map(_text, graphs))
-        case Format.SVG:
-            return plans_svg(graphs, standalone=True)
-        case Format.HTML:
-            return page("Dependencies of tools", plans_svg(graphs))
 
 
 # Mermaid.

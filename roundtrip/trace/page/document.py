@@ -1,5 +1,7 @@
 """Build pages as HTML documents: one file each, whose policy allows its own script and style only."""
 
+import base64
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,9 +11,7 @@ from importlib.resources import files
 from string import Template
 from typing import Any, Final
 
-from roundtrip.trace.drawings.machine_svg import machine_svg
-from roundtrip.trace.drawings.page import source_hash
-from roundtrip.trace.drawings.svg import STYLE, clean
+from roundtrip.safe_text import printable
 from roundtrip.trace.page.data import data_of
 from roundtrip.trace.reading.calls import TracedCall
 
@@ -112,7 +112,7 @@ def page_of(kind: PageKind, title: str, data: Mapping[str, Any]) -> Page:
     text = source.template.substitute(
         source.parts,
         policy=source.policy,
-        title=escape(clean(title)),
+        title=escape(printable(title)),
         style=source.style,
         script=source.script,
         data=json_for_html(data),
@@ -127,15 +127,21 @@ def _source(kind: PageKind) -> _Source:
     def read(name: str) -> str:
         return folder.joinpath(name).read_text(encoding="utf-8")
 
-    style = "".join([f"\n{STYLE}", *map(read, kind.styles)])
+    style = "\n".join(["", *map(read, kind.styles)])
     script = "\n".join(["", "(() => {", '"use strict";', *map(read, kind.scripts), "})();", ""])
     template = Template(read("document.html")).safe_substitute(page=read(kind.template))
-    parts = {name: Template(read(f"parts/{name}.html")).safe_substitute(drawing=machine_svg()) for name in _PARTS}
+    drawing = read("machine.svg")
+    parts = {name: Template(read(f"parts/{name}.html")).safe_substitute(drawing=drawing) for name in _PARTS}
     policy = (
-        f"default-src 'none'; script-src {source_hash(script)}; style-src {source_hash(style)}; "
+        f"default-src 'none'; script-src {_source_hash(script)}; style-src {_source_hash(style)}; "
         f"{kind.policy}base-uri 'none'; form-action 'none'"
     )
     return _Source(Template(template), parts, style, script, policy)
+
+
+def _source_hash(text: str) -> str:
+    """Return the source of a content security policy that allows one script or style sheet."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 _ESCAPES: Final = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})

@@ -148,7 +148,7 @@ def test_test_of_a_page_passes_in_its_own_file(write: Callable[[Path], Path], tm
 def test_shell_blocks_on_traces_run_in_order(shell: Shell) -> None:
     said = [shell.run(line) for block in shell_blocks(TRACE) for line in block.text.splitlines()]
     assert len(said) >= 7
-    assert (shell.folder / "machine.html").exists()
+    assert (shell.folder / "call.html").exists()
 
 
 def test_shell_blocks_on_audits_print_what_the_page_says(shell: Shell) -> None:

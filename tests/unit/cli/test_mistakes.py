@@ -40,7 +40,7 @@ def test_misspelled_word_is_answered_with_the_one_meant(capsys: pytest.CaptureFi
             (("serve", "shop.py:server", "--wrokers", "2"), "--workers"),
             (("trace", "ls", "--jsn"), "--json"),
             (("trace", "--hlep"), "--help"),
-            (("graph", "--format", "hmtl"), "html"),
+            (("graph", "--format", "mremaid"), "mermaid"),
         ],
         check,
     )

@@ -4,8 +4,11 @@ import base64
 import hashlib
 import json
 import re
+from importlib.resources import files
 from typing import Any
+from xml.etree.ElementTree import fromstring
 
+from roundtrip.machine.table import CALL_MACHINE, State
 from roundtrip.trace.page.data import Data, data_of
 from roundtrip.trace.page.document import UI_PAGES, call_page, html, json_for_html, page_of
 from roundtrip.trace.page.forms import page_fields_of
@@ -62,6 +65,36 @@ def test_policy_allows_only_the_own_script_style_and_server() -> None:
             assert embedded(page) == {"server": HOSTILE}
 
     check_each(PAGES, check)
+
+
+def test_picture_of_the_machine_shows_its_table() -> None:
+    tree = fromstring(files("roundtrip.trace.page").joinpath("web/machine.svg").read_text(encoding="utf-8"))
+
+    def groups(kind: str) -> list[tuple[dict[str, str], str]]:
+        """Return the data of each group of a class, and its visible text."""
+        found = [group for group in tree if kind in group.get("class", "").split()]
+        return [
+            ({key.removeprefix("data-"): value for key, value in one.items()}, one.findtext("{*}text") or "")
+            for one in found
+        ]
+
+    table = sorted((arrow.source, arrow.event, arrow.target) for arrow in CALL_MACHINE.arrows)
+    labels, states = groups("rt-label"), groups("rt-state")
+    assert sorted((data["source"], data["event"], data["target"]) for data, _ in groups("rt-arrow")) == table
+    shown = [(source, text, data["target"]) for data, text in labels for source in data["sources"].split()]
+    assert sorted(shown) == table
+    assert [text for _, text in labels] == [data["event"] for data, _ in labels]
+    assert sorted(text for _, text in states) == sorted(data["state"] for data, _ in states) == sorted(State)
+    assert {data["state"] for data, _ in groups("rt-final")} == CALL_MACHINE.final
+    boxes = {one.get("data-state"): next(one.iterfind("{*}rect")) for one in tree.iterfind("{*}g[@data-state]")}
+    for arrow in tree.iterfind("{*}g[@data-source]"):
+        numbers = [float(number) for number in re.findall(r"[\d.]+", next(arrow.iterfind("{*}path")).get("d", ""))]
+        for end, (x, y) in (("source", numbers[:2]), ("target", numbers[-2:])):
+            left, top, width, height = (
+                float(boxes[arrow.get(f"data-{end}")].get(side, "")) for side in ("x", "y", "width", "height")
+            )
+            assert left <= x <= left + width, arrow.attrib
+            assert top <= y <= top + height, arrow.attrib
 
 
 def test_no_text_ends_the_data_or_becomes_markup() -> None:

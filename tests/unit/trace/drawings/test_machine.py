@@ -1,12 +1,9 @@
-"""The drawings of the machine say what its table says, in each language, and its page allows its own style only."""
+"""The drawings of the machine say what its table says, in each language."""
 
-import base64
-import hashlib
 import re
 
 from roundtrip.machine.table import CALL_MACHINE, State
 from roundtrip.trace.drawings.machine import Format, draw_machine
-from roundtrip.trace.drawings.page import page
 from tests.kit.tables import check_each
 
 Arrows = set[tuple[str, str, str]]
@@ -37,17 +34,10 @@ def in_text(drawing: str) -> Arrows:
     return arrows
 
 
-def in_svg(drawing: str) -> Arrows:
-    found = re.findall(r'data-source="(\w+)" data-event="(\w+)" data-target="(\w+)"', drawing)
-    return set(found)
-
-
 READERS = {
     Format.MERMAID: in_mermaid,
     Format.DOT: in_dot,
     Format.TEXT: in_text,
-    Format.SVG: in_svg,
-    Format.HTML: in_svg,
 }
 
 
@@ -65,21 +55,3 @@ def test_drawings_say_where_calls_start_and_end() -> None:
     assert {line.split()[0] for line in drawing if line.endswith("--> [*]")} == {*CALL_MACHINE.final}
     text = draw_machine(Format.TEXT)
     assert {*re.findall(r"^(\w+) +\(final\)", text, re.MULTILINE)} == {*CALL_MACHINE.final}
-
-
-def test_page_allows_one_style_sheet_and_loads_nothing() -> None:
-    html = draw_machine(Format.HTML)
-    (sheet,) = re.findall(r"<style>(.*?)</style>", html, re.DOTALL)
-    hashed = base64.b64encode(hashlib.sha256(sheet.encode()).digest()).decode()
-    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
-    assert policy.split("; ") == [
-        "default-src 'none'",
-        f"style-src 'sha256-{hashed}'",
-        "base-uri 'none'",
-        "form-action 'none'",
-    ]
-    assert not re.search(r"<script|<link|<img|<iframe|\ssrc=|href=|@import|url\(|\sstyle=|\son\w+=", html)
-    assert html.count("prefers-color-scheme: dark") == 2
-    hostile = page("</title><script>\x1b", "<svg/>")
-    assert hostile.count("&lt;/title&gt;&lt;script&gt;�") == 2
-    assert "<script" not in hostile
