@@ -178,6 +178,10 @@ FAILURES: Final[Mapping[str, Advice]] = MappingProxyType(
             "its body waited in a way that only a task can, and its client cannot have tasks",
             'declare the tool with task="required", or do not wait',
         ),
+        "ContextOfHost": Advice(
+            "it used a method of roundtrip's Context on the context of the SDK or of FastMCP",
+            "annotate the parameter with the Context of `from roundtrip import Context`",
+        ),
         "AskNotAwaited": Advice(
             "its body made a question or a step and never awaited it",
             "write `await ctx.ask(...)`, and ctx.blocking.ask(...) in a plain def",

@@ -8,6 +8,7 @@ from mcp.server import MCPServer
 from mcp_types import InputRequiredResult
 
 from roundtrip import Context, Elicit, ElicitationResult, InvalidSignature, Resolve, Server
+from roundtrip.errors import KeysMissing
 from roundtrip.resolve import (
     build_resolver_plans,
     find_resolved_parameters,
@@ -106,14 +107,14 @@ async def test_sealed_value_is_rejected_on_a_keyless_server() -> None:
 
     resolved = find_resolved_parameters(lottery)
     plans = build_resolver_plans(resolved, set())
-    problems: list[InvalidSignature] = []
+    problems: list[KeysMissing] = []
     server = MCPServer("till")
 
     @server.tool()
     async def play(ctx: Context[Any, Any]) -> str:
         try:
             await resolve_arguments(resolved, plans, {}, ctx)
-        except InvalidSignature as error:
+        except KeysMissing as error:
             problems.append(error)
         return "tried"
 
