@@ -39,7 +39,6 @@ __all__ = [
     "Otherwise",
     "Sample",
     "SampleOptions",
-    "Schema",
     "SdkElicit",
     "SdkListRoots",
     "SdkSample",
@@ -60,9 +59,6 @@ NOTHING = _Nothing.NOTHING
 
 Otherwise: TypeAlias = T | Callable[[], T | Awaitable[T]] | Literal[_Nothing.NOTHING]
 """Value that replaces the answer of a client that cannot be asked, or a function that returns such a value."""
-
-Schema: TypeAlias = TypeForm[T] | Mapping[T, str]
-"""The type of a form's answer, or a mapping of values to titles, from which the user chooses."""
 
 AnsweredBy: TypeAlias = Literal["human", "anyone"]
 """Those who may answer a form: `anyone` includes the model that called the tool."""
@@ -109,15 +105,26 @@ class Elicit(SdkElicit[Any], Generic[T]):
         ```
     """
 
-    # First, so that options whose types are unknown do not choose the one for `otherwise=None`.
+    # First, so that options whose types are unknown do not choose the one for `otherwise=None`. mypy takes a type form,
+    # such as `Literal[...]`, only for a parameter that is nothing else.
+    @overload
+    def __init__(self, message: str, schema: TypeForm[T], **options: Unpack[FormOptions]) -> None: ...
     @overload
     def __init__(
-        self,
+        self: "Elicit[ChoiceT | None]",
         message: str,
-        schema: type[T] | Mapping[T, str],
+        schema: TypeForm[ChoiceT],
         *,
-        otherwise: Otherwise[T] = ...,
+        otherwise: None,
         **options: Unpack[FormOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self, message: str, schema: TypeForm[T], *, otherwise: Otherwise[T], **options: Unpack[FormOptions]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self, message: str, schema: Mapping[T, str], *, otherwise: Otherwise[T] = ..., **options: Unpack[FormOptions]
     ) -> None: ...
     @overload
     def __init__(
@@ -127,19 +134,6 @@ class Elicit(SdkElicit[Any], Generic[T]):
         *,
         otherwise: Otherwise[list[ChoiceT]] = ...,
         **options: Unpack[FormOptions],
-    ) -> None: ...
-    @overload
-    def __init__(
-        self: "Elicit[ChoiceT | None]",
-        message: str,
-        schema: Schema[ChoiceT],
-        *,
-        otherwise: None,
-        **options: Unpack[FormOptions],
-    ) -> None: ...
-    @overload
-    def __init__(
-        self, message: str, schema: Schema[T], *, otherwise: Otherwise[T] = ..., **options: Unpack[FormOptions]
     ) -> None: ...
     def __init__(
         self,
@@ -251,7 +245,17 @@ class ElicitUrl(Generic[T]):
         message: str,
         url: str,
         *,
-        done: Callable[..., Awaitable[T | None] | T | None],
+        done: Callable[..., Awaitable[T | None]],
+        otherwise: Otherwise[T] = ...,
+        **options: Unpack[PageOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        message: str,
+        url: str,
+        *,
+        done: Callable[..., T | None],
         otherwise: Otherwise[T] = ...,
         **options: Unpack[PageOptions],
     ) -> None: ...

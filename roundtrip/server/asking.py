@@ -33,7 +33,6 @@ from roundtrip.questions.markers import (
     Otherwise,
     Sample,
     SampleOptions,
-    Schema,
     SdkElicit,
     SdkListRoots,
     SdkSample,
@@ -189,7 +188,18 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         self,
         key: str,
         message: str,
-        schema: Schema[T],
+        schema: TypeForm[T],
+        /,
+        *,
+        otherwise: Otherwise[T] = ...,
+        **options: Unpack[AskOptions],
+    ) -> Asking[T]: ...
+    @overload
+    def ask(
+        self,
+        key: str,
+        message: str,
+        schema: Mapping[T, str],
         /,
         *,
         otherwise: Otherwise[T] = ...,
@@ -249,7 +259,18 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         self,
         key: str,
         message: str,
-        schema: Schema[T],
+        schema: TypeForm[T],
+        /,
+        *,
+        otherwise: Otherwise[T] = ...,
+        **options: Unpack[AskOptions],
+    ) -> Asking[ElicitationResult[T]]: ...
+    @overload
+    def ask_outcome(
+        self,
+        key: str,
+        message: str,
+        schema: Mapping[T, str],
         /,
         *,
         otherwise: Otherwise[T] = ...,
@@ -408,7 +429,11 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
     ) -> ElicitationResult[list[T]]: ...
     @overload
     async def elicit(
-        self, message: str, schema: Schema[T], *, key: str | None = ..., answered_by: AnsweredBy = ...
+        self, message: str, schema: TypeForm[T], *, key: str | None = ..., answered_by: AnsweredBy = ...
+    ) -> ElicitationResult[T]: ...
+    @overload
+    async def elicit(
+        self, message: str, schema: Mapping[T, str], *, key: str | None = ..., answered_by: AnsweredBy = ...
     ) -> ElicitationResult[T]: ...
     async def elicit(
         self, message: str, schema: Any, *, key: str | None = None, answered_by: AnsweredBy = "human"
@@ -480,7 +505,17 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         url: str,
         elicitation_id: str | None = ...,
         *,
-        done: Callable[..., Awaitable[T | None] | T | None],
+        done: Callable[..., Awaitable[T | None]],
+        **options: Unpack[VisitOptions],
+    ) -> ElicitationResult[T]: ...
+    @overload
+    async def elicit_url(
+        self,
+        message: str,
+        url: str,
+        elicitation_id: str | None = ...,
+        *,
+        done: Callable[..., T | None],
         **options: Unpack[VisitOptions],
     ) -> ElicitationResult[T]: ...
     async def elicit_url(

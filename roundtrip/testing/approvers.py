@@ -4,7 +4,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 
 import anyio
 import httpx2
@@ -25,6 +25,9 @@ _IS_LOOKING: Final[ContextVar[bool]] = ContextVar("is_looking", default=False)
 logging.getLogger("httpx2").addFilter(
     lambda record: not _IS_LOOKING.get() or record.levelno > logging.INFO or "/approvals/api" not in record.getMessage()
 )
+
+# To a type checker, a mapping of names is not a mapping of both kinds of keys.
+_MatcherT = TypeVar("_MatcherT", str, str | re.Pattern[str])
 
 Verdict: TypeAlias = Literal["approve", "reject"] | tuple[Literal["approve", "reject"], str] | None
 """A decision, alone or with its reason; None leaves the approval open."""
@@ -47,9 +50,7 @@ class Approver:
 
     def __init__(
         self,
-        verdicts: Mapping[str | re.Pattern[str], Verdict]
-        | Mapping[str, Verdict]
-        | Callable[[Mapping[str, Any]], Verdict],
+        verdicts: Mapping[_MatcherT, Verdict] | Callable[[Mapping[str, Any]], Verdict],
         *,
         headers: Mapping[str, str],
     ) -> None:
@@ -72,10 +73,13 @@ class Approver:
         while True:
             instance = server()
             async with self._client(instance) as http:
-                # On a network, the call moves to instances with other keys.
-                while server() is instance:
+                # On a network, the call moves to instances with other keys. Each client looks at least once, so that a
+                # function that makes a new server each time does not keep the loop from running.
+                while True:
                     await self._decide_all(http, tell)
                     await anyio.sleep(_LOOK_SECONDS)
+                    if server() != instance:
+                        break
 
     def _client(self, server: object) -> httpx2.AsyncClient:
         if (ours := attached(server)) is not None:

@@ -100,6 +100,15 @@ async def test_approver_decides_at_an_address(fay: Approver) -> None:
     assert call.text == "refunded 5"
 
 
+@pytest.mark.timeout(20)
+async def test_approver_watches_a_function_that_makes_new_texts(fay: Approver) -> None:
+    async with served(bookshop()) as url, anyio.create_task_group() as tasks:
+        tasks.start_soon(fay.watch, lambda: "".join([*url]))
+        call = await User(url, approver=Approver({}, headers=SAM)).call("refund", amount=5)
+        tasks.cancel_scope.cancel()
+    assert call.text == "refunded 5"
+
+
 LEDGER, DONE = MemoryLedger(), list[str]()
 
 

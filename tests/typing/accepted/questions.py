@@ -39,7 +39,7 @@ async def account() -> Seat | None: ...
 def account_now(ctx: Context) -> Seat | None: ...
 
 
-async def paid(ctx: Context) -> bool:
+async def paid(order: str) -> bool:
     return True
 
 

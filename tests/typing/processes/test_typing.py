@@ -1,4 +1,4 @@
-"""Accepted snippets type-check, and rejected ones fail at the lines that say so.
+"""Accepted snippets type-check with pyright and mypy, and rejected ones fail in pyright at the lines that say so.
 
 A line that must be rejected ends in `# error: rule`, with a rule per error if there are several.
 """
@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+
+from roundtrip.cli import main
+from tests.docs.pages import name_of, needs_packages, pages, python_blocks
 
 SNIPPETS: Final = Path(__file__).resolve().parents[1]
 _MARK: Final = re.compile(r"# error: ([A-Za-z ]+)$")
@@ -64,3 +67,29 @@ def test_a_rejected_snippet_is_rejected_line_by_line(path: Path, found: list[Err
     # The type of a rejected expression is unknown, which strict mode reports as well.
     rejected = [error for error in _found_in(path, found) if not error[2].startswith("reportUnknown")]
     assert rejected == sorted(expected)
+
+
+def _check_with_mypy(cache: Path, *arguments: str | Path) -> None:
+    options = ["--python-executable", sys.executable, "--cache-dir", str(cache), "--follow-imports=silent"]
+    command = [sys.executable, "-m", "mypy", *options, *map(str, arguments)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_mypy_accepts_what_pyright_accepts(tmp_path: Path) -> None:
+    _check_with_mypy(tmp_path / "cache", "--strict", SNIPPETS / "accepted")
+
+
+def test_mypy_accepts_new_projects_and_the_blocks_of_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "late-show"]) == 0
+    for page in pages():
+        if name_of(page).startswith(("README", "docs/")) and not needs_packages(page):
+            lines = list[str]()
+            for block, _ in python_blocks(page):
+                lines += [*[""] * (block.line - 1 - len(lines)), *block.text.splitlines()]
+            module = re.sub(r"\W", "_", name_of(page))
+            (tmp_path / f"{module}.py").write_text("\n".join([*lines, ""]), encoding="utf-8")
+    # A page has several programs, and prints the content of results whose kind its server decides.
+    away = [f"--disable-error-code={code}" for code in ("import-not-found", "no-redef", "str-bytes-safe", "union-attr")]
+    _check_with_mypy(tmp_path / "cache", *away, tmp_path)
