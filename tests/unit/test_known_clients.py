@@ -20,17 +20,19 @@ ENTRY: Final = f'[[clients]]\nname = "host"\n{SOURCES}\n'
 
 def test_version_chooses_the_entry() -> None:
     expected = {
-        "2.1.237": (Support.YES, False),
-        "2.1.87": (Support.YES, True),
-        "2.1.87-beta.3": (Support.YES, True),
-        "1.0.51 (build 7)": (Support.NO, False),
+        "2.1.332": (Support.YES, Support.YES, False),
+        "2.1.304": (Support.YES, Support.YES, False),
+        "2.1.237": (Support.YES, Support.NO, False),
+        "2.1.87": (Support.YES, Support.UNKNOWN, True),
+        "2.1.87-beta.3": (Support.YES, Support.UNKNOWN, True),
+        "1.0.51 (build 7)": (Support.NO, Support.NO, False),
     }
     # One that cannot be read fits no range, and an endless one is cut off.
     strange = {version: known_client("claude-code", version) for version in (None, "", "next", "v", "9" * 100_000)}
     assert [version for version, client in strange.items() if client is not None] == ["9" * 100_000]
     found = {version: known_client("claude-code", version) for version in expected}
     assert {
-        version: (client.form, Quirk.URL_UNSEEN in client.quirks)
+        version: (client.form, client.tasks, Quirk.URL_UNSEEN in client.quirks)
         for version, client in found.items()
         if client is not None
     } == expected
@@ -39,6 +41,8 @@ def test_version_chooses_the_entry() -> None:
 def test_announced_name_finds_the_client() -> None:
     titles = {
         "Zed": "Zed",
+        "fastmcp": "FastMCP 4.2, LangChain, Pydantic AI",
+        "mcp-use": "mcp-use",
         "local-agent-mode-shop": "Claude Desktop, Code tab",
         "Visual Studio Code - Insiders": "VS Code with GitHub Copilot",
         "codex-mcp-client (via mcp-remote 0.1.37)": "OpenAI Codex",
@@ -76,7 +80,7 @@ def test_each_entry_can_be_found() -> None:
     reachable = [
         known_client(client.name.replace("*", "x"), version)
         for client in all_known_clients()
-        for version in ("2.1.237", "2.1.87", "1.0")
+        for version in ("2.1.332", "2.1.304", "2.1.237", "2.1.87", "1.0")
     ]
     assert set(all_known_clients()) <= set(reachable)
 
