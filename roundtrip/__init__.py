@@ -112,7 +112,7 @@ if not TYPE_CHECKING:
         # Imported here: the pytest plugin loads this package in every run of pytest.
         from roundtrip.on_demand import load_public_name
 
-        return load_public_name(__name__, name, _HOMES, modules=["errors", "ledger"])
+        return load_public_name(__name__, name, _HOMES, modules=["errors", "ledger", "testing"])
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__all__})

@@ -326,7 +326,7 @@ class NeedsTask(BodyMistake):
 
     def __init__(self, caller: str) -> None:
         super().__init__(
-            f"{caller} waits without holding anything, which only a task can do, and this call is not a task; declare "
+            f"{caller} needs a task, and this call is not one; declare "
             'the tool with task="required", or let its client declare the extension io.modelcontextprotocol/tasks'
         )
 

@@ -28,6 +28,7 @@ def load_public_name(
 
     Raises:
         AttributeError: The package has no such name.
+        ImportError: One of the modules has it.
     """
     if name in modules:
         with _IMPORTING:
@@ -39,4 +40,7 @@ def load_public_name(
             # The next use finds the attribute and does not come here.
             setattr(sys.modules[package], name, value)
             return value
+    for module in modules:  # `from ... import` would drop the text of an AttributeError
+        if name in import_module(f"{package}.{module}").__all__:
+            raise ImportError(f"{package} has no {name!r}; write: from {package}.{module} import {name}")
     raise AttributeError(f"module {package!r} has no attribute {name!r}")

@@ -3,6 +3,7 @@
 Failures of the named module are reported with the frames of the user's own files alone.
 """
 
+import difflib
 import importlib
 import importlib.util
 import inspect
@@ -45,6 +46,7 @@ TARGET_HELP: Final = (
 
 _FORMS: Final = "write MODULE:SERVER, such as shop.app:server or shop.py:server, or a file with one server, shop.py"
 _MAX_CAUSES: Final = 5
+_SHOWN_FILES: Final = 5
 
 
 @contextmanager
@@ -303,7 +305,14 @@ def _import_module(name: str) -> ModuleType:
 
 def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
-        raise CommandFailed(f"no file {str(path)!r}")
+        others = sorted(one.name for one in path.parent.glob("*.py"))
+        if near := difflib.get_close_matches(path.name, others, n=1):
+            hint = f"did you mean {str(path.with_name(near[0]))!r}?"
+        elif others:
+            hint = f"{str(path.parent)!r} has {', '.join(map(repr, others[:_SHOWN_FILES]))}"
+        else:
+            hint = _FORMS
+        raise CommandFailed(f"no file {str(path)!r}; {hint}")
     name = f"roundtrip_target_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path.resolve())
     if spec is None or spec.loader is None:

@@ -111,8 +111,10 @@ def _configure(parser: ArgumentParser) -> None:
 
 
 def _run(arguments: Namespace) -> int:
-    from roundtrip.serving.settings import BadSettings, ServeSettings, read_settings
+    from roundtrip.serving.settings import BadSettings, ServeSettings, misspelled_variables, read_settings
 
+    for written, meant in misspelled_variables(os.environ).items():
+        print(f"roundtrip: {written} is not read; did you mean {meant}?", file=sys.stderr, flush=True)
     if arguments.folder is not None:
         _enter(arguments.folder)
     flags = {name: value for name, value in vars(arguments).items() if name not in _NO_SETTINGS}
@@ -212,7 +214,10 @@ def _listen(settings: "ServeSettings") -> "socket.socket":
     try:
         return listen(settings)
     except OSError as error:
-        raise CommandFailed(f"cannot listen on {settings.host}, port {settings.port}: {error.strerror}") from error
+        why = os.strerror(error.errno) if error.errno else error
+        raise CommandFailed(
+            f"cannot listen on {settings.host}, port {settings.port}: {why}; choose another --port or --host"
+        ) from error
 
 
 def _serve_alone(target: str, settings: "ServeSettings") -> int:

@@ -83,6 +83,7 @@ class AnswerFile:
 
 
 NO_ANSWERS: Final = AnswerFile([])
+_EXAMPLE: Final = 'a file of answers has them by the names of the questions: {"row": "back", "seats": 2}'
 
 
 def read_answers(file: str) -> AnswerFile:
@@ -96,9 +97,9 @@ def read_answers(file: str) -> AnswerFile:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
         written = json.loads(text)
     except OSError as error:
-        raise CallFailed(f"cannot read {shown}: {error.strerror or error}") from error
+        raise CallFailed(f"cannot read {shown}: {error.strerror or error}; {_EXAMPLE}") from error
     except ValueError as error:
-        raise CallFailed(f"the answers in {shown} are not JSON: {error}") from error
+        raise CallFailed(f"the answers in {shown} are not JSON: {error}; {_EXAMPLE}") from error
     if isinstance(written, dict):
         return AnswerFile([_AnswerEntry(answer, key) for key, answer in cast("dict[str, Any]", written).items()])
     if isinstance(written, list):

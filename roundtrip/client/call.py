@@ -15,6 +15,7 @@ from mcp.client.session import IncomingMessage
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CONNECTION_CLOSED,
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
     REQUEST_TIMEOUT,
     CallToolResult,
     ErrorData,
@@ -292,11 +293,13 @@ class _Caller:
                 text = f"the connection was lost: {error}"
             case MCPError():
                 text = f"the server answered with an error: {error} [{error.code}]"
+                if error.code == MISSING_REQUIRED_CLIENT_CAPABILITY and not self._plan.has_tasks:
+                    text += "; leave --no-tasks out"
                 ending = ExitCode.DECLINED if self._answering.declined else ExitCode.SERVER_ERROR
             case ValidationError() | RuntimeError():
                 text, ending = f"the server broke the protocol: {_in_short(error)}", ExitCode.SERVER_ERROR
             case _:
-                text = f"cannot reach the server: {_in_short(error)}"
+                text = f"cannot reach the server: {_in_short(error)}; check that it runs, and its address"
         return CallFailed(text + status, ending)
 
 

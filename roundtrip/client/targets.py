@@ -29,6 +29,11 @@ _CONNECT_SECONDS: Final = 30.0
 _MAX_LINE_BYTES: Final = 65536
 _MIB: Final = 2**20
 _MAX_RESPONSE_BYTES: Final = 32 * _MIB
+_ADVICE: Final = {
+    401: "; give credentials with --header",
+    403: "; give credentials with --header",
+    404: "; is there an MCP server at this path? It is /mcp unless the server sets another one",
+}
 _LAST_LINES_SECONDS: Final = 1.0
 
 UNCOMPRESSED: Final = {"accept-encoding": "identity"}
@@ -85,7 +90,7 @@ class Target:
         """Return the last HTTP status as the end of a sentence, with advice; empty without one."""
         if self.status is None:
             return ""
-        return f" (HTTP status {self.status}{'; give credentials with --header' if self.status in (401, 403) else ''})"
+        return f" (HTTP status {self.status}{_ADVICE.get(self.status, '')})"
 
     def connection(self, terminal: Terminal) -> Any:
         """Return what the SDK's client connects to: the server in this process, or a transport."""

@@ -80,7 +80,8 @@ def check_approvals(leg: Leg, approvals: Sequence[PendingQuestion]) -> None:
     for waiting in approvals:
         if known is None:
             raise BodyMistake(
-                f"approval {waiting.key!r} needs Server(approvals=Approvals(...)), and a call of a tool by a client"
+                f"approval {waiting.key!r} needs an inbox; give the server approvals=Approvals(groups=...), and ask "
+                "for approvals only in tools that clients call"
             )
         if known.refusal is not None:
             raise known.refusal(waiting.key)

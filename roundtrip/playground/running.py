@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import socket
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -101,7 +102,7 @@ def listen_at(port: int) -> socket.socket:
     try:
         return socket.create_server((HOST, port))
     except OSError as error:
-        why = f"cannot serve on {HOST}:{port}: {error.strerror}; try another --port"
+        why = f"cannot serve on {HOST}:{port}: {os.strerror(error.errno or 0)}; try another --port"
         raise CallFailed(why, ExitCode.WRONG_USAGE) from error
 
 

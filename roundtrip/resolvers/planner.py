@@ -297,7 +297,8 @@ class _Planner:
                 unread = f" (its annotation {parameter.annotation!r} cannot be evaluated here)"
             raise InvalidSignature(
                 f"{self.owner}: parameter {name!r} of resolver {draft.label!r} cannot be filled{unread}: "
-                "it is not a Context, has no Resolve(...), Depends(...) or default, and no argument has that name"
+                "it is not a Context, has no Resolve(...), Depends(...) or default, and no argument has that name; "
+                f"the arguments are {', '.join(map(repr, self.arguments)) or 'none'}"
             )
 
     def _is_context(self, annotation: Any) -> bool:

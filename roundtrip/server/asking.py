@@ -581,6 +581,11 @@ def _question(method: str, key: str, question: Any, schema: Any, options: Mappin
     elif isinstance(question, str):
         return Elicit(question, schema, **options)
     given = [type(question).__name__, *([] if schema is _NO_SCHEMA else ["a schema"]), *options]
+    if schema is _NO_SCHEMA and not key.isidentifier() and not isinstance(question, str):
+        raise BodyMistake(
+            f"ctx.{method}({key!r}, ...) must begin with the question's name, got its message and {', '.join(given)}; "
+            f"write ctx.{method}('size', {key!r}, int), with a name that is the same on every leg"
+        )
     raise BodyMistake(
         f"ctx.{method}({key!r}, ...) must be given a message and a schema, or one question, got {', '.join(given)}; "
         f"write ctx.{method}({key!r}, 'How many?', int) or ctx.{method}({key!r}, Elicit('How many?', int))"

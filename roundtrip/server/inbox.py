@@ -87,7 +87,8 @@ def check_approval(function: AskingFunction, inbox: Inbox | None) -> None:
     if approve is not None and not inbox.knows(approve.by):
         # Not an error: a group may be empty on purpose.
         logging.getLogger("roundtrip").warning(
-            "%s: no person can decide Approve(by=%r), as Approvals(groups=...) has only %s",
+            "%s: no person can decide Approve(by=%r), as Approvals(groups=...) has only %s; correct by=, or add the "
+            "group",
             owner,
             approve.by,
             inbox.known,
@@ -172,7 +173,8 @@ class Inbox:
             if not self.knows(question.by):
                 # Its group is not named, as it may have come from a client.
                 _LOG.warning(
-                    "no person can decide approval %r, as Approvals(groups=...) has not its group, but %s",
+                    "no person can decide approval %r, as Approvals(groups=...) has not its group, but %s; correct "
+                    "by=, or add the group",
                     name,
                     self.known,
                 )

@@ -72,7 +72,9 @@ class KeyFile(NamedTuple):
                 raw = file.read(_MAX_FILE_BYTES + 1)
             text = raw.decode("ascii")
         except OSError as error:
-            raise ValueError(f"the key file {str(path)!r} cannot be read: {error.strerror}") from error
+            raise ValueError(
+                f"the key file {str(path)!r} cannot be read: {error.strerror}; make one with: roundtrip keys new FILE"
+            ) from error
         except UnicodeDecodeError:
             raise ValueError(f"{str(path)!r} is not a key file; make one with: roundtrip keys new FILE") from None
         if len(raw) > _MAX_FILE_BYTES:

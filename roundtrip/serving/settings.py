@@ -1,5 +1,6 @@
 """Read the settings of `roundtrip serve` and `roundtrip worker`: from arguments, the environment, and a file."""
 
+import difflib
 import ipaddress
 import os
 import tomllib
@@ -10,7 +11,10 @@ from typing import Any, ClassVar, Final, Literal, TypeVar, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
+from roundtrip.server.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE
+from roundtrip.server.switches import PROBE_VARIABLE
 from roundtrip.serving.names import ANY, host_from, origin_from
+from roundtrip.trace.writing.names import TRACE_VARIABLE
 
 __all__ = [
     "DEFAULT_FILE",
@@ -20,6 +24,7 @@ __all__ = [
     "ProcessSettings",
     "ServeSettings",
     "WorkerSettings",
+    "misspelled_variables",
     "read_settings",
 ]
 
@@ -27,8 +32,12 @@ DEFAULT_FILE: Final = "roundtrip.toml"
 LIVE_PATH: Final = "/health/live"
 READY_PATH: Final = "/health/ready"
 _PREFIX: Final = "ROUNDTRIP_"
+_OTHER_VARIABLES: Final = (KEYS_VARIABLE, KEY_FILE_VARIABLE, TRACE_VARIABLE, PROBE_VARIABLE)
+"""Variables that are no settings of a command, and easily misspelled."""
 _FLAGS: Final = {"allowed_hosts": "allowed_host", "allowed_origins": "allowed_origin"}
 """Settings that are lists, with the flag that adds one item."""
+_RULES: Final = {"int_parsing": "Input should be a whole number", "float_parsing": "Input should be a number"}
+"""Words for what pydantic says in its own."""
 
 
 class BadSettings(ValueError):
@@ -134,6 +143,15 @@ class ServeSettings(ProcessSettings):
             return False
 
 
+def misspelled_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that look like one of this package but are none, each with the one that may be meant."""
+    settings = (name for kind in (ServeSettings, WorkerSettings) for name in kind.model_fields)
+    known = {*_OTHER_VARIABLES, *(f"{_PREFIX}{name.upper()}" for name in settings)}
+    unknown = sorted(name for name in environment if name.startswith(_PREFIX) and name not in known)
+    near = {name: difflib.get_close_matches(name, known, n=1, cutoff=0.9) for name in unknown}
+    return {name: meant[0] for name, meant in near.items() if meant}
+
+
 _SettingsT = TypeVar("_SettingsT", bound=ProcessSettings)
 _TABLES: Final = (ServeSettings.table, WorkerSettings.table)
 
@@ -169,7 +187,9 @@ def read_settings(kind: type[_SettingsT], arguments: Mapping[str, Any], *, file:
     try:
         return kind(**values)
     except ValidationError as error:
-        mistakes = [(places[str(one["loc"][0])], one["msg"], one["input"]) for one in error.errors()]
+        mistakes = [
+            (places[str(one["loc"][0])], _RULES.get(one["type"], one["msg"]), one["input"]) for one in error.errors()
+        ]
         raise BadSettings("; ".join(f"{place}: {why}, not {value!r}" for place, why, value in mistakes)) from error
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, Never, cast
 
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
@@ -122,6 +122,13 @@ class Conversation:
     """True if the user left the call waiting for answers."""
     messages: list[Message] = field(default_factory=list[Message])
     """Every JSON-RPC message, with the fixture `wire_snapshot` or `User(wired=True)`."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Never:
+            """Name the attributes that there are, for a test that guessed."""
+            known = ", ".join(one for one in dir(type(self)) if not one.startswith("_"))
+            raise AttributeError(f"a call has no attribute {name!r}; it has {known}")
 
     @property
     def questions(self) -> list[AskedQuestion]:

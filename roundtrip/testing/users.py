@@ -215,6 +215,11 @@ class User:
             LookupError: The server has no such tool, or hides it, and `allow_error` is not set.
             Breach: The server broke a rule on a hostile network.
         """
+        if arguments is not None and not isinstance(arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(
+                f"User.call({tool!r}, ...) must be given arguments by name or in a mapping, got {arguments!r}; write "
+                f"call({tool!r}, argument={arguments!r}), with the argument's name"
+            )
         return await self.begin(LegRequest(tool, {**(arguments or {}), **more}))
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None, /, **more: str) -> Conversation:

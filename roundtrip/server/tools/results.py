@@ -206,7 +206,7 @@ def _converter(structure: Callable[[Any], Any], *, check: Check | None = None) -
             from roundtrip.questions.forms import explain  # for mistakes only
 
             problem = error.summary if isinstance(error, SchemaMismatch) else explain(error)
-            raise NotSendable(f"a result does not fit the tool's output schema: {problem}") from None
+            raise NotSendable(f"a result does not fit the tool's output schema: {problem}; correct either") from None
         if structured is None:
             return CallToolResult(content=content)
         return CallToolResult(content=content, structured_content=structured)

@@ -570,10 +570,10 @@ async def test_unknown_group_is_reported(caplog: pytest.LogCaptureFixture) -> No
     async with open_shop(server) as url, client_of(url) as client:
         for team in ("finance", "secret"):
             await client.call_tool("hand_over", {"team": team})
-    who = "no person can decide"
+    who, cure = "no person can decide", "correct by=, or add the group"
     assert [line for line in caplog.messages if who in line] == [
-        f"tool 'pay': {who} Approve(by='finanze'), as Approvals(groups=...) has only 'finance', 'safety'",
-        f"{who} approval 'taking', as Approvals(groups=...) has not its group, but 'finance', 'safety'",
+        f"tool 'pay': {who} Approve(by='finanze'), as Approvals(groups=...) has only 'finance', 'safety'; {cure}",
+        f"{who} approval 'taking', as Approvals(groups=...) has not its group, but 'finance', 'safety'; {cure}",
     ]
 
 

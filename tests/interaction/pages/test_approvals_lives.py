@@ -134,7 +134,7 @@ async def test_body_of_a_server_without_an_inbox_says_what_is_missing() -> None:
 
     call = await User(server).call("pay")
     assert call.is_error
-    assert "needs Server(approvals=" in call.text
+    assert "needs an inbox; give the server approvals=" in call.text
 
 
 async def test_body_that_waits_longer_than_its_call_lives_says_so() -> None:

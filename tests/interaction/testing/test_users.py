@@ -239,9 +239,14 @@ async def test_difference_between_the_eras_is_reported(what: str) -> None:
         await assert_same_on_both_eras(make, "book", answers={"ask": {"row": "x"}})
 
 
-async def test_answer_with_an_unknown_field_is_a_mistake() -> None:
+async def test_guessed_words_are_answered_with_the_right_ones() -> None:
     with pytest.raises(AssertionError, match=r"has 'rwo', and its form has only 'row'"):
         await User(cinema(), {"seat": {"rwo": "back"}}).call("book", film="Solaris")
+    user: Any = User(cinema(), {"seat": {"row": "back"}, "snack": None}, allow_error=True)
+    with pytest.raises(TypeError, match=r"write call\('book', argument='Solaris'\), with the argument's name"):
+        await user.call("book", "Solaris")
+    with pytest.raises(AttributeError, match=r"no attribute 'failed'; it has .*, is_error, .*, value"):
+        _ = (await user.call("book", film="Solaris")).failed
 
 
 async def test_invalid_server_object_is_rejected() -> None:

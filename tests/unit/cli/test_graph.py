@@ -134,7 +134,7 @@ def test_undrawable_target_is_rejected_with_advice(folder: Path, capsys: pytest.
             ([":server"], "':server' names no server; write MODULE:SERVER"),
             (["graph_nowhere:server"], "no module 'graph_nowhere'"),
             (["graph_shop.inner:server"], "no module 'graph_shop.inner'"),
-            (["nowhere.py:server"], "no file 'nowhere.py'"),
+            (["nowhere.py:server"], "no file 'nowhere.py'; "),
             (["graph_shop:shop"], "'graph_shop' has no attribute 'shop'; servers there: server, empty"),
             (
                 ["graph_shop:other"],

@@ -154,7 +154,7 @@ def test_an_environment_that_gives_no_usable_keys_is_rejected(monkeypatch: pytes
             ({"ROUNDTRIP_KEYS": KEY, "ROUNDTRIP_KEY_FILE": "keys"}, "both"),
             ({"ROUNDTRIP_KEYS": " , "}, "empty"),
             ({"ROUNDTRIP_KEY_FILE": ""}, "empty"),
-            ({"ROUNDTRIP_KEY_FILE": "/nowhere/keys"}, "cannot be read"),
+            ({"ROUNDTRIP_KEY_FILE": "/nowhere/keys"}, "cannot be read: .*; make one with: roundtrip keys new"),
             ({"ROUNDTRIP_KEYS": f"{KEY},{KEY}"}, "repeats"),
         ],
         check,

@@ -39,8 +39,8 @@ def test_unfilled_parameter_is_rejected_by_tool_function_and_name() -> None:
     def order(title: str, book: Annotated[str, Resolve(lookup)]) -> None: ...
 
     assert refusal(order, "title") == (
-        "tool 'order': parameter 'isbn' of resolver 'lookup' cannot be filled: "
-        "it is not a Context, has no Resolve(...), Depends(...) or default, and no argument has that name"
+        "tool 'order': parameter 'isbn' of resolver 'lookup' cannot be filled: it is not a Context, has no "
+        "Resolve(...), Depends(...) or default, and no argument has that name; the arguments are 'title'"
     )
 
 

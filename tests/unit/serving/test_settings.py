@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from roundtrip.serving.process import listen
-from roundtrip.serving.settings import BadSettings, ServeSettings, read_settings
+from roundtrip.serving.settings import BadSettings, ServeSettings, misspelled_variables, read_settings
 from tests.kit.tables import check_each
 
 
@@ -82,7 +82,9 @@ def test_mistake_is_reported_at_its_place(file: Path, monkeypatch: pytest.Monkey
 
     check_each(WRONG_ARGUMENTS, check)
     monkeypatch.setenv("ROUNDTRIP_WORKERS", "tcp://10.0.0.1:80")
-    assert "ROUNDTRIP_WORKERS" in reason_of({})
+    assert "ROUNDTRIP_WORKERS: Input should be a whole number, not 'tcp:" in reason_of({})
+    meant = misspelled_variables(dict.fromkeys(["ROUNDTRIP_WORKER", "ROUNDTRIP_KEYFILE", "ROUNDTRIP_CITY"], ""))
+    assert meant == {"ROUNDTRIP_WORKER": "ROUNDTRIP_WORKERS", "ROUNDTRIP_KEYFILE": "ROUNDTRIP_KEY_FILE"}
     # The variable for several names is in the plural.
     monkeypatch.setenv("ROUNDTRIP_ALLOWED_ORIGIN", "https://app.example")
     told = r"^ROUNDTRIP_ALLOWED_ORIGIN is not read: .* ROUNDTRIP_ALLOWED_ORIGINS, a list"

@@ -55,7 +55,7 @@ async def test_it(trace):
     result.stdout.fnmatch_lines(["FAILED *test_it?duplicate?*"])
 
 
-def test_a_mark_that_comes_too_late_is_an_error(pytester: pytest.Pytester) -> None:
+def test_a_mark_that_has_no_effect_is_an_error(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """
@@ -69,10 +69,16 @@ class TestCinema(unittest.TestCase):
     @pytest.mark.roundtrip(eras="live")
     def test_method(self):
         pass
+
+@pytest.mark.roundtrip(eras="live")
+async def test_without_a_mark_of_anyio():
+    pass
+
+pytestmark = []
 """,
     )
-    result.assert_outcomes(errors=2)
-    result.stdout.fnmatch_lines(["*roundtrip has no effect here*"])
+    result.assert_outcomes(errors=2, failed=1)
+    result.stdout.fnmatch_lines(["*roundtrip has no effect here*", "no mark runs this async test; add *anyio*"])
 
 
 def test_a_test_that_calls_nothing_through_its_network_fails(pytester: pytest.Pytester) -> None:

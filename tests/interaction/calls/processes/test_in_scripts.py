@@ -140,7 +140,7 @@ WRONG_USAGE: list[tuple[list[str], str]] = [
     (["--task", "x", "--no-tasks"], "--task"),
     (["--cancel"], "--task"),
     (["book", "--step"], "--step needs a terminal"),
-    (["book", "--answers", "/no/such"], "cannot read '/no/such'"),
+    (["book", "--answers", "/no/such"], "cannot read '/no/such': No such file or directory; a file of answers"),
     (["book", "--header", "secret-without-a-name"], "header 1 must be written 'Name: value'"),
     (["book", "--header", "Authorization: Bearer ${NO_SUCH}"], "variable NO_SUCH, which is not set"),
 ]
@@ -190,7 +190,7 @@ def test_a_server_that_never_answers_is_given_up(era: str) -> None:
 def test_a_server_that_speaks_something_else_is_exit_code_4(railway: str, era: str) -> None:
     ended = script(railway.replace("/mcp", "/elsewhere"), "--era", era)
     assert ended.code == 4
-    assert "HTTP status 404" in ended.told
+    assert "(HTTP status 404; is there an MCP server at this path? It is /mcp unless" in ended.told
 
 
 @pytest.mark.parametrize("era", ["retry", "live"])

@@ -84,7 +84,7 @@ def test_invalid_answer_is_asked_again_by_its_name(shop_url: str) -> None:
 def test_call_without_tasks_is_a_usual_call(shop_url: str) -> None:
     ended = call(shop_url, "order", "title=Ulysses", "--no-tasks")
     assert (ended.code, ended.out, ended.told) == (0, "3 of Ulysses, True\n", "... 1 of 3: looking for it\n" * 2)
-    assert "-32021" in call(shop_url, "wait", "--no-tasks").told
+    assert "[-32021]; leave --no-tasks out" in call(shop_url, "wait", "--no-tasks").told
 
 
 def test_task_is_left_picked_up_and_cancelled(shop_url: str) -> None:
