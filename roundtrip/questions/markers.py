@@ -105,8 +105,8 @@ class Elicit(SdkElicit[Any], Generic[T]):
         ```
     """
 
-    # First, so that options whose types are unknown do not choose the one for `otherwise=None`. mypy takes a type form,
-    # such as `Literal[...]`, only for a parameter that is nothing else.
+    # First, so that options whose types are unknown do not choose the one for `otherwise=None`. In all of them the type
+    # form stands alone, because mypy infers none from a union with a mapping.
     @overload
     def __init__(self, message: str, schema: TypeForm[T], **options: Unpack[FormOptions]) -> None: ...
     @overload
