@@ -196,12 +196,13 @@ async def _play_and_reload(arguments: Namespace, folder: Path) -> int:
 
 
 def _listen(settings: "ServeSettings") -> "socket.socket":
+    from roundtrip.serving.names import bind_failure
     from roundtrip.serving.process import listen
 
     try:
         return listen(settings)
     except OSError as error:
-        raise CommandFailed(f"cannot serve on port {settings.port}: {error.strerror}; try another") from error
+        raise CommandFailed(f"cannot serve on port {settings.port}: {bind_failure(error)}; try --port") from error
 
 
 def _keys() -> list[bytes]:

@@ -96,6 +96,7 @@ def _serve_stdio() -> int:
 def _serve_http(port: int, *, as_json: bool) -> int:
     from roundtrip.doctor.client_report import ClientReport
     from roundtrip.doctor.client_server import NAME, TOOL, make_server
+    from roundtrip.serving.names import bind_failure
     from roundtrip.serving.process import Ended, listen, serve, set_up_logging
     from roundtrip.serving.settings import ServeSettings
 
@@ -108,7 +109,7 @@ def _serve_http(port: int, *, as_json: bool) -> int:
     try:
         listening = listen(settings)
     except OSError as error:
-        raise CommandFailed(f"cannot listen on port {port}: {error.strerror}; choose another --port") from error
+        raise CommandFailed(f"cannot listen on port {port}: {bind_failure(error)}; choose another --port") from error
     url = f"http://127.0.0.1:{listening.getsockname()[1]}{settings.path}"
     if not as_json:
         started = {"command": sys.executable, "args": ["-m", "roundtrip", "doctor", "--client", "--stdio"]}

@@ -209,15 +209,14 @@ def _serve_and_reload(target: str, settings: "ServeSettings") -> int:
 
 
 def _listen(settings: "ServeSettings") -> "socket.socket":
+    from roundtrip.serving.names import bind_failure
     from roundtrip.serving.process import listen
 
     try:
         return listen(settings)
     except OSError as error:
-        why = os.strerror(error.errno) if error.errno else error
-        raise CommandFailed(
-            f"cannot listen on {settings.host}, port {settings.port}: {why}; choose another --port or --host"
-        ) from error
+        why = f"{bind_failure(error)}; choose another --port or --host"
+        raise CommandFailed(f"cannot listen on {settings.host}, port {settings.port}: {why}") from error
 
 
 def _serve_alone(target: str, settings: "ServeSettings") -> int:

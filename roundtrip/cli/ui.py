@@ -129,7 +129,9 @@ def _listen(host: str, port: int) -> socket.socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family)
     except OSError as error:
-        raise CommandFailed(f"cannot serve on {host}:{port}: {error.strerror}; try another --port") from error
+        from roundtrip.serving.names import bind_failure  # for mistakes only
+
+        raise CommandFailed(f"cannot serve on {host}:{port}: {bind_failure(error)}; try another --port") from error
 
 
 def _access(arguments: Namespace, port: int) -> "tuple[Access, str]":

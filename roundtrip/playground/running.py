@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 import socket
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -22,6 +21,7 @@ from roundtrip.playground.inbox import PlayedInbox
 from roundtrip.playground.playground import Playground, ServedFacts
 from roundtrip.playground.serving import PlaygroundApp
 from roundtrip.playground.writing import TestWriter
+from roundtrip.serving.names import bind_failure
 from roundtrip.trace.page.loopback import HOST, Loopback
 
 __all__ = ["RunningPage", "listen_at", "run_page"]
@@ -102,7 +102,7 @@ def listen_at(port: int) -> socket.socket:
     try:
         return socket.create_server((HOST, port))
     except OSError as error:
-        why = f"cannot serve on {HOST}:{port}: {os.strerror(error.errno or 0)}; try another --port"
+        why = f"cannot serve on {HOST}:{port}: {bind_failure(error)}; try another --port"
         raise CallFailed(why, ExitCode.WRONG_USAGE) from error
 
 

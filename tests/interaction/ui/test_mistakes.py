@@ -51,7 +51,7 @@ def test_missing_file_and_taken_port_are_named(tmp_path: Path, capsys: pytest.Ca
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert main(["ui", "--port", str(port), str(tmp_path)]) == 2
-    assert f"cannot serve on 127.0.0.1:{port}" in capsys.readouterr().err
+    assert f"cannot serve on 127.0.0.1:{port}: Address already in use; try another --port" in capsys.readouterr().err
 
 
 def test_users_that_are_added_at_once_are_all_kept(tmp_path: Path) -> None:
