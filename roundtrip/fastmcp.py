@@ -73,10 +73,6 @@ _REFUSED: Final = (
         ("task", "task_ttl"),
         f"needs roundtrip.Server, as FastMCP's tasks are another store; leave it out, or {_MOVE}",
     ),
-    (
-        ("recover",),
-        "needs roundtrip.Server, which knows the tool of an expired call before FastMCP has found it; leave it out",
-    ),
 )
 _TOOL_ONLY: Final = tuple(name for name in ToolSpec._fields if name not in ("dependencies", "inline"))
 

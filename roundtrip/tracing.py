@@ -62,8 +62,6 @@ class Beginning(NamedTuple):
     arguments: Mapping[str, Any]
     within: str | None
     """The call whose function called this one."""
-    replaces: str | None
-    """The expired call that this one replaces."""
     takes_over: bool = False
     """True if a worker continues a task whose worker stopped renewing its lease."""
 

@@ -281,19 +281,13 @@ class Answers(NodeOutcomes):
         if attempts >= waiting.question.attempts:
             raise AnswerRejected(waiting.key, attempts=attempts, reason=str(error)) from error
         waiting.complaint = str(error)
-        waiting.seed = response.content if isinstance(response, ElicitResult) else None
+        waiting.invalid_answer = response.content if isinstance(response, ElicitResult) else None
         self._leave_open(waiting, Reason.INVALID, attempts=attempts)
 
     def _leave_open(self, waiting: PendingQuestion, reason: Reason, *, attempts: int = 0, discards: int = 0) -> None:
         waiting.reason = reason
         waiting.asked = Asked(self._pins.pin(waiting.question), attempts, discards)
         self.open[waiting.key] = waiting
-        # Not with counted guesses: a form that shows the valid fields of the last answer reveals which are valid.
-        if self.known.seeds and waiting.seed is None and waiting.key not in self.guarded:
-            seed = self.known.seeds.get(waiting.key)
-            # The same answer may mean something else under another wording.
-            if seed is not None and not self._pins.changes(seed.pin, waiting.question):
-                waiting.seed = seed.data
 
     # Values in place of an answer.
 

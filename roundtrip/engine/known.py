@@ -9,16 +9,15 @@ from dataclasses import InitVar, dataclass, field
 from typing import Final
 
 from mcp_types import ElicitResult, InputResponse
-from pydantic import ValidationError
 
 from roundtrip.engine.leg import Leg
 from roundtrip.machine.facts import Reason
-from roundtrip.machine.journal import ACTIONS, Action, Asked, Entry, Journal
-from roundtrip.machine.pins import CallPins, Pinner, has_form, is_by_software
+from roundtrip.machine.journal import ACTIONS, Action, Asked, Entry
+from roundtrip.machine.pins import CallPins, Pinner, is_by_software
 from roundtrip.questions.wire import PendingQuestion, Question
 from roundtrip.resolvers.plan import Plan
 
-__all__ = ["KEY_GONE", "KnownAnswers", "seeds_of", "wording_reason"]
+__all__ = ["KEY_GONE", "KnownAnswers", "wording_reason"]
 
 KEY_GONE: Final = ("key",)
 """The only difference of a pin that no key of the server can verify."""
@@ -36,8 +35,6 @@ class KnownAnswers:
     pins: CallPins = field(init=False)
     entries: dict[str, Entry] = field(init=False)
     """The answers that have been read, by the names of their questions."""
-    seeds: Mapping[str, Entry] = field(init=False)
-    """The answers of an expired call, to be shown as defaults."""
     same_build: bool = False
     """True if this build wrote the journal."""
     other_build: bool = False
@@ -56,8 +53,7 @@ class KnownAnswers:
     def __post_init__(self, leg: Leg) -> None:
         journal = leg.journal
         self.plan = leg.plan
-        self.pins = CallPins(leg.pinner or Pinner(), leg.origin or leg.call.id)
-        self.seeds = (leg.seeds if journal is None else journal.seeds) or {}
+        self.pins = CallPins(leg.pinner or Pinner(), leg.call.id)
         self.entries = {} if journal is None else dict(journal.entries)
         if journal is not None:
             self.same_build = journal.build == leg.build
@@ -177,21 +173,3 @@ def wording_reason(changed: tuple[str, ...]) -> Reason:
     if changed == KEY_GONE:
         return Reason.KEY_GONE
     return Reason.SCHEMA_CHANGED if "schema" in changed else Reason.REWORDED
-
-
-def seeds_of(journal: Journal, responses: Mapping[str, object]) -> dict[str, Entry]:
-    """Return the accepted answers of an expired call, which a new call shows as defaults and never takes as answers.
-
-    Args:
-        journal: The memory of the expired call.
-        responses: The responses of the leg that was too late, as the client sent them.
-    """
-    seeds = {key: entry for key, entry in {**journal.seeds, **journal.entries}.items() if entry.action is Action.ACCEPT}
-    for key, asked in journal.asked.items():
-        try:
-            response = ElicitResult.model_validate(responses.get(key))
-        except ValidationError:
-            continue
-        if response.action == "accept" and response.content:
-            seeds[key] = Entry(Action.ACCEPT, asked.pin, response.content)
-    return {key: entry for key, entry in seeds.items() if isinstance(entry.data, dict) and has_form(entry.pin)}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from roundtrip.engine.teardown import Outlive, Report, TeardownStack
     from roundtrip.engine.ways import Ways
     from roundtrip.machine.call import Call
-    from roundtrip.machine.journal import Entry, Journal
+    from roundtrip.machine.journal import Journal
     from roundtrip.machine.pins import Pinner
     from roundtrip.questions.approvals import LegApprovals
     from roundtrip.questions.markers import Marker
@@ -50,25 +50,16 @@ DONE: Final = "done"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Limits:
-    """Time limits of a call, in seconds: the time for the questions of a leg, and the age of the whole call.
-
-    For `recover` seconds after either limit, the answers may become the defaults of a new call's questions.
-    """
+    """Time limits of a call, in seconds: the time for the questions of a leg, and the age of the whole call."""
 
     ttl: float
     max_age: float
-    recover: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("ttl", "max_age", "recover"):
+        for name in ("ttl", "max_age"):
             given: object = getattr(self, name)
             if isinstance(given, bool) or not isinstance(given, int | float):
                 raise ValueError(f"{name}= must be a number of seconds, got {given!r}")
-        if not 0 <= self.recover < math.inf:
-            raise ValueError(
-                f"recover= must be 0 or more seconds, got {self.recover}; give the time for which an expired call can "
-                "begin again, 0 for none"
-            )
         if not 0 < self.ttl <= self.max_age < math.inf:
             raise ValueError(
                 "ttl= and max_age= must be finite seconds, more than 0, and ttl no more than max_age, got "
@@ -213,10 +204,6 @@ class Leg:
     journal: Journal | None = None
     responses: Mapping[str, InputResponse | None] | None = None
     """The answers that came with it; None for a malformed one."""
-    seeds: Mapping[str, Entry] | None = None
-    """The answers of an expired call that this new one replaces."""
-    origin: str | None = None
-    """The id of that expired call. This call makes its pins for the same id, so those of the seeds stay valid."""
     pinner: Pinner | None = None
     """Makes the pins of questions. Without it, pins have a salt and no key."""
     claim: Claim | None = None

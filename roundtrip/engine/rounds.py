@@ -5,7 +5,7 @@ and the leg ends with the batch.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
@@ -21,7 +21,6 @@ from roundtrip.errors import (
     CannotAsk,
     ChannelMissing,
     GuessesSpent,
-    TokenTooLarge,
     UrlRequired,
 )
 from roundtrip.machine.journal import Journal
@@ -293,8 +292,6 @@ class Rounds:
             version=leg.version,
             authored=authored,
             written=now,
-            recover=leg.limits.recover if leg.journal is None else leg.journal.recover,
-            origin=leg.origin,
         )
         if authored is None:
             journal.entries = answers.entries
@@ -306,14 +303,7 @@ class Rounds:
                 journal.entries = known.entries_to_write()
                 journal.asked = known.foreign_asked() | journal.asked
             journal.computed = answers.computed.values
-            journal.seeds = {key: entry for key, entry in known.seeds.items() if key not in answers.entries}
-        try:
-            return leg.write(journal)
-        except TokenTooLarge:
-            if not journal.seeds:
-                raise
-            # The call can do without seeds, which are only the defaults of forms.
-            return leg.write(replace(journal, seeds={}))
+        return leg.write(journal)
 
 
 async def _ask_live(client: Client, batch: Sequence[PendingQuestion]) -> Mapping[str, InputResponse | None]:

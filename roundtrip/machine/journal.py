@@ -85,13 +85,10 @@ class Journal:
     """Memory of one call, written by each leg that ends with questions.
 
     `born`, `deadline`, `end` and `written` are seconds since the epoch. The next leg must arrive before `deadline`, and
-    every leg before `end`. For `recover` seconds after `deadline`, the answers may become the defaults of a new call.
-    The build that began the call sets `end` and `recover`, and no other build changes them.
+    every leg before `end`. The build that began the call sets `end`, and no other build changes it.
     `fingerprint` identifies the plan of the leg that wrote the journal, and `build` its application. `authored` is the
     `request_state` of an author who asks by hand.
     `traceparent` names the span of the leg that wrote the journal, if it had one, as W3C Trace Context does.
-    `seeds` are accepted answers of an expired call that this call replaces. Its questions show them as defaults; they
-    do not count as answers. `origin` is the expired call, if the pins were made for it.
     """
 
     call_id: str
@@ -108,15 +105,7 @@ class Journal:
     computed: Mapping[str, Computed] = field(default_factory=dict[str, Computed])
     authored: str | None = None
     traceparent: str | None = None
-    seeds: Mapping[str, Entry] = field(default_factory=dict[str, Entry])
     written: float = 0.0
-    recover: float = 0.0
-    origin: str | None = None
-
-    @property
-    def pinned_for(self) -> str:
-        """Return the id of the call for which the pins are made."""
-        return self.call_id if self.origin is None else self.origin
 
     @property
     def has_secrets(self) -> bool:
@@ -128,8 +117,6 @@ class Journal:
         sizes = {key: len(to_json([key, entry.data])) for key, entry in self.entries.items()}
         for key, kept in self.computed.items():
             sizes[key] = sizes.get(key, 0) + _in_blocks(len(to_json([key, kept.value])))
-        for key, entry in self.seeds.items():
-            sizes[key] = sizes.get(key, 0) + len(to_json([key, entry.data]))
         if self.authored is not None:
             sizes["request_state"] = _in_blocks(len(self.authored))
         return sorted(sizes.items(), key=lambda item: (-item[1], item[0]))

@@ -97,7 +97,7 @@ def pack(journal: Journal, seal: Seal | None = None, *, deflate: bool = False, l
         odd["call"] = journal.call_id
     plan, build = _pack_hex("plan", journal.fingerprint, odd), _pack_hex("build", journal.build, odd)
 
-    pinned = [*journal.entries.values(), *journal.asked.values(), *journal.seeds.values()]
+    pinned = [*journal.entries.values(), *journal.asked.values()]
     pins, count, alike = _pack_pins([one.pin for one in pinned])
     text = _pack_text(journal, odd)
     flags, link, blocks, sealed = FORMAT << _FORMAT_SHIFT | (_ALIKE if alike else 0), b"", b"", b""
@@ -153,12 +153,6 @@ def _pack_text(journal: Journal, odd: dict[str, Any]) -> bytes:
     tries = {key: [one.attempts, one.discards] for key, one in journal.asked.items() if one.attempts or one.discards}
     if tries:
         odd["tries"] = tries
-    if journal.recover:
-        odd["recover"] = journal.recover
-    if journal.origin is not None:
-        odd["origin"] = journal.origin
-    if journal.seeds:
-        odd["seeds"] = {key: entry.data for key, entry in journal.seeds.items()}
     if odd:
         content.append(odd)
     return to_json(content)
@@ -275,9 +269,12 @@ def _unpack(packed: bytes, limit: int) -> tuple[Journal, bytes | None]:
         raise ValueError("not a journal")
     answers, *asked = cast("list[Any]", content)
     odd = _fields(asked.pop()) if asked and type(asked[-1]) is not str else {}
-    answers, seeds = _fields(answers), _fields(odd.pop("seeds", {}))
-    actions, tries = _fields(odd.pop("actions", {})), _fields(odd.pop("tries", {}))
-    if len(answers) + len(asked) + len(seeds) != count or any(type(key) is not str for key in asked):
+    # 0.2 could begin an expired call again, with its answers as defaults. Their pins follow those of the questions.
+    defaults = _fields(odd.pop("seeds", {}))
+    odd.pop("origin", None)
+    odd.pop("recover", None)
+    answers, actions, tries = _fields(answers), _fields(odd.pop("actions", {})), _fields(odd.pop("tries", {}))
+    if len(answers) + len(asked) + len(defaults) != count or any(type(key) is not str for key in asked):
         raise ValueError("names and pins do not match")
     if "spans" in odd:
         written, span, whole = _numbers(odd.pop("spans"), 3)
@@ -302,10 +299,7 @@ def _unpack(packed: bytes, limit: int) -> tuple[Journal, bytes | None]:
             {key: Asked(next(each), *(_numbers(tries.pop(key), 2) if key in tries else ())) for key in asked}
         ),
         traceparent=traceparent,
-        seeds=MappingProxyType({key: Entry(Action.ACCEPT, next(each), data) for key, data in seeds.items()}),
         written=(born + written) / 1000,
-        recover=_number(odd.pop("recover", 0.0)),
-        origin=_text(odd.pop("origin")) if "origin" in odd else None,
     )
     if odd or actions or tries:
         raise ValueError("unknown fields")
@@ -357,12 +351,6 @@ def _numbers(row: Any, many: int) -> list[int]:
     if type(row) is not list or len(numbers) != many or any(type(number) is not int for number in numbers):
         raise ValueError("no numbers")
     return numbers
-
-
-def _number(value: Any) -> float:
-    if type(value) not in (int, float):
-        raise ValueError("no number")
-    return float(value)
 
 
 def _text(value: Any) -> str:

@@ -24,7 +24,6 @@ __all__ = [
     "CallPins",
     "Pinner",
     "digest",
-    "has_form",
     "is_by_software",
     "is_page",
     "label_of",
@@ -146,11 +145,6 @@ class CallPins(NamedTuple):
 def is_page(pin: bytes) -> bool:
     """Return True for the pin of a page."""
     return pin[-1] == _FORMLESS[PAGE]
-
-
-def has_form(pin: bytes) -> bool:
-    """Return True for the pin of a question that shows a form."""
-    return pin[-1] >= _LEAST_OF_FORMS
 
 
 def is_by_software(pin: bytes) -> bool:

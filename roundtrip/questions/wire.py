@@ -364,18 +364,18 @@ class PendingQuestion:
     """The changed parts because of which an answer was dropped."""
     guess: Any = NOTHING
     """An answer that arrived, and must be counted as a guess before it is read."""
-    seed: Any = None
-    """Its answer in an expired call, or an invalid one in this call. The form shows it as defaults."""
+    invalid_answer: Any = None
+    """The last answer, if it was invalid. The form shows its valid fields as defaults."""
     names: tuple[str, ...] = ()
     """Its name, and its former names."""
 
     def request(self) -> InputRequest:
         """Return the request that asks the question."""
-        return self.question.request(self.complaint, self.seed)
+        return self.question.request(self.complaint, self.invalid_answer)
 
     def sent(self) -> dict[str, Any]:
         """Return the JSON form of the request, as in a result of 2026-07-28."""
-        return self.question.sent(self.complaint, self.seed)
+        return self.question.sent(self.complaint, self.invalid_answer)
 
 
 TICKET = re.compile(r"rt1\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{43}", re.ASCII)

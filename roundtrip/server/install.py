@@ -26,7 +26,7 @@ from roundtrip.resolvers.signatures import display_name, hints_of
 from roundtrip.server.functions import AskingFunction, FunctionSignature, Planned
 from roundtrip.server.leg_runner import LegRunner
 from roundtrip.server.parts import Effects, Parts
-from roundtrip.server.request_state import Recover, RequestBoundary, SubjectOf
+from roundtrip.server.request_state import RequestBoundary, SubjectOf
 from roundtrip.server.sdk_private import SdkSpans
 from roundtrip.tokens.token import JournalCodec
 
@@ -48,7 +48,6 @@ def install(
     parts: Parts,
     *,
     host: MCPServer[Any] | None = None,
-    recover: Recover | None = None,
     subject_of: SubjectOf | None = None,
 ) -> LegRunner:
     """Let functions behind a low-level server ask.
@@ -59,7 +58,6 @@ def install(
         server: The server, whose middlewares are changed.
         parts: The keys, the ledger and the rest that legs use.
         host: The server that contexts show as `ctx.mcp_server`.
-        recover: Returns the answers of an expired call that may begin again; without it, no call may.
         subject_of: Names the tool, prompt or template of a request for logs and traces; without it, they have no name.
 
     Returns:
@@ -73,7 +71,6 @@ def install(
         service=server.name,
         wrap=legs.wrap_authored,
         make_context=legs.context_of,
-        recover=recover,
         subject_of=subject_of,
     )
     install_lazy_spans(server.middleware)
@@ -154,7 +151,7 @@ class Attached:
                 f"{function.owner} has to keep a value secret from the client (once=True), and "
                 "request_state_security= gives no key for that; add seal_keys="
             )
-        if function.once is not None or function.task is not None or function.limits.recover:
+        if function.once is not None or function.task is not None:
             from roundtrip.server.tools.promises import check_promises  # most tools make none
 
             check_promises(function, self._parts)
@@ -164,7 +161,7 @@ class Attached:
             check_approval(function, self._legs.inbox)
         # No token outlives the policy's clock, which serves all tools; a tool's own, if shorter, is in its journal.
         policy = self._parts.protection.policy
-        policy.ttl = max(policy.ttl, function.limits.ttl + function.limits.recover)
+        policy.ttl = max(policy.ttl, function.limits.ttl)
         self._track(function.planned)
 
 

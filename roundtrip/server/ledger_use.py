@@ -94,6 +94,6 @@ class LedgerUse:
         """Return the seconds after which no leg of the call can arrive."""
         journal, limits = self._journal, self._function.limits
         if journal is None:
-            return limits.max_age + limits.recover
+            return limits.max_age
         # The build that began the call, perhaps another one, chose how long its tokens live.
-        return max(0.0, journal.end - self._parts.system.time()) + journal.recover
+        return max(0.0, journal.end - self._parts.system.time())

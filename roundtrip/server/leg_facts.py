@@ -68,9 +68,9 @@ class LegFacts:
         """
         protocol = wire.protocol_version if wire is not None else None
         era = "direct" if protocol is None else "retry" if is_retry_era(protocol) else "live"
-        token_bytes = replaces = outer = None
+        token_bytes = outer = None
         if record is not None:
-            token_bytes, replaces = record.token_in, record.replaces
+            token_bytes = record.token_in
             params: Mapping[str, Any] = wire.params or {} if wire is not None else {}
             if isinstance(sent := params.get("arguments"), Mapping):
                 arguments = cast("Mapping[str, Any]", sent)
@@ -96,7 +96,6 @@ class LegFacts:
                 token_bytes,
                 arguments,
                 outer,
-                replaces,
                 takes_over,
             )
         )

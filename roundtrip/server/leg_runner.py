@@ -18,7 +18,7 @@ from roundtrip.engine.leg import Authored, Declined, Finished, HandedOver, Leg, 
 from roundtrip.engine.silent_body import serve_silent_body
 from roundtrip.errors import ChannelMissing, RoundtripError, ToolTimedOut
 from roundtrip.machine.call import Call
-from roundtrip.machine.journal import Entry, Journal
+from roundtrip.machine.journal import Journal
 from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS, FIRST_OF_RETRY_ERA, is_retry_era
 from roundtrip.server.functions import AskingFunction
 from roundtrip.server.late_writes import is_on_asyncio
@@ -250,12 +250,10 @@ class _ServedLeg:
         self.claims = function.once is not None and self.record is not None and self.is_retry
         self.claims = self.claims and self.task is None and not self.hands_over
         self.journal = self.record.journal if self.record is not None and self.is_retry else None
-        self.seeds: Mapping[str, Entry] | None = None
-        self.origin: str | None = None
         system = runner.parts.system
         if self.journal is not None:
             self.call = Call.resumed(self.journal) if self.task is None else self.task.call()
-            self.born, self.end, self.origin = self.journal.born, self.journal.end, self.journal.origin
+            self.born, self.end = self.journal.born, self.journal.end
             if self.task is not None:
                 self.end = self.task.claim.expires
         else:
@@ -263,9 +261,6 @@ class _ServedLeg:
             # In whole milliseconds, as in the journal: all legs must have the same times.
             self.born = int(system.time() * 1000) / 1000
             self.end = round((self.born + function.limits.max_age) * 1000) / 1000
-            # Another version of the tool may serve the new call, and must allow it too.
-            if self.record is not None and function.limits.recover:
-                self.seeds, self.origin = self.record.seeds, self.record.origin
         self.threads = LegThreads(
             function.owner,
             leaves=function.timeout is not None or (function.docket is not None and function.docket.leaves_threads),
@@ -322,8 +317,6 @@ class _ServedLeg:
             version=function.version,
             journal=journal,
             responses=responses,
-            seeds=self.seeds,
-            origin=self.origin,
             pinner=task.pinner if task is not None else runner.parts.protection.journals.pinner,
             claim=claim,
             begin_unclaimed=self.begin_unclaimed(once) if once and task is None and not self.hands_over else None,

@@ -32,7 +32,7 @@ from roundtrip.server.install import Attached, install
 from roundtrip.server.leg_runner import log_teardown
 from roundtrip.server.notifications import Announcer, Listing
 from roundtrip.server.parts import Parts
-from roundtrip.server.request_state import Recover, Request
+from roundtrip.server.request_state import Request
 from roundtrip.server.requests import Incoming, begins_for_client, serving_client
 from roundtrip.server.sdk_private import HookedServer, Shelf
 from roundtrip.server.tools.registered import ToolDefaults
@@ -68,7 +68,6 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
         defaults: ToolDefaults,
         visibility: Visibility,
         *,
-        recover: Recover,
         sdk: Mapping[str, Any],
     ) -> None:
         # Extensions register resources from inside the SDK's constructor, so all of this must exist before it runs.
@@ -84,7 +83,7 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
         for resource in sdk.get("resources") or ():
             with self._catalog.adding("resource", str(resource.uri), name=resource.name):
                 pass
-        self._legs = install(self._lowlevel_server, parts, host=self, recover=recover, subject_of=self._subject_of)
+        self._legs = install(self._lowlevel_server, parts, host=self, subject_of=self._subject_of)
         self.middleware.insert(0, self._announcer)
 
     @cached_property

@@ -6,7 +6,7 @@ check fails. Unlike the SDK's, it writes no envelope around the journal.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from mcp_types import INTERNAL_ERROR
 from mcp_types.methods import INPUT_REQUIRED_METHODS, is_input_required
 
 from roundtrip.errors import RejectionReason, TokenRejected
-from roundtrip.machine.journal import Entry, Journal
+from roundtrip.machine.journal import Journal
 from roundtrip.machine.journal_bytes import call_of
 from roundtrip.server.parts import Parts
 from roundtrip.server.requests import (
@@ -48,9 +48,6 @@ Request = ServerRequestContext[Any, Any]
 Wrap = Callable[[Request, RequestRecord, str], bytes]
 """Writes a state that an author made by hand into a journal, and seals it."""
 
-Recover = Callable[[Request, Journal, float], Awaitable[Mapping[str, Entry] | None]]
-"""Returns the answers of an expired call if it may be begun again at the given time."""
-
 SubjectOf = Callable[[Request], tuple[str | None, bool]]
 """Returns the registered name that a request calls, and True if it is traced."""
 
@@ -69,7 +66,6 @@ class RequestBoundary:
         service: str,
         wrap: Wrap,
         make_context: Callable[[Request], Any],
-        recover: Recover | None = None,
         subject_of: SubjectOf | None = None,
     ) -> None:
         policy = parts.protection.policy
@@ -81,7 +77,6 @@ class RequestBoundary:
         self._effects = parts.effects
         self._wrap = wrap
         self._make_context = make_context
-        self._recover = recover
         self._subject_of = subject_of
         self._has_warned = False
 
@@ -97,7 +92,7 @@ class RequestBoundary:
             claims, inner = None, ctx
             # An explicit null is no token: any client could leave it out instead.
             if ctx.params is not None and ctx.params.get("requestState") is not None:
-                claims, inner = await self._let_in(ctx, ctx.params, request)
+                claims, inner = self._let_in(ctx, ctx.params, request)
             result = await call_next(inner)
             return self._let_out(ctx, request, result if request.reply is None else request.reply, claims)
         except MCPError as error:
@@ -113,7 +108,7 @@ class RequestBoundary:
             take_back(offered)
             REQUEST.reset(served)
 
-    async def _let_in(self, ctx: Request, params: Mapping[str, Any], request: RequestRecord) -> tuple[bytes, Request]:
+    def _let_in(self, ctx: Request, params: Mapping[str, Any], request: RequestRecord) -> tuple[bytes, Request]:
         """Verify a token; return its claims for the next token, and the request with the author's part of the state."""
         try:
             payload = self._unseal(ctx, params["requestState"], request)
@@ -124,17 +119,13 @@ class RequestBoundary:
             now = self._clock()
             if max(journal.born, journal.written) > now + SKEW:
                 raise TokenRejected(RejectionReason.FUTURE)
-            if now < journal.deadline:
-                request.journal = journal
-                return payload[:size], replace(ctx, params={**params, "requestState": journal.authored or None})
-            request.seeds = await self._recover(ctx, journal, now) if self._recover is not None else None
-            if request.seeds is None:
+            if now >= journal.deadline:
                 raise TokenRejected(RejectionReason.EXPIRED)
         except TokenRejected as error:
             request.reason = error.reason
             raise token_rejection() from error
-        request.replaces, request.origin = journal.call_id, journal.pinned_for
-        return payload[:size], replace(ctx, params={**params, "requestState": None, "inputResponses": None})
+        request.journal = journal
+        return payload[:size], replace(ctx, params={**params, "requestState": journal.authored or None})
 
     def _unseal(self, ctx: Request, token: object, request: RequestRecord) -> bytes:
         if not isinstance(token, str):

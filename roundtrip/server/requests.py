@@ -32,7 +32,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.requests import Request
 
 from roundtrip.errors import RejectionReason
-from roundtrip.machine.journal import Entry, Journal
+from roundtrip.machine.journal import Journal
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.safe_text import printable
 from roundtrip.server.sdk_private import session_id_of
@@ -101,12 +101,6 @@ class RequestRecord:
     token_in: int | None = None
     token_out: int | None = None
     """Characters of the received token, and of the sent one."""
-    seeds: Mapping[str, Entry] | None = None
-    """Answers of an expired call, which this request begins again."""
-    replaces: str | None = None
-    """The id of that call."""
-    origin: str | None = None
-    """The call for which the pins of those answers were made."""
     minted: str | None = None
     """The state that the request's own leg returned; any other state was written by an author."""
     packed: bytes | None = None

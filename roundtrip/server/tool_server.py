@@ -16,7 +16,6 @@ from mcp_types import CallToolResult, Icon, InputRequiredResult, TextContent, To
 from mcp_types import Tool as WireTool
 from typing_extensions import Unpack
 
-from roundtrip.machine.journal import Entry, Journal
 from roundtrip.resolvers.plan import Plan
 from roundtrip.server.leg_runner import result_of
 from roundtrip.server.parts import Parts
@@ -59,7 +58,7 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
         """Register the tools of the constructor and of extensions."""
         self._tools = ToolRegistry(on_duplicate, visibility)
         self._mask_errors = mask_errors
-        super().__init__(parts, defaults, visibility, recover=self._recover, sdk=sdk)
+        super().__init__(parts, defaults, visibility, sdk=sdk)
         self._legs.warns_of_guesses = parts.may_forget
         self._probe = self._probe_if_wanted(probe)
         self._calls = ToolCalls(
@@ -336,12 +335,6 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
     def is_private(self, method: str) -> bool:
         """Return True if the answers of a method depend on the caller, and must not be cached for others."""
         return self._tools.seen.has_gates if method == "tools/list" else super().is_private(method)
-
-    async def _recover(self, ctx: Request, journal: Journal, now: float) -> Mapping[str, Entry] | None:
-        """Return the answers of an expired call if it may be begun again."""
-        from roundtrip.server.recovery import recover  # calls rarely expire
-
-        return await recover(self._tools, self._parts, ctx, journal, now)
 
     def _probe_if_wanted(self, wanted: bool | None) -> Probe | None:
         if not is_on(wanted, PROBE_VARIABLE, environment=os.environ, default=False):

@@ -50,8 +50,6 @@ JOURNALS = st.builds(
     born=st.integers(0, 2**33).map(float),
     deadline=st.integers(2**33, 2**34).map(float),
     end=st.integers(2**33, 2**34).map(float),
-    recover=st.integers(0, 9999).map(float),
-    origin=st.none() | TEXT,
     leg=st.integers(1, 999),
     round=st.integers(0, 999),
     fingerprint=TEXT | st.text("0123456789abcdef", min_size=5, max_size=7),
@@ -62,7 +60,6 @@ JOURNALS = st.builds(
     computed=st.dictionaries(KEYS, st.builds(Computed, JSON), max_size=3),
     authored=st.none() | TEXT,
     written=st.integers(2**33, 2**34).map(float),
-    seeds=st.dictionaries(KEYS, st.builds(Entry, st.just(Action.ACCEPT), PINS, JSON), max_size=3),
     traceparent=st.none()
     | st.from_regex(r"\A00-[1-9a-f]{32}-[1-9a-f]{16}-[0-9a-f]{2}\Z", alphabet="0123456789abcdef-"),
 )

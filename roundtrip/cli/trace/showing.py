@@ -112,8 +112,6 @@ class _CallView:
             self._fact("principal", began.principal)
         if began.within is not None:
             self._fact("within", f"call {began.within}")
-        if began.replaces is not None:
-            self._fact("replaces", f"call {began.replaces}, which expired")
         if began.arguments is not None:
             self._fact("arguments", _value(began.arguments))
 

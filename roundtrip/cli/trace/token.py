@@ -197,10 +197,6 @@ def _show_journal(journal: Journal, screen: Screen) -> None:
     for key, asked in journal.asked.items():
         counts = f" (invalid answers: {asked.attempts}, answers lost to rewording: {asked.discards})"
         screen.line(key, counts if asked.attempts or asked.discards else "", indent=2)
-    if journal.seeds:
-        _line(screen, "defaults", "from a call that expired")
-        for key, entry in journal.seeds.items():
-            screen.line(key, f": {_compact(entry.data)}", indent=2)
 
 
 def _show_sealed(journal: Journal, sealed: Sealed, screen: Screen) -> None:

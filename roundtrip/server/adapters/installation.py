@@ -29,7 +29,7 @@ from roundtrip.server.functions import AskingFunction, Kind
 from roundtrip.server.install import Attached
 from roundtrip.server.install import install as attach
 from roundtrip.server.parts import Parts, parts_of
-from roundtrip.server.request_state import Recover, Request, RequestBoundary
+from roundtrip.server.request_state import Request, RequestBoundary
 from roundtrip.server.tasks.choice import runs_tasks
 from roundtrip.server.tools.registered import ToolDefaults
 from roundtrip.system import SYSTEM, System
@@ -152,7 +152,6 @@ class Installation(Attached, Generic[HostT]):
         options: The options of `install`.
         context_server: The server that contexts show as `ctx.mcp_server`.
         bus: The server's bus of changes.
-        recover: Returns the answers of an expired call that may begin again; without it, no call may.
         routes: Returns the pages beside MCP that the author added.
         mounted: Returns the installations of servers that are mounted on this one.
     """
@@ -166,7 +165,6 @@ class Installation(Attached, Generic[HostT]):
         given: RequestStateSecurity | None = None,
         context_server: MCPServer[Any] | None = None,
         bus: SubscriptionBus | None = None,
-        recover: Recover | None = None,
         routes: Callable[[], list[Any]] = list,
         mounted: Callable[[], Iterable[Installation[Any]]] = tuple,
     ) -> None:
@@ -201,9 +199,7 @@ class Installation(Attached, Generic[HostT]):
             system=options.get("system", SYSTEM),
         )
         self.defaults = ToolDefaults(self._parts.limits, build=options.get("build"))
-        self.legs = self._legs = attach(
-            low_level, self._parts, host=context_server, recover=recover, subject_of=self._subject_of
-        )
+        self.legs = self._legs = attach(low_level, self._parts, host=context_server, subject_of=self._subject_of)
         self._legs.no_empty_rounds |= frozenset(no_empty_rounds)
         self._legs.warns_of_guesses = self._parts.may_forget
         self._legs.runs_tasks = runs_tasks(None, environment=os.environ)

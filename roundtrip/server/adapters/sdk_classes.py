@@ -7,7 +7,7 @@ import inspect
 import logging
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Never, TypeVar
+from typing import Any, Final, Never, TypeVar
 from weakref import WeakKeyDictionary
 
 from mcp.server import MCPServer
@@ -32,7 +32,6 @@ from pydantic import PrivateAttr
 
 from roundtrip.engine.leg import Limits
 from roundtrip.errors import InvalidSignature
-from roundtrip.machine.journal import Entry, Journal
 from roundtrip.resolvers.signatures import display_name
 from roundtrip.server.adapters.installation import (
     Installation,
@@ -52,17 +51,12 @@ from roundtrip.server.failures import log_tool_failure
 from roundtrip.server.functions import Kind, misused_context, read_signature
 from roundtrip.server.leg_runner import result_of
 from roundtrip.server.prompt_legs import in_legs
-from roundtrip.server.recovery import recover
-from roundtrip.server.request_state import Request
 from roundtrip.server.requests import Incoming
 from roundtrip.server.tool_calls import ToolCalls
 from roundtrip.server.tools.options import ToolSpec, mark_registered, spec_from, spec_of
 from roundtrip.server.tools.registered import RegisteredTool, ToolDefaults, register
 from roundtrip.server.tools.registry import ToolRegistry
 from roundtrip.server.visibility import Visibility
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 __all__ = ["BoundTools", "install_in_low_level", "install_in_mcpserver"]
 
@@ -125,12 +119,6 @@ class _Tools:
                 service_of(installation, *self._served, "task=").serve_extension()
         self.registry.add(tool)
         return tool
-
-    async def recover(self, ctx: Request, journal: Journal, now: float) -> Mapping[str, Entry] | None:
-        """Return the answers of an expired call if it may be begun again."""
-        if self.installation is None:
-            return None
-        return await recover(self.registry, self.installation.parts, ctx, journal, now)
 
     async def serve(
         self, tool: RegisteredTool, arguments: dict[str, Any], incoming: Incoming
@@ -226,7 +214,6 @@ def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any],
         given=options.get("request_state_security"),
         context_server=server,
         bus=sdk_names.bus_of(server),
-        recover=tools.recover,
         routes=lambda: sdk_names.routes_of(server),
     )
 
@@ -435,13 +422,6 @@ def install_in_low_level(server: LowLevelServer[Any], options: InstallOptions) -
         server.middleware.append(RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience=server.name))
     entry = server.get_request_handler("tools/call")
     bound = _bound_in(entry.handler) if entry is not None else None
-    found: list[_Tools] = []
-
-    async def recover_bound(ctx: Request, journal: Journal, now: float) -> Mapping[str, Entry] | None:
-        return await found[0].recover(ctx, journal, now) if found else None
-
-    installation = Installation(
-        server, server, options, given=options.get("request_state_security"), recover=recover_bound
-    )
+    installation = Installation(server, server, options, given=options.get("request_state_security"))
     if bound is not None:
-        found.append(bound.attach(installation))
+        bound.attach(installation)

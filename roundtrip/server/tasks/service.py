@@ -172,7 +172,7 @@ class TaskService:
         if journal is None or mode is None:
             raise RuntimeError("a call without a journal cannot become a task")
         # As long as a token of the call lives, its request may be repeated, and must find the task.
-        least = journal.end + journal.recover + SKEW - self._legs.parts.system.time() if once is not None else 0.0
+        least = journal.end + SKEW - self._legs.parts.system.time() if once is not None else 0.0
         content = self.content_of(function, ctx, journal)
         if self._legs.stored_calls is not None:
             self._legs.stored_calls.prepare_task(content, ctx)

@@ -33,6 +33,8 @@ _ATTACHED = "__roundtrip_tool__"
 _PROMISES = ("confirm", "dependencies", "enabled", "exactly_once")
 """Options of a function that must not run in a server without roundtrip."""
 _REGISTERED = "__roundtrip_registered__"
+_REMOVED = ("recover",)
+"""Options of earlier versions, which the upgrade page lists."""
 
 _HINT_NAMES = {
     spelled: field.alias or name
@@ -71,9 +73,6 @@ class ToolOptions(TypedDict, total=False):
     """Seconds that a client may take to answer the questions of one leg."""
     max_age: float | None
     """Seconds after which a call cannot be resumed."""
-    recover: float | None
-    """Seconds after a call has expired in which the same authenticated user can begin it again with prefilled forms.
-    No answer counts until it is sent again. The default is 0: never."""
     exactly_once: bool | Literal["when_possible"] | None
     """True to run the body once for each call, even if its last leg arrives again; the ledger stores the result.
     `when_possible` sends no round without questions, so it does not cover calls that ask nothing."""
@@ -119,7 +118,6 @@ class ToolSpec(NamedTuple):
     confirm: str | Approve | None = None
     ttl: float | None = None
     max_age: float | None = None
-    recover: float | None = None
     exactly_once: bool | Literal["when_possible"] | None = None
     on_unknown: OnUnknown | None = None
     inline: bool | None = None
@@ -232,6 +230,8 @@ def spec_from(given: Mapping[str, Any]) -> ToolSpec:
         TypeError: An option does not exist.
     """
     for name in given:
+        if name in _REMOVED:
+            raise TypeError(f"tools have no option {name!r} anymore; docs/upgrading.md says what to use instead")
         if name not in ToolSpec._fields:
             from difflib import get_close_matches  # for mistakes only
 

@@ -47,11 +47,6 @@ def check_promises(function: AskingFunction, parts: Parts) -> None:
     Raises:
         ValueError: The server can never keep one.
     """
-    if function.limits.recover and parts.protection.policy.bind_principal is None:
-        raise ValueError(
-            f"{function.owner}: recover= shows a user their former answers, so the server has to know its "
-            "users; leave recover= out, or principal=False"
-        )
     if function.task is not None and parts.may_forget:
         logger.warning(
             "%s runs as a task, and other processes may have the keys of its calls; give all of them one "

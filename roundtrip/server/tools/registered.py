@@ -316,12 +316,11 @@ def _limits_of(spec: ToolSpec, general: Limits, *, tool: str) -> Limits:
         return Limits(
             ttl=spec.ttl if spec.ttl is not None else general.ttl,
             max_age=spec.max_age if spec.max_age is not None else max(general.max_age, spec.ttl or 0.0),
-            recover=spec.recover or 0.0,
         )
     except ValueError as error:
         raise ValueError(f"tool {tool!r}: {error}") from error
     except TypeError as error:
-        raise TypeError(f"tool {tool!r}: ttl=, max_age= and recover= take numbers of seconds") from error
+        raise TypeError(f"tool {tool!r}: ttl= and max_age= take numbers of seconds") from error
 
 
 def _docket_of(signature: FunctionSignature, spec: ToolSpec) -> DocketParameters | None:

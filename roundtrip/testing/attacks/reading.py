@@ -75,8 +75,8 @@ def _open_text(token: str) -> Iterator[bytes]:
         journal, _ = unpack_open(payload[size:])
     except (TokenRejected, ValueError):
         return
-    answers = [{key: entry.data for key, entry in kept.items()} for kept in (journal.entries, journal.seeds)]
-    yield to_json([*answers, *journal.asked, journal.version, journal.build, journal.call_id])
+    answers = {key: entry.data for key, entry in journal.entries.items()}
+    yield to_json([answers, *journal.asked, journal.version, journal.build, journal.call_id])
 
 
 def _unpacked(packed: bytes) -> Iterator[bytes]:

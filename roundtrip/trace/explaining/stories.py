@@ -85,7 +85,7 @@ def story(call: TracedCall) -> dict[str, Any]:
     """Return everything recorded of a call: its rounds, its servings, its rejections and the actions on it."""
     return {
         **summary(call),
-        **_members(call.began, "version", "within", "replaces", "arguments"),
+        **_members(call.began, "version", "within", "arguments"),
         "asked": [_round(round_) for round_ in call.rounds],
         "marks": call.marks(),
         "servings": [_serving(serving) for serving in call.servings],

@@ -182,8 +182,6 @@ def _facts_of_call(call: TracedCall) -> list[list[str]]:
             facts.append(["Principal", began.principal])
         if began.within is not None:
             facts.append(["Within the call", began.within])
-        if began.replaces is not None:
-            facts.append(["In the place of", f"{began.replaces}, which expired"])
     return facts
 
 

@@ -189,7 +189,6 @@ def _journal_data(journal: Journal) -> dict[str, Any]:
             {"key": key, "attempts": asked.attempts, "discards": asked.discards, **_pins(asked)}
             for key, asked in journal.asked.items()
         ],
-        "defaults": [{"key": key, "data": entry.data, **_pins(entry)} for key, entry in journal.seeds.items()],
     }
 
 

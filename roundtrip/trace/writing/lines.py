@@ -213,7 +213,7 @@ class BeganLine(_ServingLine):
     token_bytes: int | None = Field(default=None, description="The size of the token that the client brought.")
     arguments: Recorded | None = None
     within: str | None = Field(default=None, description="The call whose function called this one.")
-    replaces: str | None = Field(default=None, description="The expired call that this one replaces.")
+    replaces: str | None = Field(default=None, description="The expired call that this one replaced, in 0.2.")
     takes_over: bool = Field(
         default=False, description="True if the worker that had the task before stopped renewing its lease."
     )

@@ -226,8 +226,6 @@ class LineWriter:
             line += f',"token_bytes":{beginning.token_bytes}'
         if beginning.within is not None:
             line += f',"within":{quoted(beginning.within)}'
-        if beginning.replaces is not None:
-            line += f',"replaces":{quoted(beginning.replaces)}'
         return f'{{"v":1,"event":"began","at":{self._began_at:.6f},{self._head}{self._round},{line}}}'
 
     def _asked_line(self, token_bytes: int | None, ms: float) -> str:
@@ -334,7 +332,8 @@ def shown_question(redaction: Redaction, waiting: PendingQuestion) -> str:
             else render("questions", form.schema)
         )
         shown = f'"kind":"form","message":{render("questions", question.text)},"form":{schema}'
-        filled = form.valid_fields(waiting.seed) if waiting.seed is not None and isinstance(form, Form) else None
+        last = waiting.invalid_answer
+        filled = form.valid_fields(last) if last is not None and isinstance(form, Form) else None
         if filled:
             shown += f',"filled":{render("answers", filled)}'
     elif isinstance(question, UrlQuestion):

@@ -150,7 +150,6 @@ FEATURES: Final[dict[str, Feature]] = {
     "`exactly_once=`": Feature(optional(in_body, exactly_once=True), SEATS),
     "`timeout=`": Feature(optional(in_body, timeout=30.0), SEATS),
     "`ttl=`, `max_age=`": Feature(optional(in_body, ttl=60.0, max_age=90.0), SEATS),
-    "`recover=`": Feature(optional(in_body, recover=60.0), SEATS),
     "`dependencies=`": Feature(optional(plain, dependencies=[lambda: None])),
     "`title=`, `description=`, `annotations=`": Feature(optional(plain, title="Pay")),
     "`tags=`": Feature(optional(plain, tags=["paid"])),

@@ -10,8 +10,9 @@ import pytest
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 
-from roundtrip import Elicit, Resolve, Server
+from roundtrip import Context, Elicit, Resolve, Server
 from roundtrip.testing import Clock, Era, LegByLeg, Steps, served
+from specs.tokens import RESTARTED, read_vectors
 from tests.interaction.protocol.frozen import FROZEN
 from tests.kit.players import text_of
 from tests.kit.shops import KEY, Choice, server_with, sure
@@ -185,6 +186,28 @@ async def test_a_tool_s_own_clocks_hold_beside_the_server_s(clock: Clock) -> Non
     clock.advance(280)
     result = await patient_call.leg("patient", answers=SURE, state=patient_call.token)
     assert result.result_type == "complete"
+
+
+async def test_restarted_call_of_0_2_asks_again_until_it_expires(clock: Clock) -> None:
+    (vector,) = read_vectors(RESTARTED)
+    server = Server(
+        "bookshop", keys=[bytes.fromhex(key) for key in vector.keys], principal=lambda ctx: vector.principal
+    )
+
+    @server.tool()
+    async def order(ctx: Context) -> str:
+        return str(await ctx.ask("confirm", "Sure?", Choice))
+
+    legs = LegByLeg(server)
+    clock.now = vector.journal.born + 599
+    # Its questions were pinned to the expired call, so a late answer to them does not count.
+    asked = await legs.leg("order", answers=ANSWER, state=vector.token)
+    assert asked.result_type == "input_required"
+    assert text_of(await legs.leg("order", answers=ANSWER, state=legs.token)) == "ok=True"
+    clock.now = vector.journal.born + 600
+    with pytest.raises(MCPError) as caught:
+        await legs.leg("order", answers=ANSWER, state=vector.token)
+    assert caught.value.error == FROZEN
 
 
 async def test_every_http_rejection_is_byte_identical() -> None:

@@ -14,7 +14,6 @@ from mcp.server.mcpserver.resolve import Elicit as SdkElicit
 from mcp.server.mcpserver.resolve import Resolve as SdkResolve
 from mcp.server.mcpserver.resources import FunctionResource
 from mcp.server.request_state import RequestStateSecurity
-from mcp_types import InputRequiredResult
 from pydantic import BaseModel
 
 import roundtrip
@@ -22,10 +21,9 @@ from roundtrip import Context, Depends, Elicit, InvalidSignature, Resolve, ToolE
 from roundtrip.install import bind, install
 from roundtrip.ledger import MemoryLedger
 from roundtrip.server.adapters.finding import attached
-from roundtrip.testing import ACCEPT, DECLINE, Clock, Era, LegByLeg, User
+from roundtrip.testing import ACCEPT, DECLINE, Era, User
 from roundtrip.testing.networks.fleet import KEYS
 from tests.interaction.sdk_class.classes import each_class, high_level, low_level
-from tests.kit.players import text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -154,22 +152,6 @@ async def test_crashes_are_masked_and_tool_errors_are_not(make: Any, era: Era) -
     user = User(make(fail, tell), era=era)
     assert (await user.call("fail")).text == "Error executing tool fail"
     assert (await user.call("tell")).text == "Error executing tool tell: no seats for ada"
-
-
-@roundtrip.tool(recover=600.0, ttl=60.0)
-async def pay(film: str, seats: Annotated[Seats, Resolve(ask_seats)]) -> int:
-    return seats.seats
-
-
-@each_class
-async def test_expired_call_begins_again(make: Any, clock: Clock) -> None:
-    legs = LegByLeg(make(pay), principal="ada")
-    await legs.leg("pay", {"film": "Dune"})
-    clock.advance(61)
-    again = await legs.leg("pay", {"film": "Dune"}, answers={"ask_seats": {"seats": 3}}, state=legs.token)
-    assert isinstance(again, InputRequiredResult)
-    result = await legs.leg("pay", {"film": "Dune"}, answers={"ask_seats": {"seats": 3}}, state=legs.token)
-    assert text_of(result) == "3"
 
 
 async def test_own_handler_may_call_bound_tools(era: Era) -> None:

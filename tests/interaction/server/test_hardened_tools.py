@@ -177,7 +177,7 @@ MEANINGLESS: list[tuple[dict[str, Any], str]] = [
     ({"timeout": True}, "positive, finite number"),
     ({"timeout": "3"}, "tool 'margin': timeout= must be a positive, finite number of seconds, got '3'"),
     ({"ttl": 0}, "tool 'margin': ttl= and max_age= must be finite seconds, more than 0"),
-    ({"recover": -1}, "tool 'margin': recover= must be 0 or more seconds, got -1"),
+    ({"recover": 60.0}, "tools have no option 'recover' anymore; docs/upgrading.md says what to use instead"),
     ({"confirm": " "}, "tool 'margin': confirm=' ' asks nothing"),
 ]
 

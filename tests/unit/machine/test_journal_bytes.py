@@ -46,7 +46,6 @@ FULL: Final = replace(
     written=1_700_000_001.5,
 )
 LINKED: Final = replace(FULL, traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
-SEEDED: Final = replace(FULL, seeds={"city": Entry(Action.ACCEPT, P1, {"name": "Oslo"})})
 SECRET: Final = replace(FULL, computed={"quote": Computed({"price": 9.5})}, authored="step-2")
 ALIKE: Final = replace(
     BARE,
@@ -66,12 +65,10 @@ JOURNALS: Final = {
     "bare": BARE,
     "full": FULL,
     "linked": LINKED,
-    "seeded": SEEDED,
     "secret": SECRET,
-    "secret, linked and seeded": replace(SECRET, traceparent=LINKED.traceparent, seeds=SEEDED.seeds),
+    "secret and linked": replace(SECRET, traceparent=LINKED.traceparent),
     "of one schema": ALIKE,
     "salted": SALTED,
-    "begun again": replace(SEEDED, origin="BAECAwQFBgcI", recover=600.0),
     "odd": ODD,
     "long": LONG,
 }
@@ -280,10 +277,9 @@ def test_sizes_list_the_largest_entry_first_and_keys_once() -> None:
         entries={"small": Entry(Action.DECLINE, P1), "big": Entry(Action.ACCEPT, P1, "x" * 500)},
         computed={"small": Computed("y" * 200)},
         authored="z" * 300,
-        seeds={"seed": Entry(Action.ACCEPT, P1, "s" * 100)},
     )
     sizes = journal.sizes()
-    assert [key for key, _ in sizes] == ["big", "request_state", "small", "seed"]
+    assert [key for key, _ in sizes] == ["big", "request_state", "small"]
     assert sizes[0][1] > 500
     assert sizes[1][1] == 320
 

@@ -11,7 +11,6 @@ from roundtrip.machine.pins import (
     SAMPLE_WITH_TOOLS,
     Pinner,
     digest,
-    has_form,
     is_by_software,
     is_page,
     label_of,
@@ -61,17 +60,17 @@ def test_a_pin_has_eight_keyed_or_sixteen_salted_bytes() -> None:
 def test_pin_reveals_the_kind_of_its_question() -> None:
     def check(pinner: Pinner) -> None:
         kinds = {
-            schema: (is_page(pin), is_by_software(pin), has_form(pin), may_use_tools(pin))
+            schema: (is_page(pin), is_by_software(pin), may_use_tools(pin))
             for schema in (PAGE, LIST_ROOTS, SAMPLE, SAMPLE_WITH_TOOLS, FORM, bytes(32))
             if (pin := pinner.pin(CALL, PAY, schema))
         }
         assert kinds == {
-            PAGE: (True, False, False, False),
-            LIST_ROOTS: (False, True, False, False),
-            SAMPLE: (False, True, False, False),
-            SAMPLE_WITH_TOOLS: (False, True, False, True),
-            FORM: (False, False, True, False),
-            bytes(32): (False, False, True, False),
+            PAGE: (True, False, False),
+            LIST_ROOTS: (False, True, False),
+            SAMPLE: (False, True, False),
+            SAMPLE_WITH_TOOLS: (False, True, True),
+            FORM: (False, False, False),
+            bytes(32): (False, False, False),
         }
 
     check_each(PINNERS, check)

@@ -3,13 +3,24 @@
 import datetime
 import decimal
 import enum
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Required
 
 import pytest
 from mcp.server.elicitation import render_elicitation_schema
-from pydantic import AnyUrl, BaseModel, ConfigDict, Field, ValidationInfo, WithJsonSchema, create_model, field_validator
+from pydantic import (
+    AfterValidator,
+    AnyUrl,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    create_model,
+    field_validator,
+)
 from typing_extensions import TypedDict
 
 from roundtrip.errors import SchemaNotRenderable
@@ -264,3 +275,17 @@ def test_default_without_json_form_is_rejected_by_field() -> None:
     shape = {"type": "string", "default": object()}
     with pytest.raises(SchemaNotRenderable, match="field 'field': its default has no JSON form"):
         form_of(create_model("Form", field=(Annotated[str, WithJsonSchema(shape)], ...)))
+
+
+class Coupon(BaseModel):
+    code: Annotated[str, AfterValidator({"a": "A"}.__getitem__)]
+
+
+class Weight(BaseModel):
+    kilos: float
+
+
+def test_answer_that_cannot_be_checked_fills_nothing_in() -> None:
+    assert form_of(Coupon).valid_fields({"code": "a"}) == {"code": "A"}
+    assert form_of(Coupon).valid_fields({"code": "unknown"}) == {}
+    assert form_of(Weight).valid_fields({"kilos": math.nan}) == {}
