@@ -1,57 +1,41 @@
-"""Generate the sections of `docs/hosts.md` from the data file of known clients and hosts."""
+"""Generate the table of `docs/hosts.md` from the data file of known clients."""
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from roundtrip.cli.host_config import HostFacts, Launch, all_hosts, snippet
-from roundtrip.known_clients import Support
+from roundtrip.known_clients import Support, known_client
 from specs.sections import with_section
 
 __all__ = ["hosts_page"]
 
 PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "hosts.md"
 
-_SHOWN: Final = {Support.YES: "yes", Support.NO: "no", Support.DEPENDS: "depends", Support.UNKNOWN: "?"}
-_FOLDER: Final = "/home/ada/cinema"
-_STARTED: Final = Launch(
-    "cinema",
-    command=(
-        f"{_FOLDER}/.venv/bin/python",
-        *("-m", "roundtrip", "serve", "cinema.py", "--stdio", "--folder", _FOLDER),
-    ),
-    env={"ROUNDTRIP_KEY_FILE": f"{_FOLDER}/keys"},
+_HOSTS: Final = (
+    ("Claude Code", "claude-code", "2.1.303"),
+    ("Claude Desktop", "claude-ai", ""),
+    ("Cursor", "cursor-vscode", ""),
+    ("VS Code with GitHub Copilot", "Visual Studio Code", ""),
+    ("MCP Inspector", "inspector-cli", "2.12.0"),
 )
-_SERVED: Final = Launch("cinema", url="http://127.0.0.1:8000/mcp")
+"""The title of each host, the name that it announces, and the version that its sources are about."""
+_LATEST: Final = "9999"
+_SHOWN: Final = {Support.YES: "yes", Support.NO: "no", Support.DEPENDS: "depends", Support.UNKNOWN: "?"}
 
 
 def hosts_page() -> str:
-    """Return the page with its generated sections written again."""
-    text = with_section(PAGE.read_text(encoding="utf-8"), "hosts", _rows())
-    return with_section(text, "texts for hosts", _texts())
+    """Return the page with its generated section written again."""
+    return with_section(PAGE.read_text(encoding="utf-8"), "hosts", _rows())
 
 
 def _rows() -> Iterator[str]:
     yield "| host | version | form | URL | model | roots | as of | beware |"
     yield "|---|---|---|---|---|---|---|---|"
-    for host in all_hosts():
-        if (known := host.known) is not None:
-            kinds = (_SHOWN[one] for one in (known.form, known.url, known.sampling, known.roots))
-            beware = ", ".join([*sorted(known.quirks), *([known.note] if known.note else [])])
-            seen = known.sources[0]
-            version = host.version or "?"
-            yield f"| {host.title} | {version} | {' | '.join(kinds)} | [{seen.date}]({seen.url}) | {beware} |"
-
-
-def _texts() -> Iterator[str]:
-    for host in all_hosts():
-        yield from (f"### {host.title}", "", f"`roundtrip host-config {host.name} cinema.py`. {host.place}", "")
-        yield from _block(host, _STARTED)
-        yield from (f"For an address:{f' {host.http_note}' if host.http_note else ''}", "")
-        yield from _block(host, _SERVED)
-        shown = ", ".join(f"[{source.date}]({source.url})" for source in host.sources)
-        yield from (f"Sources: {shown}.", "")
-
-
-def _block(host: HostFacts, launch: Launch) -> Iterator[str]:
-    yield from ("```json" if host.json else "```text", snippet(host, launch), "```", "")
+    for title, name, version in _HOSTS:
+        known = known_client(name, version or _LATEST)
+        if known is None:
+            raise ValueError(f"the data file has no client {name!r}")
+        kinds = (_SHOWN[one] for one in (known.form, known.url, known.sampling, known.roots))
+        beware = ", ".join([*sorted(known.quirks), *([known.note] if known.note else [])])
+        seen = known.sources[0]
+        yield f"| {title} | {version or '?'} | {' | '.join(kinds)} | [{seen.date}]({seen.url}) | {beware} |"

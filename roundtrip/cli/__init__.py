@@ -25,7 +25,6 @@ COMMANDS: Final = {
     "dev": "call tools on a page in the browser, while you write the server",
     "doctor": "check that instances fit together, or what a client can be asked",
     "graph": "draw the state machine, or the dependencies of a server's tools",
-    "host-config": "print what tells a host, such as Claude Code or VS Code, of a server",
     "inbox": "list, show, approve and reject what waits for your approval",
     "keys": "make the keys of a server, and replace them without losing calls",
     "new": "make a project: a server that asks, its tests, a key, and CI",

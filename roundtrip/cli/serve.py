@@ -152,7 +152,7 @@ def _check_stdio(arguments: Namespace, flags: dict[str, Any]) -> None:
     if arguments.reload:
         raise CommandFailed(
             "--reload needs HTTP: a host holds the pipes of the process that it starts, and its session ends with that "
-            "process. Serve over HTTP, and give the host the address: roundtrip host-config HOST --http URL"
+            "process. Serve over HTTP, and give the host the address: see docs/hosts.md"
         )
     if over_http := [name for name, value in flags.items() if value is not None and name not in _SETTINGS_OF_STDIO]:
         named = ", ".join(f"--{name.replace('_', '-')}" for name in over_http)

@@ -1,11 +1,13 @@
-"""Hosts start and reach the server by what `roundtrip host-config` prints."""
+"""Hosts start and reach the server by the texts of `docs/hosts.md`."""
 
 import json
 import os
 import shlex
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import anyio
 import pytest
@@ -13,62 +15,76 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 
 from roundtrip.cli import main
-from roundtrip.cli.host_config import HostFacts, all_hosts
-from roundtrip.server.key_files import KeyFile
 from tests.clients.drivers import node_with
-from tests.interaction.serving.host_shop import printed
-from tests.interaction.serving.services import KEY, Service, environment
+from tests.docs.pages import blocks
+from tests.interaction.serving.services import Service, environment
 from tests.kit.hosts import ROOT, WAIT
 from tests.kit.players import Person, text_of
 from tests.kit.programs import needs
 
 pytestmark = pytest.mark.anyio
 
+TEXTS: Final = [block.text for block in blocks(ROOT / "docs" / "hosts.md")]
+STARTING: Final = [text for text in TEXTS if "--stdio" in text]
+FOLDER: Final = "/home/ada/cinema"
+PYTHON: Final = f"{FOLDER}/.venv/bin/python"
+URL: Final = "http://127.0.0.1:8000/mcp"
 
-def started_by(host: HostFacts, text: str) -> tuple[list[str], dict[str, str]]:
+CINEMA: Final = '''\
+from pathlib import Path
+from roundtrip import Context, Server
+
+print("not for the host")
+server = Server("cinema")
+
+@server.tool
+async def book(film: str, ctx: Context) -> str:
+    """Book seats."""
+    seats = await ctx.ask("seats", f"How many for {film}?", int)
+    return f"{seats} for {film} in {Path.cwd().name}, own key: {server.identity().own_key}"
+'''
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "cinema.py").write_text(CINEMA)
+    assert main(["keys", "new", str(folder / "keys")]) == 0
+    return folder
+
+
+def filled(text: str, project: Path) -> str:
+    """Return a text of the page with the paths of a project."""
+    return text.replace(PYTHON, sys.executable).replace(FOLDER, str(project))
+
+
+def started_by(text: str) -> tuple[list[str], dict[str, str]]:
     """Return the command that a host starts, and its variables."""
-    if host.json:
-        (entry,) = json.loads(text)[host.json].values()
-        return [entry["command"], *entry["args"]], entry.get("env", {})
+    if text.startswith("{"):
+        ((entry,),) = (servers.values() for servers in json.loads(text).values())
+        return [entry["command"], *entry["args"]], entry["env"]
     words = shlex.split(text)
-    before, command = words[: words.index("--")], words[words.index("--") + 1 :]
-    env = [before[place + 1] for place, word in enumerate(before) if word == host.env_flag]
-    return command, dict(one.split("=", 1) for one in env)
+    place = words.index("--")
+    return words[place + 1 :], dict(word.split("=", 1) for word in words[:place] if word.startswith("ROUNDTRIP_"))
 
 
-@pytest.mark.parametrize("host", all_hosts(), ids=lambda host: host.name)
-async def test_host_starts_the_server_from_anywhere(
-    host: HostFacts, project: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    assert main(["keys", "new", "keys"]) == 0
-    out, told = printed(capsys, host.name, "host_shop.py")
-    key = KeyFile.read(project / "keys").signs.key
-    assert key not in out + told
-    command, env = started_by(host, out)
-    assert Path(command[0]).is_absolute()
-    assert env == {"ROUNDTRIP_KEY_FILE": str(project / "keys")}
+@pytest.mark.parametrize("text", STARTING, ids=["claude-code", "claude-desktop", "vscode", "inspector"])
+async def test_host_starts_the_server_from_anywhere(text: str, project: Path, tmp_path: Path) -> None:
+    command, env = started_by(filled(text, project))
     started = StdioServerParameters(
         command=command[0], args=command[1:], cwd=tmp_path, env={**env, "PYTHONPATH": str(ROOT)}
     )
     with anyio.fail_after(WAIT * 3):
         async with Client(started, elicitation_callback=Person({"value": 2})) as client:
-            result = await client.call_tool("order", {"title": "Dune"})
-    assert text_of(result) == "2 of Dune in my project, own key: False"
+            result = await client.call_tool("book", {"film": "Solaris"})
+    assert text_of(result) == "2 for Solaris in project, own key: False"
 
 
-def test_server_with_keys_in_its_code_needs_no_key_file(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    head = "from roundtrip import Server\nfrom fastmcp import FastMCP\nfrom roundtrip.fastmcp import install\n"
-    (project / "own.py").write_text(f"{head}server = Server('own', keys=['{KEY}'])\n")
-    (project / "fast.py").write_text(f"{head}server = FastMCP('fast')\ninstall(server, keys=['{KEY}'])\n")
-    (project / "plain.py").write_text("from mcp.server import MCPServer\nserver = MCPServer('plain')\n")
-    for file in ("own.py", "fast.py", "plain.py"):
-        _, told = printed(capsys, "mcp-json", file)
-        assert "no key file" not in told
-
-
-def inspected(words: Sequence[str], home: Path) -> list[str]:
-    """Return the tools that the Inspector lists; its words are those of `npx`."""
+def inspected(text: str, home: Path) -> list[str]:
+    """Return the tools that the Inspector lists, given a command for it."""
     package = "@modelcontextprotocol/inspector"
+    words: Sequence[str] = shlex.split(text)
     node = node_with(package)
     flags = list(words[words.index(f"{package}@2") + 1 :])
     place = flags.index("--") if "--" in flags else len(flags)
@@ -90,12 +106,8 @@ def inspected(words: Sequence[str], home: Path) -> list[str]:
 
 @needs("node")
 @pytest.mark.skipif(os.name != "posix", reason="the processes are forked")
-def test_inspector_takes_the_printed_commands(
-    project: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    assert main(["keys", "new", "keys"]) == 0
-    out, _ = printed(capsys, "inspector", "host_shop.py")
-    assert inspected(shlex.split(out), tmp_path) == ["order"]
-    with Service("host_shop.py", folder=project) as service:
-        out, _ = printed(capsys, "inspector", "--http", service.url, "--name", "shop")
-        assert inspected(shlex.split(out), tmp_path) == ["order"]
+def test_inspector_takes_the_commands(project: Path, tmp_path: Path) -> None:
+    starting, reaching = (text for text in TEXTS if "inspector" in text)
+    assert inspected(filled(starting, project), tmp_path) == ["book"]
+    with Service("cinema.py", folder=project) as service:
+        assert inspected(reaching.replace(URL, service.url), tmp_path) == ["book"]

@@ -119,7 +119,7 @@ def test_person_completes_with_the_tabulator_in_zsh(capsys: pytest.CaptureFixtur
             os.write(ours, b"autoload -U compinit && compinit -u && eval \"$(cat completion.zsh)\" && print rea''dy\n")
             _read_until(ours, "\nready")
             for typed, completed in (
-                ("roundtrip host-config cur\t", "roundtrip host-config cursor "),
+                ("roundtrip completion fi\t", "roundtrip completion fish "),
                 ("roundtrip serve --rel\t", "roundtrip serve --reload "),
                 ("roundtrip tasks rek\t", "roundtrip tasks rekey "),
                 ("roundtrip call --era ret\t", "roundtrip call --era retry "),
