@@ -14,6 +14,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from roundtrip.system import SYSTEM
+
 __all__ = ["buried_processes", "bury", "hear_of_deaths", "holder_name", "is_buried", "name_process"]
 
 _PROCESS_BYTES: Final = 12
@@ -30,15 +32,15 @@ _changing: Final = threading.Lock()
 def name_process() -> str:
     """Give this process a random name, and return it. The caller sees to it that its death is reported."""
     global _own
-    _own = os.urandom(_PROCESS_BYTES).hex(), os.getpid()
+    _own = SYSTEM.entropy(_PROCESS_BYTES).hex(), os.getpid()
     return _own[0]
 
 
-def holder_name(random: bytes) -> str:
+def holder_name(entropy: bytes) -> str:
     """Return the name of a holder in this process."""
     if _own is None or _own[1] != os.getpid():
-        return random.hex()
-    return f"{_own[0]}.{random.hex()}"
+        return entropy.hex()
+    return f"{_own[0]}.{entropy.hex()}"
 
 
 def bury(process: str) -> None:

@@ -10,7 +10,8 @@ import json
 import logging
 import signal
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ _MARGIN: Final = 5.0
 """Seconds that a worker may exceed its time to end."""
 _SHORT_LIFE: Final = 5.0
 _LONGEST_PAUSE: Final = 30.0
+_MAX_DEAD: Final = 64
 
 
 class WorkerFailed(Exception):
@@ -77,6 +79,8 @@ class Supervisor:
         self._on_ready = on_ready
         self._slots: list[_Worker] = []
         self._leaving: set[_Worker] = set()
+        self._dead = deque[str](maxlen=_MAX_DEAD)
+        """The names of reaped workers, for those that come later."""
         self._changing = asyncio.Lock()
         self._stop = asyncio.Event()
         self._hung_up = asyncio.Event()
@@ -220,12 +224,18 @@ class Supervisor:
 
     def _employ(self, tasks: asyncio.TaskGroup, slot: int, worker: _Worker, pause: float = 0.0) -> None:
         self._slots[slot] = worker
+        # It may be the only one that lives.
+        for name in self._dead:
+            self._tell_of_death(worker, name)
         tasks.create_task(self._keep(tasks, slot, worker, pause))
 
     async def _keep(self, tasks: asyncio.TaskGroup, slot: int, worker: _Worker, pause: float) -> None:
         """Replace the worker of a slot when it dies; wait longer each time that its successor does not live long."""
         await worker.process.wait()
-        self._report_death(worker, {*self._slots, *self._leaving})
+        if worker.name is not None:
+            self._dead.append(worker.name)
+            for other in {*self._slots, *self._leaving}:
+                self._tell_of_death(other, worker.name)
         lived = asyncio.get_running_loop().time() - worker.since
         pause = _longer(pause) if lived < _SHORT_LIFE else 0.0
         while self._slots[slot] is worker:
@@ -236,18 +246,15 @@ class Supervisor:
                 logger.warning("worker %d ended (%s), and is replaced", worker.process.pid, _end_text(worker))
                 try:
                     self._employ(tasks, slot, await self._brought_up(), pause)
-                    # All others may have died meanwhile.
-                    self._report_death(worker, [self._slots[slot]])
                 except WorkerFailed as error:
                     pause = _longer(pause)
                     logger.error("cannot replace a worker; the next attempt is in %g s: %s", pause, error)
             worker.writer.close()
 
-    def _report_death(self, dead: _Worker, others: Iterable[_Worker]) -> None:
-        """Tell workers that another was reaped, so that they do not wait for the end of its leases."""
-        for worker in others:
-            if worker.lives and worker.name is not None and dead.name is not None:
-                worker.writer.write(json.dumps({DEAD: dead.name}).encode() + b"\n")
+    def _tell_of_death(self, worker: _Worker, dead: str) -> None:
+        """Tell a worker that another was reaped, so that it does not wait for the end of its leases."""
+        if worker.lives and worker.name is not None:
+            worker.writer.write(json.dumps({DEAD: dead}).encode() + b"\n")
 
     async def _roll(self, tasks: asyncio.TaskGroup) -> None:
         """Replace all workers one after another, each once its successor serves."""
