@@ -32,8 +32,10 @@ __all__ = ["SqliteLedger"]
 T = TypeVar("T")
 
 _BUSY_SECONDS: Final = 5.0
-_PAUSES: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05)
-"""Seconds between attempts at a file that another process has locked; the last one repeats."""
+_PAUSES: Final = (0.001, 0.002, 0.005)
+"""Seconds between attempts at a file that another process has locked; the last one repeats.
+
+A busy writer frees the file for moments only, which longer pauses would miss."""
 _CHANGE_SECONDS: Final = 0.02
 """Time between two reads of the file's version, while a leg waits."""
 _MAX_THREADS: Final = 8
