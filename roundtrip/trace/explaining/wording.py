@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
 
-from roundtrip.trace.reading.thinning import MAX_EQUAL, MAX_REQUESTS, Omitted
+from roundtrip.trace.reading.thinning import MAX_EQUAL, Omitted
 from roundtrip.trace.writing.lines import (
     ActedLine,
     AskedApproval,
@@ -127,7 +127,7 @@ def listed_text(names: Sequence[str], longest: int) -> str:
 
 def omitted_text(omitted: Omitted, requests: int) -> str:
     """Return how many of a call's requests are shown, and which ones, as a sentence without its period."""
-    cut = f", and of the others the first and the last {MAX_REQUESTS // 2}" if omitted.is_cut else ""
+    cut = ", and not all of the others" if omitted.is_cut else ""
     shown = f"{requests - omitted.requests} of {requests} requests are shown"
     return f"{shown}: of equal ones the first and the last {MAX_EQUAL}{cut}"
 

@@ -52,10 +52,12 @@ def kept_requests(call: "TracedCall") -> tuple[list["Serving"], list[RejectedLin
         most = MAX_EQUAL if _is_over(requests[equal[0]]) else _MAX_RUNNING
         places.update(equal[:most] + equal[-most:])
     kept = sorted(places)
-    half = MAX_REQUESTS // 2
-    is_cut = len(kept) > 2 * half
+    is_cut = len(kept) > MAX_REQUESTS
     if is_cut:
-        kept = kept[:half] + kept[-half:]
+        # The state of the call rests on those that its client continued with, and no others may displace them.
+        vital = _ends_of([place for place in kept if id(requests[place]) in continued], MAX_REQUESTS - 2 * MAX_EQUAL)
+        others = sorted({*kept} - {*vital})
+        kept = [*vital, *_ends_of(others, MAX_REQUESTS - len(vital))]
     chosen = {id(requests[place]) for place in kept}
     servings = [serving for serving in call.servings if id(serving) in chosen]
     return servings, [line for line in call.rejections if id(line) in chosen], is_cut
@@ -75,6 +77,12 @@ def omitted_from(whole: "TracedCall", kept: "TracedCall") -> Omitted:
     )
 
 
+def _ends_of(places: list[int], most: int) -> list[int]:
+    """Return the first and the last of some places."""
+    half = most // 2
+    return places if len(places) <= most else places[:half] + places[-half:]
+
+
 def _start_of(request: "Serving | RejectedLine") -> float:
     return request.at if isinstance(request, RejectedLine) else request.started_at
 
@@ -84,11 +92,15 @@ def _is_over(request: "Serving | RejectedLine") -> bool:
 
 
 def _kind_of(request: "Serving | RejectedLine") -> Hashable:
-    """Return what makes a request worth showing beside another: all but times and values."""
+    """Return what makes a request worth showing beside another: all but times."""
     if isinstance(request, RejectedLine):
         return request.leg, request.instance, request.reason
     began, last = request.began, request.lines[-1]
-    end = (last.state, last.is_error, last.error and last.error.type) if isinstance(last, EndedLine) else ()
+    end = (
+        (last.state, last.is_error, last.error and last.error.type, repr(last.result))
+        if isinstance(last, EndedLine)
+        else ()
+    )
     happened = request.happened
     return (
         request.leg,
@@ -100,5 +112,6 @@ def _kind_of(request: "Serving | RejectedLine") -> Hashable:
         request.is_recall,
         request.takes_over,
         frozenset(one.reason for line in happened if isinstance(line, AskedLine) for one in line.questions),
-        frozenset((answer.action, answer.how) for line in happened for answer in line.answers),
+        frozenset(repr(answer) for line in happened for answer in line.answers),
+        frozenset((step.key, step.how) for line in happened for step in line.steps),
     )

@@ -14,6 +14,7 @@ import pytest
 
 from roundtrip.cli import main
 from roundtrip.cli.trace import calls
+from roundtrip.machine.table import State
 from roundtrip.trace.explaining.wording import duration_text
 from roundtrip.trace.index import places
 from roundtrip.trace.index.filters import CallFilter
@@ -379,6 +380,22 @@ def test_further_request_of_a_long_call_costs_the_same(
         shown, without = (printed(capsys, *view, "aaa1", str(file)) for file in (path, other))
         assert shown == without
         assert f"35 of {2 * number + 2} requests are shown: of equal ones the first and the last 8" in shown[1]
+
+
+def test_end_of_a_call_is_kept_among_many_different_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tale = Tale("aaa1").began(1, "ash").asked(question("seat"))
+    for number in range(200):
+        if number == 100:
+            tale.began(2, "ash").ended()
+        tale.began(1, f"other{number}").asked(question("seat"))
+    write_tales(path := tmp_path / "a.jsonl", tale)
+    whole = read(path)
+    monkeypatch.setattr(thinning, "MAX_REQUESTS", 60)
+    with indexed(path) as index:
+        found = index.find("aaa1")
+        assert found is not None
+        assert (found.state, len(found.servings), found.request_count) == (State.COMPLETED, 60, 202)
+        assert [row["state"] for row in index.rows(CallFilter())] == [row["state"] for row in whole]
 
 
 def test_index_of_another_version_is_made_again(tmp_path: Path) -> None:
