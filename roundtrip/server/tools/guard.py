@@ -21,19 +21,19 @@ __all__ = ["guarded"]
 
 _OURS: Final = "roundtrip."
 _SERVERS: Final = ("mcp.server.", "fastmcp.")
-_THREADS: Final = "anyio._backends."
+_THREADS: Final = ("anyio._backends.", "trio._core._thread_cache")
 """Where a function begins that a server runs in a worker thread. roundtrip's own begin in its modules."""
 
 
 def guarded(fn: Any) -> Any:
     """Return a function that runs as `fn` does, and raises if a server without roundtrip runs it.
 
-    Only functions are guarded; other callables are returned as they are.
+    Only functions and bound methods are guarded; other callables are returned as they are.
     """
     if isinstance(fn, staticmethod | classmethod):
         wrapper: Any = cast("Any", fn)
         return type(wrapper)(guarded(wrapper.__func__))
-    if not inspect.isfunction(fn):
+    if not inspect.isfunction(fn) and not inspect.ismethod(fn):
         return fn
     if inspect.iscoroutinefunction(fn):
 
@@ -75,7 +75,7 @@ def _is_run_by_foreign_server(frame: FrameType | None) -> bool:
             return False
         if module.startswith(_SERVERS):
             return True
-        if module.startswith(_THREADS) and frame.f_code.co_name == "run":
+        if module.startswith(_THREADS) and frame.f_code.co_name in ("run", "_work"):
             return True
         frame = frame.f_back
     return False

@@ -50,12 +50,19 @@ class Folder:
         return path
 
 
+class Shelf:
+    async def delete(self, path: str) -> str:
+        RAN.append(path)
+        return path
+
+
 PROMISING: dict[str, Callable[..., Any]] = {
     "async": delete,
     "plain": move,
     "method": Folder().method,
     "static": Folder.of_none,
     "class": Folder.of_class,
+    "bound": roundtrip.tool(confirm="Delete {path}?")(Shelf().delete),
 }
 
 
