@@ -69,8 +69,8 @@ def fields_rejected_by(error: BaseException) -> list[str] | None:
 
 
 def mistakes_in(error: ValidationError) -> str:
-    """Return pydantic's text about the arguments, without its links, truncated if it is long."""
-    text = re.sub(r"\n +For further information visit https://errors\.pydantic\.dev/\S+", "", str(error))
+    """Return pydantic's text about the arguments, truncated if it is long."""
+    text = str(error)
     return text if len(text) <= _SHOWN_MISTAKES else f"{text[:_SHOWN_MISTAKES]}..."
 
 

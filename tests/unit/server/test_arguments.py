@@ -197,7 +197,7 @@ def test_alias_is_for_clients_and_names_for_bodies() -> None:
 def test_long_list_of_mistakes_is_truncated() -> None:
     with pytest.raises(ValidationError) as few:
         read(list[int], ["a"])
-    assert mistakes_in(few.value).splitlines() == str(few.value).splitlines()[:-1]
+    assert mistakes_in(few.value) == str(few.value)
     with pytest.raises(ValidationError) as many:
         read(list[int], ["a"] * 1000)
     text = mistakes_in(many.value)
