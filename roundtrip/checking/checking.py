@@ -93,6 +93,8 @@ async def check_calls(
                 continue
             checked = Checked(call.id, began.method if began is not None else "?", call.tool)
             try:
+                if call.is_unknown:
+                    raise NotReplayable("its process died in its body, and a replay does not")
                 parameters = _Check(stage, recorded_call(call), checked, now)
                 await parameters.run()
                 if parameters.call.asked_by_body is not None and not checked.divergences:

@@ -9,6 +9,7 @@ from itertools import accumulate
 from types import MappingProxyType
 from typing import Final
 
+from roundtrip.errors import OutcomeUnknown
 from roundtrip.machine.facts import Reason
 from roundtrip.machine.table import Event, State
 from roundtrip.trace.reading import thinning
@@ -419,10 +420,17 @@ class TracedCall:
         return sum(serving.bodies for serving in self.servings) + self.omitted.bodies
 
     @property
+    def is_unknown(self) -> bool:
+        """Return True if it ended because its process died in a body that runs once."""
+        return (
+            self.ended is not None and self.ended.error is not None and self.ended.error.type == OutcomeUnknown.__name__
+        )
+
+    @property
     def may_have_run(self) -> bool:
         """Return True if its body may have begun without a record: a leg has no end here, or its worker died."""
         is_lost = self.stopped is not None and self.stopped.how == "lost"
-        return is_lost or any(not serving.is_over for serving in self.servings)
+        return is_lost or self.is_unknown or any(not serving.is_over for serving in self.servings)
 
     @property
     def instances(self) -> list[str]:

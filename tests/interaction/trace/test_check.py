@@ -242,6 +242,20 @@ def test_unrevealed_recording_is_reported_with_advice(recording: Recording, caps
     assert check(capsys, target, "--allow", "not-checked", str(recording.file))[0] == 0
 
 
+def test_call_whose_process_died_in_its_body_is_not_checked(
+    recording: Recording, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recording.call()
+    *lines, last = recording.file.read_text().splitlines()
+    error = {"type": "OutcomeUnknown", "text": {"digest": "abcdefghijkl", "bytes": 12}}
+    ended = json.loads(last) | {"state": "failed", "result": None, "error": error, "bodies": 0}
+    recording.file.write_text("\n".join([*lines, json.dumps(ended)]) + "\n")
+    code, out = check(capsys, deploy(recording.folder, "same", SHOP), str(recording.file))
+    assert (code, "order: not checked: its process died in its body" in out) == (2, True)
+    assert main(["trace", "show", "last", str(recording.file)]) == 0
+    assert "no end of the body is recorded" in capsys.readouterr().out
+
+
 def test_body_is_replayed_up_to_its_last_question_without_its_steps(
     recording: Recording, capsys: pytest.CaptureFixture[str]
 ) -> None:
