@@ -30,7 +30,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 DIFFERENCES: Final = Path(__file__).parent / "differences.toml"
 KEPT: Final = ROOT / ".ci" / "sdk"
 
-MOST_ENTRIES: Final = 60
+MOST_ENTRIES: Final = 61
 
 _AS_HERE: Final = ("anyio", "mcp", "mcp-types", "pydantic", "starlette")
 """Tested in the versions that are installed here."""

@@ -219,6 +219,9 @@ class _Judge:
         found: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
         for call_id, note in history:
             _, key, value = self._book.seal.open(note, call_id, "note")
+            if value is None:
+                # The name of a last step, which the ended task keeps.
+                continue
             found[call_id][key].add(value)
         return found
 
@@ -238,6 +241,8 @@ class _Judge:
             if result != {"number": order.number, **secrets_of(order.number), **receipts}:
                 wrong.append(f"ended with {order.end}")
             wrong += _at_rest(entry)
+            notes = [] if entry is None else [self._book.seal.open(note, call_id, "note") for note in entry.notes]
+            wrong += [f"has the result of step {key} left" for _, key, value in notes if value is not None]
             for step, receipt in receipts.items():
                 wrong += self._judge_step(order.number, step, receipt, stored[call_id])
         if order.number % 5 == 0 and "size#2" not in order.texts:
@@ -272,7 +277,7 @@ def _at_rest(entry: TaskEntry | None) -> list[str]:
     """Return what is left of the work on a task in its entry."""
     if entry is None:
         return ["is not in the store"]
-    left = {"holder": entry.holder, "notes": len(entry.notes), "labels": entry.labels}
+    left = {"holder": entry.holder, "labels": entry.labels}
     wrong = [f"has {name} left: {value}" for name, value in left.items() if value]
     return wrong if entry.state is TaskState.COMPLETED else [*wrong, f"is {entry.state.value} in the store"]
 

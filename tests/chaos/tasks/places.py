@@ -94,7 +94,8 @@ def _sqlite_history(file: Path) -> list[Stored]:
 
 
 def _left_in_sqlite(file: Path) -> list[str]:
-    tables = ("task_notes", "task_labels", "entries", "notes")
+    # A task that has ended keeps the names of its last steps for as long as it is known.
+    tables = ("task_notes WHERE call_id NOT IN (SELECT call_id FROM tasks)", "task_labels", "entries", "notes")
     with closing(sqlite3.connect(file)) as db:
         counts = {table: db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables}
     return [f"{count} rows in {table}" for table, count in counts.items() if count]
