@@ -133,18 +133,20 @@ class Taker:
     def _forget(self, numbers: Sequence[int]) -> None:
         """Drop files, and the calls that have no line left."""
         for number in numbers:
-            calls = "number IN (SELECT call FROM lines WHERE file = ?)"
-            ids = self._database.execute(f"SELECT id FROM calls WHERE {calls}", (number,)).fetchall()  # noqa: S608
+            calls = self._database.execute(
+                "SELECT id, number, omitted FROM calls WHERE number IN (SELECT call FROM lines WHERE file = ?)",
+                (number,),
+            ).fetchall()
             # What was left out of them is chosen again, from the lines that remain.
-            thinned = f"SELECT number FROM calls WHERE {calls} AND omitted IS NOT NULL"  # noqa: S608
-            self._database.execute(f"UPDATE lines SET omitted = 0 WHERE call IN ({thinned}) AND omitted", (number,))  # noqa: S608
-            self._database.execute(f"UPDATE calls SET omitted = NULL WHERE {calls}", (number,))  # noqa: S608
+            thinned = [(call,) for _, call, omitted in calls if omitted is not None]
+            self._database.executemany("UPDATE lines SET omitted = 0 WHERE call = ? AND omitted = 1", thinned)
+            self._database.executemany("UPDATE calls SET omitted = NULL WHERE number = ?", thinned)
             for table in ("lines", "notices"):
                 self._database.execute(f"DELETE FROM {table} WHERE file = ?", (number,))  # noqa: S608 - our own names
             self._database.execute("DELETE FROM files WHERE number = ?", (number,))
             with OpenFiles(self.files) as opened:
-                for first in range(0, len(ids), _BATCH_LINES):
-                    self._join({id: [] for (id,) in ids[first : first + _BATCH_LINES]}, opened)
+                for first in range(0, len(calls), _BATCH_LINES):
+                    self._join({id: [] for id, *_ in calls[first : first + _BATCH_LINES]}, opened)
 
     def _read(self, opened: OpenFiles) -> tuple[list[PlacedLine], int]:
         """Return the next lines, and how many were read, also if not as lines.
