@@ -40,7 +40,9 @@ def load_public_name(
             # The next use finds the attribute and does not come here.
             setattr(sys.modules[package], name, value)
             return value
-    for module in modules:  # `from ... import` would drop the text of an AttributeError
+    # Tools ask each module for private names, such as `__wrapped__`, and must not load the testing kit.
+    for module in modules if not name.startswith("_") else ():
         if name in import_module(f"{package}.{module}").__all__:
+            # `from ... import` would drop the text of an AttributeError.
             raise ImportError(f"{package} has no {name!r}; write: from {package}.{module} import {name}")
     raise AttributeError(f"module {package!r} has no attribute {name!r}")
