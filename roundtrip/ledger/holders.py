@@ -16,10 +16,10 @@ from typing import Final
 
 from roundtrip.system import SYSTEM
 
-__all__ = ["buried_processes", "bury", "hear_of_deaths", "holder_name", "is_buried", "name_process"]
+__all__ = ["MAX_BURIED", "buried_processes", "bury", "hear_of_deaths", "holder_name", "is_buried", "name_process"]
 
 _PROCESS_BYTES: Final = 12
-_MAX_BURIED: Final = 64
+MAX_BURIED: Final = 64
 """Dead processes that are remembered. The leases of earlier ones have ended meanwhile, or end without help."""
 
 _own: tuple[str, int] | None = None
@@ -47,7 +47,7 @@ def bury(process: str) -> None:
     """Treat the leases of a process as ended. Any thread may call it, once the process was reaped by its parent."""
     with _changing:
         _buried[process] = None
-        while len(_buried) > _MAX_BURIED:
+        while len(_buried) > MAX_BURIED:
             del _buried[next(iter(_buried))]
         listeners = list(_listeners.values())
     for hear in listeners:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from roundtrip.ledger.holders import MAX_BURIED
 from roundtrip.server.probe import Identity
 from roundtrip.serving.agreement import objection, objection_to_newcomer
 from roundtrip.serving.process import DEAD, FAILED, IDENTITY, IDENTITY_FORMAT, READY, SERVE
@@ -28,7 +29,6 @@ _MARGIN: Final = 5.0
 """Seconds that a worker may exceed its time to end."""
 _SHORT_LIFE: Final = 5.0
 _LONGEST_PAUSE: Final = 30.0
-_MAX_DEAD: Final = 64
 
 
 class WorkerFailed(Exception):
@@ -79,7 +79,7 @@ class Supervisor:
         self._on_ready = on_ready
         self._slots: list[_Worker] = []
         self._leaving: set[_Worker] = set()
-        self._dead = deque[str](maxlen=_MAX_DEAD)
+        self._dead = deque[str](maxlen=MAX_BURIED)
         """The names of reaped workers, for those that come later."""
         self._changing = asyncio.Lock()
         self._stop = asyncio.Event()
