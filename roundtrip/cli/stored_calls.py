@@ -14,6 +14,7 @@ from roundtrip.trace.writing.names import AUDIT_VARIABLE
 
 if TYPE_CHECKING:
     from roundtrip.ledger.tasks import TaskEntry
+    from roundtrip.machine.tasks import TaskState
     from roundtrip.server.tasks.acting import AuditedOperations
     from roundtrip.server.tasks.book import TaskBook
     from roundtrip.server.tasks.operations import TaskOperations
@@ -188,9 +189,11 @@ async def act_on_each(shelf: Shelf, arguments: Namespace, calls: Sequence[str], 
 # Facts.
 
 
-def is_due(state: str) -> bool:
+def is_due(state: "TaskState") -> bool:
     """Return True if a task in a state goes on at its time, and not only when its user answers, or never."""
-    return state not in ("asking", "completed", "failed", "lost", "cancelled")
+    from roundtrip.machine.tasks import ENDED, TaskState
+
+    return state is not TaskState.ASKING and state not in ENDED
 
 
 async def stored_facts(shelf: Shelf, call_id: str, *, reveal: bool) -> dict[str, Any] | None:
@@ -250,7 +253,7 @@ def _facts(entry: "TaskEntry", now: float) -> dict[str, Any]:
     from roundtrip.machine.tasks import TaskState
 
     shown: dict[str, Any] = {"call": entry.call_id, "tool": entry.tool, "state": entry.state.value}
-    due = entry.due if is_due(entry.state.value) else None
+    due = entry.due if is_due(entry.state) else None
     shown |= {"created": entry.created, "updated": entry.updated, "due": due, "expires": entry.expires}
     if entry.state is TaskState.RUNNING:
         shown |= {"worker": entry.holder, "lease ends": entry.due}

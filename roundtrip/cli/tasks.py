@@ -102,7 +102,7 @@ async def _list(shelf: Shelf, arguments: Namespace) -> int:
 def _row(one: "TaskSummary", now: float) -> list[str]:
     from roundtrip.trace.explaining.wording import distance_text
 
-    following = distance_text(one.due - now) if is_due(one.state.value) else "-"
+    following = distance_text(one.due - now) if is_due(one.state) else "-"
     return [
         one.call_id,
         one.tool,
@@ -114,7 +114,7 @@ def _row(one: "TaskSummary", now: float) -> list[str]:
 
 
 def _as_data(one: "TaskSummary") -> dict[str, Any]:
-    return {**one._asdict(), "state": one.state.value, "due": one.due if is_due(one.state.value) else None}
+    return {**one._asdict(), "state": one.state.value, "due": one.due if is_due(one.state) else None}
 
 
 async def _show(shelf: Shelf, arguments: Namespace) -> int:
