@@ -133,8 +133,10 @@ class Checked:
 
 
 _WORDS: Final = {
-    **{Verdict.COMPATIBLE: "compatible", Verdict.ASKS_AGAIN: "asking again"},
-    **{Verdict.DIVERGES: "diverging", Verdict.NOT_CHECKED: "not checked"},
+    Verdict.COMPATIBLE: "compatible",
+    Verdict.ASKS_AGAIN: "asking again",
+    Verdict.DIVERGES: "diverging",
+    Verdict.NOT_CHECKED: "not checked",
 }
 
 
