@@ -44,12 +44,14 @@ class ScriptedCall:
     is_expired: bool = False
     is_working: bool = False
     """True while the page has to wait for the next round or the end."""
+    seconds: int = 1
+    """The page that waits loads itself again after this time."""
     answers: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
     def state(self) -> PageState:
         place = len(self.answers)
         if self.is_working:
-            return WorkingPage(1)
+            return WorkingPage(self.seconds)
         if place < len(self.rounds):
             return AskingPage(f"round {place}", self.rounds[place])
         return EndedPage(self.result, self.is_error)
