@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from roundtrip.errors import InvalidSignature
+from roundtrip.resolvers.signatures import display_name
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -28,31 +28,40 @@ _THREADS: Final = ("anyio._backends.", "trio._core._thread_cache")
 def guarded(fn: Any) -> Any:
     """Return a function that runs as `fn` does, and raises if a server without roundtrip runs it.
 
-    Only functions and bound methods are guarded; other callables are returned as they are.
+    Classes are returned as they are.
     """
     if isinstance(fn, staticmethod | classmethod):
         wrapper: Any = cast("Any", fn)
         return type(wrapper)(guarded(wrapper.__func__))
-    if not inspect.isfunction(fn) and not inspect.ismethod(fn):
+    if inspect.isclass(fn):
         return fn
-    if inspect.iscoroutinefunction(fn):
+    name = display_name(fn)
+    if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None)):
 
-        @functools.wraps(fn)
         async def run_async(*given: Any, **named: Any) -> Any:
-            _refuse_foreign_server(fn)
+            _refuse_foreign_server(name)
             return await fn(*given, **named)
 
-        return run_async
+        return _looking_like(fn, run_async, name)
 
-    @functools.wraps(fn)
     def run_plain(*given: Any, **named: Any) -> Any:
-        _refuse_foreign_server(fn)
+        _refuse_foreign_server(name)
         return fn(*given, **named)
 
-    return run_plain
+    return _looking_like(fn, run_plain, name)
 
 
-def _refuse_foreign_server(fn: Callable[..., Any]) -> None:
+def _looking_like(fn: Any, run: Any, name: str) -> Any:
+    run.__name__ = name  # a partial or an object has none
+    run.__qualname__ = name
+    functools.update_wrapper(run, fn)
+    for method in ("cache_info", "cache_clear", "cache_parameters"):
+        if hasattr(fn, method):
+            setattr(run, method, getattr(fn, method))
+    return run
+
+
+def _refuse_foreign_server(name: str) -> None:
     """Raise if a server without roundtrip runs a function.
 
     Raises:
@@ -61,7 +70,7 @@ def _refuse_foreign_server(fn: Callable[..., Any]) -> None:
     here = inspect.currentframe()
     if here is not None and _is_run_by_foreign_server(here.f_back and here.f_back.f_back):
         raise InvalidSignature(
-            f"{fn.__qualname__!r} has options of roundtrip, and its server has no roundtrip to keep them, so it was "
+            f"{name!r} has options of roundtrip, and its server has no roundtrip to keep them, so it was "
             "not run; call install(server) of roundtrip.install, or of roundtrip.fastmcp, before tools are registered "
             "(or asyncio.to_thread, if your own code runs it in a worker thread)"
         )

@@ -55,6 +55,16 @@ class Shelf:
         RAN.append(path)
         return path
 
+    async def __call__(self, path: str) -> str:
+        return await self.delete(path)
+
+
+@roundtrip.tool(confirm="Delete {path}?")
+@functools.lru_cache
+def cached(path: str) -> str:
+    RAN.append(path)
+    return path
+
 
 PROMISING: dict[str, Callable[..., Any]] = {
     "async": delete,
@@ -63,6 +73,9 @@ PROMISING: dict[str, Callable[..., Any]] = {
     "static": Folder.of_none,
     "class": Folder.of_class,
     "bound": roundtrip.tool(confirm="Delete {path}?")(Shelf().delete),
+    "partial": roundtrip.tool(confirm="Delete {path}?")(functools.partial(Shelf.delete, Shelf())),
+    "object": roundtrip.tool(confirm="Delete {path}?")(Shelf()),
+    "cached": cached,
 }
 
 
@@ -77,6 +90,7 @@ def logged(fn: Callable[..., Any]) -> Callable[..., Any]:
 @pytest.fixture(autouse=True)
 def nothing_ran() -> None:
     RAN.clear()
+    cached.cache_clear()
 
 
 @pytest.mark.parametrize("kind", PROMISING)
@@ -99,7 +113,7 @@ async def test_direct_call_runs_the_function(kind: str) -> None:
     assert RAN == ["a"]
 
 
-@pytest.mark.parametrize("fn", [delete, logged(delete)], ids=["bare", "under a decorator"])
+@pytest.mark.parametrize("fn", [delete, logged(delete), PROMISING["partial"]], ids=["bare", "decorated", "partial"])
 @pytest.mark.parametrize("kind", ["roundtrip", "sdk"])
 async def test_server_with_roundtrip_confirms_and_runs_it(kind: str, fn: Callable[..., Any]) -> None:
     server: MCPServer[Any] = Server("own", keys=[KEY]) if kind == "roundtrip" else MCPServer("other")
