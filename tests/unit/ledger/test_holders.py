@@ -1,0 +1,51 @@
+"""Names of holders, and what follows from the death of a process."""
+
+import subprocess
+import sys
+
+import pytest
+
+from roundtrip.ledger import holders
+from roundtrip.ledger.holders import bury, holder_name, name_process
+from roundtrip.ledger.tasks import TaskEntry
+from roundtrip.machine.tasks import TaskState
+
+FORKED = """
+import os
+from roundtrip.ledger.holders import holder_name, name_process
+
+name = name_process()
+assert holder_name(b"1") == f"{name}.31"
+if os.fork() == 0:
+    os._exit(holder_name(b"1") != "31")
+_, status = os.wait()
+assert status == 0, "a child has the name of its parent"
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the system has no fork")
+def test_forked_child_has_not_the_name_of_its_parent() -> None:
+    subprocess.run([sys.executable, "-c", FORKED], check=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("runs_once", "has_begun", "state"),
+    [
+        (True, True, TaskState.LOST),
+        (True, False, TaskState.DUE),
+        (False, True, TaskState.DUE),
+    ],
+)
+def test_task_of_a_dead_process_waits_for_no_lease(
+    runs_once: bool, has_begun: bool, state: TaskState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holders, "_buried", {})
+    monkeypatch.setattr(holders, "_own", None)
+    process = name_process()
+    entry = TaskEntry("a", "ship", created=0, expires=1000, due=0, updated=0, runs_once=runs_once)
+    assert entry.claim(holder_name(b"one"), 1, lease=30)
+    entry.has_begun = has_begun
+    assert not entry.advance(2)
+    bury(process)
+    assert entry.advance(3)
+    assert (entry.state, entry.deaths) == (state, 1)
