@@ -1,9 +1,10 @@
 """Questions: the request, the pin, the reading of answers, and the required capability."""
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import (
     CreateMessageRequest,
     CreateMessageResult,
@@ -22,9 +23,11 @@ from pydantic import BaseModel, FileUrl
 
 from roundtrip.machine.journal import Action
 from roundtrip.machine.pins import digest
+from roundtrip.questions.approvals import Approve
 from roundtrip.questions.forms import AnswerInvalid
 from roundtrip.questions.markers import (
     ATTEMPTS,
+    MAX_APPROVED_CHARS,
     Elicit,
     ElicitUrl,
     ListRoots,
@@ -34,6 +37,7 @@ from roundtrip.questions.markers import (
 )
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.questions.wire import FormQuestion, ModelQuestion, question_of
+from roundtrip.server.tools.confirmation import ToolConfirmation
 from tests.kit.raised import raised
 from tests.kit.shops import Choice
 
@@ -247,3 +251,18 @@ def test_an_author_may_allow_another_scheme_in_place_of_these() -> None:
     assert ElicitUrl("Open.", "myapp://login", schemes=["MyApp"]).url == "myapp://login"
     with pytest.raises(ValueError, match="must begin with myapp:, and"):
         ElicitUrl("Open.", "https://shop.example", schemes=["myapp"])
+
+
+def test_approval_is_as_long_as_a_person_can_read_and_no_longer() -> None:
+    for limit in (MAX_APPROVED_CHARS, MAX_APPROVED_CHARS + 1):
+        shown = "Run it?\n\nscript: ''"
+        confirmation = ToolConfirmation.of(Approve("Run it?", by="f"), tool="run", arguments={"script": ""})
+        script = "x" * (limit - len(shown))
+        if limit == MAX_APPROVED_CHARS:
+            assert len(Approve("x" * limit, by="f").message) == limit
+            assert len(cast(Approve, confirmation.question({"script": script})).message) == limit
+        else:
+            with pytest.raises(ValueError, match="people have to read it"):
+                Approve("x" * limit, by="f")
+            with pytest.raises(ToolError, match=f"at most {MAX_APPROVED_CHARS} characters"):
+                confirmation.question({"script": script})
