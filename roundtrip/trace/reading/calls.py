@@ -253,8 +253,7 @@ class TracedCall:
             by_leg.setdefault(serving.leg, []).append(serving)
         chain: list[Serving] = []
         for leg in sorted(by_leg, reverse=True):
-            before = chain[-1].started_at if chain else None
-            counting = _counting(by_leg[leg], before=before)
+            counting = _counting(by_leg[leg], later=chain[-1] if chain else None)
             handed = [one for one in by_leg[leg] if one.is_handed and one is not counting]
             chain += [counting, *handed[-1:]]
         return chain[::-1]
@@ -596,23 +595,31 @@ def _call(
     return TracedCall(id, servings, rounds, rejections, omitted=omitted)
 
 
-def _counting(servings: Sequence[Serving], *, before: float | None) -> Serving:
-    """Return the serving of a leg that the client continued with; `before` is the start of the next leg."""
-    earlier = [serving for serving in servings if before is None or serving.started_at <= before]
+def _counting(servings: Sequence[Serving], *, later: Serving | None) -> Serving:
+    """Return the serving of a leg that the client continued with; `later` is the serving of the next leg that counts."""
+    earlier = [serving for serving in servings if later is None or serving.started_at <= later.started_at]
     # None may be earlier, as the clocks of instances differ.
     candidates = earlier or list(servings)
-    return max(enumerate(candidates), key=lambda item: (*_weight(item[1], goes_on=before is not None), item[0]))[1]
+    return max(enumerate(candidates), key=lambda item: (*_weight(item[1], later), item[0]))[1]
 
 
-def _weight(serving: Serving, *, goes_on: bool) -> tuple[bool, ...]:
+def _weight(serving: Serving, later: Serving | None) -> tuple[bool, ...]:
     """Return the rank of a serving among several of one leg; of equal ranks the last counts."""
     was_stopped = serving.ended is not None and serving.ended.state in _RETRIABLE and not serving.bodies
     is_answered = serving.is_over and not was_stopped
     # The request with which a call became a task has the answers, and its worker's serving of the leg goes on.
     is_last = not serving.is_handed
     is_workers = serving.began is not None and serving.began.era == "task"
-    asks = serving.has_asked or not goes_on
-    return (is_last, is_workers, asks, is_answered, bool(serving.brought), not serving.is_recall)
+    asks = serving.has_asked or later is None
+    last, brought = serving.lines[-1], _token_size(later)
+    # A token that was sent twice with different answers got two others, usually of different sizes.
+    is_continued = isinstance(last, AskedLine) and last.token is not None and last.token.bytes == brought
+    return (is_last, is_workers, asks, is_continued, is_answered, bool(serving.brought), not serving.is_recall)
+
+
+def _token_size(serving: Serving | None) -> int | None:
+    """Return the size of the token that a request brought; None if it brought none, or no line says so."""
+    return serving.began.token_bytes if serving is not None and serving.began is not None else None
 
 
 class _AskedBefore:
@@ -623,6 +630,8 @@ class _AskedBefore:
         self._before: list[Round] = []
         self._since: list[float] = []
         """For each round the earliest time at which it, or one behind it, was asked."""
+        self._of_size: dict[int, list[int]] = {}
+        """The places of the rounds whose tokens have a size."""
         self._own: list[Round] = []
 
     def add(self, round_: Round) -> None:
@@ -630,12 +639,22 @@ class _AskedBefore:
         self._own.append(round_)
 
     def round_for(self, serving: Serving) -> Round | None:
-        """Return the round that a leg brings answers to: if the leg before was served twice, the last round by then."""
+        """Return the round that a leg brings answers to.
+
+        If the leg before was served twice, it is the last one by then whose token had the size of the one it brought.
+        """
         if self._own and self._own[0].serving.leg < serving.leg:
             self._before, self._own = self._own, []
             self._since = [*accumulate((one.asked.at for one in reversed(self._before)), min)][::-1]
+            self._of_size = {}
+            for place, one in enumerate(self._before):
+                if one.asked.token is not None:
+                    self._of_size.setdefault(one.asked.token.bytes, []).append(place)
         if not self._before or (self._is_cut and self._before[0].serving.leg + 1 < serving.leg):
             # The leg that asked may be one of those that were left out.
             return None
         # None may be earlier, as the clocks of instances differ: the last one counts then.
-        return self._before[bisect_right(self._since, serving.started_at) - 1]
+        last = bisect_right(self._since, serving.started_at) or len(self._before)
+        fitting = self._of_size.get(_token_size(serving) or 0, [])
+        place = bisect_right(fitting, last - 1)
+        return self._before[fitting[place - 1] if place else last - 1]

@@ -62,6 +62,23 @@ def test_replayed_leg_answers_the_round_that_asked() -> None:
     assert [[found.action for found in round_.answers] for round_ in call.rounds] == [["accept"], [], ["accept"]]
 
 
+def test_leg_answers_the_round_whose_token_it_brings() -> None:
+    """One token was sent twice with different answers, and the client continued with the first response."""
+    call = call_of(
+        began(),
+        asked(1, question("size"), token={"bytes": 300}),
+        began(10, leg=2, round=1, token_bytes=300, instance="b"),
+        asked(11, question("gift"), leg=2, round=2, instance="b", answers=[answer("size")], token={"bytes": 340}),
+        began(12, leg=2, round=1, token_bytes=300, instance="d"),
+        asked(13, question("card"), leg=2, round=2, instance="d", answers=[answer("size")], token={"bytes": 341}),
+        began(20, leg=3, round=2, token_bytes=340),
+        ended(21, leg=3, round=2, answers=[answer("gift")], bodies=1),
+    )
+    assert [serving.instance for serving in call.chain] == ["a", "b", "a"]
+    assert [[found.key for found in round_.answers] for round_ in call.rounds] == [["size"], ["gift"], []]
+    assert [round_.answered_at is None for round_ in call.rounds] == [False, False, True]
+
+
 def test_a_live_call_waits_within_its_one_leg() -> None:
     asking = [began(era="live"), asked(1, ms=1000.0)]
     waited: dict[str, Any] = {"ms": 4000.0, "waited": 3000.0}
