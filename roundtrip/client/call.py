@@ -129,6 +129,8 @@ class _Caller:
         """The time since which the server of the task is out of reach."""
         self._status: tuple[str, str | None] | None = None
         """The status and the message of the task that were shown last."""
+        self._may_have_run = False
+        """True from the moment when a request of the call is sent."""
         self._began = 0.0
         self._pause = _FIRST_PAUSE_SECONDS
 
@@ -185,6 +187,7 @@ class _Caller:
         async def send_leg(leg: LegRequest) -> LegResult:
             if leg.task_id is not None:
                 self._task_leg = leg
+            self._may_have_run = True
             return await follow(session, leg, send=send_tool_leg, seen=self._polled)
 
         result = await drive(leg, send=send_leg, answer=self._answer_round)
@@ -289,6 +292,11 @@ class _Caller:
             case TimeoutError() if self._patience.is_over:
                 text = f"the server did not answer within {self._plan.timeout:g} seconds; see --timeout"
                 return CallFailed(text, ending)
+            case _ if self._may_have_run and _is_of_connection(error) and not isinstance(error, httpx2.ConnectError):
+                text = (
+                    f"the connection was lost before the answer came: {_in_short(error)}; the call may have run, so look "
+                    "at what it did before you repeat it"
+                )
             case MCPError() if _is_of_connection(error):
                 text = f"the connection was lost: {error}"
             case MCPError():

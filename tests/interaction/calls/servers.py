@@ -1,5 +1,6 @@
 """Servers to call: some that ask everything, and one that sends hostile text."""
 
+import os
 from typing import Annotated, Any, Literal
 
 from mcp.server import MCPServer
@@ -190,5 +191,16 @@ def hostile() -> MCPServer[Any]:
     @server.tool()
     def refuse() -> str:
         raise ToolError(f"E{HOSTILE}")
+
+    return server
+
+
+def dying() -> Server[Any]:
+    """Return a server whose process ends in a body."""
+    server = Server("dying")
+
+    @server.tool()
+    def pay() -> str:
+        os._exit(9)
 
     return server

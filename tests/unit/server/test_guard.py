@@ -19,41 +19,40 @@ pytestmark = pytest.mark.anyio
 RAN: list[str] = []
 
 
-@roundtrip.tool(confirm="Delete {path}?")
-async def delete(path: str) -> str:
+def noted(path: str) -> str:
     RAN.append(path)
     return path
+
+
+@roundtrip.tool(confirm="Delete {path}?")
+async def delete(path: str) -> str:
+    return noted(path)
 
 
 @roundtrip.tool(exactly_once=True)
 def move(path: str) -> str:
-    RAN.append(path)
-    return path
+    return noted(path)
 
 
 class Folder:
     @roundtrip.tool(confirm="Delete {path}?")
     def method(self, path: str) -> str:
-        RAN.append(path)
-        return path
+        return noted(path)
 
     @roundtrip.tool(confirm="Delete {path}?")
     @staticmethod
     async def of_none(path: str) -> str:
-        RAN.append(path)
-        return path
+        return noted(path)
 
     @roundtrip.tool(confirm="Delete {path}?")
     @classmethod
     async def of_class(cls, path: str) -> str:
-        RAN.append(path)
-        return path
+        return noted(path)
 
 
 class Shelf:
     async def delete(self, path: str) -> str:
-        RAN.append(path)
-        return path
+        return noted(path)
 
     async def __call__(self, path: str) -> str:
         return await self.delete(path)
@@ -62,8 +61,7 @@ class Shelf:
 @roundtrip.tool(confirm="Delete {path}?")
 @functools.lru_cache
 def cached(path: str) -> str:
-    RAN.append(path)
-    return path
+    return noted(path)
 
 
 PROMISING: dict[str, Callable[..., Any]] = {

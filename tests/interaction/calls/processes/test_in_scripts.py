@@ -11,8 +11,9 @@ import pytest
 if sys.platform == "win32":
     pytest.skip("the processes are forked", allow_module_level=True)
 
-from tests.interaction.calls.servers import waiting
-from tests.interaction.calls.sessions import script, served
+from tests.interaction.calls.servers import dying, waiting
+from tests.interaction.calls.sessions import command, script, served
+from tests.kit.hosts import HttpProcess
 from tests.kit.tables import check_each
 
 each_era = pytest.mark.parametrize("era", ["retry", "live"])
@@ -175,6 +176,17 @@ def test_unreachable_server_is_exit_code_5() -> None:
     assert ended.code == 5
     assert "there is no program '/no/such/program' to start" in ended.told
     assert 'in quotes: "python my_server.py"' in ended.told
+
+
+@each_era
+@pytest.mark.parametrize("kind", ["http", "stdio"])
+def test_lost_answer_leaves_open_what_was_done(kind: str, era: str) -> None:
+    with HttpProcess() as process:
+        process.start(dying)
+        ended = script(process.url if kind == "http" else command(dying), "pay", "--era", era)
+    assert ended.code == 5
+    assert "the connection was lost before the answer came" in ended.told
+    assert "the call may have run" in ended.told
 
 
 @pytest.mark.parametrize("era", ["auto", "live", "retry"])
