@@ -78,7 +78,14 @@ def explain(call: TracedCall, *, now: float | None = None) -> list[Explanation]:
         call: The call.
         now: The current time, to report a call that waits although its token has expired.
     """
-    found = [*_questions(call), *_waits(call), *_rejections(call), *_replays(call), *_takeovers(call)]
+    found = [
+        *_questions(call),
+        *_waits(call),
+        *_unfinished(call),
+        *_rejections(call),
+        *_replays(call),
+        *_takeovers(call),
+    ]
     found += [*_failures(call, now), *_actions(call), *_omitted(call)]
     return sorted(found, key=lambda explanation: explanation.at)
 
@@ -94,6 +101,25 @@ def _waits(call: TracedCall) -> Iterator[Explanation]:
     if asked.waits and call.rounds[-1].answered_at is None:
         text = f"The task waits {wait_text(asked.waits)}, and no worker holds it; server.signal(...) sends a signal."
         yield _about(asked, ExplainedSubject.WAIT, text)
+
+
+def _unfinished(call: TracedCall) -> Iterator[Explanation]:
+    """Say that the last leg has no end, which a call that runs and one whose process died have in common."""
+    last = call.servings[-1] if call.servings else None
+    if last is None or last.is_over or last.is_open or call.is_over:
+        return
+    text = (
+        f"Leg {last.leg} on {quoted(last.instance)} has no recorded end: it still runs, or its process ended, and then "
+        "its body may have run; "
+    )
+    if last.began is not None and last.began.era == "task":
+        text += "another worker continues a task behind its stored steps when the lease ends."
+    else:
+        text += (
+            "look at what it did before you call again (with exactly_once=True, the same request is safe to repeat)."
+        )
+    explanation = _about(last.lines[-1], ExplainedSubject.WAIT, text)
+    yield replace(explanation, at=last.started_at, round=None)
 
 
 def explain_question(call: TracedCall, round_: Round, question: ShownQuestion) -> str:

@@ -30,7 +30,14 @@ def retry_call() -> list[Line]:
             token={"bytes": 512, "added": ["asked:format"]},
         ),
         began(2, call=RETRY, instance="b", arguments={"value": {"title": "Dune"}}),
-        asked(2.01, question("format", message="Paperback or hardcover?"), call=RETRY, instance="b", ms=10.0),
+        asked(
+            2.01,
+            question("format", message="Paperback or hardcover?"),
+            call=RETRY,
+            instance="b",
+            ms=10.0,
+            token={"bytes": 512, "added": ["asked:format"]},
+        ),
         began(30, call=RETRY, leg=2, round=1, instance="b", build="2", previous_build="1", token_bytes=512),
         asked(
             30.1,
