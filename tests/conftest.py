@@ -20,6 +20,7 @@ from tests.kit.tiers import Tier, adds_to_first, current_tier, is_in_tier, tier_
 
 _FULL_SECONDS: Final = 600
 _NIGHTLY_SECONDS: Final = 1800
+_NEEDS_FULL: Final = "needs packages of the extra full"
 _LEASE_SECONDS: Final = 30.0
 _LOADED_FIRST: Final = (httpcore2,)
 """`httpx2` keeps the errors of this module. Loaded by a test with `pytester`, it would be loaded again later."""
@@ -48,6 +49,29 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     if collection_path.is_dir() and not is_in_tier(collection_path, current_tier()):
         return True
     return None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Skip a module that needs packages of the extra `full`, if only the extra `test` is installed."""
+    report = yield
+    if report.failed and "ModuleNotFoundError" in str(report.longrepr) and find_spec("fastmcp") is None:
+        report.outcome = "skipped"
+        report.longrepr = (str(collector.path), 0, f"Skipped: {_NEEDS_FULL}")
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None]:
+    """Skip a test whose block of code or whose body imports such a package."""
+    try:
+        yield
+    except ImportError:
+        if find_spec("fastmcp") is not None:
+            raise
+        pytest.skip(_NEEDS_FULL)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
