@@ -58,6 +58,8 @@ def _run(arguments: Namespace) -> int:
     from roundtrip.cli.trace.sources import json_text, load
     from roundtrip.server.probe import PROBE_TOOL
 
+    if arguments.target.endswith(".jsonl"):
+        raise CommandFailed("the server comes first: roundtrip check MODULE:SERVER TRANSCRIPT ...")
     traced = load(arguments)
     calls = [call for call in traced.calls.values() if arguments.tool in (None, call.tool)]
     if not calls:

@@ -128,15 +128,16 @@ def form_of(schema: Any) -> Form:
         )
         return _form_of_choices(choices, several=several)
     try:
-        return _form_of_type(cast("Hashable", schema))
+        if not isinstance(schema, str):
+            return _form_of_type(cast("Hashable", schema))
     except TypeError as error:
-        if "unhashable" in str(error):
-            raise SchemaNotRenderable(
-                "a schema must be a type, such as Literal['a', 'b'] for a choice, a mapping of values to titles, or a "
-                f"list of one such mapping for a choice of several, got {schema!r}",
-                field=None,
-            ) from error
-        raise
+        if "unhashable" not in str(error):
+            raise
+    raise SchemaNotRenderable(
+        "a schema must be a type, such as int, or Literal['a', 'b'] for a choice, a mapping of values to titles, or a list "
+        f"of one such mapping for a choice of several, got {schema!r}",
+        field=None,
+    )
 
 
 @lru_cache(maxsize=1024)

@@ -371,6 +371,9 @@ def test_unusable_server_or_file_exits_with_2(
     assert "could not be started, or failed: OSError: no database" in capsys.readouterr().err
     assert main(["check", "nowhere.py:server", str(recording.file)]) == 2
     assert main(["check", "changed.py:server", "nowhere.jsonl"]) == 2
+    capsys.readouterr()
+    assert main(["check", str(recording.file), "changed.py:server"]) == 2
+    assert "the server comes first" in capsys.readouterr().err
 
 
 def test_transcript_text_reaches_the_terminal_only_as_text(
