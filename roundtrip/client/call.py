@@ -294,8 +294,8 @@ class _Caller:
                 return CallFailed(text, ending)
             case _ if self._may_have_run and _is_of_connection(error) and not isinstance(error, httpx2.ConnectError):
                 text = (
-                    f"the connection was lost before the answer came: {_in_short(error).rstrip('.')}; the call may have run, so look "
-                    "at what it did before you repeat it"
+                    f"the connection was lost before the answer came: {_in_short(error).rstrip('.')}; the call may "
+                    "have run, so look at what it did before you repeat it"
                 )
             case MCPError() if _is_of_connection(error):
                 text = f"the connection was lost: {error}"

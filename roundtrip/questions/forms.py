@@ -134,8 +134,8 @@ def form_of(schema: Any) -> Form:
         if "unhashable" not in str(error):
             raise
     raise SchemaNotRenderable(
-        "a schema must be a type, such as int, or Literal['a', 'b'] for a choice, a mapping of values to titles, or a list "
-        f"of one such mapping for a choice of several, got {schema!r}",
+        "a schema must be a type, such as int, or Literal['a', 'b'] for a choice, a mapping of values to titles, or a "
+        f"list of one such mapping for a choice of several, got {schema!r}",
         field=None,
     )
 

@@ -12,6 +12,7 @@ import httpx2
 from starlette.applications import Starlette
 
 from roundtrip.questions.wire import TICKET
+from roundtrip.resolvers.signatures import is_async
 from roundtrip.server.adapters.finding import attached
 from roundtrip.testing.conversations import AskedQuestion
 from roundtrip.testing.scripts import MatcherT
@@ -90,7 +91,7 @@ async def pay_visit(visit: VisitFn, question: AskedQuestion, *, server: object) 
     """Visit a page; raise AssertionError if that takes too long."""
     seen = Visit(question.url or "", question.message, question.key, server)
     with anyio.move_on_after(_VISIT_SECONDS) as patience:
-        if inspect.iscoroutinefunction(visit) or inspect.iscoroutinefunction(getattr(visit, "__call__", None)):  # noqa: B004
+        if is_async(visit):
             returned = visit(seen)
         else:
             # The function may wait for a response from this event loop.

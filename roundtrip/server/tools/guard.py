@@ -12,7 +12,7 @@ import inspect
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from roundtrip.errors import InvalidSignature
-from roundtrip.resolvers.signatures import display_name
+from roundtrip.resolvers.signatures import display_name, is_async
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -36,7 +36,7 @@ def guarded(fn: Any) -> Any:
     if inspect.isclass(fn):
         return fn
     name = display_name(fn)
-    if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None)):
+    if is_async(fn):
 
         async def run_async(*given: Any, **named: Any) -> Any:
             _refuse_foreign_server(name)

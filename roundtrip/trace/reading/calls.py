@@ -596,7 +596,7 @@ def _call(
 
 
 def _counting(servings: Sequence[Serving], *, later: Serving | None) -> Serving:
-    """Return the serving of a leg that the client continued with; `later` is the serving of the next leg that counts."""
+    """Return the serving of a leg that the client continued with; `later` is the one of the next leg that counts."""
     earlier = [serving for serving in servings if later is None or serving.started_at <= later.started_at]
     # None may be earlier, as the clocks of instances differ.
     candidates = earlier or list(servings)
