@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_args, get_origin
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from roundtrip.server.visibility_gates import VisibilityGate
 
 __all__ = ["RegisteredTool", "ToolDefaults", "asking_function", "dependencies_of", "register"]
+
+logger = logging.getLogger("roundtrip")
 
 FunctionT = TypeVar("FunctionT", bound=AskingFunction)
 
@@ -249,6 +252,13 @@ def _require_bound(fn: Callable[..., Any], *, tool: str) -> None:
         if parameter.kind is parameter.POSITIONAL_ONLY:
             raise InvalidSignature(
                 f"tool {tool!r} takes {parameter.name!r} by position only, and arguments come by name; remove the '/'"
+            )
+        if parameter.name in ("ctx", "context") and parameter.annotation is parameter.empty:
+            logger.warning(
+                "tool %r lets clients send %r, which has no annotation; write %s: Context (from roundtrip) to ask",
+                tool,
+                parameter.name,
+                parameter.name,
             )
 
 

@@ -268,3 +268,12 @@ def test_misspelled_hint_is_named_with_its_spelling() -> None:
 
     with pytest.raises(InvalidSignature, match="no 'readonlyHint'; did you mean 'readOnlyHint'"):
         Server("shop").add_tool(look, annotations={"readonlyHint": True})
+
+
+@pytest.mark.parametrize("name", ["ctx", "context"])
+def test_parameter_that_looks_like_the_context_is_named(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    functions: dict[str, Any] = {}
+    exec(f"def count({name}) -> int: ...", functions)
+    Server("shop", keys=["k" * 32]).add_tool(functions["count"])
+    assert f"tool 'count' lets clients send '{name}'" in caplog.text
+    assert f"write {name}: Context" in caplog.text
