@@ -1,5 +1,6 @@
 """Workers whose store fails in part, whose clock is wrong, or whose task another build has written."""
 
+import asyncio
 import json
 import logging
 from collections import Counter
@@ -179,9 +180,11 @@ async def test_draining_worker_ends_its_legs_and_begins_no_others() -> None:
             await engine.drain(0.01)
             assert engine.is_busy
             await peer.call("nothing")
-            async with anyio.create_task_group() as group:
-                group.start_soon(engine.drain, WAIT_SECONDS)
-                shop.go_on.set()
+            drained = asyncio.create_task(engine.drain(WAIT_SECONDS))
+            await anyio.sleep(0.01)
+            assert not drained.done()
+            shop.go_on.set()
+            await drained
         assert not engine.is_busy
         assert text_of(await peer.get(held)) == "held"
         assert shop.bodies["nothing"] == 0

@@ -49,3 +49,11 @@ def test_task_of_a_dead_process_waits_for_no_lease(
     bury(process)
     assert entry.advance(3)
     assert (entry.state, entry.deaths) == (state, 1)
+
+
+def test_task_given_up_in_a_body_that_runs_once_is_lost_from_then_on() -> None:
+    entry = TaskEntry("a", "ship", created=0, expires=1000, due=0, updated=0, runs_once=True)
+    assert entry.claim("one", 1, lease=30)
+    entry.has_begun = True
+    entry.give_up(5)
+    assert (entry.state, entry.updated) == (TaskState.LOST, 5)
