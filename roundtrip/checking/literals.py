@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, cast
 
-__all__ = ["WIDTH", "Name", "assignment", "invocation", "is_short", "literal"]
+__all__ = ["WIDTH", "UsedName", "assignment", "invocation", "is_short", "literal"]
 
 WIDTH: Final = 120
 """Columns of a line."""
@@ -13,7 +13,7 @@ WIDTH: Final = 120
 _STEP: Final = "    "
 
 
-class Name(str):
+class UsedName(str):
     """A name in the source, used as a value."""
 
     __slots__ = ()
@@ -84,7 +84,7 @@ def _columns(source: str) -> int:
 
 def _flat(value: object) -> str:
     """Write a value on one line."""
-    if isinstance(value, Name):
+    if isinstance(value, UsedName):
         return str(value)
     if isinstance(value, str):
         return _text(value)

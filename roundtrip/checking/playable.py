@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, cast
 
 from pydantic import JsonValue
 
-from roundtrip.checking.literals import Name, assignment, invocation, is_short, literal
+from roundtrip.checking.literals import UsedName, assignment, invocation, is_short, literal
 from roundtrip.checking.recorded import (
     Answer,
     NotReplayable,
@@ -112,7 +112,7 @@ def write_test(call: RecordedCall, server: ServerName, *, eras: tuple[Era, ...],
     approvers = _approvers(call)
     constants += approvers
     names = {"Approver"} if approvers else set[str]()
-    names |= {str(said) for round_ in answers for said in round_.values() if isinstance(said, Name)}
+    names |= {str(said) for round_ in answers for said in round_.values() if isinstance(said, UsedName)}
     names |= {"User", "LegRequest"} if call.version else {"User"}
     head = [
         '"""A recorded call, to be repeated. Written by `roundtrip trace to-test`."""',
@@ -219,7 +219,7 @@ def _answers(call: RecordedCall, eras: Sequence[Era]) -> Iterator[dict[str, Any]
     for place, round_ in enumerate(call.client_rounds, 1):
         waits = call.ending is RoundEnding.WAITS and place == len(call.client_rounds)
         yield {
-            key: Name("LEAVE") if waits else _said(round_.answers.get(key))
+            key: UsedName("LEAVE") if waits else _said(round_.answers.get(key))
             for key in round_.questions
             if set(eras) != {"live"} or key in round_.answers
         }
@@ -227,16 +227,16 @@ def _answers(call: RecordedCall, eras: Sequence[Era]) -> Iterator[dict[str, Any]
 
 def _said(answer: Answer | None) -> JsonValue:
     if answer is None:
-        return Name("IGNORE")
+        return UsedName("IGNORE")
     if answer.question.kind not in ("form", "page"):
         return answer.data
     match answer.action:
         case Action.DECLINE:
-            return Name("DECLINE")
+            return UsedName("DECLINE")
         case Action.CANCEL:
-            return Name("CANCEL")
+            return UsedName("CANCEL")
         case _:
-            return answer.data if isinstance(answer.data, dict) else Name("ACCEPT")
+            return answer.data if isinstance(answer.data, dict) else UsedName("ACCEPT")
 
 
 def _calling(call: RecordedCall) -> tuple[list[str], list[str]]:
@@ -302,7 +302,7 @@ def _approvers(call: RecordedCall) -> list[str]:
     messages = sorted(str(round_.approvals[key].message) for round_ in call.rounds for key in round_.decisions)
     return [
         *constants,
-        assignment("APPROVERS", [Name(one) for one in made]),
+        assignment("APPROVERS", [UsedName(one) for one in made]),
         assignment("APPROVALS: list[str]", messages),
     ]
 

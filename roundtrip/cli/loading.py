@@ -65,7 +65,7 @@ def running_own_tasks() -> Generator[None]:
         del os.environ[RUN_TASKS_VARIABLE]
 
 
-class _Target(NamedTuple):
+class _NamedServer(NamedTuple):
     text: str
     module: str
     attribute: str | None
@@ -177,7 +177,7 @@ def _load(text: str, wanted: _Wanted) -> FoundServer:
         return _found(target, wanted)
 
 
-def _found(target: _Target, wanted: _Wanted) -> FoundServer:
+def _found(target: _NamedServer, wanted: _Wanted) -> FoundServer:
     text, (kind, fits, _) = target.text, wanted
     module = _import_file(Path(target.module)) if _is_file(target.module) else _import_module(target.module)
     servers = {name: value for name, value in vars(module).items() if fits(value)}
@@ -200,12 +200,12 @@ def _found(target: _Target, wanted: _Wanted) -> FoundServer:
     raise CommandFailed(f"{text!r} {verb} of type {type(found).__name__}, not a {kind}{hint}")
 
 
-def _read(text: str) -> _Target | None:
+def _read(text: str) -> _NamedServer | None:
     module, colon, attribute = text.rpartition(":")
     if colon and module and attribute.isidentifier():
-        return _Target(text, module, attribute)
+        return _NamedServer(text, module, attribute)
     # Without a server: a file. A colon may be that of a drive.
-    return _Target(text, text, None) if text.endswith(".py") and not text.startswith(":") else None
+    return _NamedServer(text, text, None) if text.endswith(".py") and not text.startswith(":") else None
 
 
 def _only_server(name: str, module: ModuleType, servers: dict[str, object], wanted: _Wanted) -> str:

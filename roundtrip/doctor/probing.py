@@ -89,7 +89,7 @@ class _Failed(Exception):
         self.detail = detail[:_MAX_DETAIL_CHARS]
 
 
-class _TokenRejected(_Failed):
+class _RejectedToken(_Failed):
     """An instance rejected the token of a call."""
 
 
@@ -260,7 +260,7 @@ class _Observer:
 
         try:
             reached = _read(Began, await drive(_JOURNEY, send=send_leg, answer=agree, max_rounds=_MAX_ROUNDS))
-        except _TokenRejected:
+        except _RejectedToken:
             return ProbedCall(start, end, Reached.REJECTED, began)
         except _Failed as failure:
             return ProbedCall(start, end, Reached.FAILED, began, detail=failure.detail or failure.trouble.value)
@@ -331,7 +331,7 @@ class _Observer:
             case TimeoutError() | httpx2.TimeoutException():
                 return _Failed(Trouble.TIMEOUT, f"no answer within {self._timeout:g} s")
             case MCPError() if is_token_rejection(error):
-                return _TokenRejected(Trouble.STRANGE, "it rejects requests without a token")
+                return _RejectedToken(Trouble.STRANGE, "it rejects requests without a token")
             case _ if status in (401, 403):
                 return _Failed(Trouble.FORBIDDEN, said)
             case _ if status in (404, 405):

@@ -183,19 +183,19 @@ class OlderClients:
             # Without a way to send requests, and without a session, the next message uses another connection.
             stays = ctx.session.can_send_request or session_id_of(ctx.session) is not None
             if stays and _KEPT_AT not in connection.state:
-                line = connection.state[_KEPT_AT] = _Line(ctx.session)
+                line = connection.state[_KEPT_AT] = _OlderClient(ctx.session)
                 connection.exit_stack.callback(line.end, self._effects.bus.subscribe(line.hear))
             return
         line = connection.state.get(_KEPT_AT)
         uri = (ctx.params or {}).get("uri")
-        if isinstance(line, _Line) and isinstance(uri, str):
+        if isinstance(line, _OlderClient) and isinstance(uri, str):
             if ctx.method == "resources/subscribe":
                 line.subscribe(uri)
             elif ctx.method == "resources/unsubscribe":
                 line.unsubscribe(uri)
 
 
-class _Line:
+class _OlderClient:
     """Connection of one older client. Equal events wait once, so a client that does not read uses little memory."""
 
     def __init__(self, session: ServerSession) -> None:

@@ -111,7 +111,7 @@ _on_request: Final = ServerRunner[Any].on_request.func
 _encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
-class _Checked(NamedTuple):
+class _CheckedRequest(NamedTuple):
     """Request that passed all checks."""
 
     id: RequestId
@@ -212,7 +212,7 @@ class FastLane:
                 return [_part(body, more=False)]
         return [_part(body, more=True)]
 
-    def _checked(self, received: list[Message], headers: Mapping[bytes, bytes], scope: Scope) -> _Checked | None:
+    def _checked(self, received: list[Message], headers: Mapping[bytes, bytes], scope: Scope) -> _CheckedRequest | None:
         """Return a request if it passes the checks of its body."""
         whole = received[0]
         if whole["type"] != "http.request" or whole.get("more_body", False):
@@ -234,7 +234,7 @@ class FastLane:
             or _text(headers, b"mcp-method") != method
         ):
             return None
-        checked = _Checked(cast("RequestId", request_id), method, params, envelope, body)
+        checked = _CheckedRequest(cast("RequestId", request_id), method, params, envelope, body)
         named = NAME_BEARING_METHODS.get(method)
         if named is not None and checked.params.get(named) is not None:
             if decode_header_value(_text(headers, b"mcp-name")) != checked.params[named]:
@@ -243,7 +243,7 @@ class FastLane:
                 return None
         return checked
 
-    def _arguments_match(self, checked: _Checked, scope: Scope) -> bool:
+    def _arguments_match(self, checked: _CheckedRequest, scope: Scope) -> bool:
         """Return True if the headers that repeat arguments of a tool agree with them."""
         find, name = self._server.get_tool_input_schema, checked.params["name"]
         if find is None or not isinstance(name, str):
@@ -262,13 +262,13 @@ class FastLane:
             validate_mcp_param_headers(schema, cast("dict[str, Any]", arguments), headers) is None
         )
 
-    async def _reply(self, checked: _Checked, request: Request, stream: "_Stream | None") -> tuple[int, bytes]:
+    async def _reply(self, checked: _CheckedRequest, request: Request, stream: "_Stream | None") -> tuple[int, bytes]:
         """Serve a request, and return the status and the body of the response."""
         connection = _Envelope(checked.envelope)
         runner = ServerRunner(self._server, connection, lifespan_state_of(self._manager))
         try:
             serve = _on_request(runner)
-            result = await serve(_Exchange(checked, request, stream), checked.method, checked.params)
+            result = await serve(_RequestChannel(checked, request, stream), checked.method, checked.params)
         except Exception as error:  # noqa: BLE001 - as the SDK does: it decides what clients are told
             told = modern_error_data(error)
             reply = JSONRPCError(jsonrpc="2.0", id=checked.id, error=told)
@@ -402,14 +402,14 @@ def _capabilities(sent: Any) -> ClientCapabilities | None:
         return None
 
 
-class _Exchange:
+class _RequestChannel:
     """Channel of one request to its client, in the shape of the SDK's `DispatchContext`."""
 
     __slots__ = ("_cancel_requested", "_params", "_request", "_stream", "_transport", "message_metadata", "request_id")
 
     can_send_request = False
 
-    def __init__(self, checked: _Checked, request: Request, stream: "_Stream | None") -> None:
+    def __init__(self, checked: _CheckedRequest, request: Request, stream: "_Stream | None") -> None:
         self.request_id = checked.id
         self.message_metadata = ServerMessageMetadata(request_context=request)
         self._params = checked.params

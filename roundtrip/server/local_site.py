@@ -73,7 +73,7 @@ async def cookie_of(request: Request) -> str:
 
 
 @dataclass(slots=True, eq=False)
-class _Visit:
+class _PagePermission:
     """Permission of one browser to open the page of one call."""
 
     cookie: str
@@ -111,7 +111,7 @@ class LocalSite:
         self._calls = calls
         self._clock = clock
         self._new_secret = new_secret
-        self._visits: dict[str, _Visit] = {}
+        self._visits: dict[str, _PagePermission] = {}
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         # On Windows, another program could take the port over.
         if (exclusive := getattr(socket, "SO_EXCLUSIVEADDRUSE", None)) is not None:
@@ -163,7 +163,7 @@ class LocalSite:
                 del self._visits[known]
         visit = self._visits.get(ticket)
         if visit is None:
-            visit = self._visits[ticket] = _Visit(self._new_secret(), expires)
+            visit = self._visits[ticket] = _PagePermission(self._new_secret(), expires)
         elif not is_repeated or now - visit.opened < _AGAIN_SECONDS:
             return None
         visit.once, visit.opened, visit.is_used = self._new_secret(), now, False

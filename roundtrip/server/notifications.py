@@ -29,7 +29,7 @@ Listing = Literal["tools", "prompts", "resources"]
 _NOTING: Final = Lock()
 
 
-class _Served:
+class _ServedRequest:
     """Request in which lists may change."""
 
     __slots__ = ("announcer", "changes", "ctx")
@@ -40,7 +40,7 @@ class _Served:
         self.changes: Changes | None = None
 
 
-_SERVED: ContextVar[_Served | None] = ContextVar("roundtrip_changes", default=None)
+_SERVED: ContextVar[_ServedRequest | None] = ContextVar("roundtrip_changes", default=None)
 """The request being served. Its record cannot be used: it is made later, and middlewares may change lists before."""
 
 
@@ -90,7 +90,7 @@ class Announcer:
         if ctx.request_id is None:
             result = await call_next(ctx)
             return result if is_retry_era(ctx.protocol_version) else self._notice(ctx, result)
-        served = _Served(self, ctx)
+        served = _ServedRequest(self, ctx)
         reset = _SERVED.set(served)
         try:
             result = await call_next(ctx)

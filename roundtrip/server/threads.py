@@ -236,7 +236,7 @@ class LegThreads:
         return seat
 
     async def _wait_for_turn(self, seat: _Seat, lane: Hashable) -> _Seat:
-        turn = _Turn(lane, seat)
+        turn = _ThreadTurn(lane, seat)
         seat.turns.append(turn)
         self._watch(seat)
         try:
@@ -354,7 +354,7 @@ class LegThreads:
         return True
 
 
-class _Turn:
+class _ThreadTurn:
     """Function that waits for a thread."""
 
     __slots__ = ("granted", "lane", "seat")
@@ -375,7 +375,7 @@ class _Seat:
         self.is_taken = False
         self.is_watched = False
         self.work: Work | None = None
-        self.turns: list[_Turn] = []
+        self.turns: list[_ThreadTurn] = []
 
     def left_of_share(self) -> float:
         """Return the seconds that the running function may go on before what waits for the thread moves."""

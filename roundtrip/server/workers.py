@@ -35,7 +35,7 @@ _MOMENT_SECONDS: Final = SHARED_SECONDS / 4
 _RAISED_LATE: Final = "a function raised an exception in a thread whose call had ended"
 
 
-class _Stage(Enum):
+class _WorkStage(Enum):
     NEW = "new"
     DROPPED = "dropped"
     RUNNING = "running"
@@ -78,7 +78,7 @@ class Work:
         self._loop = asyncio.get_running_loop()
         # Held to change the stage, which the thread and the loop do.
         self._lock = threading.Lock()
-        self._stage = _Stage.NEW
+        self._stage = _WorkStage.NEW
         self._error: BaseException | None = None
         self._scopes: tuple[anyio.CancelScope, ...] = ()
         self._watcher: queue.SimpleQueue[None] | None = None
@@ -98,7 +98,7 @@ class Work:
     @property
     def has_ended(self) -> bool:
         """Return True if the function has returned, in time."""
-        return self._stage is _Stage.ENDED
+        return self._stage is _WorkStage.ENDED
 
     @property
     def seconds(self) -> float:
@@ -110,9 +110,9 @@ class Work:
     def run(self) -> None:
         """Run the function, and keep its result."""
         with self._lock:
-            if self._stage is _Stage.DROPPED:
+            if self._stage is _WorkStage.DROPPED:
                 return
-            self._stage = _Stage.RUNNING
+            self._stage = _WorkStage.RUNNING
         self.began = monotonic()
         try:
             self._value = self._call()
@@ -126,8 +126,8 @@ class Work:
         # It may refer to this work.
         del self.context
         with self._lock:
-            was_left = self._stage is _Stage.LEFT
-            self._stage = _Stage.ENDED
+            was_left = self._stage is _WorkStage.LEFT
+            self._stage = _WorkStage.ENDED
             watcher = self._watcher
         if was_left:
             error, self._error = self._error, None
@@ -192,22 +192,22 @@ class Work:
             An event that is set then; None if the function does not run.
         """
         with self._lock:
-            if self._stage is _Stage.RUNNING:
-                self._stage = _Stage.LEFT
+            if self._stage is _WorkStage.RUNNING:
+                self._stage = _WorkStage.LEFT
                 gone = asyncio.Event()
                 self._gone = gone, give_back
                 for scope in self._scopes:
                     scope.cancel()
                 return gone
-            if self._stage is _Stage.NEW:
-                self._stage = _Stage.DROPPED
+            if self._stage is _WorkStage.NEW:
+                self._stage = _WorkStage.DROPPED
         return None
 
     @contextmanager
     def unless_left(self) -> Generator[None]:
         """Surround work that the thread hands to its event loop."""
         with anyio.CancelScope() as scope:
-            if self._stage is _Stage.LEFT:
+            if self._stage is _WorkStage.LEFT:
                 scope.cancel()
             self._scopes += (scope,)
             try:

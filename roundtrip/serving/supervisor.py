@@ -36,7 +36,7 @@ class WorkerFailed(Exception):
 
 
 @dataclass(eq=False, slots=True)
-class _Worker:
+class _WorkerProcess:
     process: asyncio.subprocess.Process
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -77,8 +77,8 @@ class Supervisor:
         self._settings = settings
         self._listening = listening
         self._on_ready = on_ready
-        self._slots: list[_Worker] = []
-        self._leaving: set[_Worker] = set()
+        self._slots: list[_WorkerProcess] = []
+        self._leaving: set[_WorkerProcess] = set()
         self._dead = deque[str](maxlen=MAX_BURIED)
         """The names of reaped workers, for those that come later."""
         self._changing = asyncio.Lock()
@@ -139,7 +139,7 @@ class Supervisor:
         started = await asyncio.gather(
             *(self._introduced() for _ in range(self._settings.workers)), return_exceptions=True
         )
-        self._slots = [one for one in started if isinstance(one, _Worker)]
+        self._slots = [one for one in started if isinstance(one, _WorkerProcess)]
         try:
             for one in started:
                 if isinstance(one, BaseException):
@@ -153,7 +153,7 @@ class Supervisor:
             raise
         self._on_ready(identities[0])
 
-    async def _introduced(self) -> _Worker:
+    async def _introduced(self) -> _WorkerProcess:
         """Start a worker, and wait until it has sent its identity."""
         with contextlib.ExitStack() as channel:
             try:
@@ -165,7 +165,7 @@ class Supervisor:
             its.close()
             channel.pop_all()
         reader, writer = await asyncio.open_connection(sock=mine)
-        worker = _Worker(process, reader, writer, asyncio.get_running_loop().time())
+        worker = _WorkerProcess(process, reader, writer, asyncio.get_running_loop().time())
         try:
             worker.identity = IDENTITY_FORMAT.validate_python(await self._heard(worker, IDENTITY))
         except BaseException:
@@ -188,11 +188,11 @@ class Supervisor:
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
 
-    async def _set_to_work(self, worker: _Worker) -> None:
+    async def _set_to_work(self, worker: _WorkerProcess) -> None:
         worker.writer.write(SERVE)
         worker.name = await self._heard(worker, READY)
 
-    async def _heard(self, worker: _Worker, kind: str) -> Any:
+    async def _heard(self, worker: _WorkerProcess, kind: str) -> Any:
         """Read one message of the given kind from a worker."""
         try:
             told = json.loads(await asyncio.wait_for(worker.reader.readline(), self._settings.timeout_start))
@@ -204,7 +204,7 @@ class Supervisor:
             raise WorkerFailed(told[FAILED])
         return told[kind]
 
-    async def _brought_up(self) -> _Worker:
+    async def _brought_up(self) -> _WorkerProcess:
         """Start one more worker, and wait until it serves."""
         worker = await self._introduced()
         try:
@@ -222,14 +222,14 @@ class Supervisor:
 
     # Keeping up.
 
-    def _employ(self, tasks: asyncio.TaskGroup, slot: int, worker: _Worker, pause: float = 0.0) -> None:
+    def _employ(self, tasks: asyncio.TaskGroup, slot: int, worker: _WorkerProcess, pause: float = 0.0) -> None:
         self._slots[slot] = worker
         # It may be the only one that lives.
         for name in self._dead:
             self._tell_of_death(worker, name)
         tasks.create_task(self._keep(tasks, slot, worker, pause))
 
-    async def _keep(self, tasks: asyncio.TaskGroup, slot: int, worker: _Worker, pause: float) -> None:
+    async def _keep(self, tasks: asyncio.TaskGroup, slot: int, worker: _WorkerProcess, pause: float) -> None:
         """Replace the worker of a slot when it dies; wait longer each time that its successor does not live long."""
         await worker.process.wait()
         if worker.name is not None:
@@ -251,7 +251,7 @@ class Supervisor:
                     logger.error("cannot replace a worker; the next attempt is in %g s: %s", pause, error)
             worker.writer.close()
 
-    def _tell_of_death(self, worker: _Worker, dead: str) -> None:
+    def _tell_of_death(self, worker: _WorkerProcess, dead: str) -> None:
         """Tell a worker that another was reaped, so that it does not wait for the end of its leases."""
         if worker.lives and worker.name is not None:
             worker.writer.write(json.dumps({DEAD: dead}).encode() + b"\n")
@@ -272,7 +272,7 @@ class Supervisor:
 
     # Ending.
 
-    async def _retire(self, worker: _Worker) -> bool:
+    async def _retire(self, worker: _WorkerProcess) -> bool:
         """Let a worker finish its requests and end; return False if it was killed."""
         if not worker.lives:
             return True
@@ -293,7 +293,7 @@ class Supervisor:
         # If it does not serve yet, a worker ends by the signal itself.
         return worker.process.returncode in (0, -signal.SIGTERM)
 
-    async def _discard(self, workers: Sequence[_Worker]) -> None:
+    async def _discard(self, workers: Sequence[_WorkerProcess]) -> None:
         """Kill workers that serve no request."""
         for worker in workers:
             worker.signal(signal.SIGKILL)
@@ -305,6 +305,6 @@ def _longer(pause: float) -> float:
     return min(max(1.0, pause * 2), _LONGEST_PAUSE)
 
 
-def _end_text(worker: _Worker) -> str:
+def _end_text(worker: _WorkerProcess) -> str:
     code = worker.process.returncode
     return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"

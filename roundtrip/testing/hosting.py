@@ -38,14 +38,16 @@ async def serving(
     # Imported here, because the import is slow.
     import uvicorn
 
-    class Host(uvicorn.Server):
+    class ServerWithoutSignals(uvicorn.Server):
         @contextmanager
         def capture_signals(self) -> Generator[None]:
             # The signals are the test runner's. Of two servers, the last to end would also restore the handler of
             # the other, which has ended; sse_starlette takes that for the end of all later servers.
             yield
 
-    host = Host(uvicorn.Config(app, log_config=None, ws="none", lifespan=lifespan, timeout_graceful_shutdown=5))
+    host = ServerWithoutSignals(
+        uvicorn.Config(app, log_config=None, ws="none", lifespan=lifespan, timeout_graceful_shutdown=5)
+    )
 
     async def serve() -> None:
         # Cancelled, it would leave the loop listening on a socket that is closed, and soon on another of its number.

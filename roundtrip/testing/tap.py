@@ -34,7 +34,7 @@ class Tap:
 
     async def __aenter__(self) -> tuple[Any, Any]:
         read, write = await self._transport.__aenter__()
-        return _Incoming(read, self), _Outgoing(write, self)
+        return _TappedReceiver(read, self), _TappedSender(write, self)
 
     async def __aexit__(self, *exc_info: Any) -> bool | None:
         return await self._transport.__aexit__(*exc_info)
@@ -82,7 +82,7 @@ class _Tapped:
         return await self._stream.__aexit__(*exc_info)
 
 
-class _Incoming(_Tapped):
+class _TappedReceiver(_Tapped):
     async def receive(self) -> SessionMessage | Exception:
         return self._tap.incoming(await self._stream.receive())
 
@@ -93,6 +93,6 @@ class _Incoming(_Tapped):
         return self._tap.incoming(await self._stream.__anext__())
 
 
-class _Outgoing(_Tapped):
+class _TappedSender(_Tapped):
     async def send(self, message: SessionMessage) -> None:
         await self._stream.send(self._tap.outgoing(message))

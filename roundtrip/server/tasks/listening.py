@@ -68,7 +68,7 @@ class TaskListening:
 
     def __init__(self, book: Callable[[], TaskBook]) -> None:
         self._book = book
-        self._hubs: dict[asyncio.AbstractEventLoop, _TaskListeners] = {}
+        self._hubs: dict[asyncio.AbstractEventLoop, _LoopStreams] = {}
 
     async def serve(
         self, ctx: ServerRequestContext[Any, Any], call_next: CallNext, tasks: Mapping[str, str]
@@ -84,7 +84,7 @@ class TaskListening:
         stream = _TaskStream(book, ctx, tasks)
         hub = self._hubs.get(loop)
         if hub is None:
-            hub = self._hubs[loop] = _TaskListeners()
+            hub = self._hubs[loop] = _LoopStreams()
             hub.stop = book.store.listen(hub.changed)
         hub.add(stream)
         # Not in a task group, which would wrap the errors of the SDK's handler.
@@ -162,7 +162,7 @@ class _TaskStream:
         await self._ctx.session.send_notification(cast("Any", notification), related_request_id=self._ctx.request_id)
 
 
-class _TaskListeners:
+class _LoopStreams:
     """Streams of one event loop."""
 
     def __init__(self) -> None:

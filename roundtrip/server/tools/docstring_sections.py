@@ -30,7 +30,7 @@ _OWN_LINE = re.compile(r"(?:[-*+•]|\d+[.)]|>>>|\.\.|\|)(?:\s|$)")
 _NO_FIELD = "\0"
 
 
-class _Reading(NamedTuple):
+class _ReadDocstring(NamedTuple):
     """A docstring read in one of the styles."""
 
     text: str
@@ -45,7 +45,7 @@ def read_sections(text: str, names: frozenset[str]) -> tuple[str, Mapping[str, s
         text: The docstring.
         names: The function's parameters.
     """
-    readings: list[_Reading] = []
+    readings: list[_ReadDocstring] = []
     for read in (_read_google, _read_numpy, _read_sphinx):
         try:
             readings.append(read("\n".join(map(str.rstrip, text.split("\n"))), names))
@@ -57,13 +57,13 @@ def read_sections(text: str, names: frozenset[str]) -> tuple[str, Mapping[str, s
     return best.text, best.parameters
 
 
-def _read_google(text: str, names: frozenset[str]) -> _Reading:
+def _read_google(text: str, names: frozenset[str]) -> _ReadDocstring:
     from docstring_parser.google import GoogleParser, Section, SectionType
 
     prose, dropped = _without_other_sections(text)
     sections = [Section(title, "param", SectionType.MULTIPLE) for title in _GOOGLE_PARAMETERS]
     parsed = GoogleParser(sections).parse(_cleaned(prose))
-    return _Reading(_text_above(prose, parsed), _entries(parsed, names), dropped + len(parsed.meta))
+    return _ReadDocstring(_text_above(prose, parsed), _entries(parsed, names), dropped + len(parsed.meta))
 
 
 def _without_other_sections(text: str) -> tuple[str, int]:
@@ -85,7 +85,7 @@ def _without_other_sections(text: str) -> tuple[str, int]:
     return "\n".join(kept).rstrip(), dropped
 
 
-def _read_numpy(text: str, names: frozenset[str]) -> _Reading:
+def _read_numpy(text: str, names: frozenset[str]) -> _ReadDocstring:
     from docstring_parser.numpydoc import DEFAULT_SECTIONS, NumpydocParser, ParamSection
 
     # The parser would include all text after a deprecation note in it.
@@ -98,17 +98,17 @@ def _read_numpy(text: str, names: frozenset[str]) -> _Reading:
         rf"^({titles})\n-{{3,}}$", lambda match: f"{match[1]}\n{'-' * len(match[1])}", text, flags=re.MULTILINE
     )
     parsed = parser.parse(_cleaned(even))
-    return _Reading(_text_above(even, parsed), _entries(parsed, names), len(parsed.meta))
+    return _ReadDocstring(_text_above(even, parsed), _entries(parsed, names), len(parsed.meta))
 
 
-def _read_sphinx(text: str, names: frozenset[str]) -> _Reading:
+def _read_sphinx(text: str, names: frozenset[str]) -> _ReadDocstring:
     from docstring_parser import rest
 
     prose, dropped = _without_other_sections(text)
     plain = "\n".join(_plain_fields(prose.split("\n")))
     parsed = rest.parse(_cleaned(plain))
     above = _text_above(plain, parsed).replace(_NO_FIELD, "")
-    return _Reading(above, _entries(parsed, names), dropped + len(parsed.meta))
+    return _ReadDocstring(above, _entries(parsed, names), dropped + len(parsed.meta))
 
 
 def _plain_fields(lines: Iterable[str]) -> Iterable[str]:

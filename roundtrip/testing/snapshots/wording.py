@@ -36,10 +36,10 @@ _UNITS: Final = {FieldKind.TEXT: " characters", FieldKind.SEVERAL: " of them"}
 
 def text_of(story: Story) -> str:
     """Return the text of a story, whose parts may be missing."""
-    return _Page(story).text()
+    return _StoryText(story).text()
 
 
-class _Page:
+class _StoryText:
     def __init__(self, story: Story) -> None:
         self._story = story
         self._lines: list[str] = []

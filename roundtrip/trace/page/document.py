@@ -85,7 +85,7 @@ UI_PAGES: Final[Mapping[str, PageKind]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
+class _SharedParts:
     """Parts that all pages of a kind share."""
 
     template: Template
@@ -121,7 +121,7 @@ def page_of(kind: PageKind, title: str, data: Mapping[str, Any]) -> Page:
 
 
 @cache
-def _source(kind: PageKind) -> _Source:
+def _source(kind: PageKind) -> _SharedParts:
     folder = files("roundtrip.trace.page").joinpath("web")
 
     def read(name: str) -> str:
@@ -136,7 +136,7 @@ def _source(kind: PageKind) -> _Source:
         f"default-src 'none'; script-src {_source_hash(script)}; style-src {_source_hash(style)}; "
         f"{kind.policy}base-uri 'none'; form-action 'none'"
     )
-    return _Source(Template(template), parts, style, script, policy)
+    return _SharedParts(Template(template), parts, style, script, policy)
 
 
 def _source_hash(text: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roundtrip.checking.literals import WIDTH, Name, assignment, literal
+from roundtrip.checking.literals import WIDTH, UsedName, assignment, literal
 from tests.kit.tables import check_each
 
 VALUES = st.recursive(
@@ -60,6 +60,6 @@ def test_literal_fits_one_line_or_is_spread() -> None:
     assert assignment("A", [exact]) == f'A = ["{exact}"]'
     assert assignment("A", [f"{exact}x"]) == f'A = [\n    "{exact}x",\n]'
     assert assignment("A", {}) == "A = {}"
-    assert literal({"a": Name("YES"), "b": ["YES"]}) == '{"a": YES, "b": ["YES"]}'
+    assert literal({"a": UsedName("YES"), "b": ["YES"]}) == '{"a": YES, "b": ["YES"]}'
     assert math.isnan(eval(literal(float("nan"))))
     assert eval(literal([float("inf"), float("-inf")])) == [math.inf, -math.inf]
