@@ -8,14 +8,13 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 from roundtrip.cli.command import Command, CommandFailed
+from roundtrip.cli.listening import listen_at, listen_for
 from roundtrip.cli.loading import find_any_server, names_server
 from roundtrip.cli.parsing import add_header
 from roundtrip.server.key_files import keys_of
 from roundtrip.trace.writing.names import REVEAL_VARIABLE, TRACE_VARIABLE
 
 if TYPE_CHECKING:
-    import socket
-
     from roundtrip.playground.inbox import PlayedInbox
     from roundtrip.server.server import Server
     from roundtrip.serving.others import OtherServer
@@ -99,10 +98,11 @@ async def _play_with(arguments: Namespace) -> int:
 
     from roundtrip.client.targets import target_of
     from roundtrip.playground.playground import ServedFacts
-    from roundtrip.playground.running import RunningPage, listen_at, run_page
+    from roundtrip.playground.running import RunningPage, run_page
+    from roundtrip.trace.page.loopback import HOST
 
     target = target_of(arguments.server, arguments.header)
-    page = RunningPage(target, ServedFacts(arguments.server), listen_at(arguments.port))
+    page = RunningPage(target, ServedFacts(arguments.server), listen_at(HOST, arguments.port))
     if arguments.approver:
         if target.url is None:
             raise CommandFailed("--approver is for servers over HTTP; a command that serves stdio has no inbox")
@@ -128,13 +128,14 @@ async def _play_and_reload(arguments: Namespace, folder: Path) -> int:
     from roundtrip.client.targets import target_of
     from roundtrip.playground.hosting import WatchedSupervisor
     from roundtrip.playground.playground import ServedFacts
-    from roundtrip.playground.running import RunningPage, listen_at, run_page
+    from roundtrip.playground.running import RunningPage, run_page
     from roundtrip.playground.writing import TestWriter
     from roundtrip.server.switches import RUN_TASKS_VARIABLE
     from roundtrip.server.tasks.choice import OWN
     from roundtrip.serving.reloading import folders_of, prepare_processes
     from roundtrip.serving.settings import ServeSettings
     from roundtrip.serving.supervisor import WorkerFailed
+    from roundtrip.trace.page.loopback import HOST
 
     environment = dict(os.environ)
     transcripts, place, secret = folder / "trace", folder / "place.json", os.urandom(_SECRET_BYTES).hex()
@@ -149,12 +150,12 @@ async def _play_and_reload(arguments: Namespace, folder: Path) -> int:
         REVEAL_VARIABLE: "all",
     }
     settings = ServeSettings(port=arguments.server_port or 0, show_errors=True, drain=0.0, log_level="warning")
-    listening = _listen(settings)
+    listening = listen_for(settings)
     port = listening.getsockname()[1]
     page = RunningPage(
         target_of(f"http://{settings.host}:{port}/{secret}/mcp", arguments.header),
         ServedFacts(arguments.server, is_traced=True, reloads=True),
-        listen_at(arguments.port),
+        listen_at(HOST, arguments.port),
         opener=environment if arguments.open else None,
         folder=transcripts,
         keys=_keys(),
@@ -193,16 +194,6 @@ async def _play_and_reload(arguments: Namespace, folder: Path) -> int:
     if failure is not None:
         raise CommandFailed(str(failure))
     return 0 if in_time else 1
-
-
-def _listen(settings: "ServeSettings") -> "socket.socket":
-    from roundtrip.serving.names import bind_failure
-    from roundtrip.serving.process import listen
-
-    try:
-        return listen(settings)
-    except OSError as error:
-        raise CommandFailed(f"cannot serve on port {settings.port}: {bind_failure(error)}; try --port") from error
 
 
 def _keys() -> list[bytes]:

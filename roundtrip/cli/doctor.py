@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final
 
 from roundtrip.cli.command import Command, CommandFailed
+from roundtrip.cli.listening import listen_for
 from roundtrip.cli.loading import names_server
 from roundtrip.cli.parsing import add_header, add_json, add_timeout, positive_seconds
 
@@ -96,8 +97,7 @@ def _serve_stdio() -> int:
 def _serve_http(port: int, *, as_json: bool) -> int:
     from roundtrip.doctor.client_report import ClientReport
     from roundtrip.doctor.client_server import NAME, TOOL, make_server
-    from roundtrip.serving.names import bind_failure
-    from roundtrip.serving.process import Ended, listen, serve, set_up_logging
+    from roundtrip.serving.process import Ended, serve, set_up_logging
     from roundtrip.serving.settings import ServeSettings
 
     def tell(report: ClientReport) -> None:
@@ -106,10 +106,7 @@ def _serve_http(port: int, *, as_json: bool) -> int:
 
     settings = ServeSettings(port=port, drain=0, log_level="warning")
     set_up_logging(settings)
-    try:
-        listening = listen(settings)
-    except OSError as error:
-        raise CommandFailed(f"cannot listen on port {port}: {bind_failure(error)}; choose another --port") from error
+    listening = listen_for(settings)
     url = f"http://127.0.0.1:{listening.getsockname()[1]}{settings.path}"
     if not as_json:
         started = {"command": sys.executable, "args": ["-m", "roundtrip", "doctor", "--client", "--stdio"]}

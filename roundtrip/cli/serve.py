@@ -9,6 +9,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 from roundtrip.cli.command import Command, CommandFailed
+from roundtrip.cli.listening import listen_for
 from roundtrip.cli.loading import TARGET, TARGET_HELP, load_any_server, load_served
 from roundtrip.server.key_files import KEYS_VARIABLE
 from roundtrip.server.switches import PROBE_VARIABLE, is_on
@@ -208,17 +209,6 @@ def _serve_and_reload(target: str, settings: "ServeSettings") -> int:
         raise
 
 
-def _listen(settings: "ServeSettings") -> "socket.socket":
-    from roundtrip.serving.names import bind_failure
-    from roundtrip.serving.process import listen
-
-    try:
-        return listen(settings)
-    except OSError as error:
-        why = f"{bind_failure(error)}; choose another --port or --host"
-        raise CommandFailed(f"cannot listen on {settings.host}, port {settings.port}: {why}") from error
-
-
 def _serve_alone(target: str, settings: "ServeSettings") -> int:
     from roundtrip.serving.agreement import cautions
     from roundtrip.serving.process import Ended, logger, serve, set_up_logging
@@ -228,7 +218,7 @@ def _serve_alone(target: str, settings: "ServeSettings") -> int:
     identity = server.identity()
     for caution in cautions(identity):
         logger.warning("%s", caution)
-    listening = _listen(settings)
+    listening = listen_for(settings)
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, _cannot_roll)
     ended = serve(server, settings, listening, on_ready=lambda: _announce(identity, settings, listening))
@@ -272,7 +262,7 @@ def _supervise(
     if not hasattr(os, "fork"):
         raise CommandFailed(why)
     set_up_logging(settings)
-    listening = _listen(settings)
+    listening = listen_for(settings)
     command = [sys.executable, "-m", "roundtrip.cli.serve", target, settings.model_dump_json()]
 
     async def supervise() -> bool:

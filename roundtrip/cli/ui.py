@@ -2,7 +2,6 @@
 
 import ipaddress
 import os
-import socket
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import SplitResult, urlsplit
 
 from roundtrip.cli.command import Command, CommandFailed
+from roundtrip.cli.listening import listen_at
 from roundtrip.cli.loading import TARGET, TARGET_HELP, load_attached
 from roundtrip.cli.parsing import add_files
 from roundtrip.cli.stored_calls import add_audit
@@ -93,7 +93,7 @@ async def _serve(arguments: Namespace) -> int:
     is_stored_only = arguments.server is not None and not arguments.files and TRACE_VARIABLE not in os.environ
     names = [] if is_stored_only else named_files(arguments)
     server = load_attached(arguments.server) if arguments.server is not None else None
-    with _listen(arguments.host, arguments.port) as listening:
+    with listen_at(arguments.host, arguments.port) as listening:
         access, address = _access(arguments, listening.getsockname()[1])
         path = audit_path(arguments.audit, names, os.environ)
         index = _open_index(names, [] if path is None else [path])
@@ -122,16 +122,6 @@ async def _serve(arguments: Namespace) -> int:
     if signal.SIGINT in ended:
         raise KeyboardInterrupt
     return 0
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family)
-    except OSError as error:
-        from roundtrip.serving.names import bind_failure  # for mistakes only
-
-        raise CommandFailed(f"cannot serve on {host}:{port}: {bind_failure(error)}; try another --port") from error
 
 
 def _access(arguments: Namespace, port: int) -> "tuple[Access, str]":

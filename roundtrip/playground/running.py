@@ -13,7 +13,7 @@ from typing import Final
 
 import anyio
 
-from roundtrip.client.failures import CallFailed, ExitCode, quiet
+from roundtrip.client.failures import quiet
 from roundtrip.client.targets import Target
 from roundtrip.client.terminal import Terminal
 from roundtrip.playground.hosting import NoticeHandler, PageHost
@@ -21,10 +21,9 @@ from roundtrip.playground.inbox import PlayedInbox
 from roundtrip.playground.playground import Playground, ServedFacts
 from roundtrip.playground.serving import PlaygroundApp
 from roundtrip.playground.writing import TestWriter
-from roundtrip.serving.names import bind_failure
-from roundtrip.trace.page.loopback import HOST, Loopback
+from roundtrip.trace.page.loopback import Loopback
 
-__all__ = ["RunningPage", "listen_at", "run_page"]
+__all__ = ["RunningPage", "run_page"]
 
 _FORMAT: Final = "roundtrip: %(message)s"
 _END_SECONDS: Final = 2.0
@@ -91,19 +90,6 @@ class RunningPage:
                 logger.removeHandler(handler)
             logger.setLevel(before)
             logger.propagate = propagates
-
-
-def listen_at(port: int) -> socket.socket:
-    """Open the socket of a page; port 0 is a free one.
-
-    Raises:
-        CallFailed: The port cannot be used.
-    """
-    try:
-        return socket.create_server((HOST, port))
-    except OSError as error:
-        why = f"cannot serve on {HOST}:{port}: {bind_failure(error)}; try another --port"
-        raise CallFailed(why, ExitCode.WRONG_USAGE) from error
 
 
 async def run_page(page: RunningPage, announce: Callable[[str], None]) -> None:

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from roundtrip.server.limited_logs import LimitedLog
 
-__all__ = ["ANY", "CrossOrigin", "Names", "bind_failure", "host_from", "origin_from"]
+__all__ = ["ANY", "CrossOrigin", "Names", "host_from", "origin_from"]
 
 ANY: Final = "*"
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
@@ -187,8 +187,3 @@ def _is_among(known: Collection[Origin], values: Iterable[str]) -> bool:
 
 def _values(scope: Scope, name: bytes) -> list[str]:
     return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
-
-
-def bind_failure(error: OSError) -> str:
-    """Return why an address cannot be listened on, without the address, which Python adds to the reason."""
-    return (error.strerror or str(error)).partition(" (while attempting")[0]

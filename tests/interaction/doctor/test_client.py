@@ -141,7 +141,7 @@ def test_wrong_usage_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     )
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert main(["doctor", "--client", "--port", str(taken.getsockname()[1])]) == 2
-    assert "choose another --port" in capsys.readouterr().err
+    assert "try another --port" in capsys.readouterr().err
 
 
 def test_page_shows_a_report_as_it_is_printed() -> None:

@@ -1,0 +1,45 @@
+"""Open the sockets on which commands serve."""
+
+import socket
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from roundtrip.cli.command import CommandFailed
+
+if TYPE_CHECKING:
+    from roundtrip.serving.settings import ServeSettings
+
+__all__ = ["listen_at", "listen_for"]
+
+
+def listen_at(host: str, port: int) -> socket.socket:
+    """Open a socket for a page; port 0 is a free one.
+
+    Raises:
+        CommandFailed: The address cannot be used.
+    """
+    with _reporting(host, port):
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+
+
+def listen_for(settings: "ServeSettings") -> socket.socket:
+    """Open the socket of a server.
+
+    Raises:
+        CommandFailed: The address cannot be used.
+    """
+    from roundtrip.serving.process import listen
+
+    with _reporting(settings.host, settings.port):
+        return listen(settings)
+
+
+@contextmanager
+def _reporting(host: str, port: int) -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        # Python adds the address to the reason.
+        reason = (error.strerror or str(error)).partition(" (while attempting")[0]
+        raise CommandFailed(f"cannot serve on {host}:{port}: {reason}; try another --port") from error
