@@ -7,7 +7,7 @@ import pytest
 from mcp_types import ElicitResult
 from pydantic import BaseModel
 
-from roundtrip import Elicit
+from roundtrip import Elicit, ElicitUrl
 from roundtrip.errors import AnswerRejected, QuestionVolatile
 from roundtrip.machine.journal import Action
 from roundtrip.questions.outcomes import Outcome
@@ -30,6 +30,9 @@ def measure() -> Elicit[Size]:
 SURE = Elicit("Sure?", Choice)
 BIG = Elicit("How big?", Size)
 YES, NO = Outcome(Choice(ok=True)), Outcome(Choice(ok=False))
+
+
+ACCEPT = ElicitResult(action="accept")
 
 
 def pair() -> Rounds:
@@ -89,6 +92,28 @@ def test_changed_wording_resets_the_invalid_count() -> None:
     reworded = Elicit("How big exactly?", Size)
     assert rounds.round({"measure": reworded}, {"measure": None}) == {"measure": None}
     assert rounds.asked["measure"].attempts == 0
+
+
+@pytest.mark.parametrize(("response", "reason", "left"), [(ACCEPT, "unfinished", None), (DECLINE, None, "decline")])
+def test_reply_to_a_page_waits_for_its_own_wording(
+    response: ElicitResult, reason: str | None, left: str | None
+) -> None:
+    """Whether the page is done is asked of `done=`, and only about the wording to which the user replied."""
+
+    def page(message: str) -> ElicitUrl[str]:
+        return ElicitUrl(message, "https://pay.example/1", done=lambda: None)
+
+    def pay() -> ElicitUrl[str]:
+        return page("Pay 5.")
+
+    rounds = Rounds(alone(pay))
+    assert rounds.round({"pay": page("Pay 5.")}) == {"pay": None}
+    (outcome,) = rounds.round({"pay": page("Pay 5.")}, {"pay": response}).values()
+    assert (None if outcome is None else outcome.action.word) == left
+    assert rounds.answers.open.get("pay") is None if reason is None else rounds.reason("pay") == reason
+    assert rounds.round({"pay": page("Pay 500.")}) == {"pay": None}
+    assert rounds.reason("pay") == "reworded"
+    assert not rounds.answers.open["pay"].consented
 
 
 def question(number: int, **options: Any) -> Elicit[Choice]:
