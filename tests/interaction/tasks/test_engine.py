@@ -190,6 +190,19 @@ async def test_draining_worker_ends_its_legs_and_begins_no_others() -> None:
         assert shop.bodies["nothing"] == 0
 
 
+async def test_one_caller_leaves_memory_for_the_tasks_of_others(caplog: pytest.LogCaptureFixture) -> None:
+    def user(context: Any) -> str:
+        return context.request.headers.get("x-user", "nobody")
+
+    shop = Shop(MemoryLedger(max_bytes=20_000), principal=user)
+    async with peers(shop.server) as (peer,):
+        with anyio.fail_after(WAIT_SECONDS):
+            while "result" in await peer.send("tools/call", name="waits", arguments={}):
+                pass
+        assert "the rest is for others" in caplog.text
+        assert "taskId" in await Peer(peer.http, peer.url, headers={"x-user": "ann"}).call("waits")
+
+
 async def test_last_of_quick_status_messages_is_shown() -> None:
     shop = Shop()
 
