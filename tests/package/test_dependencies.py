@@ -15,6 +15,7 @@ import pytest
 from roundtrip.server.sdk_private import require_names
 from tests.kit.hosts import WAIT
 from tests.package.building import ROOT
+from tests.package.installed import installed_by
 
 PROJECT: Final[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 NAME: Final = re.compile(r"[a-z0-9._-]+", re.IGNORECASE)
@@ -47,10 +48,35 @@ def imported() -> dict[str, set[str]]:
     return found
 
 
-def test_imports_are_declared_and_dependencies_imported() -> None:
+BEYOND_MCP: Final = {
+    *("docstring-parser", "itsdangerous", "packaging", "shtab", "transitions", "six"),
+    *("rich", "markdown-it-py", "mdurl", "pygments"),
+}
+"""What `pip install mcp-roundtrip` brings beside `mcp`."""
+LATER: Final = {
+    "anyio",
+    "cryptography",
+    "h11",
+    "jsonschema",
+    "opentelemetry-api",
+    "pydantic",
+    "referencing",
+    "starlette",
+    "uvicorn",
+}
+"""What `mcp` brings, too, and roundtrip needs in a later version, or, as pydantic, before its next major one."""
+
+
+def test_imports_are_declared_or_brought_by_mcp() -> None:
     extras = [one for extra in ("docket", "pages", "testing") for one in PROJECT["optional-dependencies"][extra]]
     used, needed = imported().keys(), declared(PROJECT["dependencies"])
-    assert (used - needed - declared(extras) - FRAMEWORKS, needed - used) == (set(), set())
+    brought = installed_by("mcp", set())
+    assert (used - needed - brought - declared(extras) - FRAMEWORKS, needed - used) == (set(), set())
+    assert needed & brought == {"mcp", *LATER}
+
+
+def test_plain_install_brings_little_beyond_mcp() -> None:
+    assert installed_by("mcp-roundtrip", {"mcp"}) - installed_by("mcp", set()) == {"mcp-roundtrip", *BEYOND_MCP}
 
 
 class Moved:

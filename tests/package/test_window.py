@@ -31,7 +31,7 @@ def test_windows_begin_at_the_oldest_tried_versions() -> None:
     mcp, fastmcp = f"mcp>={OLDEST['mcp']},<3", f"fastmcp>={OLDEST['fastmcp']},<5"
     tried = [f"| {OLDEST[name]} and {NEWEST[name]} |" for name in OLDEST]
     for path, told in {
-        "pyproject.toml": [f'"{mcp}"', f'"{mcp.replace("mcp", "mcp-types")}"'],
+        "pyproject.toml": [f'"{mcp}"'],
         "roundtrip/server/sdk_private.py": [mcp],
         "roundtrip/server/adapters/fastmcp_names.py": [fastmcp],
         "docs/frameworks.md": [mcp, fastmcp, *tried],
