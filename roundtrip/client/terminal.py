@@ -5,11 +5,12 @@ import os
 import sys
 from concurrent.futures import Future
 from threading import Thread
-
-from rich.console import Console
-from rich.text import Text
+from typing import TYPE_CHECKING
 
 from roundtrip.safe_text import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 __all__ = ["Terminal"]
 
@@ -19,14 +20,21 @@ class Terminal:
 
     def __init__(self, *, listen: bool = True) -> None:
         is_shown = sys.stderr.isatty()
-        self._console = Console(file=sys.stderr, force_terminal=is_shown, markup=False, emoji=False, highlight=False)
+        self._console = _console() if is_shown else None
         self._pending: Future[str | None] | None = None
         self.has_person = listen and is_shown and sys.stdin is not None and sys.stdin.isatty()
         """True if a person can be asked."""
 
     def say(self, text: str = "", *, style: str = "", end: str = "\n") -> None:
         """Print some text, with control characters spelled out."""
-        self._console.print(Text(printable(text, keep_newlines=True), style), soft_wrap=True, end=end)
+        shown = printable(text, keep_newlines=True)
+        if self._console is None:
+            sys.stderr.write(shown + end)
+            sys.stderr.flush()
+            return
+        from rich.text import Text
+
+        self._console.print(Text(shown, style), soft_wrap=True, end=end)
 
     def quote(self, text: str) -> None:
         """Print text of the server, each line marked so that it cannot pass for the client's own."""
@@ -51,6 +59,15 @@ class Terminal:
         line = await asyncio.wrap_future(self._pending)
         self._pending = None
         return line
+
+
+def _console() -> "Console | None":
+    """Return rich's console; None if rich is not installed."""
+    try:
+        from rich.console import Console
+    except ImportError:
+        return None
+    return Console(file=sys.stderr, force_terminal=True, markup=False, emoji=False, highlight=False)
 
 
 def _read_line(source: int, line: "Future[str | None]") -> None:

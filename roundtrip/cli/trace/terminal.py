@@ -1,23 +1,21 @@
-"""Print views: styled on a terminal, as plain columns and lines elsewhere.
+"""Print views: styled on a terminal where rich is installed, as plain columns and lines elsewhere.
 
 Recorded text is untrusted: every string passes through `printable`, and none is parsed as markup.
 """
 
 import shutil
 import sys
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from io import TextIOWrapper
-from typing import Any, Final, TextIO, cast
-
-from rich.cells import cell_len
-from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 
 from roundtrip.safe_text import printable
 from roundtrip.trace.reading.calls import SYMBOLS, Mark
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 __all__ = ["MARK_STYLES", "STATE_STYLES", "Column", "Part", "Screen"]
 
@@ -68,17 +66,7 @@ class Screen:
             # Escape characters that the encoding lacks, instead of raising UnicodeEncodeError.
             cast("TextIOWrapper[Any]", wrapper).reconfigure(errors="backslashreplace")
         self.ascii = not _can_encode(self._out.encoding, _DRAWN)
-        self._console = (
-            Console(
-                file=self._out,
-                width=max(_MIN_WIDTH_CHARS, shutil.get_terminal_size().columns),
-                highlight=False,
-                markup=False,
-                emoji=False,
-            )
-            if self._out.isatty()
-            else None
-        )
+        self._console = _console(self._out) if self._out.isatty() else None
 
     def symbol(self, mark: Mark) -> str:
         """Return the symbol that marks a question."""
@@ -86,26 +74,27 @@ class Screen:
 
     def line(self, *parts: Part, indent: int = 0) -> None:
         """Print one line; a terminal wraps it with the same indent."""
-        text = Text()
-        for part in parts:
-            words, style = (part, "") if isinstance(part, str) else part
-            text.append(self._safe(words), style)
+        styled = [(self._safe(part), "") if isinstance(part, str) else (self._safe(part[0]), part[1]) for part in parts]
         if self._console is None:
-            self._print(" " * indent + text.plain)
-        else:
-            self._console.print(Padding(text, (0, 0, 0, indent)) if indent else text)
+            self._print(" " * indent + "".join(words for words, _ in styled))
+            return
+        from rich.padding import Padding
+        from rich.text import Text
+
+        text = Text.assemble(*styled)
+        self._console.print(Padding(text, (0, 0, 0, indent)) if indent else text)
 
     def table(self, columns: Sequence[Column], rows: Sequence[Sequence[Part]]) -> None:
         """Print rows under the titles of their columns."""
         cells = [[self._safe(cell if isinstance(cell, str) else cell[0]) for cell in row] for row in rows]
         titles = [column.title for column in columns]
-        widths = [max(map(cell_len, column)) for column in zip(titles, *cells, strict=True)]
+        widths = [max(map(_width, column)) for column in zip(titles, *cells, strict=True)]
         if self._console is None or len(rows) > _MAX_DRAWN_ROWS:
             self._plain_table(columns, [titles, *cells], widths)
             return
         styles = [["" if isinstance(cell, str) else cell[1] for cell in row] for row in rows]
-        texts = [[Text(*cell) for cell in zip(*row, strict=True)] for row in zip(cells, styles, strict=True)]
-        self._drawn_table(self._console, columns, texts, widths)
+        styled = [[*zip(*row, strict=True)] for row in zip(cells, styles, strict=True)]
+        self._drawn_table(self._console, columns, styled, widths)
 
     def gap(self) -> None:
         """Print an empty line."""
@@ -131,14 +120,21 @@ class Screen:
         for cells in rows:
             padded: list[str] = []
             for cell, (right, width) in zip(cells, places, strict=True):
-                space = " " * (width - cell_len(cell))
+                space = " " * (width - _width(cell))
                 padded.append(space + cell if right else cell + space)
             lines.append((" " * _COLUMN_GAP_CHARS).join(padded).rstrip())
         self._print("\n".join(lines))
 
     def _drawn_table(
-        self, console: Console, columns: Sequence[Column], rows: Sequence[Sequence[Text]], widths: Sequence[int]
+        self,
+        console: "Console",
+        columns: Sequence[Column],
+        rows: Sequence[Sequence[tuple[str, str]]],
+        widths: Sequence[int],
     ) -> None:
+        from rich.table import Table
+        from rich.text import Text
+
         def table_width(places: Sequence[int]) -> int:
             return sum(widths[place] + _COLUMN_GAP_CHARS for place in places) - _COLUMN_GAP_CHARS
 
@@ -157,8 +153,27 @@ class Screen:
                 overflow="fold",
             )
         for row in rows:
-            table.add_row(*(row[place] for place in kept))
+            table.add_row(*(Text(*row[place]) for place in kept))
         console.print(table)
+
+
+def _console(out: TextIO) -> "Console | None":
+    """Return rich's console for a terminal; None if rich is not installed."""
+    try:
+        from rich.console import Console
+    except ImportError:
+        return None
+    width = max(_MIN_WIDTH_CHARS, shutil.get_terminal_size().columns)
+    return Console(file=out, width=width, highlight=False, markup=False, emoji=False)
+
+
+def _width(text: str) -> int:
+    """Return the cells that a text takes on a terminal."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
+    )
 
 
 def _can_encode(encoding: str | None, text: str) -> bool:

@@ -2,6 +2,7 @@
 
 import io
 import re
+import sys
 
 import pytest
 
@@ -53,6 +54,11 @@ def test_only_terminals_get_colors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FORCE_COLOR")
     monkeypatch.setenv("NO_COLOR", "1")
     assert not COLOUR.search(shown(Output(terminal=True)))
+
+
+def test_terminal_without_rich_gets_the_words_of_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    assert shown(Output(terminal=True)) == shown(Output(terminal=False))
 
 
 def test_terminals_of_any_width_show_the_words_of_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
