@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from roundtrip.errors import InvalidSignature
@@ -26,42 +27,49 @@ _THREADS: Final = ("anyio._backends.", "trio._core._thread_cache")
 
 
 def guarded(fn: Any) -> Any:
-    """Return a function that runs as `fn` does, and raises if a server without roundtrip runs it.
+    """Return a callable that runs as `fn` does, and raises if a server without roundtrip runs it.
 
-    Classes are returned as they are.
+    It has the signature, the annotations and the attributes of `fn`. An object with `__call__` becomes a function;
+    a class is returned as it is.
     """
     if isinstance(fn, staticmethod | classmethod):
         wrapper: Any = cast("Any", fn)
         return type(wrapper)(guarded(wrapper.__func__))
     if inspect.isclass(fn):
         return fn
-    name = display_name(fn)
+    if isinstance(fn, functools.partial):
+        bound: functools.partial[Any] = cast("functools.partial[Any]", fn)
+        return _named_as(fn, functools.partial(guarded(bound.func), *bound.args, **bound.keywords))
+    if not hasattr(fn, "__name__"):
+        return _named_as(fn, guarded(fn.__call__))
     if is_async(fn):
 
+        @functools.wraps(fn)
         async def run_async(*given: Any, **named: Any) -> Any:
-            _refuse_foreign_server(name)
+            _refuse_foreign_server(fn)
             return await fn(*given, **named)
 
-        return _looking_like(fn, run_async, name)
+        return run_async
 
+    @functools.wraps(fn)
     def run_plain(*given: Any, **named: Any) -> Any:
-        _refuse_foreign_server(name)
+        _refuse_foreign_server(fn)
         return fn(*given, **named)
 
-    return _looking_like(fn, run_plain, name)
-
-
-def _looking_like(fn: Any, run: Any, name: str) -> Any:
-    run.__name__ = name  # a partial or an object has none
-    run.__qualname__ = name
-    functools.update_wrapper(run, fn)
+    # What `functools.lru_cache` gives its functions.
     for method in ("cache_info", "cache_clear", "cache_parameters"):
         if hasattr(fn, method):
-            setattr(run, method, getattr(fn, method))
+            setattr(run_plain, method, getattr(fn, method))
+    return run_plain
+
+
+def _named_as(fn: Any, run: Any) -> Any:
+    run.__dict__.update(getattr(fn, "__dict__", {}))
+    run.__name__ = display_name(fn)
     return run
 
 
-def _refuse_foreign_server(name: str) -> None:
+def _refuse_foreign_server(fn: Callable[..., Any]) -> None:
     """Raise if a server without roundtrip runs a function.
 
     Raises:
@@ -70,7 +78,7 @@ def _refuse_foreign_server(name: str) -> None:
     here = inspect.currentframe()
     if here is not None and _is_run_by_foreign_server(here.f_back and here.f_back.f_back):
         raise InvalidSignature(
-            f"{name!r} has options of roundtrip, and its server has no roundtrip to keep them, so it was "
+            f"{fn.__qualname__!r} has options of roundtrip, and its server has no roundtrip to keep them, so it was "
             "not run; call install(server) of roundtrip.install, or of roundtrip.fastmcp, before tools are registered "
             "(or asyncio.to_thread, if your own code runs it in a worker thread)"
         )

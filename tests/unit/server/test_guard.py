@@ -2,14 +2,16 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from mcp.client import Client
 from mcp.server import MCPServer
+from mcp_types import ElicitResult, Tool
+from pydantic import Field
 
 import roundtrip
-from roundtrip import Server
+from roundtrip import Context, Depends, Server
 from roundtrip.install import install
 from roundtrip.testing import DECLINE, User
 from tests.kit.shops import KEY
@@ -62,6 +64,64 @@ class Shelf:
 @functools.lru_cache
 def cached(path: str) -> str:
     return noted(path)
+
+
+def who() -> str:
+    return "me"
+
+
+async def full(
+    folder: str, path: Annotated[str, Field(description="The file")], user: Annotated[str, Depends(who)]
+) -> str:
+    """Delete a file of a folder."""
+    return noted(f"{folder}/{path} for {user}")
+
+
+class Bin:
+    async def __call__(self, path: str, ctx: Context, user: Annotated[str, Depends(who)]) -> str:
+        """Delete a file."""
+        return noted(f"{path} for {user} by {type(ctx).__name__}")
+
+
+@functools.lru_cache
+def remembered(path: Annotated[str, Field(description="The file")]) -> str:
+    """Delete a file once."""
+    return noted(path)
+
+
+async def accepting(context: Any, params: Any) -> ElicitResult:
+    del context, params
+    return ElicitResult(action="accept", content={})
+
+
+@pytest.mark.parametrize(
+    ("make", "ran"),
+    [
+        (lambda: full, "/etc/a for me"),
+        (lambda: functools.partial(full, "/safe"), "/safe/a for me"),
+        (lambda: functools.partial(full, folder="/safe"), "/safe/a for me"),
+        (Bin, "a for me by Context"),
+        (lambda: remembered, "a"),
+    ],
+    ids=["function", "by position", "by keyword", "object", "cached"],
+)
+@pytest.mark.parametrize("kind", ["roundtrip", "sdk"])
+async def test_tool_with_a_promise_takes_what_it_takes_without(kind: str, make: Callable[[], Any], ran: str) -> None:
+    remembered.cache_clear()
+    listed: list[Tool] = []
+    either: list[dict[str, Any]] = [{"ttl": 60}, {"confirm": "Delete {path}?"}]
+    for options in either:
+        server: MCPServer[Any] = Server("own", keys=[KEY]) if kind == "roundtrip" else MCPServer("other")
+        if kind == "sdk":
+            install(server, keys=[KEY])
+        server.add_tool(roundtrip.tool(**options)(make()), name="run")
+        async with Client(server, elicitation_callback=accepting) as client:
+            listed += (await client.list_tools()).tools
+            for sent in ({"path": "a", "folder": "/etc"}, {"path": "a", "folder": "/etc", "user": "root"}):
+                await client.call_tool("run", sent)
+        remembered.cache_clear()
+    assert listed[0] == listed[1]
+    assert set(RAN) == {ran}
 
 
 PROMISING: dict[str, Callable[..., Any]] = {
