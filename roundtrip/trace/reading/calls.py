@@ -597,24 +597,30 @@ def _call(
 
 def _counting(servings: Sequence[Serving], *, later: Serving | None) -> Serving:
     """Return the serving of a leg that the client continued with; `later` is the one of the next leg that counts."""
-    earlier = [serving for serving in servings if later is None or serving.started_at <= later.started_at]
+    brought = _token_size(later)
+    # A token that was sent twice with different answers got two others, usually of different sizes.
+    fitting = [one for one in servings if brought is not None and _size_of_next(one) == brought] or servings
+    earlier = [serving for serving in fitting if later is None or serving.started_at <= later.started_at]
     # None may be earlier, as the clocks of instances differ.
-    candidates = earlier or list(servings)
-    return max(enumerate(candidates), key=lambda item: (*_weight(item[1], later), item[0]))[1]
+    candidates = earlier or fitting
+    return max(enumerate(candidates), key=lambda item: (*_weight(item[1], goes_on=later is not None), item[0]))[1]
 
 
-def _weight(serving: Serving, later: Serving | None) -> tuple[bool, ...]:
+def _weight(serving: Serving, *, goes_on: bool) -> tuple[bool, ...]:
     """Return the rank of a serving among several of one leg; of equal ranks the last counts."""
     was_stopped = serving.ended is not None and serving.ended.state in _RETRIABLE and not serving.bodies
     is_answered = serving.is_over and not was_stopped
     # The request with which a call became a task has the answers, and its worker's serving of the leg goes on.
     is_last = not serving.is_handed
     is_workers = serving.began is not None and serving.began.era == "task"
-    asks = serving.has_asked or later is None
-    last, brought = serving.lines[-1], _token_size(later)
-    # A token that was sent twice with different answers got two others, usually of different sizes.
-    is_continued = isinstance(last, AskedLine) and last.token is not None and last.token.bytes == brought
-    return (is_last, is_workers, asks, is_continued, is_answered, bool(serving.brought), not serving.is_recall)
+    asks = serving.has_asked or not goes_on
+    return (is_last, is_workers, asks, is_answered, bool(serving.brought), not serving.is_recall)
+
+
+def _size_of_next(serving: Serving) -> int | None:
+    """Return the size of the token with which a request was answered."""
+    last = serving.lines[-1]
+    return last.token.bytes if isinstance(last, AskedLine) and last.token is not None else None
 
 
 def _token_size(serving: Serving | None) -> int | None:
@@ -656,5 +662,5 @@ class _AskedBefore:
         # None may be earlier, as the clocks of instances differ: the last one counts then.
         last = bisect_right(self._since, serving.started_at) or len(self._before)
         fitting = self._of_size.get(_token_size(serving) or 0, [])
-        place = bisect_right(fitting, last - 1)
-        return self._before[fitting[place - 1] if place else last - 1]
+        place = bisect_right(fitting, last - 1) or 1
+        return self._before[fitting[place - 1] if fitting else last - 1]
