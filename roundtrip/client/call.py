@@ -54,6 +54,7 @@ LEVELS: Final[tuple[LoggingLevel, ...]] = get_args(LoggingLevel)
 _LOST: Final = ("Connection closed", "SSE stream ", "Reconnection failed")
 """Beginnings of errors that the SDK's client makes itself. Servers may use the same codes."""
 
+_NOT_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 _MAX_PAGES: Final = 100
 _MAX_ROUNDS: Final = 100
 _LOST_SECONDS: Final = 60.0
@@ -129,7 +130,7 @@ class _Caller:
         """The time since which the server of the task is out of reach."""
         self._status: tuple[str, str | None] | None = None
         """The status and the message of the task that were shown last."""
-        self._may_have_run = False
+        self._was_sent = False
         """True from the moment when a request of the call is sent."""
         self._began = 0.0
         self._pause = _FIRST_PAUSE_SECONDS
@@ -187,7 +188,7 @@ class _Caller:
         async def send_leg(leg: LegRequest) -> LegResult:
             if leg.task_id is not None:
                 self._task_leg = leg
-            self._may_have_run = True
+            self._was_sent = True
             return await follow(session, leg, send=send_tool_leg, seen=self._polled)
 
         result = await drive(leg, send=send_leg, answer=self._answer_round)
@@ -290,15 +291,12 @@ class _Caller:
                 ending = ExitCode.COMPLETED if self._plan.cancels else ExitCode.SERVER_ERROR
                 return CallFailed("the task was cancelled", ending)
             case TimeoutError() if self._patience.is_over:
-                text = f"the server did not answer within {self._plan.timeout:g} seconds; see --timeout"
-                return CallFailed(text, ending)
-            case _ if self._may_have_run and _is_of_connection(error) and not isinstance(error, httpx2.ConnectError):
                 text = (
-                    f"the connection was lost before the answer came: {_in_short(error).rstrip('.')}; the call may "
-                    "have run, so look at what it did before you repeat it"
+                    f"the server did not answer within {self._plan.timeout:g} seconds{self._left_open}; see --timeout"
                 )
-            case MCPError() if _is_of_connection(error):
-                text = f"the connection was lost: {error}"
+                return CallFailed(text, ending)
+            case MCPError() | httpx2.TransportError() if _is_of_connection(error) and not isinstance(error, _NOT_SENT):
+                text = f"the connection was lost: {_in_short(error).rstrip('.')}{self._left_open}"
             case MCPError():
                 text = f"the server answered with an error: {error} [{error.code}]"
                 if error.code == MISSING_REQUIRED_CLIENT_CAPABILITY and not self._plan.has_tasks:
@@ -309,6 +307,13 @@ class _Caller:
             case _:
                 text = f"cannot reach the server: {_in_short(error)}; check that it runs, and its address"
         return CallFailed(text + status, ending)
+
+    @property
+    def _left_open(self) -> str:
+        """Return what the end of the connection leaves open."""
+        if self._task_leg is not None:
+            return "; --task goes on with the task"
+        return "; the call may have run, so look at what it did before you repeat it" if self._was_sent else ""
 
 
 class _Patience:

@@ -110,14 +110,12 @@ def _unfinished(call: TracedCall) -> Iterator[Explanation]:
         return
     text = (
         f"Leg {last.leg} on {quoted(last.instance)} has no recorded end: it still runs, or its process ended, and then "
-        "its body may have run; "
     )
+    text += "its body may have run; "
     if last.began is not None and last.began.era == "task":
-        text += "another worker continues a task behind its stored steps when the lease ends."
+        text += "when its lease ends, another worker may continue the task, or it is lost if its body must run once."
     else:
-        text += (
-            "look at what it did before you call again (with exactly_once=True, the same request is safe to repeat)."
-        )
+        text += "look at what it did before you repeat it."
     explanation = _about(last.lines[-1], ExplainedSubject.WAIT, text)
     yield replace(explanation, at=last.started_at, round=None)
 

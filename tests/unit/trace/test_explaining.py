@@ -182,8 +182,8 @@ def test_replay_reports_a_silent_first_instance_or_other_answers() -> None:
 def test_leg_without_an_end_may_have_run() -> None:
     lines = [began(), asked(), began(10, leg=2, round=1)]
     assert "has no recorded end: it still runs, or its process ended, and then its body may have run" in told(lines)
-    assert "exactly_once=True" in told(lines)
-    assert "another worker continues" in told([began(era="task")])
+    assert "look at what it did before you repeat it" in told(lines)
+    assert "another worker may continue the task, or it is lost" in told([began(era="task")])
     for over in (lines[:2], [*lines, ended(11, leg=2)], [began(era="live"), asked(ms=1.0)]):
         assert all(one.is_plain for one in explain(call_of(*over)))
 
