@@ -253,13 +253,6 @@ def _require_bound(fn: Callable[..., Any], *, tool: str) -> None:
             raise InvalidSignature(
                 f"tool {tool!r} takes {parameter.name!r} by position only, and arguments come by name; remove the '/'"
             )
-        if parameter.name in ("ctx", "context") and parameter.annotation is parameter.empty:
-            logger.warning(
-                "tool %r lets clients send %r, which has no annotation; write %s: Context (from roundtrip) to ask",
-                tool,
-                parameter.name,
-                parameter.name,
-            )
 
 
 def _metadata_of(signature: FunctionSignature, *, tool: str, structured: bool) -> FuncMetadata:
@@ -275,6 +268,13 @@ def _metadata_of(signature: FunctionSignature, *, tool: str, structured: bool) -
         annotation = hints.get(name, parameter.annotation)
         if isinstance(annotation, str):
             raise InvalidSignature(f"tool {tool!r}: the annotation {annotation!r} of {name!r} cannot be evaluated")
+        if name in ("ctx", "context") and annotation is parameter.empty:
+            logger.warning(
+                "tool %r lets clients send %r, which has no annotation; write %s: Context (from roundtrip) to ask",
+                tool,
+                name,
+                name,
+            )
         visible.append(parameter.replace(annotation=annotation, kind=parameter.KEYWORD_ONLY))
     returns = hints.get("return", original.return_annotation)
 

@@ -274,6 +274,9 @@ def test_misspelled_hint_is_named_with_its_spelling() -> None:
 def test_parameter_that_looks_like_the_context_is_named(name: str, caplog: pytest.LogCaptureFixture) -> None:
     functions: dict[str, Any] = {}
     exec(f"def count({name}) -> int: ...", functions)
-    Server("shop", keys=["k" * 32]).add_tool(functions["count"])
-    assert f"tool 'count' lets clients send '{name}'" in caplog.text
+    server = Server("shop", keys=["k" * 32])
+    server.add_tool(functools.partial(functions["count"], **{name: 1}))
+    assert "lets clients send" not in caplog.text
+    server.add_tool(functions["count"], name="count it")
+    assert f"tool 'count it' lets clients send '{name}'" in caplog.text
     assert f"write {name}: Context" in caplog.text
