@@ -150,7 +150,7 @@ async def _play_and_reload(arguments: Namespace, folder: Path) -> int:
         REVEAL_VARIABLE: "all",
     }
     settings = ServeSettings(port=arguments.server_port or 0, show_errors=True, drain=0.0, log_level="warning")
-    listening = listen_for(settings)
+    listening = listen_for(settings, cure="--server-port")
     port = listening.getsockname()[1]
     page = RunningPage(
         target_of(f"http://{settings.host}:{port}/{secret}/mcp", arguments.header),

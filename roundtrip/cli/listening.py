@@ -23,23 +23,24 @@ def listen_at(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
 
 
-def listen_for(settings: "ServeSettings") -> socket.socket:
-    """Open the socket of a server.
+def listen_for(settings: "ServeSettings", *, cure: str = "--port") -> socket.socket:
+    """Open the socket of a server; `cure` is the option that chooses another address.
 
     Raises:
         CommandFailed: The address cannot be used.
     """
     from roundtrip.serving.process import listen
 
-    with _reporting(settings.host, settings.port):
+    with _reporting(settings.host, settings.port, cure):
         return listen(settings)
 
 
 @contextmanager
-def _reporting(host: str, port: int) -> Generator[None]:
+def _reporting(host: str, port: int, cure: str = "--port") -> Generator[None]:
     try:
         yield
     except OSError as error:
         # Python adds the address to the reason.
         reason = (error.strerror or str(error)).partition(" (while attempting")[0]
-        raise CommandFailed(f"cannot serve on {host}:{port}: {reason}; try another --port") from error
+        at = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        raise CommandFailed(f"cannot serve on {at}: {reason}; try another {cure}") from error

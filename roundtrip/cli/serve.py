@@ -218,7 +218,7 @@ def _serve_alone(target: str, settings: "ServeSettings") -> int:
     identity = server.identity()
     for caution in cautions(identity):
         logger.warning("%s", caution)
-    listening = listen_for(settings)
+    listening = listen_for(settings, cure="--port or --host")
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, _cannot_roll)
     ended = serve(server, settings, listening, on_ready=lambda: _announce(identity, settings, listening))
@@ -262,7 +262,7 @@ def _supervise(
     if not hasattr(os, "fork"):
         raise CommandFailed(why)
     set_up_logging(settings)
-    listening = listen_for(settings)
+    listening = listen_for(settings, cure="--port or --host")
     command = [sys.executable, "-m", "roundtrip.cli.serve", target, settings.model_dump_json()]
 
     async def supervise() -> bool:
