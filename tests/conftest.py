@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import signal
 import sys
 from collections.abc import Generator
@@ -20,6 +21,7 @@ from tests.kit.tiers import Tier, adds_to_first, current_tier, is_in_tier, tier_
 
 _FULL_SECONDS: Final = 600
 _NIGHTLY_SECONDS: Final = 1800
+_OF_FULL: Final = re.compile("No module named '(?!roundtrip|tests)")
 _NEEDS_FULL: Final = "needs packages of the extra full"
 _LEASE_SECONDS: Final = 30.0
 _LOADED_FIRST: Final = (httpcore2,)
@@ -57,7 +59,7 @@ def pytest_make_collect_report(
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     """Skip a module that needs packages of the extra `full`, if only the extra `test` is installed."""
     report = yield
-    if report.failed and "ModuleNotFoundError" in str(report.longrepr) and find_spec("fastmcp") is None:
+    if report.failed and _OF_FULL.search(str(report.longrepr)) and find_spec("fastmcp") is None:
         report.outcome = "skipped"
         report.longrepr = (str(collector.path), 0, f"Skipped: {_NEEDS_FULL}")
     return report
@@ -68,8 +70,9 @@ def pytest_runtest_call() -> Generator[None]:
     """Skip a test whose block of code or whose body imports such a package."""
     try:
         yield
-    except ImportError:
-        if find_spec("fastmcp") is not None:
+    except ImportError as error:
+        missing = f"{error.__cause__ or error}"
+        if find_spec("fastmcp") is not None or not _OF_FULL.search(missing):
             raise
         pytest.skip(_NEEDS_FULL)
 
