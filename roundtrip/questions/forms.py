@@ -135,7 +135,7 @@ def form_of(schema: Any) -> Form:
             raise
     raise SchemaNotRenderable(
         "a schema must be a type, such as int, or Literal['a', 'b'] for a choice, a mapping of values to titles, or a "
-        f"list of one such mapping for a choice of several, got {schema!r}",
+        f"list of one such mapping for a choice of several, got a {type(cast('object', schema)).__name__}",
         field=None,
     )
 
