@@ -75,6 +75,17 @@ async def test_watcher_sees_a_failure_before_it_is_raised() -> None:
     assert seen == [NodeBegan("n0"), NodeEnded("n0", "failed")]
 
 
+async def test_watcher_sees_what_ends_one_function_alone() -> None:
+    async def fails() -> int:
+        raise KeyError("boom")
+
+    seen: list[Any] = []
+    walk = start(plan_of(tool_of(fails, lambda: 1)), is_isolated=lambda error: True, watch=seen.append)
+    await walk.advance()
+    ended = {fact.key: fact.how for fact in seen if isinstance(fact, NodeEnded)}
+    assert ended == {"n0": "failed", "n1": "computed"}
+
+
 def test_question_is_reported_for_its_first_value_parameter() -> None:
     def first(one: bool = Depends(ask)) -> bool:
         return one
