@@ -188,6 +188,8 @@ def desk(tab: Tab) -> Generator[ConnectedShop]:
     with connected_shop() as shop:
         log_in(tab.page, shop, "fay")
         yield shop
+        # A page that waits would load itself again.
+        tab.page.goto("about:blank")
 
 
 def ask(desk: ConnectedShop, note: str = "Emma") -> Asked:

@@ -18,11 +18,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def served(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Operated]:
+def served(tab: Tab, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Operated]:
     # The environment may name the transcripts, too.
     monkeypatch.setenv("ROUNDTRIP_TRACE", str(folder))
     with operating("--port", "0") as served:
         yield served
+        # A page that is open would complain that its server is gone.
+        tab.page.goto("about:blank")
 
 
 def write(path: Path, tale: Tale, *, since: int = 0) -> None:
