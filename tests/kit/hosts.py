@@ -30,6 +30,7 @@ __all__ = [
     "WAIT",
     "Factory",
     "HttpProcess",
+    "PatientServer",
     "free_port",
     "hosted",
     "listening",
@@ -109,6 +110,19 @@ def own_loop() -> Generator[None]:
             asyncio.set_event_loop(None)
 
 
+class PatientServer(uvicorn.Server):
+    """uvicorn's server, which at its end also closes connections that it has accepted, and not made yet.
+
+    uvicorn overlooks those, and serves what comes on them until it cancels the last request.
+    """
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        await asyncio.sleep(0.1)
+        await super().shutdown(sockets)
+
+
 class HttpProcess:
     """A server in its own process, which can be killed, and started again on the same port as another build."""
 
@@ -165,4 +179,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
     else:
         app = server.streamable_http_app(stateless_http=True)
         config = uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=5)
-        uvicorn.Server(config).run(sockets=[socket.socket(fileno=options.fd)])
+        PatientServer(config).run(sockets=[socket.socket(fileno=options.fd)])

@@ -22,6 +22,7 @@ from starlette.applications import Starlette
 from roundtrip import Context, Elicit, Resolve, Server
 from roundtrip.ledger import Ledger, RedisLedger, SqliteLedger
 from roundtrip.server import exactly_once
+from tests.kit.hosts import PatientServer
 
 __all__ = ["BODIES", "KEYS", "PREFIX", "SLOWEST", "done_key", "ids_key", "listening", "opened"]
 
@@ -206,4 +207,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
         true_time = time.time
         time.time = lambda: true_time() + options.skew
     config = uvicorn.Config(_app(options), log_config=None, ws="none", timeout_graceful_shutdown=30)
-    uvicorn.Server(config).run(sockets=[listening(options.port)])
+    PatientServer(config).run(sockets=[listening(options.port)])

@@ -16,6 +16,7 @@ from roundtrip import Context, Elicit, Resolve, Server
 from roundtrip.ledger import PostgresLedger, RedisLedger, SqliteLedger
 from roundtrip.server.tasks import claim
 from tests.chaos.fleet.instance import listening
+from tests.kit.hosts import PatientServer
 
 __all__ = ["STEPS", "Diary", "Line", "Terms", "main", "shop", "worker"]
 
@@ -151,4 +152,4 @@ def main(arguments: Sequence[str]) -> None:
     logging.basicConfig(filename=log, level=logging.WARNING)
     app = shop(Terms(*rest)).streamable_http_app(stateless_http=True)
     config = uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=5)
-    uvicorn.Server(config).run(sockets=[listening(int(port))])
+    PatientServer(config).run(sockets=[listening(int(port))])
