@@ -108,14 +108,10 @@ def _unfinished(call: TracedCall) -> Iterator[Explanation]:
     last = call.servings[-1] if call.servings else None
     if last is None or last.is_over or last.is_open or call.is_over:
         return
-    text = (
-        f"Leg {last.leg} on {quoted(last.instance)} has no recorded end: it still runs, or its process ended, and then "
-    )
-    text += "its body may have run; "
+    where, cure = f"Leg {last.leg} on {quoted(last.instance)}", "look at what it did before you repeat it"
     if last.began is not None and last.began.era == "task":
-        text += "when its lease ends, another worker may continue the task, or it is lost if its body must run once."
-    else:
-        text += "look at what it did before you repeat it."
+        cure = "when its lease ends, another worker may continue the task, or it is lost if its body must run once"
+    text = f"{where} has no recorded end: it still runs, or its process ended, and then its body may have run; {cure}."
     explanation = _about(last.lines[-1], ExplainedSubject.WAIT, text)
     yield replace(explanation, at=last.started_at, round=None)
 
