@@ -5,7 +5,7 @@ import re
 import unicodedata
 from typing import Final
 
-__all__ = ["build_text", "printable", "quoted", "without_invisible"]
+__all__ = ["build_text", "columns_of", "printable", "quoted", "without_invisible"]
 
 _INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Categories of control, format (with bidi overrides), surrogate, line and paragraph separator characters."""
@@ -59,6 +59,14 @@ def quoted(text: str) -> str:
 def without_invisible(text: str) -> str:
     """Return a text without the characters that nobody sees, to compare it with another."""
     return "".join(char for char in text if not _is_invisible(char))
+
+
+def columns_of(text: str) -> int:
+    """Return the width of a line on a terminal: wide characters take two columns, combining ones none."""
+    if text.isascii():
+        return len(text)
+    wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
+    return len(text) + wide - sum(unicodedata.category(char) in ("Mn", "Me") for char in text)
 
 
 def _spelled_out(text: str) -> str:

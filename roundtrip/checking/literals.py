@@ -1,9 +1,10 @@
 """Write JSON values and calls as Python source, laid out as by a formatter, with every text escaped."""
 
 import math
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, cast
+
+from roundtrip.safe_text import columns_of
 
 __all__ = ["WIDTH", "UsedName", "assignment", "invocation", "is_short", "literal"]
 
@@ -22,7 +23,7 @@ class UsedName(str):
 def assignment(name: str, value: object) -> str:
     """Write an assignment."""
     source = literal(value, used=len(name) + 3)
-    if not _has_parts(value) and _columns(f"{name} = {source}") > WIDTH >= _columns(_STEP + source):
+    if not _has_parts(value) and columns_of(f"{name} = {source}") > WIDTH >= columns_of(_STEP + source):
         source = f"(\n{_STEP}{source}\n)"
     return f"{name} = {source}"
 
@@ -39,7 +40,7 @@ def invocation(before: str, arguments: Sequence[str], *, indent: str = "") -> st
 
 def is_short(source: str) -> bool:
     """Return True for source of one line that fits."""
-    return "\n" not in source and _columns(source) <= WIDTH
+    return "\n" not in source and columns_of(source) <= WIDTH
 
 
 def literal(value: object, *, indent: str = "", used: int = 0, after: int = 0) -> str:
@@ -52,7 +53,7 @@ def literal(value: object, *, indent: str = "", used: int = 0, after: int = 0) -
         after: The columns after the value.
     """
     flat = _flat(value)
-    if len(indent) + used + _columns(flat) + after <= WIDTH or not _has_parts(value):
+    if len(indent) + used + columns_of(flat) + after <= WIDTH or not _has_parts(value):
         return flat
     inner = indent + _STEP
     opening, closing = ("{", "}") if isinstance(value, Mapping) else ("[", "]")
@@ -64,7 +65,7 @@ def _parts(value: object, indent: str) -> Iterator[str]:
     if isinstance(value, Mapping):
         for key, inner in cast("Mapping[str, object]", value).items():
             name = f"{_flat(key)}: "
-            yield name + literal(inner, indent=indent, used=_columns(name), after=1)
+            yield name + literal(inner, indent=indent, used=columns_of(name), after=1)
     else:
         for inner in cast("Sequence[object]", value):
             yield literal(inner, indent=indent, after=1)
@@ -72,14 +73,6 @@ def _parts(value: object, indent: str) -> Iterator[str]:
 
 def _has_parts(value: object) -> bool:
     return isinstance(value, Mapping | list | tuple) and bool(cast("Sequence[object]", value))
-
-
-def _columns(source: str) -> int:
-    """Return the width of a line: wide characters take two columns, combining ones none."""
-    if source.isascii():
-        return len(source)
-    wide = sum(unicodedata.east_asian_width(char) in "WF" for char in source)
-    return len(source) + wide - sum(unicodedata.category(char) in ("Mn", "Me") for char in source)
 
 
 def _flat(value: object) -> str:

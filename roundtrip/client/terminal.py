@@ -5,14 +5,14 @@ import os
 import sys
 from concurrent.futures import Future
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from roundtrip.safe_text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Terminal"]
+__all__ = ["Terminal", "console_on"]
 
 
 class Terminal:
@@ -20,7 +20,7 @@ class Terminal:
 
     def __init__(self, *, listen: bool = True) -> None:
         is_shown = sys.stderr.isatty()
-        self._console = _console() if is_shown else None
+        self._console = console_on(sys.stderr, force_terminal=True) if is_shown else None
         self._pending: Future[str | None] | None = None
         self.has_person = listen and is_shown and sys.stdin is not None and sys.stdin.isatty()
         """True if a person can be asked."""
@@ -61,13 +61,15 @@ class Terminal:
         return line
 
 
-def _console() -> "Console | None":
-    """Return rich's console; None if rich is not installed."""
+def console_on(terminal: TextIO, *, force_terminal: bool | None = None, width: int | None = None) -> "Console | None":
+    """Return rich's console on a terminal; None if rich is not installed."""
     try:
         from rich.console import Console
     except ImportError:
         return None
-    return Console(file=sys.stderr, force_terminal=True, markup=False, emoji=False, highlight=False)
+    return Console(
+        file=terminal, force_terminal=force_terminal, width=width, markup=False, emoji=False, highlight=False
+    )
 
 
 def _read_line(source: int, line: "Future[str | None]") -> None:

@@ -5,13 +5,13 @@ Recorded text is untrusted: every string passes through `printable`, and none is
 
 import shutil
 import sys
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 
-from roundtrip.safe_text import printable
+from roundtrip.client.terminal import console_on
+from roundtrip.safe_text import columns_of, printable
 from roundtrip.trace.reading.calls import SYMBOLS, Mark
 
 if TYPE_CHECKING:
@@ -66,7 +66,8 @@ class Screen:
             # Escape characters that the encoding lacks, instead of raising UnicodeEncodeError.
             cast("TextIOWrapper[Any]", wrapper).reconfigure(errors="backslashreplace")
         self.ascii = not _can_encode(self._out.encoding, _DRAWN)
-        self._console = _console(self._out) if self._out.isatty() else None
+        width = max(_MIN_WIDTH_CHARS, shutil.get_terminal_size().columns)
+        self._console = console_on(self._out, width=width) if self._out.isatty() else None
 
     def symbol(self, mark: Mark) -> str:
         """Return the symbol that marks a question."""
@@ -74,7 +75,7 @@ class Screen:
 
     def line(self, *parts: Part, indent: int = 0) -> None:
         """Print one line; a terminal wraps it with the same indent."""
-        styled = [(self._safe(part), "") if isinstance(part, str) else (self._safe(part[0]), part[1]) for part in parts]
+        styled = [self._styled(part) for part in parts]
         if self._console is None:
             self._print(" " * indent + "".join(words for words, _ in styled))
             return
@@ -86,14 +87,13 @@ class Screen:
 
     def table(self, columns: Sequence[Column], rows: Sequence[Sequence[Part]]) -> None:
         """Print rows under the titles of their columns."""
-        cells = [[self._safe(cell if isinstance(cell, str) else cell[0]) for cell in row] for row in rows]
+        styled = [[self._styled(cell) for cell in row] for row in rows]
+        cells = [[words for words, _ in row] for row in styled]
         titles = [column.title for column in columns]
-        widths = [max(map(_width, column)) for column in zip(titles, *cells, strict=True)]
+        widths = [max(map(columns_of, column)) for column in zip(titles, *cells, strict=True)]
         if self._console is None or len(rows) > _MAX_DRAWN_ROWS:
             self._plain_table(columns, [titles, *cells], widths)
             return
-        styles = [["" if isinstance(cell, str) else cell[1] for cell in row] for row in rows]
-        styled = [[*zip(*row, strict=True)] for row in zip(cells, styles, strict=True)]
         self._drawn_table(self._console, columns, styled, widths)
 
     def gap(self) -> None:
@@ -103,6 +103,11 @@ class Screen:
     def flush(self) -> None:
         """Write out everything that is buffered."""
         self._out.flush()
+
+    def _styled(self, part: Part) -> tuple[str, str]:
+        """Return a text as it can be printed, and its style."""
+        words, style = (part, "") if isinstance(part, str) else part
+        return self._safe(words), style
 
     def _safe(self, words: str) -> str:
         words = printable(words)
@@ -120,7 +125,7 @@ class Screen:
         for cells in rows:
             padded: list[str] = []
             for cell, (right, width) in zip(cells, places, strict=True):
-                space = " " * (width - _width(cell))
+                space = " " * (width - columns_of(cell))
                 padded.append(space + cell if right else cell + space)
             lines.append((" " * _COLUMN_GAP_CHARS).join(padded).rstrip())
         self._print("\n".join(lines))
@@ -155,25 +160,6 @@ class Screen:
         for row in rows:
             table.add_row(*(Text(*row[place]) for place in kept))
         console.print(table)
-
-
-def _console(out: TextIO) -> "Console | None":
-    """Return rich's console for a terminal; None if rich is not installed."""
-    try:
-        from rich.console import Console
-    except ImportError:
-        return None
-    width = max(_MIN_WIDTH_CHARS, shutil.get_terminal_size().columns)
-    return Console(file=out, width=width, highlight=False, markup=False, emoji=False)
-
-
-def _width(text: str) -> int:
-    """Return the cells that a text takes on a terminal."""
-    if text.isascii():
-        return len(text)
-    return sum(
-        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
-    )
 
 
 def _can_encode(encoding: str | None, text: str) -> bool:
