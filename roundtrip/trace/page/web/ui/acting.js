@@ -33,6 +33,8 @@ function askFirst(wanted) {
   byId("even-once").checked = false;
   write(byId("sure-act"), act);
   byId("sure").showModal();
+  // Not `autofocus`: it would already ask for the focus when the page loads, with the dialog closed.
+  byId("sure-back").focus();
 }
 
 function sayActed(said) {
