@@ -1,6 +1,7 @@
 """The `roundtrip` command. Each sub-command is one module with a `COMMAND`; `main` lists them.
 
-Choosing a sub-command imports its module, so that help and mistakes do not wait for the others.
+Choosing a sub-command imports its module, so that help and mistakes do not wait for the others. What a sub-command
+needs to run is in `running`, so that they do not wait for it either.
 """
 
 import os
@@ -47,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parsed = make_parser().parse_args(arguments)
     try:
-        return command_in(_module_of(parsed.command)).run(parsed)
+        return command_in(parsed.command).run(parsed)
     except CommandFailed as failure:
         print(f"roundtrip {parsed.command}: {failure}", file=sys.stderr)
         return failure.exit_code
@@ -67,12 +68,8 @@ def make_parser() -> OptionsAnywhere:
         title="commands", metavar="COMMAND", dest="command", required=True, parser_class=OptionsAnywhere
     )
     for name, summary in COMMANDS.items():
-        chosen.add_parser(name, help=summary).when_chosen(partial(prepare, module=_module_of(name)))
+        chosen.add_parser(name, help=summary).when_chosen(partial(prepare, name=name))
     return parser
-
-
-def _module_of(command: str) -> str:
-    return f"{__name__}.{command.replace('-', '_')}"
 
 
 class _Version(Action):

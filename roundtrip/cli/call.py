@@ -1,21 +1,10 @@
 """`roundtrip call`: call a tool from the terminal, and answer its questions."""
 
-import sys
-from argparse import ArgumentParser, Namespace
-from contextlib import redirect_stdout
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from argparse import ArgumentParser
+from typing import Final
 
-from roundtrip.cli.command import Command, CommandFailed
-from roundtrip.cli.loading import load_any_server, names_server, running_own_tasks
+from roundtrip.cli.command import Command
 from roundtrip.cli.parsing import add_header, add_timeout, seconds
-
-if TYPE_CHECKING:
-    from mcp_types import Root
-    from pydantic import BaseModel
-
-    from roundtrip.client.failures import ExitCode
-    from roundtrip.client.targets import Target
 
 __all__ = ["COMMAND"]
 
@@ -89,95 +78,4 @@ def _configure(parser: ArgumentParser) -> None:
     parser.add_argument("--log-level", choices=_LEVELS, default="info", metavar="LEVEL", help=level)
 
 
-def _run(arguments: Namespace) -> int:
-    from roundtrip.client.failures import CallFailed
-
-    try:
-        with running_own_tasks():
-            return _call(arguments)
-    except CallFailed as failure:
-        failed = CommandFailed(str(failure))
-        failed.exit_code = failure.ending
-        raise failed from failure
-
-
-def _call(arguments: Namespace) -> "ExitCode":
-    import anyio
-
-    from roundtrip.cli.trace.sources import json_text
-    from roundtrip.client.answers import NO_ANSWERS, read_answers
-    from roundtrip.client.call import Called, CallPlan, carry_out
-    from roundtrip.client.failures import CallFailed, ExitCode
-    from roundtrip.client.legs import Era
-    from roundtrip.client.terminal import Terminal
-    from roundtrip.client.tools import text_of_result, text_of_tools
-
-    if arguments.list and arguments.tool is not None:
-        raise CallFailed("--list calls no tool; leave the tool out")
-    if arguments.task is not None and (arguments.tool is not None or arguments.list or arguments.no_tasks):
-        raise CallFailed("--task goes on with a call; leave the tool, --list and --no-tasks out")
-    if arguments.cancel and arguments.task is None:
-        raise CallFailed("--cancel needs the task to cancel; give it with --task")
-    terminal = Terminal(listen=arguments.answers != "-")
-    if arguments.step and not terminal.has_person:
-        raise CallFailed("--step needs a terminal to wait at")
-    plan = CallPlan(
-        target=_target(arguments.server, arguments.header),
-        answers=NO_ANSWERS if arguments.answers is None else read_answers(arguments.answers),
-        tool=arguments.tool,
-        arguments=arguments.arguments,
-        era=Era[arguments.era.upper()],
-        step=arguments.step,
-        timeout=arguments.timeout or None,
-        roots=[_root(path) for path in arguments.root],
-        log_level=arguments.log_level,
-        has_tasks=not arguments.no_tasks,
-        task_id=arguments.task,
-        cancels=arguments.cancel,
-    )
-    # Standard output has the result alone, also if the server runs in this process and prints.
-    with redirect_stdout(sys.stderr):
-        done = anyio.run(carry_out, plan, terminal)
-    if not isinstance(done, Called):
-        _print(json_text([_data(tool) for tool in done]) if arguments.json else text_of_tools(done))
-        return ExitCode.COMPLETED
-    _print(json_text(_data(done.result)) if arguments.json else text_of_result(done.result))
-    return done.ending
-
-
-def _target(text: str, headers: list[str]) -> "Target":
-    """Read the server; one that this process can import is loaded into it."""
-    from roundtrip.client.failures import CallFailed
-    from roundtrip.client.targets import Target, target_of
-
-    if not names_server(text):
-        return target_of(text, headers)
-    if headers:
-        raise CallFailed("--header is for addresses; a server in this process has no headers")
-    from roundtrip.server.adapters.finding import is_fastmcp
-
-    server = load_any_server(text)
-    if is_fastmcp(server):
-        # It enters its lifespan only where it runs.
-        return Target(command=(sys.executable, "-m", "roundtrip", "serve", text, "--stdio"))
-    return Target(server=server)
-
-
-def _root(path: str) -> "Root":
-    from mcp_types import Root
-    from pydantic import FileUrl
-
-    folder = Path(path).absolute()
-    return Root(uri=FileUrl(folder.as_uri()), name=folder.name or None)
-
-
-def _data(model: "BaseModel") -> dict[str, Any]:
-    return model.model_dump(mode="json", by_alias=True, exclude_none=True)
-
-
-def _print(text: str) -> None:
-    encoding = sys.stdout.encoding or "utf-8"
-    print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
-
-
-COMMAND = Command(_DESCRIPTION, _configure, _run, _EPILOG)
+COMMAND = Command(_DESCRIPTION, _configure, _EPILOG)

@@ -8,10 +8,16 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Final, NamedTuple
 
-__all__ = ["Command", "CommandFailed", "command_in", "filled", "prepare"]
+__all__ = ["Command", "CommandFailed", "command_in", "filled", "load_and_run", "prepare"]
 
+_PACKAGE: Final = __name__.rpartition(".")[0]
 _FULL: Final = 90
 """Length from which on a line of a text is one that its author has filled, so that the next line continues it."""
+
+
+def load_and_run(arguments: Namespace) -> int:
+    """Run the chosen command by the module in `running` that has its name, and return the exit code."""
+    return import_module(f"{_PACKAGE}.running.{arguments.command}").run(arguments)
 
 
 class Command(NamedTuple):
@@ -19,10 +25,10 @@ class Command(NamedTuple):
 
     description: str
     configure: Callable[[ArgumentParser], None]
-    run: Callable[[Namespace], int]
-    """Function that returns the exit code."""
     epilog: str = ""
     """Text below the help of the arguments; with one, both texts keep their paragraphs and tables."""
+    run: Callable[[Namespace], int] = load_and_run
+    """Function that returns the exit code."""
 
 
 class CommandFailed(Exception):
@@ -31,14 +37,14 @@ class CommandFailed(Exception):
     exit_code = 2
 
 
-def command_in(module: str) -> Command:
-    """Import a module and return its `COMMAND`."""
-    return import_module(module).COMMAND
+def command_in(name: str) -> Command:
+    """Import the module of a command and return its `COMMAND`."""
+    return import_module(f"{_PACKAGE}.{name}").COMMAND
 
 
-def prepare(parser: ArgumentParser, *, module: str) -> None:
-    """Add the arguments of a module's command to a parser."""
-    command = command_in(module)
+def prepare(parser: ArgumentParser, *, name: str) -> None:
+    """Add the arguments of the command of this name to a parser."""
+    command = command_in(name)
     parser.description = command.description
     if command.epilog:
         width = shutil.get_terminal_size().columns - 2

@@ -62,4 +62,4 @@ def _with_commands(parser: OptionsAnywhere) -> Iterator[OptionsAnywhere]:
         yield from _with_commands(command)
 
 
-COMMAND = Command(_DESCRIPTION, _configure, _run, _EPILOG)
+COMMAND = Command(_DESCRIPTION, _configure, _EPILOG, _run)

@@ -30,5 +30,5 @@ COMMAND = Command(
     "served by another process; one process is killed and started again on the way. The exit code is 0 if the "
     "order was placed in that way, and 1 if not.",
     _configure,
-    _run,
+    run=_run,
 )

@@ -211,4 +211,4 @@ def _print(approval: Mapping[str, Any], arguments: Namespace) -> None:
         print(f"{name:{width}}  {text}")
 
 
-COMMAND = Command(_DESCRIPTION, _configure, _run, _EPILOG)
+COMMAND = Command(_DESCRIPTION, _configure, _EPILOG, _run)

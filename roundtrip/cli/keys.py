@@ -212,4 +212,4 @@ def _sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-COMMAND = Command(_DESCRIPTION, _configure, _run, _EPILOG)
+COMMAND = Command(_DESCRIPTION, _configure, _EPILOG, _run)

@@ -166,4 +166,4 @@ def _can_test() -> bool:
     return all(importlib.machinery.PathFinder.find_spec(one) is not None for one in _FOR_TESTS)
 
 
-COMMAND = Command(_DESCRIPTION, _configure, _run, _EPILOG)
+COMMAND = Command(_DESCRIPTION, _configure, _EPILOG, _run)

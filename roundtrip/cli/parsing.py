@@ -7,19 +7,40 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
-from roundtrip.trace.writing.names import TRACE_VARIABLE
+from roundtrip.trace.writing.names import AUDIT_VARIABLE, TRACE_VARIABLE
 
 __all__ = [
+    "LEG_SECONDS",
+    "STORED_EXIT_CODES",
+    "TARGET",
+    "TARGET_HELP",
     "OptionsAnywhere",
+    "add_audit",
     "add_call",
+    "add_even_once",
     "add_files",
     "add_header",
     "add_json",
     "add_output",
+    "add_reveal",
     "add_timeout",
     "positive_seconds",
     "seconds",
 ]
+
+TARGET: Final = "MODULE:SERVER"
+TARGET_HELP: Final = (
+    "a file with one server (cinema.py), or a module by import path or by file, and its server, or a function that "
+    "makes it: shop.app:server, examples/shop.py:make_server"
+)
+LEG_SECONDS: Final = 30.0
+"""The longest time of a leg, by default."""
+STORED_EXIT_CODES: Final = """\
+exit codes:
+  0  done
+  1  some of the tasks could not be found, changed or read
+  2  not done; standard error has the reason"""
+"""Exit codes of commands over stored calls."""
 
 _LONGEST: Final = 10 * 365 * 86400.0
 
@@ -207,3 +228,27 @@ def _meant(word: str, known: Iterable[str], *, dashes: str = "") -> str:
 
     near = get_close_matches(word, list(known), n=1)
     return f"; did you mean '{dashes}{near[0]}'?" if near else ""
+
+
+def add_audit(parser: ArgumentParser) -> None:
+    """Add `--audit`."""
+    parser.add_argument(
+        "--audit",
+        metavar="FILE",
+        help=f"the audit log, which gets a line of each action; by default ${AUDIT_VARIABLE}, else audit.jsonl beside "
+        "the transcripts",
+    )
+
+
+def add_reveal(parser: ArgumentParser) -> None:
+    """Add `--reveal`."""
+    parser.add_argument(
+        "--reveal", action="store_true", help="also print arguments, questions, answers, messages and results"
+    )
+
+
+def add_even_once(parser: ArgumentParser) -> None:
+    """Add `--even-once`."""
+    parser.add_argument(
+        "--even-once", action="store_true", help="also tasks whose body must not begin twice (exactly_once=True)"
+    )

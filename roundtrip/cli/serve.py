@@ -1,28 +1,12 @@
 """`roundtrip serve`: a server over HTTP, with one process or several, or over stdio for the host that starts it."""
 
-import os
-import signal
-import sys
-from argparse import ArgumentParser, BooleanOptionalAction, Namespace
-from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Any, Final
+from argparse import ArgumentParser, BooleanOptionalAction
+from typing import Any, Final
 
-from roundtrip.cli.command import Command, CommandFailed
-from roundtrip.cli.listening import listen_for
-from roundtrip.cli.loading import TARGET, TARGET_HELP, load_any_server, load_served
-from roundtrip.server.key_files import KEYS_VARIABLE
-from roundtrip.server.switches import PROBE_VARIABLE, is_on
+from roundtrip.cli.command import Command
+from roundtrip.cli.parsing import TARGET, TARGET_HELP
 
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import Callable, Mapping
-
-    from roundtrip.server.probe import Identity
-    from roundtrip.serving.settings import ServeSettings
-    from roundtrip.serving.supervisor import Supervisor
-
-__all__ = ["COMMAND"]
+__all__ = ["COMMAND", "SWITCHES"]
 
 _DESCRIPTION: Final = """\
 Serve a server over Streamable HTTP, with one process or several. Several processes share one port, so they
@@ -95,244 +79,18 @@ _FLAGS: Final = {
 }
 """Flags with their help. Settings without a value can be negated; `...` marks lists, whose settings are plurals."""
 
-_SWITCHES: Final = ("reload", "stdio")
-_NO_SETTINGS: Final = ("target", "command", "config", "folder", *_SWITCHES)
-_SETTINGS_OF_STDIO: Final = ("log_level",)
+SWITCHES: Final = ("reload", "stdio")
 
 
 def _configure(parser: ArgumentParser) -> None:
     parser.add_argument("target", metavar=TARGET, help=TARGET_HELP)
     for usage, text in _FLAGS.items():
         flag, *value = usage.split()
-        negatable = {"action": "store_true" if flag[2:] in _SWITCHES else BooleanOptionalAction}
+        negatable = {"action": "store_true" if flag[2:] in SWITCHES else BooleanOptionalAction}
         options: dict[str, Any] = {"metavar": value[0]} if value else negatable
         if value[1:]:
             options |= {"action": "append", "dest": f"{flag[2:].replace('-', '_')}s"}
         parser.add_argument(flag, help=text, **options)
 
 
-def _run(arguments: Namespace) -> int:
-    from roundtrip.serving.settings import BadSettings, ServeSettings, misspelled_variables, read_settings
-
-    for written, meant in misspelled_variables(os.environ).items():
-        print(f"roundtrip: {written} is not read; did you mean {meant}?", file=sys.stderr, flush=True)
-    if arguments.folder is not None:
-        _enter(arguments.folder)
-    flags = {name: value for name, value in vars(arguments).items() if name not in _NO_SETTINGS}
-    if arguments.stdio:
-        _check_stdio(arguments, flags)
-    try:
-        file = Path(arguments.config) if arguments.config is not None else None
-        settings = read_settings(ServeSettings, flags, file=file)
-    except BadSettings as error:
-        raise CommandFailed(str(error)) from error
-    if arguments.stdio:
-        return _serve_stdio(arguments.target, settings)
-    if hasattr(signal, "SIGHUP"):
-        # Ignore SIGHUP while starting, as it would end the process.
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    if settings.sessions and settings.workers > 1:
-        raise CommandFailed(
-            "--sessions keeps sessions in one process, and --workers shares connections between several. Serve with "
-            "one worker, and several of those behind a balancer that sends a session's requests to the same one"
-        )
-    if arguments.reload:
-        return _serve_and_reload(arguments.target, settings)
-    return _serve_alone(arguments.target, settings) if settings.workers == 1 else _serve(arguments.target, settings)
-
-
-def _enter(folder: str) -> None:
-    try:
-        os.chdir(folder)
-    except OSError as error:
-        raise CommandFailed(f"--folder {folder!r} cannot be entered: {error.strerror}") from error
-
-
-def _check_stdio(arguments: Namespace, flags: dict[str, Any]) -> None:
-    """Reject flags that have no meaning on stdio."""
-    if arguments.reload:
-        raise CommandFailed(
-            "--reload needs HTTP: a host holds the pipes of the process that it starts, and its session ends with that "
-            "process. Serve over HTTP, and give the host the address: see docs/hosts.md"
-        )
-    if over_http := [name for name, value in flags.items() if value is not None and name not in _SETTINGS_OF_STDIO]:
-        named = ", ".join(f"--{name.replace('_', '-')}" for name in over_http)
-        raise CommandFailed(f"--stdio serves one host without HTTP; leave {named} out")
-
-
-def _serve_stdio(target: str, settings: "ServeSettings") -> int:
-    from roundtrip.server.adapters.finding import is_fastmcp
-    from roundtrip.serving.process import set_up_logging
-
-    server = load_any_server(target)
-    set_up_logging(settings)
-    if hasattr(server, "run_stdio_async"):
-        server.run("stdio", **({"show_banner": False} if is_fastmcp(server) else {}))
-        return 0
-    import anyio
-    from mcp.server.stdio import stdio_server
-
-    async def serve() -> None:
-        async with stdio_server() as (read, write):
-            await server.run(read, write, server.create_initialization_options())
-
-    anyio.run(serve)
-    return 0
-
-
-def _serve_and_reload(target: str, settings: "ServeSettings") -> int:
-    from roundtrip.serving.agreement import cautions
-    from roundtrip.serving.process import logger
-    from roundtrip.serving.reloading import ReloadingSupervisor, folders_of, prepare_processes
-
-    if settings.workers > 1:
-        raise CommandFailed("--reload replaces one process, and --workers starts several; leave --workers out")
-    has_key = prepare_processes(os.environ)
-
-    def supervisor(command: list[str], listening: "socket.socket") -> ReloadingSupervisor:
-        def announce(identity: "Identity") -> None:
-            for caution in cautions(identity):
-                logger.warning("%s", caution)
-            _announce(identity, settings, listening)
-            print("roundtrip: it reloads when Python files change", file=sys.stderr, flush=True)
-
-        return ReloadingSupervisor(command, settings, listening, on_ready=announce, folders=folders_of(target))
-
-    settings = settings.model_copy(update={"drain": 0.0})
-    try:
-        return _supervise(target, settings, supervisor, why="--reload needs os.fork, which this system lacks")
-    except CommandFailed as failure:
-        said, newline, places = str(failure).partition("\n")
-        if not has_key and f"keys from {KEYS_VARIABLE}" in said:
-            hint = f" (--reload gives the server a key, by {KEYS_VARIABLE})"
-            raise CommandFailed(f"{said}{hint}{newline}{places}") from failure
-        raise
-
-
-def _serve_alone(target: str, settings: "ServeSettings") -> int:
-    from roundtrip.serving.agreement import cautions
-    from roundtrip.serving.process import Ended, logger, serve, set_up_logging
-
-    server = load_served(target)
-    set_up_logging(settings)
-    identity = server.identity()
-    for caution in cautions(identity):
-        logger.warning("%s", caution)
-    listening = listen_for(settings, cure="--port or --host")
-    if hasattr(signal, "SIGHUP"):
-        signal.signal(signal.SIGHUP, _cannot_roll)
-    ended = serve(server, settings, listening, on_ready=lambda: _announce(identity, settings, listening))
-    if ended is Ended.NOT_BEGUN:
-        raise CommandFailed("the server could not be started; its log is above")
-    return 0 if ended is Ended.IN_TIME else 1
-
-
-def _cannot_roll(number: int, frame: FrameType | None) -> None:
-    from roundtrip.serving.process import logger
-
-    del number, frame
-    # Logged, not printed: printing fails if the terminal has just closed.
-    logger.warning("a single worker cannot be replaced while it serves; see --workers")
-
-
-def _serve(target: str, settings: "ServeSettings") -> int:
-    from roundtrip.serving.supervisor import Supervisor
-
-    def supervisor(command: list[str], listening: "socket.socket") -> Supervisor:
-        return Supervisor(
-            command, settings, listening, on_ready=lambda identity: _announce(identity, settings, listening)
-        )
-
-    why = "several workers need os.fork, which this system lacks; use --workers 1"
-    return _supervise(target, settings, supervisor, why=why)
-
-
-def _supervise(
-    target: str,
-    settings: "ServeSettings",
-    supervisor: "Callable[[list[str], socket.socket], Supervisor]",
-    *,
-    why: str,
-) -> int:
-    import asyncio
-
-    from roundtrip.serving.process import set_up_logging
-    from roundtrip.serving.supervisor import WorkerFailed
-
-    if not hasattr(os, "fork"):
-        raise CommandFailed(why)
-    set_up_logging(settings)
-    listening = listen_for(settings, cure="--port or --host")
-    command = [sys.executable, "-m", "roundtrip.cli.serve", target, settings.model_dump_json()]
-
-    async def supervise() -> bool:
-        return await supervisor(command, listening).run()
-
-    try:
-        return 0 if asyncio.run(supervise()) else 1
-    except WorkerFailed as error:
-        raise CommandFailed(str(error)) from error
-
-
-def _announce(identity: "Identity", settings: "ServeSettings", listening: "socket.socket") -> None:
-    from roundtrip.doctor.local import PROBE_IGNORED
-    from roundtrip.safe_text import printable
-
-    host, port = listening.getsockname()[:2]
-    place = f"http://{f'[{host}]' if ':' in host else host}:{port}{settings.path}"
-    workers = "one worker" if settings.workers == 1 else f"{settings.workers} workers"
-    said = [PROBE_IGNORED] if not identity.takes_probe and _wants_probe(os.environ) else []
-    said.append(f"{printable(identity.name)} serves on {place} with {workers}")
-    if not settings.asks_older_clients:
-        said.append(_older_clients(settings))
-    if not settings.is_loopback and not settings.allowed_hosts:
-        said.append(
-            "requests with any Host are accepted; name the server's own with --allowed-host, or any with "
-            "--allowed-host '*'"
-        )
-    for line in said:
-        print(f"roundtrip: {line}", file=sys.stderr, flush=True)
-
-
-def _wants_probe(environment: "Mapping[str, str]") -> bool:
-    try:
-        return is_on(None, PROBE_VARIABLE, environment=environment, default=False)
-    except ValueError:
-        return True
-
-
-def _older_clients(settings: "ServeSettings") -> str:
-    if settings.workers > 1:
-        why, fix = "several workers keep no sessions", "serve with --workers 1, several of those behind a balancer"
-    elif not settings.keeps_sessions:
-        why, fix = "--no-sessions keeps no sessions", "leave it out"
-    else:
-        why, fix = "--json-response always cannot carry questions", "use --json-response auto"
-    return (
-        f"clients on 2025-11-25 and before, still the majority, cannot be asked by form, as {why}: a tool that asks "
-        "them gives them a link with Pages(authenticate=...), or the question with the rung 'model', and otherwise "
-        f"fails with an error, which is logged each time; to ask them by form, {fix}"
-    )
-
-
-def _work() -> int:
-    """Serve as a worker. Its arguments are the target, the settings, and descriptors of its channel and the socket."""
-    import socket
-
-    from roundtrip.serving.process import serve, work
-    from roundtrip.serving.settings import ServeSettings
-
-    target, settings, channel, listening = sys.argv[1:]
-    read, accepts = ServeSettings.model_validate_json(settings), socket.socket(fileno=int(listening))
-    return work(
-        lambda: load_served(target),
-        read,
-        channel=socket.socket(fileno=int(channel)),
-        run=lambda server, on_ready: serve(server, read, accepts, on_ready=on_ready),
-    )
-
-
-COMMAND = Command(_DESCRIPTION, _configure, _run, _EPILOG)
-
-if __name__ == "__main__":
-    sys.exit(_work())
+COMMAND = Command(_DESCRIPTION, _configure, _EPILOG)

@@ -1,32 +1,21 @@
 """`roundtrip tasks`: list, show, cancel and retry stored tasks, and renew their keys."""
 
-import json
-import time
-from argparse import ArgumentParser, Namespace
-from typing import TYPE_CHECKING, Any, Final
+from argparse import ArgumentParser
+from typing import Any, Final
 
-from roundtrip.cli.command import Command, CommandFailed
-from roundtrip.cli.loading import TARGET, TARGET_HELP
-from roundtrip.cli.parsing import OptionsAnywhere, add_json
-from roundtrip.cli.stored_calls import (
-    EXIT_CODES,
-    Shelf,
-    act_on_each,
+from roundtrip.cli.command import Command
+from roundtrip.cli.parsing import (
+    STORED_EXIT_CODES,
+    TARGET,
+    TARGET_HELP,
+    OptionsAnywhere,
     add_audit,
     add_even_once,
+    add_json,
     add_reveal,
-    found_call,
-    is_due,
-    load_shelf,
-    print_facts,
-    stored_facts,
-    using_store,
 )
 
-if TYPE_CHECKING:
-    from roundtrip.ledger.tasks import TaskSummary
-
-__all__ = ["COMMAND", "STATES"]
+__all__ = ["COMMAND"]
 
 _DESCRIPTION: Final = """\
 Look at the tasks that are stored in a server's ledger, and change them. The server is loaded for its ledger and its
@@ -75,86 +64,4 @@ def _configure_action(action: ArgumentParser, name: str) -> None:
         add_json(action)
 
 
-async def _list(shelf: Shelf, arguments: Namespace) -> int:
-    from roundtrip.cli.trace.terminal import Column, Screen
-    from roundtrip.machine.tasks import TaskState
-
-    if arguments.limit < 1:
-        raise CommandFailed(f"--limit must be at least 1, got {arguments.limit}")
-    states = [TaskState(state) for state in arguments.state or ()]
-    found = await shelf.book.store.list(limit=arguments.limit, states=states)
-    if arguments.json:
-        print(json.dumps([_as_data(one) for one in found], indent=2))
-        return 0
-    columns = (
-        Column("call"),
-        Column("tool", folds=True),
-        Column("state"),
-        Column("created", drop=2),
-        Column("changed", drop=1),
-        Column("next", drop=3),
-    )
-    now = time.time()
-    Screen().table(columns, [_row(one, now) for one in found])
-    return 0
-
-
-def _row(one: "TaskSummary", now: float) -> list[str]:
-    from roundtrip.trace.explaining.wording import distance_text
-
-    following = distance_text(one.due - now) if is_due(one.state) else "-"
-    return [
-        one.call_id,
-        one.tool,
-        one.state.value,
-        distance_text(one.created - now),
-        distance_text(one.updated - now),
-        following,
-    ]
-
-
-def _as_data(one: "TaskSummary") -> dict[str, Any]:
-    return {**one._asdict(), "state": one.state.value, "due": one.due if is_due(one.state) else None}
-
-
-async def _show(shelf: Shelf, arguments: Namespace) -> int:
-    call_id = await found_call(shelf, arguments.call)
-    shown = await stored_facts(shelf, call_id, reveal=arguments.reveal)
-    if shown is None:
-        raise CommandFailed(f"there is no task of call {call_id}")
-    print(json.dumps(shown, indent=2)) if arguments.json else print_facts(shown)
-    return 0 if shown.get("readable", True) else 1
-
-
-async def _act(shelf: Shelf, arguments: Namespace) -> int:
-    return await act_on_each(shelf, arguments, arguments.calls, ())
-
-
-async def _rekey(shelf: Shelf, arguments: Namespace) -> int:
-    from roundtrip.server.tasks.content import ContentUnreadable
-
-    del arguments
-    renewed = kept = unreadable = 0
-    async for entry in shelf.operations.scan():
-        try:
-            if await shelf.operations.renew_key(entry):
-                renewed += 1
-            else:
-                kept += 1
-        except ContentUnreadable:
-            unreadable += 1
-    print(f"{renewed} encrypted with the newest key ({shelf.book.seal.hint}), {kept} were already")
-    if unreadable:
-        print(f"{unreadable} could not be read: this server does not have their key")
-    return 1 if unreadable else 0
-
-
-_RUNS: Final = {"ls": _list, "show": _show, "cancel": _act, "retry": _act, "rekey": _rekey}
-
-
-def _run(arguments: Namespace) -> int:
-    shelf = load_shelf(arguments.target)
-    return using_store(lambda: _RUNS[arguments.action](shelf, arguments))
-
-
-COMMAND = Command(_DESCRIPTION, _configure, _run, EXIT_CODES)
+COMMAND = Command(_DESCRIPTION, _configure, STORED_EXIT_CODES)

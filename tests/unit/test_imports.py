@@ -11,7 +11,7 @@ from mcp_types import LoggingLevel
 import roundtrip
 import roundtrip.ledger
 from roundtrip.checking.checking import TIMEOUT
-from roundtrip.cli import call, graph, rehearsing
+from roundtrip.cli import call, graph, parsing
 from roundtrip.client.legs import Era
 from roundtrip.trace.drawings.machine import Format
 
@@ -45,4 +45,4 @@ def test_command_line_choices_match_the_code() -> None:
     assert vars(call)["_ERAS"] == tuple(era.name.lower() for era in Era if era is not Era.TASK)
     assert vars(call)["_LEVELS"] == get_args(LoggingLevel)
     assert vars(graph)["_FORMATS"] == tuple(Format)
-    assert rehearsing.LEG_SECONDS == TIMEOUT
+    assert parsing.LEG_SECONDS == TIMEOUT

@@ -8,9 +8,8 @@ from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any, Final
 
 from roundtrip.cli.command import CommandFailed
-from roundtrip.cli.loading import TARGET, TARGET_HELP
-from roundtrip.cli.parsing import add_timeout, positive_seconds
-from roundtrip.cli.rehearsing import LEG_SECONDS, load_for_rehearsal, rehearse
+from roundtrip.cli.parsing import LEG_SECONDS, TARGET, TARGET_HELP, add_timeout, positive_seconds
+from roundtrip.cli.running.rehearsing import load_for_rehearsal, rehearse
 from roundtrip.cli.trace.calls import find_call
 from roundtrip.cli.trace.sources import json_text, view
 from roundtrip.safe_text import printable

@@ -52,7 +52,7 @@ def view(
             if add is not None and is_wanted:
                 add(parser)
 
-    return Command(description, configure, run)
+    return Command(description, configure, run=run)
 
 
 def named_files(arguments: Namespace) -> list[str]:

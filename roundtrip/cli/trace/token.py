@@ -241,6 +241,6 @@ COMMANDS: Final = {
         "from --keys-file. The exit code is 0 for a token that was read, 1 for a text that is not a token or does not "
         "verify with these keys, 2 for wrong usage.",
         configure,
-        run,
+        run=run,
     )
 }

@@ -123,7 +123,7 @@ def test_responses_forbid_framing_sniffing_and_caching(attacked: Playing) -> Non
 def test_endpoint_of_the_server_has_a_secret_of_its_own(attacked: Playing) -> None:
     """Other users can see command lines: none has the page's address, nor that of the server."""
     lines = [file.read_bytes() for file in Path("/proc").glob("[0-9]*/cmdline") if file.exists()]
-    workers = [line for line in lines if b"roundtrip.cli.dev" in line]
+    workers = [line for line in lines if b"roundtrip.cli.running.dev" in line]
     assert workers
     assert not any(attacked.secret.encode() in line or b"7f7f" in line for line in workers)
     assert not any(b"/mcp" in line.replace(b'"path":"/mcp"', b"") for line in workers)

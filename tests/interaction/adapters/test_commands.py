@@ -12,7 +12,7 @@ from mcp.server import MCPServer
 
 import roundtrip
 from roundtrip.cli import main
-from roundtrip.cli.loading import load_any_server, load_attached
+from roundtrip.cli.running.loading import load_any_server, load_attached
 from roundtrip.fastmcp import install as install_in_fastmcp
 from roundtrip.install import install
 from roundtrip.testing import Unanswered, User

@@ -17,7 +17,7 @@ from pydantic import FileUrl
 
 from roundtrip import Server
 from roundtrip.cli import main
-from roundtrip.cli.loading import load_server
+from roundtrip.cli.running.loading import load_server
 from roundtrip.testing import ACCEPT, Era, User
 from tests.kit.players import call
 

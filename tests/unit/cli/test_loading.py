@@ -8,7 +8,7 @@ import pytest
 from mcp.server import MCPServer
 
 from roundtrip.cli import main
-from roundtrip.cli.loading import load_any_server, load_attached, load_server, names_server
+from roundtrip.cli.running.loading import load_any_server, load_attached, load_server, names_server
 from tests.kit.tables import check_each
 from tests.unit.cli.targets import complaint, written
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-from roundtrip.cli.loading import load_any_server, load_attached, load_server
+from roundtrip.cli.running.loading import load_any_server, load_attached, load_server
 from tests.unit.cli.targets import complaint, written
 
 

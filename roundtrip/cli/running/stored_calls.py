@@ -4,28 +4,30 @@ import asyncio
 import json
 import os
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from roundtrip.cli.command import CommandFailed
-from roundtrip.cli.loading import load_attached
+from roundtrip.cli.running.loading import load_attached
+from roundtrip.cli.trace.terminal import Screen
+from roundtrip.ledger.contract import LedgerDown, Reach
+from roundtrip.machine.tasks import ENDED, TaskState
+from roundtrip.safe_text import printable
+from roundtrip.server.tasks.acting import AuditedOperations
+from roundtrip.server.tasks.content import ContentUnreadable
+from roundtrip.server.tasks.operations import TaskNotChanged, TaskOperations
+from roundtrip.trace.explaining.wording import clock_text
+from roundtrip.trace.writing.audit import AuditLog, AuditUnwritable, audit_path, user_of_system
 from roundtrip.trace.writing.names import AUDIT_VARIABLE
 
 if TYPE_CHECKING:
     from roundtrip.ledger.tasks import TaskEntry
-    from roundtrip.machine.tasks import TaskState
-    from roundtrip.server.tasks.acting import AuditedOperations
     from roundtrip.server.tasks.book import TaskBook
-    from roundtrip.server.tasks.operations import TaskOperations
 
 __all__ = [
-    "EXIT_CODES",
     "Shelf",
     "act_on_each",
-    "add_audit",
-    "add_even_once",
-    "add_reveal",
     "audited",
     "found_call",
     "is_due",
@@ -37,11 +39,6 @@ __all__ = [
 
 T = TypeVar("T")
 
-EXIT_CODES: Final = """\
-exit codes:
-  0  done
-  1  some of the tasks could not be found, changed or read
-  2  not done; standard error has the reason"""
 _DONE: Final = {
     "cancel": "cancelled",
     "retry": "is due again",
@@ -63,9 +60,6 @@ def load_shelf(target: str) -> Shelf:
     Raises:
         CommandFailed: There is no such server, or it stores no calls that another process can read.
     """
-    from roundtrip.ledger.contract import Reach
-    from roundtrip.server.tasks.operations import TaskOperations
-
     server = load_attached(target)
     service = server.task_service
     if service is None:
@@ -86,8 +80,6 @@ def using_store(work: Callable[[], Awaitable[T]]) -> T:
     Raises:
         CommandFailed: The store cannot be used, or the audit log cannot be written.
     """
-    from roundtrip.ledger.contract import LedgerDown
-    from roundtrip.trace.writing.audit import AuditUnwritable
 
     async def run() -> T:
         return await work()
@@ -113,36 +105,6 @@ async def found_call(shelf: Shelf, text: str) -> str:
     return call_id
 
 
-# Options.
-
-
-def add_audit(parser: ArgumentParser) -> None:
-    """Add `--audit`."""
-    parser.add_argument(
-        "--audit",
-        metavar="FILE",
-        help=f"the audit log, which gets a line of each action; by default ${AUDIT_VARIABLE}, else audit.jsonl beside "
-        "the transcripts",
-    )
-
-
-def add_reveal(parser: ArgumentParser) -> None:
-    """Add `--reveal`."""
-    parser.add_argument(
-        "--reveal", action="store_true", help="also print arguments, questions, answers, messages and results"
-    )
-
-
-def add_even_once(parser: ArgumentParser) -> None:
-    """Add `--even-once`."""
-    parser.add_argument(
-        "--even-once", action="store_true", help="also tasks whose body must not begin twice (exactly_once=True)"
-    )
-
-
-# Actions.
-
-
 def audited(shelf: Shelf, arguments: Namespace, transcripts: Sequence[str]) -> "AuditedOperations":
     """Return the operations for the user of this process; without a place for the audit log, say so.
 
@@ -151,9 +113,6 @@ def audited(shelf: Shelf, arguments: Namespace, transcripts: Sequence[str]) -> "
         arguments: The arguments of the command.
         transcripts: The transcripts that it names.
     """
-    from roundtrip.server.tasks.acting import AuditedOperations
-    from roundtrip.trace.writing.audit import AuditLog, audit_path, user_of_system
-
     path = audit_path(arguments.audit, transcripts, os.environ)
     if path is None:
         note = f"this is in no audit log; name one with --audit, or set {AUDIT_VARIABLE}"
@@ -168,9 +127,6 @@ async def act_on_each(shelf: Shelf, arguments: Namespace, calls: Sequence[str], 
         AuditUnwritable: The audit log cannot be written.
         LedgerDown: The store cannot be used.
     """
-    from roundtrip.safe_text import printable
-    from roundtrip.server.tasks.operations import TaskNotChanged
-
     operations = audited(shelf, arguments, transcripts)
     even_once: bool = getattr(arguments, "even_once", False)
     failed = 0
@@ -191,8 +147,6 @@ async def act_on_each(shelf: Shelf, arguments: Namespace, calls: Sequence[str], 
 
 def is_due(state: "TaskState") -> bool:
     """Return True if a task in a state goes on at its time, and not only when its user answers, or never."""
-    from roundtrip.machine.tasks import ENDED, TaskState
-
     return state is not TaskState.ASKING and state not in ENDED
 
 
@@ -204,8 +158,6 @@ async def stored_facts(shelf: Shelf, call_id: str, *, reveal: bool) -> dict[str,
         call_id: The call.
         reveal: True for values as well, and not only names and times.
     """
-    from roundtrip.server.tasks.content import ContentUnreadable
-
     entry, now = await shelf.book.store.load(call_id)
     if entry is None:
         return None
@@ -250,8 +202,6 @@ def _approval(record: Mapping[str, Any], *, reveal: bool) -> dict[str, Any]:
 
 
 def _facts(entry: "TaskEntry", now: float) -> dict[str, Any]:
-    from roundtrip.machine.tasks import TaskState
-
     shown: dict[str, Any] = {"call": entry.call_id, "tool": entry.tool, "state": entry.state.value}
     due = entry.due if is_due(entry.state) else None
     shown |= {"created": entry.created, "updated": entry.updated, "due": due, "expires": entry.expires}
@@ -262,8 +212,6 @@ def _facts(entry: "TaskEntry", now: float) -> dict[str, Any]:
 
 def print_facts(shown: Mapping[str, Any]) -> None:
     """Print facts for people, one a line."""
-    from roundtrip.cli.trace.terminal import Screen
-
     screen, width = Screen(), max(map(len, shown))
     for name, value in shown.items():
         if value is not None and value != []:
@@ -272,8 +220,6 @@ def print_facts(shown: Mapping[str, Any]) -> None:
 
 def _approval_text(shown: Mapping[str, Any]) -> str:
     """Return an approval in words: `budget by finance: approved 2026-11-26 10:15:02 by fred`."""
-    from roundtrip.trace.explaining.wording import clock_text
-
     decided = f" {clock_text(shown['decided'])}" if shown["decided"] is not None else ""
     until = f" until {clock_text(shown['until'])}" if shown["state"] == "pending" else ""
     who = f" by {shown['who']}" if shown.get("who") else ""
@@ -284,8 +230,6 @@ def _approval_text(shown: Mapping[str, Any]) -> str:
 
 def _text(name: str, value: Any) -> str:
     """Return a fact in words; times are floats."""
-    from roundtrip.trace.explaining.wording import clock_text
-
     if isinstance(value, float):
         return clock_text(value)
     if name == "approvals":

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from roundtrip.cli.command import CommandFailed
+from roundtrip.serving.process import listen
 
 if TYPE_CHECKING:
     from roundtrip.serving.settings import ServeSettings
@@ -29,8 +30,6 @@ def listen_for(settings: "ServeSettings", *, cure: str = "--port") -> socket.soc
     Raises:
         CommandFailed: The address cannot be used.
     """
-    from roundtrip.serving.process import listen
-
     with _reporting(settings.host, settings.port, cure):
         return listen(settings)
 

@@ -1,23 +1,26 @@
 """Rehearse recorded calls on the server that a command line names: without its log, and without a transcript."""
 
+import logging
 import os
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import anyio
+
+from roundtrip.checking.recorded import NotReplayable
 from roundtrip.cli.command import CommandFailed
-from roundtrip.cli.loading import load_attached
+from roundtrip.cli.running.loading import load_attached
+from roundtrip.client.failures import innermost
+from roundtrip.safe_text import printable
 from roundtrip.trace.writing.names import TRACE_VARIABLE
 
 if TYPE_CHECKING:
     from roundtrip.server.adapters.installation import Installation
     from roundtrip.server.server import Server
 
-__all__ = ["LEG_SECONDS", "load_for_rehearsal", "rehearse"]
+__all__ = ["load_for_rehearsal", "rehearse"]
 
 T = TypeVar("T")
-
-LEG_SECONDS: Final = 30.0
-"""The longest time of a leg, by default."""
 
 
 def load_for_rehearsal(target: str) -> "Server[Any] | Installation[Any]":
@@ -38,14 +41,6 @@ def rehearse(work: Callable[[], Awaitable[T]]) -> T:
         NotReplayable: The call cannot be played.
         CommandFailed: The server failed.
     """
-    import logging
-
-    import anyio
-
-    from roundtrip.checking.recorded import NotReplayable
-    from roundtrip.client.failures import innermost
-    from roundtrip.safe_text import printable
-
     # The report has the failures; log lines of the server would come in between.
     logging.disable()
     try:

@@ -17,17 +17,21 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast, get_type_hints
 
+from mcp.server import MCPServer
+
 from roundtrip.cli.command import CommandFailed
+from roundtrip.errors import InvalidSignature
 from roundtrip.safe_text import printable
+from roundtrip.server.adapters.finding import attached, is_server, require_installed, server_classes
+from roundtrip.server.server import Server
+from roundtrip.server.switches import RUN_TASKS_VARIABLE
+from roundtrip.server.tasks.choice import OWN
+from roundtrip.serving.others import OtherServer, as_served
 
 if TYPE_CHECKING:
     from roundtrip.server.adapters.installation import Installation
-    from roundtrip.server.server import Server
-    from roundtrip.serving.others import OtherServer
 
 __all__ = [
-    "TARGET",
-    "TARGET_HELP",
     "FoundServer",
     "find_any_server",
     "load_any_server",
@@ -38,12 +42,6 @@ __all__ = [
     "running_own_tasks",
 ]
 
-TARGET: Final = "MODULE:SERVER"
-TARGET_HELP: Final = (
-    "a file with one server (cinema.py), or a module by import path or by file, and its server, or a function that "
-    "makes it: shop.app:server, examples/shop.py:make_server"
-)
-
 _FORMS: Final = "write MODULE:SERVER, such as shop.app:server or shop.py:server, or a file with one server, shop.py"
 _MAX_CAUSES: Final = 5
 _SHOWN_FILES: Final = 5
@@ -52,9 +50,6 @@ _SHOWN_FILES: Final = 5
 @contextmanager
 def running_own_tasks() -> Generator[None]:
     """Let servers that are loaded run the tasks of this command only: a fleet may have their store, too."""
-    from roundtrip.server.switches import RUN_TASKS_VARIABLE
-    from roundtrip.server.tasks.choice import OWN
-
     if RUN_TASKS_VARIABLE in os.environ:
         yield
         return
@@ -107,7 +102,6 @@ def load_server(target: str) -> "Server[Any]":
     Raises:
         CommandFailed: The module or server is missing or fails.
     """
-    from roundtrip.server.server import Server
 
     def fits(value: object) -> bool:
         return isinstance(value, Server)
@@ -122,8 +116,6 @@ def load_served(target: str) -> "Server[Any] | OtherServer":
     Raises:
         CommandFailed: The module or server is missing or fails.
     """
-    from roundtrip.serving.others import as_served
-
     return as_served(load_any_server(target))
 
 
@@ -133,7 +125,6 @@ def load_attached(target: str) -> "Server[Any] | Installation[Any]":
     Raises:
         CommandFailed: The module or server is missing or fails, or the server has no roundtrip.
     """
-    from roundtrip.server.adapters.finding import attached
 
     def fits(value: object) -> bool:
         return attached(value) is not None
@@ -157,9 +148,6 @@ def find_any_server(target: str) -> FoundServer:
     Raises:
         CommandFailed: The module or server is missing or fails.
     """
-    from roundtrip.errors import InvalidSignature
-    from roundtrip.server.adapters.finding import is_server, require_installed
-
     found = _load(target, _Wanted("server of MCP", is_server, _no_hint))
     try:
         require_installed(found.server)
@@ -216,8 +204,6 @@ def _only_server(name: str, module: ModuleType, servers: dict[str, object], want
     if servers:
         choices = " or ".join(f"{name}:{one}" for one in servers)
         raise CommandFailed(f"{name!r} has {len(distinct)} servers, {', '.join(servers)}; name one of them: {choices}")
-    from roundtrip.server.adapters.finding import is_server
-
     for one, value in vars(module).items():
         if is_server(value):
             kind, hint = type(cast("object", value)).__name__, wanted.hint(value)
@@ -242,8 +228,6 @@ def _makes_server(value: object, module: ModuleType) -> bool:
         returned = get_type_hints(value).get("return")
     except Exception:  # noqa: BLE001 - an annotation that cannot be evaluated names no server
         return False
-    from roundtrip.server.adapters.finding import server_classes
-
     origin = getattr(returned, "__origin__", returned)
     return isinstance(origin, type) and issubclass(origin, server_classes())
 
@@ -254,10 +238,6 @@ def _no_hint(found: object) -> str:
 
 
 def _hint_for_other_class(found: object) -> str:
-    from mcp.server import MCPServer
-
-    from roundtrip.server.adapters.finding import attached
-
     if attached(found) is not None:
         return "; servers of other classes run their stored calls in the processes that serve them (roundtrip serve)"
     if isinstance(found, MCPServer):
@@ -266,8 +246,6 @@ def _hint_for_other_class(found: object) -> str:
 
 
 def _hint_for_unattached(found: object) -> str:
-    from roundtrip.server.adapters.finding import is_server
-
     if is_server(found):
         return "; import the class from roundtrip, or call install() of roundtrip.install or roundtrip.fastmcp on it"
     return ""

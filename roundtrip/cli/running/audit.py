@@ -1,0 +1,172 @@
+"""Run `roundtrip audit`."""
+
+import json
+import logging
+import re
+import shlex
+from argparse import Namespace
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import anyio
+
+from roundtrip.audit.auditing import AuditFailed, AuditPlan, audit
+from roundtrip.audit.clauses import ClauseLevel
+from roundtrip.audit.sessions import AuditedTool, AuditLimits
+from roundtrip.audit.telling import as_data, as_junit, as_lines
+from roundtrip.audit.wires import AuditWire, HttpWire, stdio_wire
+from roundtrip.cli.command import CommandFailed
+from roundtrip.cli.running.loading import load_any_server, running_own_tasks
+from roundtrip.cli.trace.sources import json_text
+from roundtrip.cli.trace.terminal import Screen
+from roundtrip.client.answers import NO_ANSWERS, read_answers
+from roundtrip.client.failures import CallFailed
+from roundtrip.client.legs import within
+from roundtrip.client.targets import Target, target_of
+from roundtrip.client.terminal import Terminal
+from roundtrip.safe_text import printable
+from roundtrip.testing.hosting import served
+
+if TYPE_CHECKING:
+    from roundtrip.audit.findings import AuditReport
+
+__all__ = ["run"]
+
+_MODULE: Final = re.compile(r"(?!https?:)[^\s]+:[A-Za-z_]\w*")
+
+
+def run(arguments: Namespace) -> int:
+    """Run the command with its arguments, and return its exit code."""
+    try:
+        report = anyio.run(_audit, arguments)
+    except (AuditFailed, CallFailed) as failure:
+        raise CommandFailed(printable(f"{failure}")) from failure
+    level = ClauseLevel[arguments.fail_on.upper()]
+    if arguments.junit is not None:
+        try:
+            arguments.junit.write_text(as_junit(report, level), encoding="utf-8")
+        except OSError as error:
+            raise CommandFailed(f"cannot write {str(arguments.junit)!r}: {error.strerror or error}") from error
+    if arguments.json:
+        print(json_text(as_data(report, level).model_dump(mode="json")))
+    else:
+        screen = Screen()
+        for indent, parts in as_lines(report, level):
+            screen.line(*parts, indent=indent)
+    return 1 if report.failures(level) else 0
+
+
+async def _audit(arguments: Namespace) -> "AuditReport":
+    limits = AuditLimits(
+        requests=arguments.max_requests,
+        seconds=arguments.max_seconds,
+        timeout=arguments.timeout,
+        rounds=arguments.max_rounds,
+        body_bytes=arguments.body_size * 2**20,
+    )
+    plan = _plan(arguments, limits)
+    return await within(_connected(arguments, limits), partial(audit, plan))
+
+
+def _plan(arguments: Namespace, limits: "AuditLimits") -> "AuditPlan":
+    if arguments.server is None and not arguments.command_words:
+        raise CommandFailed("there is no server; name an address, MODULE:SERVER, or a command after `--`")
+    if arguments.server is not None and arguments.command_words:
+        raise CommandFailed(f"there are two servers, {arguments.server!r} and the command after `--`; name one")
+    tools = _tools(arguments.tool, _arguments_in(arguments.args))
+    named = {tool.name for tool in tools}
+    for name in arguments.once:
+        if name not in named:
+            raise CommandFailed(f"--once {name}: name the tool with --tool too")
+    return AuditPlan(
+        target=arguments.server or shlex.join(arguments.command_words),
+        tools=tools,
+        answers=NO_ANSWERS if arguments.answers is None else read_answers(arguments.answers),
+        limits=limits,
+        has_other=bool(arguments.other_header),
+        stale=arguments.stale,
+        once=frozenset(arguments.once),
+        secrets=tuple(arguments.secret),
+    )
+
+
+def _tools(written: Sequence[str], listed: Mapping[str, Any]) -> "tuple[AuditedTool, ...]":
+    if not written:
+        raise CommandFailed("no tool is named; the audit calls only those that you name with --tool NAME")
+    tools: dict[str, AuditedTool] = {}
+    for word in written:
+        name, equals, text = word.partition("=")
+        given = _object(text, f"--tool {name}") if equals else listed.get(name, {})
+        if not isinstance(given, Mapping):
+            raise CommandFailed(f"--args: the arguments of {name!r} must be a JSON object")
+        if name in tools:
+            raise CommandFailed(f"--tool {name} is given twice")
+        tools[name] = AuditedTool(name, cast("Mapping[str, Any]", given))
+    unknown = [name for name in listed if name not in tools]
+    if unknown:
+        raise CommandFailed(f"--args has arguments of {unknown[0]!r}, which no --tool names")
+    return tuple(tools.values())
+
+
+def _arguments_in(file: str | None) -> Mapping[str, Any]:
+    if file is None:
+        return {}
+    try:
+        return _object(Path(file).read_text(encoding="utf-8"), f"--args {file}")
+    except OSError as error:
+        raise CommandFailed(f"cannot read {file!r}: {error.strerror or error}") from error
+
+
+def _object(text: str, where: str) -> Mapping[str, Any]:
+    try:
+        value: Any = json.loads(text)
+    except ValueError as error:
+        raise CommandFailed(f"{where}: the arguments are not JSON: {error}") from error
+    if not isinstance(value, Mapping):
+        raise CommandFailed(f"{where}: the arguments must be a JSON object")
+    return cast("Mapping[str, Any]", value)
+
+
+@asynccontextmanager
+async def _connected(arguments: Namespace, limits: "AuditLimits") -> "AsyncGenerator[AuditWire]":
+    """Connect to an address, a command, or a server of a module, which is served on this machine."""
+    named: str | None = arguments.server
+    if named is not None and (_MODULE.fullmatch(named) or re.fullmatch(r"\S+\.py", named)):
+        with running_own_tasks():
+            server = load_any_server(named)
+        with _without_log():
+            async with (
+                served(server) as url,
+                _http(target_of(url, arguments.header), url, arguments, limits) as wire,
+            ):
+                yield wire
+        return
+    target = target_of(named, arguments.header) if named is not None else Target(command=(*arguments.command_words,))
+    if target.url is not None:
+        async with _http(target, target.url, arguments, limits) as wire:
+            yield wire
+        return
+    if arguments.header or arguments.other_header:
+        raise CommandFailed("--header and --other-header are for addresses; a command has no headers")
+    async with stdio_wire(target, Terminal(listen=False), patience=limits.timeout) as wire:
+        yield wire
+
+
+@contextmanager
+def _without_log() -> "Generator[None]":
+    """Log nothing: a server under attack logs much. To see it, serve the server, and audit its address."""
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+@asynccontextmanager
+async def _http(target: "Target", url: str, arguments: Namespace, limits: "AuditLimits") -> "AsyncGenerator[AuditWire]":
+    other = target_of(url, arguments.other_header or arguments.header)
+    async with HttpWire(url, limits.timeout, (target.headers, other.headers)).connect() as wire:
+        yield wire

@@ -1,0 +1,178 @@
+"""Run `roundtrip calls`."""
+
+import json
+import os
+import time
+from argparse import Namespace
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, cast
+
+from roundtrip.cli.calls import TEST_USER, view
+from roundtrip.cli.command import CommandFailed
+from roundtrip.cli.running.stored_calls import (
+    Shelf,
+    act_on_each,
+    audited,
+    found_call,
+    load_shelf,
+    print_facts,
+    stored_facts,
+    using_store,
+)
+from roundtrip.cli.trace.calls import find_call, open_calls
+from roundtrip.cli.trace.showing import show
+from roundtrip.cli.trace.sources import LAST, named_files, present
+from roundtrip.client.fields import read_typed
+from roundtrip.questions.fields import FieldInvalid, FieldKind, fields_of
+from roundtrip.safe_text import printable
+from roundtrip.server.tasks.operations import TaskNotChanged
+from roundtrip.trace.explaining.stories import story
+from roundtrip.trace.reading.transcripts import NoTranscript, files_of
+from roundtrip.trace.writing.audit import audit_path
+from roundtrip.trace.writing.names import TRACE_VARIABLE
+
+if TYPE_CHECKING:
+    from roundtrip.cli.trace.terminal import Screen
+    from roundtrip.trace.reading.calls import TracedCall
+
+__all__ = ["run"]
+
+
+def run(arguments: Namespace) -> int:
+    """Run the command with its arguments, and return its exit code."""
+    if arguments.action == "show" and arguments.server:
+        return _show_stored(arguments)
+    if arguments.action in ("ls", "show"):
+        arguments.files = _with_audit_log(named_files(arguments))
+        return view(arguments.action).run(arguments)
+    if arguments.action == "answer":
+        return _answer(arguments)
+    calls, files = _without_files(arguments.calls)
+    if wrong := [word for word in calls if "/" in word or word.endswith(".jsonl")]:
+        # Nothing is done before all words are understood: the directory says where the audit log is.
+        raise CommandFailed(f"there is no file {wrong[0]!r}, and it is no id of a call")
+    if LAST in calls and (files or os.environ.get(TRACE_VARIABLE)):
+        # As the views of the same transcripts understand it.
+        newest = open_calls(arguments, files or [os.environ[TRACE_VARIABLE]]).newest(1)
+        calls = [newest[0].id if word == LAST and newest else word for word in calls]
+    target: str = arguments.server
+    shelf = load_shelf(target)
+    return using_store(lambda: act_on_each(shelf, arguments, calls, files))
+
+
+def _without_files(words: list[str]) -> tuple[list[str], list[str]]:
+    """Return the calls and the transcripts of some words, of which the first is a call."""
+    files = [word for word in words[1:] if os.path.exists(word)]
+    return [words[0], *(word for word in words[1:] if word not in files)], files
+
+
+def _with_audit_log(names: list[str]) -> list[str]:
+    """Return transcripts with the audit log of their calls, unless it is among them."""
+    path = audit_path(None, names, os.environ)
+    if path is None or not path.is_file():
+        return names
+    try:
+        known = {file.resolve() for file in files_of(names)}
+    except NoTranscript:
+        # Reading the transcripts reports it.
+        return names
+    return names if path.resolve() in known else [*names, str(path)]
+
+
+# What a server stores of a call.
+
+
+def _show_stored(arguments: Namespace) -> int:
+    shelf = load_shelf(arguments.server)
+    call, facts = using_store(lambda: _look(shelf, arguments))
+    if call is None and facts is None:
+        raise CommandFailed(f"there is no task of call {arguments.call}")
+
+    def data() -> dict[str, Any]:
+        return {**(story(call) if call is not None else {}), "stored": facts}
+
+    def draw(screen: "Screen") -> None:
+        if call is not None:
+            show(call, screen, now=time.time())
+            screen.gap()
+        if facts is None:
+            screen.line("the server stores nothing of it: it stored nothing, or the life of the call is over")
+        screen.flush()
+
+    present(arguments, data, draw)
+    if facts is not None and not arguments.json:
+        print_facts(facts)
+    return 0 if facts is None or facts.get("readable", True) else 1
+
+
+async def _look(shelf: Shelf, arguments: Namespace) -> "tuple[TracedCall | None, Mapping[str, Any] | None]":
+    """Return a call as its transcripts have it, and what is stored of it."""
+    call: TracedCall | None = None
+    if arguments.files or os.environ.get(TRACE_VARIABLE):
+        arguments.files = _with_audit_log(named_files(arguments))
+        try:
+            call = find_call(arguments)
+        except CommandFailed:
+            # Calls are stored for longer than transcripts are kept.
+            if await shelf.operations.find(arguments.call) is None:
+                raise
+    call_id = call.id if call is not None else await found_call(shelf, arguments.call)
+    return call, await stored_facts(shelf, call_id, reveal=arguments.reveal)
+
+
+# Answers of test users.
+
+
+def _answer(arguments: Namespace) -> int:
+    if not arguments.test_user:
+        raise CommandFailed(
+            f"answer gives an answer in the name of the call's user, which is for development servers only; if the "
+            f"users of {arguments.server!r} are test users, add {TEST_USER}"
+        )
+    shelf = load_shelf(arguments.server)
+    return using_store(lambda: _answer_one(shelf, arguments))
+
+
+async def _answer_one(shelf: Shelf, arguments: Namespace) -> int:
+    operations = audited(shelf, arguments, arguments.files)
+    try:
+        call_id = await found_call(shelf, arguments.call)
+        response = _response(arguments.value)
+        if response is None:
+            # Without a form, the action is rejected, and logged.
+            form: Mapping[str, Any] = {}
+            with suppress(TaskNotChanged):
+                form = await shelf.operations.open_form(call_id, arguments.key)
+            response = {"action": "accept", "content": _content(form, arguments.value)}
+        await operations.answer(call_id, arguments.key, response)
+    except (CommandFailed, TaskNotChanged) as error:
+        print(f"{printable(arguments.call)}: {error}")
+        return 1
+    print(f"{call_id}: answered")
+    return 0
+
+
+def _response(value: str) -> dict[str, Any] | None:
+    return {"action": value[1:]} if value in (":decline", ":cancel") else None
+
+
+def _content(form: Mapping[str, Any], value: str) -> Any:
+    """Return the content of an answer: of a form with one field its value, of others an object."""
+    try:
+        data: Any = json.loads(value)
+    except (ValueError, RecursionError):
+        data = None
+    fields = fields_of(form)
+    empty: dict[str, Any] = {}
+    if isinstance(data, dict) or len(fields) != 1:
+        return empty if data is None else cast("Any", data)
+    (field,) = fields
+    if field.kind is FieldKind.SEVERAL and isinstance(data, list):
+        return {field.name: cast("Any", data)}
+    try:
+        is_given, typed = read_typed(field, value)
+    except FieldInvalid:
+        # The check of the answer says what does not fit.
+        return {field.name: value if data is None else data}
+    return {field.name: typed} if is_given else empty

@@ -1,0 +1,80 @@
+"""Run `roundtrip check`."""
+
+import importlib
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
+from typing import TYPE_CHECKING, Any, cast
+
+from roundtrip.checking.checking import check_calls
+from roundtrip.checking.reports import Checked, Verdict, as_data, as_text, summary
+from roundtrip.cli.check import ASKS_AGAIN, NOT_CHECKED
+from roundtrip.cli.command import CommandFailed
+from roundtrip.cli.running.rehearsing import load_for_rehearsal, rehearse
+from roundtrip.cli.trace.sources import json_text, load
+from roundtrip.errors import RoundtripError
+from roundtrip.server.probe import PROBE_TOOL
+
+if TYPE_CHECKING:
+    from roundtrip.server.adapters.installation import Installation
+    from roundtrip.server.server import Server
+
+__all__ = ["run"]
+
+
+def run(arguments: Namespace) -> int:
+    """Run the command with its arguments, and return its exit code."""
+    if arguments.target.endswith(".jsonl"):
+        raise CommandFailed("the server comes first: roundtrip check MODULE:SERVER TRANSCRIPT ...")
+    traced = load(arguments)
+    calls = [call for call in traced.calls.values() if arguments.tool in (None, call.tool)]
+    if not calls:
+        of = "" if arguments.tool is None else f" of {arguments.tool!r}"
+        raise CommandFailed(f"these transcripts have no call{of}")
+    server = _load(arguments.target, arguments.overrides)
+    if server.plan_of(PROBE_TOOL) is None:
+        # Transcripts of earlier versions have calls of the probe.
+        calls = [call for call in calls if call.tool != PROBE_TOOL]
+    found: list[Checked] = []
+    output = sys.stdout
+
+    def report(checked: "Checked") -> None:
+        found.append(checked)
+        if not arguments.json:
+            print(as_text(checked), file=output, flush=True)
+
+    async def check() -> None:
+        await check_calls(server, calls, report, now=time.time(), seconds=arguments.timeout)
+
+    # What the server prints is no part of the report.
+    with redirect_stdout(sys.stderr):
+        rehearse(check)
+    if arguments.json:
+        print(json_text([as_data(checked) for checked in found]))
+    else:
+        print(summary(found))
+    verdicts = {checked.verdict for checked in found}
+    if verdicts <= {Verdict.NOT_CHECKED}:
+        raise CommandFailed("no call could be checked to its last question; the report has the reasons")
+    if Verdict.DIVERGES in verdicts or (Verdict.ASKS_AGAIN in verdicts and ASKS_AGAIN not in arguments.allow):
+        return 1
+    return 3 if NOT_CHECKED not in arguments.allow and any(one.not_checked is not None for one in found) else 0
+
+
+def _load(target: str, overrides: str | None) -> "Server[Any] | Installation[Any]":
+    server = load_for_rehearsal(target)
+    if overrides is None:
+        return server
+    name, colon, attribute = overrides.rpartition(":")
+    if not colon or not name or not attribute:
+        raise CommandFailed(f"--overrides must be MODULE:NAME, got {overrides!r}")
+    try:
+        given: object = getattr(importlib.import_module(name), attribute)
+        if not isinstance(given, Mapping):
+            raise CommandFailed(f"--overrides {overrides!r} must be a mapping of functions to functions")
+        server.overrides.update_all(cast("Mapping[Callable[..., Any], Callable[..., Any]]", given))
+    except (ImportError, AttributeError, KeyError, RoundtripError) as error:
+        raise CommandFailed(f"--overrides {overrides!r}: {error.args[0] if error.args else error}") from error
+    return server

@@ -1,0 +1,199 @@
+"""Run `roundtrip dev`."""
+
+import os
+import signal
+import socket
+import sys
+from argparse import Namespace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import anyio
+
+from roundtrip.cli.command import CommandFailed
+from roundtrip.cli.running.listening import listen_at, listen_for
+from roundtrip.cli.running.loading import find_any_server, names_server
+from roundtrip.client.failures import CallFailed
+from roundtrip.client.targets import target_of
+from roundtrip.playground.hosting import WatchedSupervisor
+from roundtrip.playground.inbox import PlayedInbox
+from roundtrip.playground.playground import ServedFacts
+from roundtrip.playground.running import RunningPage, run_page
+from roundtrip.playground.writing import ServerPlace, TestWriter
+from roundtrip.server.key_files import keys_of
+from roundtrip.server.server import Server
+from roundtrip.server.switches import RUN_TASKS_VARIABLE
+from roundtrip.server.tasks.choice import OWN
+from roundtrip.serving.others import OtherServer, as_served
+from roundtrip.serving.process import serve, work
+from roundtrip.serving.reloading import folders_of, prepare_processes
+from roundtrip.serving.settings import ServeSettings
+from roundtrip.serving.supervisor import WorkerFailed
+from roundtrip.trace.page.loopback import HOST
+from roundtrip.trace.writing.names import REVEAL_VARIABLE, TRACE_VARIABLE
+
+__all__ = ["run"]
+
+_PATH_VARIABLE: Final = "ROUNDTRIP_DEV_PATH"
+"""The secret in the path of the server's endpoint. Other users can see command lines, but no environments."""
+_PLACE_VARIABLE: Final = "ROUNDTRIP_DEV_PLACE"
+"""The file to which a process of the server writes its place."""
+_SECRET_BYTES: Final = 16
+_MAX_PORT: Final = 65535
+
+
+def run(arguments: Namespace) -> int:
+    """Run the command with its arguments, and return its exit code."""
+    for name, port in (("--port", arguments.port), ("--server-port", arguments.server_port or 0)):
+        if not 0 <= port <= _MAX_PORT:
+            raise CommandFailed(f"{name} must be from 1 to {_MAX_PORT}, or 0 for a free one, got {port}")
+    try:
+        if not names_server(arguments.server):
+            if arguments.server_port is not None:
+                raise CommandFailed("--server-port is for a server that this command starts; leave it out")
+            return anyio.run(_play_with, arguments)
+        if not hasattr(os, "fork"):
+            raise CommandFailed("a file or MODULE:SERVER needs os.fork, which this system lacks; name an address")
+        with TemporaryDirectory(prefix="roundtrip-dev-") as folder:
+            return anyio.run(_play_and_reload, arguments, Path(folder))
+    except CallFailed as failure:
+        raise CommandFailed(str(failure)) from failure
+
+
+async def _play_with(arguments: Namespace) -> int:
+    """Open the playground of a server that runs elsewhere, or that a command starts for each call."""
+    target = target_of(arguments.server, arguments.header)
+    page = RunningPage(target, ServedFacts(arguments.server), listen_at(HOST, arguments.port))
+    if arguments.approver:
+        if target.url is None:
+            raise CommandFailed("--approver is for servers over HTTP; a command that serves stdio has no inbox")
+        page.inbox = _inbox(target.url.rstrip("/").removesuffix("/mcp"), arguments)
+    page.opener = dict(os.environ) if arguments.open else None
+
+    async def end_at_signal(scope: anyio.CancelScope) -> None:
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+            async for _ in signals:
+                scope.cancel()
+                return
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(end_at_signal, tasks.cancel_scope)
+        await run_page(page, _announce)
+    return 0
+
+
+async def _play_and_reload(arguments: Namespace, folder: Path) -> int:
+    """Open the playground of a server that runs in a process of its own."""
+    environment = dict(os.environ)
+    transcripts, place, secret = folder / "trace", folder / "place.json", os.urandom(_SECRET_BYTES).hex()
+    transcripts.mkdir()
+    prepare_processes(os.environ)
+    # A fleet may have the store of this server, too: its tasks are not for this process.
+    os.environ.setdefault(RUN_TASKS_VARIABLE, OWN)
+    os.environ |= {
+        _PATH_VARIABLE: secret,
+        _PLACE_VARIABLE: str(place),
+        TRACE_VARIABLE: f"{transcripts}/",
+        REVEAL_VARIABLE: "all",
+    }
+    settings = ServeSettings(port=arguments.server_port or 0, show_errors=True, drain=0.0, log_level="warning")
+    listening = listen_for(settings, cure="--server-port")
+    port = listening.getsockname()[1]
+    page = RunningPage(
+        target_of(f"http://{settings.host}:{port}/{secret}/mcp", arguments.header),
+        ServedFacts(arguments.server, is_traced=True, reloads=True),
+        listen_at(HOST, arguments.port),
+        opener=environment if arguments.open else None,
+        folder=transcripts,
+        keys=_keys(),
+        writer=TestWriter(place, environment),
+        inbox=_inbox(f"http://{settings.host}:{port}", arguments),
+    )
+    failure: WorkerFailed | None = None
+    in_time = True
+    async with anyio.create_task_group() as tasks:
+        ready = anyio.Event()
+        supervisor = WatchedSupervisor(
+            [sys.executable, "-m", "roundtrip.cli.running.dev", arguments.server, settings.model_dump_json()],
+            settings,
+            listening,
+            folders=folders_of(arguments.server),
+            on_ready=ready.set,
+            on_reload=page.reloaded,
+            on_failure=page.not_reloaded,
+            on_end=page.end,
+        )
+
+        async def supervise() -> None:
+            nonlocal failure, in_time
+            try:
+                in_time = await supervisor.run()
+            except WorkerFailed as error:
+                failure = error
+            tasks.cancel_scope.cancel()
+
+        with page.logged():
+            tasks.start_soon(supervise)
+            await ready.wait()
+            await run_page(page, _announce)
+            # The page ends at a signal, and the server then does.
+            await anyio.sleep_forever()
+    if failure is not None:
+        raise CommandFailed(str(failure))
+    return 0 if in_time else 1
+
+
+def _keys() -> list[bytes]:
+    try:
+        found = keys_of(os.environ)
+    except ValueError as error:
+        raise CommandFailed(str(error)) from error
+    return [] if found is None else [key.encode() for key in found.keys]
+
+
+def _inbox(base: str, arguments: Namespace) -> "PlayedInbox":
+    return PlayedInbox(base, target_of(base, arguments.approver).headers or None)
+
+
+def _announce(url: str) -> None:
+    print(f"{url}\n(the playground is there until Ctrl-C; the address is a secret)", flush=True)
+
+
+def _work() -> int:
+    """Serve as a worker. Its arguments are the target, the settings, and descriptors of its channel and the socket."""
+    target, text, channel, listening = sys.argv[1:]
+    settings = ServeSettings.model_validate_json(text)
+    settings = settings.model_copy(update={"path": f"/{os.environ.pop(_PATH_VARIABLE)}/mcp"})
+    place = Path(os.environ.pop(_PLACE_VARIABLE))
+    accepts = socket.socket(fileno=int(listening))
+
+    def load() -> Server[Any] | OtherServer:
+        found = find_any_server(target)
+        is_ours, module = isinstance(found.server, Server), found.module
+        is_file = module.__name__.startswith("roundtrip_target_")
+        ServerPlace.of(module.__name__, str(module.__file__), found.attribute, is_file=is_file, is_ours=is_ours).write(
+            place
+        )
+        served = as_served(found.server)
+        if isinstance(served, Server):
+            # Only this machine reaches it, by a path that is a secret.
+            served.trust_readers_of_errors()
+        return served
+
+    return work(
+        load,
+        settings,
+        channel=socket.socket(fileno=int(channel)),
+        run=lambda server, on_ready: serve(server, _settings_for(server, settings), accepts, on_ready=on_ready),
+    )
+
+
+def _settings_for(server: "Server[Any] | OtherServer", settings: "ServeSettings") -> "ServeSettings":
+    """Return the settings for a server; one that masks the texts of exceptions is not asked for them."""
+    masks = isinstance(server, Server) and not server.shows_error_details
+    return settings.model_copy(update={"show_errors": False}) if masks else settings
+
+
+if __name__ == "__main__":
+    sys.exit(_work())

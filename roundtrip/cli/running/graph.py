@@ -1,0 +1,54 @@
+"""Run `roundtrip graph`."""
+
+from argparse import Namespace
+from pathlib import Path
+
+from roundtrip.cli.command import CommandFailed
+from roundtrip.cli.running.loading import load_attached
+from roundtrip.cli.trace.calls import find_call
+from roundtrip.trace.drawings.machine import Format, draw_machine
+from roundtrip.trace.drawings.plans import draw_plans
+
+__all__ = ["run"]
+
+
+def run(arguments: Namespace) -> int:
+    """Run the command with its arguments, and return its exit code."""
+    format = Format(arguments.format)
+    if arguments.call is not None:
+        drawing = _draw_call(arguments, format)
+    else:
+        drawing = _draw(arguments.target, arguments.tool, format)
+    if arguments.output is None:
+        print(drawing, flush=True)
+    else:
+        _write(arguments.output, drawing + "\n")
+    return 0
+
+
+def _write(file: str, drawing: str) -> None:
+    try:
+        Path(file).write_text(drawing, encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise CommandFailed(f"cannot write {file!r}: {error.strerror or error}") from error
+
+
+def _draw_call(arguments: Namespace, format: "Format") -> str:
+    if arguments.target is not None:
+        raise CommandFailed("--call marks the path of a call through the machine; leave MODULE:SERVER out")
+    call = find_call(arguments)
+    visited = {(source, event) for source, event, _ in call.arrows}
+    return draw_machine(format, visited=visited, current=call.state)
+
+
+def _draw(target: str | None, tool: str | None, format: "Format") -> str:
+    if target is None:
+        return draw_machine(format)
+    plans = load_attached(target).plans
+    if not plans:
+        raise CommandFailed(f"the server {target!r} has no tools")
+    if tool is None:
+        return draw_plans(plans, format)
+    if tool not in plans:
+        raise CommandFailed(f"the server {target!r} has no tool {tool!r}; its tools: {', '.join(plans)}")
+    return draw_plans({tool: plans[tool]}, format)

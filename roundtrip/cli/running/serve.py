@@ -1,0 +1,234 @@
+"""Run `roundtrip serve`."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from argparse import Namespace
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+from mcp.server.stdio import stdio_server
+
+from roundtrip.cli.command import CommandFailed
+from roundtrip.cli.running.listening import listen_for
+from roundtrip.cli.running.loading import load_any_server, load_served
+from roundtrip.cli.serve import SWITCHES
+from roundtrip.doctor.local import PROBE_IGNORED
+from roundtrip.safe_text import printable
+from roundtrip.server.adapters.finding import is_fastmcp
+from roundtrip.server.key_files import KEYS_VARIABLE
+from roundtrip.server.switches import PROBE_VARIABLE, is_on
+from roundtrip.serving.agreement import cautions
+from roundtrip.serving.process import Ended, logger, serve, set_up_logging, work
+from roundtrip.serving.reloading import ReloadingSupervisor, folders_of, prepare_processes
+from roundtrip.serving.settings import BadSettings, ServeSettings, misspelled_variables, read_settings
+from roundtrip.serving.supervisor import Supervisor, WorkerFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from roundtrip.server.probe import Identity
+
+__all__ = ["run"]
+
+_NO_SETTINGS: Final = ("target", "command", "config", "folder", *SWITCHES)
+_SETTINGS_OF_STDIO: Final = ("log_level",)
+
+
+def run(arguments: Namespace) -> int:
+    """Run the command with its arguments, and return its exit code."""
+    for written, meant in misspelled_variables(os.environ).items():
+        print(f"roundtrip: {written} is not read; did you mean {meant}?", file=sys.stderr, flush=True)
+    if arguments.folder is not None:
+        _enter(arguments.folder)
+    flags = {name: value for name, value in vars(arguments).items() if name not in _NO_SETTINGS}
+    if arguments.stdio:
+        _check_stdio(arguments, flags)
+    try:
+        file = Path(arguments.config) if arguments.config is not None else None
+        settings = read_settings(ServeSettings, flags, file=file)
+    except BadSettings as error:
+        raise CommandFailed(str(error)) from error
+    if arguments.stdio:
+        return _serve_stdio(arguments.target, settings)
+    if hasattr(signal, "SIGHUP"):
+        # Ignore SIGHUP while starting, as it would end the process.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    if settings.sessions and settings.workers > 1:
+        raise CommandFailed(
+            "--sessions keeps sessions in one process, and --workers shares connections between several. Serve with "
+            "one worker, and several of those behind a balancer that sends a session's requests to the same one"
+        )
+    if arguments.reload:
+        return _serve_and_reload(arguments.target, settings)
+    return _serve_alone(arguments.target, settings) if settings.workers == 1 else _serve(arguments.target, settings)
+
+
+def _enter(folder: str) -> None:
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        raise CommandFailed(f"--folder {folder!r} cannot be entered: {error.strerror}") from error
+
+
+def _check_stdio(arguments: Namespace, flags: dict[str, Any]) -> None:
+    """Reject flags that have no meaning on stdio."""
+    if arguments.reload:
+        raise CommandFailed(
+            "--reload needs HTTP: a host holds the pipes of the process that it starts, and its session ends with that "
+            "process. Serve over HTTP, and give the host the address: see docs/hosts.md"
+        )
+    if over_http := [name for name, value in flags.items() if value is not None and name not in _SETTINGS_OF_STDIO]:
+        named = ", ".join(f"--{name.replace('_', '-')}" for name in over_http)
+        raise CommandFailed(f"--stdio serves one host without HTTP; leave {named} out")
+
+
+def _serve_stdio(target: str, settings: "ServeSettings") -> int:
+    server = load_any_server(target)
+    set_up_logging(settings)
+    if hasattr(server, "run_stdio_async"):
+        server.run("stdio", **({"show_banner": False} if is_fastmcp(server) else {}))
+        return 0
+
+    async def serve() -> None:
+        async with stdio_server() as (read, write):
+            await server.run(read, write, server.create_initialization_options())
+
+    anyio.run(serve)
+    return 0
+
+
+def _serve_and_reload(target: str, settings: "ServeSettings") -> int:
+    if settings.workers > 1:
+        raise CommandFailed("--reload replaces one process, and --workers starts several; leave --workers out")
+    has_key = prepare_processes(os.environ)
+
+    def supervisor(command: list[str], listening: "socket.socket") -> ReloadingSupervisor:
+        def announce(identity: "Identity") -> None:
+            for caution in cautions(identity):
+                logger.warning("%s", caution)
+            _announce(identity, settings, listening)
+            print("roundtrip: it reloads when Python files change", file=sys.stderr, flush=True)
+
+        return ReloadingSupervisor(command, settings, listening, on_ready=announce, folders=folders_of(target))
+
+    settings = settings.model_copy(update={"drain": 0.0})
+    try:
+        return _supervise(target, settings, supervisor, why="--reload needs os.fork, which this system lacks")
+    except CommandFailed as failure:
+        said, newline, places = str(failure).partition("\n")
+        if not has_key and f"keys from {KEYS_VARIABLE}" in said:
+            hint = f" (--reload gives the server a key, by {KEYS_VARIABLE})"
+            raise CommandFailed(f"{said}{hint}{newline}{places}") from failure
+        raise
+
+
+def _serve_alone(target: str, settings: "ServeSettings") -> int:
+    server = load_served(target)
+    set_up_logging(settings)
+    identity = server.identity()
+    for caution in cautions(identity):
+        logger.warning("%s", caution)
+    listening = listen_for(settings, cure="--port or --host")
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, _cannot_roll)
+    ended = serve(server, settings, listening, on_ready=lambda: _announce(identity, settings, listening))
+    if ended is Ended.NOT_BEGUN:
+        raise CommandFailed("the server could not be started; its log is above")
+    return 0 if ended is Ended.IN_TIME else 1
+
+
+def _cannot_roll(number: int, frame: FrameType | None) -> None:
+    del number, frame
+    # Logged, not printed: printing fails if the terminal has just closed.
+    logger.warning("a single worker cannot be replaced while it serves; see --workers")
+
+
+def _serve(target: str, settings: "ServeSettings") -> int:
+    def supervisor(command: list[str], listening: "socket.socket") -> Supervisor:
+        return Supervisor(
+            command, settings, listening, on_ready=lambda identity: _announce(identity, settings, listening)
+        )
+
+    why = "several workers need os.fork, which this system lacks; use --workers 1"
+    return _supervise(target, settings, supervisor, why=why)
+
+
+def _supervise(
+    target: str,
+    settings: "ServeSettings",
+    supervisor: "Callable[[list[str], socket.socket], Supervisor]",
+    *,
+    why: str,
+) -> int:
+    if not hasattr(os, "fork"):
+        raise CommandFailed(why)
+    set_up_logging(settings)
+    listening = listen_for(settings, cure="--port or --host")
+    command = [sys.executable, "-m", "roundtrip.cli.running.serve", target, settings.model_dump_json()]
+
+    async def supervise() -> bool:
+        return await supervisor(command, listening).run()
+
+    try:
+        return 0 if asyncio.run(supervise()) else 1
+    except WorkerFailed as error:
+        raise CommandFailed(str(error)) from error
+
+
+def _announce(identity: "Identity", settings: "ServeSettings", listening: "socket.socket") -> None:
+    host, port = listening.getsockname()[:2]
+    place = f"http://{f'[{host}]' if ':' in host else host}:{port}{settings.path}"
+    workers = "one worker" if settings.workers == 1 else f"{settings.workers} workers"
+    said = [PROBE_IGNORED] if not identity.takes_probe and _wants_probe(os.environ) else []
+    said.append(f"{printable(identity.name)} serves on {place} with {workers}")
+    if not settings.asks_older_clients:
+        said.append(_older_clients(settings))
+    if not settings.is_loopback and not settings.allowed_hosts:
+        said.append(
+            "requests with any Host are accepted; name the server's own with --allowed-host, or any with "
+            "--allowed-host '*'"
+        )
+    for line in said:
+        print(f"roundtrip: {line}", file=sys.stderr, flush=True)
+
+
+def _wants_probe(environment: "Mapping[str, str]") -> bool:
+    try:
+        return is_on(None, PROBE_VARIABLE, environment=environment, default=False)
+    except ValueError:
+        return True
+
+
+def _older_clients(settings: "ServeSettings") -> str:
+    if settings.workers > 1:
+        why, fix = "several workers keep no sessions", "serve with --workers 1, several of those behind a balancer"
+    elif not settings.keeps_sessions:
+        why, fix = "--no-sessions keeps no sessions", "leave it out"
+    else:
+        why, fix = "--json-response always cannot carry questions", "use --json-response auto"
+    return (
+        f"clients on 2025-11-25 and before, still the majority, cannot be asked by form, as {why}: a tool that asks "
+        "them gives them a link with Pages(authenticate=...), or the question with the rung 'model', and otherwise "
+        f"fails with an error, which is logged each time; to ask them by form, {fix}"
+    )
+
+
+def _work() -> int:
+    """Serve as a worker. Its arguments are the target, the settings, and descriptors of its channel and the socket."""
+    target, settings, channel, listening = sys.argv[1:]
+    read, accepts = ServeSettings.model_validate_json(settings), socket.socket(fileno=int(listening))
+    return work(
+        lambda: load_served(target),
+        read,
+        channel=socket.socket(fileno=int(channel)),
+        run=lambda server, on_ready: serve(server, read, accepts, on_ready=on_ready),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(_work())
