@@ -8,18 +8,31 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import h11
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
+from typing_extensions import override
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.serving.application import closing
 from roundtrip.serving.settings import LIVE_PATH, READY_PATH
 
-__all__ = ["Intake", "connections_for"]
+if TYPE_CHECKING:
+
+    class _Protocol(asyncio.Protocol):
+        loop: asyncio.AbstractEventLoop
+        transport: asyncio.Transport
+        app: ASGIApp
+
+        def on_response_complete(self) -> None: ...
+else:
+    # One of uvicorn's protocols is the next class of a connection.
+    _Protocol = object
+
+__all__ = ["BoundedConnection", "Intake", "connections_for"]
 
 _SURPLUS_CONNECTIONS: Final = 32
 _UNREAD_SECONDS: Final = 60.0
@@ -64,15 +77,19 @@ class Intake:
         self._app = app
         self._limit = limit
         self._connections = 0
-        self._waiting: dict[_BoundedConnection, None] = {}
-        self._surplus: dict[_BoundedConnection, None] = {}
+        self._waiting: dict[BoundedConnection, None] = {}
+        self._surplus: dict[BoundedConnection, None] = {}
 
     @property
     def protocol(self) -> Callable[..., asyncio.Protocol]:
-        """Return the factory of uvicorn's connections."""
-        return partial(_BoundedConnection, self)
+        """Return the factory of uvicorn's connections, which read requests with httptools where it is installed."""
+        try:
+            from roundtrip.serving.fast_connection import FastConnection
+        except ImportError:
+            return partial(_PlainConnection, self)
+        return partial(FastConnection, self)
 
-    def enter(self, connection: "_BoundedConnection") -> None:
+    def enter(self, connection: "BoundedConnection") -> None:
         """Make room for a connection."""
         if self._connections < self._limit:
             self._connections += 1
@@ -88,7 +105,7 @@ class Intake:
         connection.counts = True
         self._waiting[connection] = None
 
-    def leave(self, connection: "_BoundedConnection") -> None:
+    def leave(self, connection: "BoundedConnection") -> None:
         """Forget a connection that has ended."""
         if connection.counts:
             connection.counts = False
@@ -96,16 +113,16 @@ class Intake:
         self._waiting.pop(connection, None)
         self._surplus.pop(connection, None)
 
-    def wait(self, connection: "_BoundedConnection") -> None:
+    def wait(self, connection: "BoundedConnection") -> None:
         """Mark a connection as idle."""
         if connection.counts:
             self._waiting.setdefault(connection, None)
 
-    def serve(self, connection: "_BoundedConnection") -> None:
+    def serve(self, connection: "BoundedConnection") -> None:
         """Mark a connection as being served."""
         self._waiting.pop(connection, None)
 
-    def _evict(self, connections: "dict[_BoundedConnection, None]") -> None:
+    def _evict(self, connections: "dict[BoundedConnection, None]") -> None:
         oldest = next(iter(connections))
         del connections[oldest]
         # The new connection counts instead.
@@ -127,8 +144,8 @@ class Intake:
         await app(scope, receive, closing(send))
 
 
-class _BoundedConnection(H11Protocol):
-    """uvicorn's connection, closed if its client is too slow to send a request or to read a response."""
+class BoundedConnection(_Protocol):
+    """Mixin of uvicorn's connections: closed if the client is too slow to send a request or to read a response."""
 
     def __init__(self, intake: Intake, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -138,30 +155,44 @@ class _BoundedConnection(H11Protocol):
         self._due: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
 
+    def is_served(self) -> bool:
+        """Return True while a whole request is answered."""
+        raise NotImplementedError
+
+    def is_arriving(self) -> bool:
+        """Return True while no request is answered, and a part of one is there."""
+        raise NotImplementedError
+
+    @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._intake.enter(self)
         self._due = self.loop.call_later(self._intake.seconds, self._end_late)
 
+    @override
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_clock()
         self.resume_writing()
         self._intake.leave(self)
         super().connection_lost(exc)
 
+    @override
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         self._look()
 
+    @override
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._look()
 
+    @override
     def pause_writing(self) -> None:
         super().pause_writing()
         if self._unread is None:
             self._unread = self.loop.call_later(_UNREAD_SECONDS, self.transport.abort)
 
+    @override
     def resume_writing(self) -> None:
         super().resume_writing()
         if self._unread is not None:
@@ -170,17 +201,15 @@ class _BoundedConnection(H11Protocol):
 
     def _look(self) -> None:
         """Start the clock while a request is incomplete, and stop it once it has arrived."""
-        theirs = self.conn.their_state
-        if theirs is h11.SEND_BODY or (theirs is h11.IDLE and self.conn.trailing_data[0]):
-            self._intake.wait(self)
-            if self._due is None and not self.transport.is_closing():
-                self._due = self.loop.call_later(self._intake.seconds, self._end_late)
-            return
-        self._stop_clock()
-        if theirs is h11.IDLE:
-            self._intake.wait(self)
-        else:
+        if self.is_served():
+            self._stop_clock()
             self._intake.serve(self)
+            return
+        self._intake.wait(self)
+        if not self.is_arriving():
+            self._stop_clock()
+        elif self._due is None and not self.transport.is_closing():
+            self._due = self.loop.call_later(self._intake.seconds, self._end_late)
 
     def _stop_clock(self) -> None:
         if self._due is not None:
@@ -189,9 +218,22 @@ class _BoundedConnection(H11Protocol):
 
     def _end_late(self) -> None:
         self._due = None
-        if self.conn.their_state is h11.SEND_BODY or self.conn.trailing_data[0]:
+        if self.is_arriving():
             _log.warning(
                 "closed a connection whose request had not arrived within %g s (--timeout-request)",
                 self._intake.seconds,
             )
         self.transport.abort()
+
+
+class _PlainConnection(BoundedConnection, H11Protocol):
+    """Connection whose requests h11 reads."""
+
+    @override
+    def is_served(self) -> bool:
+        return self.conn.their_state not in (h11.IDLE, h11.SEND_BODY)
+
+    @override
+    def is_arriving(self) -> bool:
+        theirs = self.conn.their_state
+        return theirs is h11.SEND_BODY or (theirs is h11.IDLE and bool(self.conn.trailing_data[0]))

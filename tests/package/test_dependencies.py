@@ -66,7 +66,9 @@ LATER: Final = {
 
 def test_imports_are_declared_or_brought_by_mcp() -> None:
     extras = [
-        one for extra in ("docket", "pages", "terminal", "testing") for one in PROJECT["optional-dependencies"][extra]
+        one
+        for extra in ("docket", "fast", "pages", "terminal", "testing")
+        for one in PROJECT["optional-dependencies"][extra]
     ]
     used, needed = imported().keys(), declared(PROJECT["dependencies"])
     brought = installed_by("mcp", set())

@@ -2,8 +2,9 @@
 
 import logging
 import socket
+import sys
 from collections.abc import AsyncGenerator, Generator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from typing import Final
 
 import anyio
@@ -24,6 +25,14 @@ CALL: Final = b"POST /mcp HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n"
 HEALTH: Final = f"GET {LIVE_PATH} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
 
 
+@pytest.fixture(autouse=True)
+def parser(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Read requests with h11, whatever is installed."""
+    # As if httptools were missing.
+    monkeypatch.setitem(sys.modules, "roundtrip.serving.fast_connection", None)
+    return "h11"
+
+
 class App:
     """Application that reads a request, and answers when the test lets it."""
 
@@ -32,6 +41,7 @@ class App:
         self.finish = anyio.Event()
         self.sent = anyio.Event()
         self.size = 2
+        self.headers: list[tuple[bytes, bytes]] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] != LIVE_PATH:
@@ -40,6 +50,7 @@ class App:
             if message["type"] == "http.disconnect":
                 return
             self.begun += 1
+            self.headers = [*scope["headers"]]
             await self.finish.wait()
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % self.size)]})
         await send({"type": "http.response.body", "body": b"o" * self.size})
@@ -159,6 +170,50 @@ async def test_half_sent_requests_make_room_for_whole_ones(sent: bytes, caplog: 
         assert await place.status(CALL + b"body") == 200
         await closed(held[0])
     assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) <= 10
+
+
+@pytest.mark.parametrize(
+    ("begun", "repeated"),
+    [
+        (b"GET /", b"x"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nA: ", b"x"),
+        (b"GET / HTTP/1.1\r\n", b"A: x\r\n"),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1;", b"x"),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", b"A: x\r\n"),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA: ", b"x"),
+    ],
+    ids=["path", "header", "headers", "extension", "trailers", "trailer"],
+)
+async def test_what_a_request_has_beside_its_body_is_bounded(begun: bytes, repeated: bytes) -> None:
+    async with serving(seconds=10 * WAIT) as place:
+        stream = await place.connect(begun)
+        with anyio.fail_after(WAIT), suppress(anyio.BrokenResourceError):
+            for _ in range(64):
+                await stream.send(repeated * 2**14)
+        await closed(stream)
+        assert await place.status(HEALTH) == 200
+
+
+async def test_headers_behind_the_body_are_not_headers() -> None:
+    async with serving() as place:
+        place.app.finish.set()
+        sent = b"POST /mcp HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-User: ann\r\n\r\n"
+        assert await place.status(sent) == 200
+        assert [name for name, _ in place.app.headers] == [b"host", b"transfer-encoding"]
+
+
+async def test_requests_sent_ahead_are_answered_in_their_order() -> None:
+    async with serving() as place:
+        stream = await place.connect((CALL + b"body") * 3)
+        await place.begun(1)
+        # Not the half-sent one behind it.
+        later = await place.connect(CALL + b"body" + CALL)
+        await place.begun(2)
+        others = [await place.connect(b"GET ") for _ in range(2 * LIMIT)]
+        place.app.finish.set()
+        await place.begun(4)
+        assert await status(later) == await status(stream) == 200
+        await closed(others[0])
 
 
 async def test_health_is_answered_while_every_connection_is_served() -> None:

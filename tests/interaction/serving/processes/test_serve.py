@@ -19,6 +19,7 @@ from mcp_types import ElicitResult
 from roundtrip.cli import main
 from roundtrip.testing import Era
 from tests.interaction.serving.services import KEY, WAIT, InterpretedService, Service, eventually, refused
+from tests.kit.hosts import ROOT
 from tests.kit.players import Person, call, connect, text_of
 
 pytestmark = [
@@ -27,14 +28,21 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
-    """Start two workers, whose keys are in a file."""
+@pytest.fixture(scope="module", params=[True, False], ids=["fast", "plain"])
+def fleet(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Generator[Service]:
+    """Start two workers, whose keys are in a file, with uvloop and httptools, and as if these were not installed."""
     folder = tmp_path_factory.mktemp("fleet")
     assert main(["keys", "new", str(folder / "keys")]) == 0
-    with Service(
-        "shop", "--workers", "2", "--drain", "0.3", folder=folder, ROUNDTRIP_KEY_FILE=str(folder / "keys")
-    ) as service:
+    variables = {"ROUNDTRIP_KEY_FILE": str(folder / "keys")}
+    fast = ("uvloop", "httptools")
+    if not request.param:
+        for name in fast:
+            (folder / f"{name}.py").write_text(f"raise ImportError({name!r}, name={name!r})")
+        variables["PYTHONPATH"] = f"{folder}{os.pathsep}{ROOT}"
+    with Service("shop", "--workers", "2", "--drain", "0.3", folder=folder, **variables) as service:
+        for worker in service.workers():
+            mapped = Path(f"/proc/{worker}/maps").read_text()
+            assert [name in mapped for name in fast] == [request.param] * len(fast)
         yield service
 
 
