@@ -19,7 +19,7 @@ __all__ = ["COMMANDS", "main", "make_parser"]
 COMMANDS: Final = {
     "audit": "attack a server that asks, and report clause by clause",
     "call": "call a tool from the terminal, and answer what it asks",
-    "calls": "list and show calls, and cancel, retry, expire, remind or answer stored ones",
+    "calls": "list and show calls, and cancel, retry, expire, remind, rekey or answer stored ones",
     "check": "compare recorded calls with the present code",
     "completion": "print what completes commands and options in bash, zsh or fish",
     "demo": "watch one call hop between instances that share only a key",
@@ -30,12 +30,13 @@ COMMANDS: Final = {
     "keys": "make the keys of a server, and replace them without losing calls",
     "new": "make a project: a server that asks, its tests, a key, and CI",
     "serve": "serve over HTTP, with one process or several",
-    "tasks": "list, show, cancel and retry stored tasks, and renew their keys",
     "trace": "look at recorded calls, and explain them",
     "ui": "see the calls of a fleet in the browser, and act on them",
     "worker": "run the tasks of a server, and serve no requests",
 }
 
+_FORMER: Final = {"tasks": "calls"}
+"""The names that commands have now, by their former ones."""
 _INTERRUPTED = 130
 _PIPE_CLOSED = 141
 
@@ -67,6 +68,7 @@ def make_parser() -> OptionsAnywhere:
     chosen = parser.add_subparsers(
         title="commands", metavar="COMMAND", dest="command", required=True, parser_class=OptionsAnywhere
     )
+    parser.guesses = _FORMER
     for name, summary in COMMANDS.items():
         chosen.add_parser(name, help=summary).when_chosen(partial(prepare, name=name))
     return parser

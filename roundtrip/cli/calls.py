@@ -1,4 +1,4 @@
-"""`roundtrip calls`: list and show calls, and act on those that are stored."""
+"""`roundtrip calls`: list and show calls, act on those that are stored, and renew their keys."""
 
 from argparse import ArgumentParser
 from typing import Any, Final
@@ -12,10 +12,11 @@ from roundtrip.cli.parsing import (
     add_audit,
     add_even_once,
     add_files,
+    add_json,
     add_reveal,
 )
 
-__all__ = ["COMMAND", "TEST_USER", "view"]
+__all__ = ["COMMAND", "STATES", "TEST_USER", "view"]
 
 _DESCRIPTION: Final = """\
 Look at the calls of transcripts, and act on those that a server stores. The server is loaded for its ledger, its keys
@@ -24,14 +25,19 @@ is not done."""
 
 _ACTIONS: Final = {
     "ls": "list the calls of transcripts, as `roundtrip trace ls` does",
+    "stored": "list what a server stores: tasks, and calls that wait for a page, a model or an approval",
     "show": "show one call, as `roundtrip trace show` does, and what its server stores of it",
     "cancel": "cancel calls, as their clients could",
     "retry": "let workers continue lost calls behind their stored steps",
     "expire": "end the life of calls now, with their pending approvals",
     "remind": "notify the groups of pending approvals again, by the server's on_pending, in this process",
+    "rekey": "encrypt all stored calls with the newest key",
     "answer": "answer a question of a call on a development server, as a test user",
 }
 TEST_USER: Final = "--test-user"
+STATES: Final = ("due", "running", "asking", "waiting", "completed", "failed", "lost", "cancelled")
+"""The states of stored calls, so that the parser need not import their machine; a test compares them."""
+_LIMIT: Final = 50
 
 
 def _configure(parser: ArgumentParser) -> None:
@@ -51,6 +57,14 @@ def _configure_action(action: ArgumentParser, name: str) -> None:
             action.add_argument("--server", metavar=TARGET, help=f"also show what this server stores; {TARGET_HELP}")
             add_reveal(action)
         return
+    action.add_argument("--server", metavar=TARGET, required=True, help=TARGET_HELP)
+    if name == "stored":
+        action.add_argument("--state", action="append", choices=STATES, metavar="STATE", help=", ".join(STATES))
+        help = "the most calls, the last changed first; default: %(default)s"
+        action.add_argument("--limit", type=int, default=_LIMIT, metavar="N", help=help)
+        add_json(action)
+    if name in ("stored", "rekey"):
+        return
     call: dict[str, Any] = {"metavar": "ID", "help": "the id of a call or its task, the start of one, or `last`"}
     if name == "answer":
         action.add_argument("call", **call)
@@ -65,7 +79,6 @@ def _configure_action(action: ArgumentParser, name: str) -> None:
         action.add_argument("calls", nargs="+", metavar="ID", help=f"{call['help']}; then transcripts, as FILE")
     if name == "retry":
         add_even_once(action)
-    action.add_argument("--server", metavar=TARGET, required=True, help=TARGET_HELP)
     add_audit(action)
 
 

@@ -346,7 +346,7 @@ def _tasks(seen: Observed) -> Iterator[_Found]:
     text = f"{first}{states}" + (f"; encrypted: {keys}" if keys else "")
     old = sorted({key for _, each in having for key in each.keys if key in each.own_keys[1:]})
     if old:
-        advice = "Before you remove a former key: `roundtrip tasks rekey MODULE:SERVER`."
+        advice = "Before you remove a former key: `roundtrip calls rekey --server MODULE:SERVER`."
         yield Level.NOTE, f"{text}; former keys are in use: {', '.join(old)}", advice
     elif not problems:
         yield Level.OK, text
@@ -360,7 +360,7 @@ def _unread_tasks(seen: Observed, having: Sequence[tuple[Facts, TaskFacts]]) -> 
                 f"{seen.label(facts.instance)} cannot read {sum(unread.values())} tasks, which are encrypted with "
                 f"{', '.join(sorted(unread))}"
             )
-            advice = "Add the key to its keys=, or run `roundtrip tasks rekey MODULE:SERVER` where it is known."
+            advice = "Add the key to its keys=, or run `roundtrip calls rekey` where it is known."
             yield Level.PROBLEM, text, advice
 
 
@@ -372,7 +372,7 @@ def _stuck_tasks(having: Sequence[tuple[Facts, TaskFacts]]) -> Iterator[_Found]:
         yield Level.PROBLEM, text, "Run `roundtrip worker MODULE:SERVER`, or leave run_tasks= on. See its log."
     lost = max(tasks.states.get("lost", 0) for _, tasks in having)
     if lost:
-        advice = "Look at them with `roundtrip tasks ls MODULE:SERVER --state lost`, and see `roundtrip tasks retry`."
+        advice = "Look at them with `roundtrip calls stored --state lost`, and see `roundtrip calls retry`."
         yield Level.NOTE, f"{lost} tasks are lost, because their workers died", advice
 
 

@@ -15,6 +15,7 @@ from roundtrip.cli.running.stored_calls import (
     act_on_each,
     audited,
     found_call,
+    is_due,
     load_shelf,
     print_facts,
     stored_facts,
@@ -23,17 +24,21 @@ from roundtrip.cli.running.stored_calls import (
 from roundtrip.cli.trace.calls import find_call, open_calls
 from roundtrip.cli.trace.showing import show
 from roundtrip.cli.trace.sources import LAST, named_files, present
+from roundtrip.cli.trace.terminal import Column, Screen
 from roundtrip.client.fields import read_typed
+from roundtrip.machine.tasks import TaskState
 from roundtrip.questions.fields import FieldInvalid, FieldKind, fields_of
 from roundtrip.safe_text import printable
+from roundtrip.server.tasks.content import ContentUnreadable
 from roundtrip.server.tasks.operations import TaskNotChanged
 from roundtrip.trace.explaining.stories import story
+from roundtrip.trace.explaining.wording import distance_text
 from roundtrip.trace.reading.transcripts import NoTranscript, files_of
 from roundtrip.trace.writing.audit import audit_path
 from roundtrip.trace.writing.names import TRACE_VARIABLE
 
 if TYPE_CHECKING:
-    from roundtrip.cli.trace.terminal import Screen
+    from roundtrip.ledger.tasks import TaskSummary
     from roundtrip.trace.reading.calls import TracedCall
 
 __all__ = ["run"]
@@ -48,6 +53,9 @@ def run(arguments: Namespace) -> int:
         return view(arguments.action).run(arguments)
     if arguments.action == "answer":
         return _answer(arguments)
+    if arguments.action in ("stored", "rekey"):
+        shelf = load_shelf(arguments.server)
+        return using_store(lambda: _rekey(shelf) if arguments.action == "rekey" else _list_stored(shelf, arguments))
     calls, files = _without_files(arguments.calls)
     if wrong := [word for word in calls if "/" in word or word.endswith(".jsonl")]:
         # Nothing is done before all words are understood: the directory says where the audit log is.
@@ -80,7 +88,60 @@ def _with_audit_log(names: list[str]) -> list[str]:
     return names if path.resolve() in known else [*names, str(path)]
 
 
-# What a server stores of a call.
+# What a server stores.
+
+
+async def _list_stored(shelf: Shelf, arguments: Namespace) -> int:
+    if arguments.limit < 1:
+        raise CommandFailed(f"--limit must be at least 1, got {arguments.limit}")
+    states = [TaskState(state) for state in arguments.state or ()]
+    found = await shelf.book.store.list(limit=arguments.limit, states=states)
+    if arguments.json:
+        print(json.dumps([_as_data(one) for one in found], indent=2))
+        return 0
+    columns = (
+        Column("call"),
+        Column("tool", folds=True),
+        Column("state"),
+        Column("created", drop=2),
+        Column("changed", drop=1),
+        Column("next", drop=3),
+    )
+    now = time.time()
+    Screen().table(columns, [_row(one, now) for one in found])
+    return 0
+
+
+def _row(one: "TaskSummary", now: float) -> list[str]:
+    following = distance_text(one.due - now) if is_due(one.state) else "-"
+    return [
+        one.call_id,
+        one.tool,
+        one.state.value,
+        distance_text(one.created - now),
+        distance_text(one.updated - now),
+        following,
+    ]
+
+
+def _as_data(one: "TaskSummary") -> dict[str, Any]:
+    return {**one._asdict(), "state": one.state.value, "due": one.due if is_due(one.state) else None}
+
+
+async def _rekey(shelf: Shelf) -> int:
+    renewed = kept = unreadable = 0
+    async for entry in shelf.operations.scan():
+        try:
+            if await shelf.operations.renew_key(entry):
+                renewed += 1
+            else:
+                kept += 1
+        except ContentUnreadable:
+            unreadable += 1
+    print(f"{renewed} encrypted with the newest key ({shelf.book.seal.hint}), {kept} were already")
+    if unreadable:
+        print(f"{unreadable} could not be read: this server does not have their key")
+    return 1 if unreadable else 0
 
 
 def _show_stored(arguments: Namespace) -> int:

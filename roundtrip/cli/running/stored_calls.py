@@ -100,7 +100,7 @@ async def found_call(shelf: Shelf, text: str) -> str:
     if call_id is None:
         raise CommandFailed(
             f"the store has no call that begins with {text!r}, or more than one; give a whole id that "
-            "`roundtrip tasks ls` lists; a call that has ended may be forgotten"
+            "`roundtrip calls stored` lists; a call that has ended may be forgotten"
         )
     return call_id
 

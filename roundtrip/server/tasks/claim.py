@@ -227,7 +227,7 @@ class TaskClaim:
             except ContentUnreadable:
                 _LOG.warning(
                     "a task of %s is now sealed with a key that this server does not have, and goes on elsewhere; give "
-                    "all workers the new key before `roundtrip tasks rekey`",
+                    "all workers the new key before `roundtrip calls rekey`",
                     self._owner,
                 )
                 return False

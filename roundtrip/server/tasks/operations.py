@@ -247,7 +247,7 @@ class TaskOperations:
         # Some stores cannot even look for other texts.
         changed = await self._book.change(call_id, change) if is_call_id(call_id) else None
         if changed is None:
-            raise TaskNotChanged("there is no such task; `roundtrip tasks ls` lists them")
+            raise TaskNotChanged("there is no such task; `roundtrip calls stored` lists them")
         return changed[0]
 
     async def scan(self) -> AsyncGenerator[TaskEntry]:

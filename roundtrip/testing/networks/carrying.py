@@ -67,7 +67,7 @@ class Restart(_Moving):
 class Rotate(_Moving):
     """A network that rotates keys in three phases, one per leg: `[old, new]`, `[new, old]`, `[new]`, and so on.
 
-    A server that stores calls keeps its old keys, as it must until `roundtrip tasks rekey`. Instances of all phases run
+    A server that stores calls keeps its old keys, as it must until `roundtrip calls rekey`. Instances of all phases run
     its stored calls, so each must read what the others write.
     """
 

@@ -101,18 +101,20 @@ def test_calls_acts_on_stored_calls(
     user = User(load_any_server(target), client="no-elicitation", page_headers={"x-user": "ann"})
     with pytest.raises(Unanswered, match="How many"):
         anyio.run(user.call, "reserve")
-    assert main(["tasks", "ls", target, "--json"]) == 0
+    assert main(["calls", "stored", "--server", target, "--json"]) == 0
     call = json.loads(capsys.readouterr().out)[0]["call_id"]
     assert main(["calls", "remind", call, "--server", target]) == 1
     assert main(["calls", "answer", call, "seats", "many", "--server", target, "--test-user"]) == 1
     assert main(["calls", "answer", call, "seats", "3", "--server", target, "--test-user"]) == 0
     capsys.readouterr()
-    assert main(["tasks", "show", target, call, "--json", "--reveal"]) == 0
-    assert json.loads(capsys.readouterr().out)["answers"] == {"seats": {"action": "accept", "content": {"value": 3}}}
+    assert main(["calls", "show", call, "--server", target, "--json", "--reveal"]) == 0
+    assert json.loads(capsys.readouterr().out)["stored"]["answers"] == {
+        "seats": {"action": "accept", "content": {"value": 3}}
+    }
     assert main(["calls", "expire", call, "--server", target]) == 0
     capsys.readouterr()
-    assert main(["tasks", "show", target, call, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["state"] == "failed"
+    assert main(["calls", "show", call, "--server", target, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["stored"]["state"] == "failed"
     lines = [json.loads(line) for line in (module.parent / "audit.jsonl").read_text().splitlines()]
     assert [(line["action"], line["tool"], line["outcome"]) for line in lines] == [
         ("remind", "reserve", "rejected"),

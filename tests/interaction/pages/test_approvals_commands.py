@@ -149,7 +149,7 @@ async def test_trace_tells_who_approved_what(
         assert (secret in path.read_text()) is (reveal == "all")
 
 
-async def test_tasks_show_is_an_audit(
+async def test_calls_show_is_an_audit(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(FILE, str(tmp_path / "calls.db"))
@@ -159,16 +159,16 @@ async def test_tasks_show_is_an_audit(
         approval = await Person(url, "fred").decide("approve", "looks right")
         await go_on(client, asked)
         call, target = approval.rpartition(".")[0], f"{__name__}:stored_shop"
-        assert await run("tasks", "show", target, call, "--json") == 0
+        assert await run("calls", "show", call, "--server", target, "--json") == 0
         plain = capsys.readouterr().out
-        assert await run("tasks", "show", target, call) == 0
+        assert await run("calls", "show", call, "--server", target) == 0
         for_people = capsys.readouterr().out
-        assert await run("tasks", "show", target, call, "--json", "--reveal") == 0
-        (made,) = json.loads(capsys.readouterr().out)["approvals"]
+        assert await run("calls", "show", call, "--server", target, "--json", "--reveal") == 0
+        (made,) = json.loads(capsys.readouterr().out)["stored"]["approvals"]
     assert (made["state"], made["who"], made["reason"]) == ("approved", "fred", "looks right")
     assert made["message"] == "Refund all of Emma?"
     assert f" by finance: approved {clock_text(made['decided'])}\n" in for_people
-    assert json.loads(plain)["approvals"][0]["state"] == "approved"
+    assert json.loads(plain)["stored"]["approvals"][0]["state"] == "approved"
     assert not any(text in plain for text in ("fred", "looks right", "Emma"))
 
 

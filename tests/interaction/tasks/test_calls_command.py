@@ -70,18 +70,16 @@ async def test_actions_print_their_outcome_and_are_logged(audit: Path, capsys: p
     assert stat.S_IMODE(os.stat(audit).st_mode) == 0o600
 
 
-@pytest.mark.parametrize("command", ["tasks", "calls"])
 async def test_action_without_a_place_for_the_log_is_done_with_a_note(
-    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("ROUNDTRIP_AUDIT", raising=False)
     monkeypatch.delenv("ROUNDTRIP_TRACE", raising=False)
     async with peers(workshops.shop()) as (peer,):
         task, call = await asking(peer, "build", secret="this")
-        words = ("tasks", "cancel", SHOP, call) if command == "tasks" else ("calls", "cancel", call, "--server", SHOP)
-        assert await run(*words) == 0
+        assert await run("calls", "cancel", call, "--server", SHOP) == 0
         assert (await peer.get(task))["status"] == "cancelled"
-    assert capsys.readouterr().err == f"roundtrip {command}: {NOTE}\n"
+    assert capsys.readouterr().err == f"roundtrip calls: {NOTE}\n"
     assert not any(name.endswith(".jsonl") for name in os.listdir(tmp_path))
 
 
@@ -89,11 +87,10 @@ async def test_nothing_is_done_if_the_log_cannot_be_written(tmp_path: Path, caps
     async with peers(workshops.shop()) as (peer,):
         task, call = await asking(peer, "build", secret="this")
         assert await run("calls", "cancel", call, "--server", SHOP, "--audit", str(tmp_path)) == 2
-        assert await run("tasks", "cancel", SHOP, call, "--audit", str(tmp_path)) == 2
         assert (await peer.get(task))["status"] == "input_required"
     said = capsys.readouterr()
     assert said.out == ""
-    assert said.err.count("nothing was done; name another file with --audit or ROUNDTRIP_AUDIT") == 2
+    assert said.err.count("nothing was done; name another file with --audit or ROUNDTRIP_AUDIT") == 1
 
 
 async def test_log_is_beside_the_named_transcripts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

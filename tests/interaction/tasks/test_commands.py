@@ -1,4 +1,4 @@
-"""`roundtrip tasks`: looking at stored tasks, and changing them."""
+"""`roundtrip calls` and the tasks of a store: looking at them, and changing them."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ SHOPS = "tests.interaction.tasks.workshops"
 async def run(*words: str, target: str = "shop") -> int:
     """Run a command in a thread: it has an event loop of its own."""
     action, *rest = words
-    return await anyio.to_thread.run_sync(main, ["tasks", action, f"{SHOPS}:{target}", *rest])
+    return await anyio.to_thread.run_sync(main, ["calls", action, *rest, "--server", f"{SHOPS}:{target}"])
 
 
 async def test_contents_of_tasks_are_shown_only_on_request(capsys: pytest.CaptureFixture[str]) -> None:
@@ -32,9 +32,9 @@ async def test_contents_of_tasks_are_shown_only_on_request(capsys: pytest.Captur
         await peer.asked(done, "size")
         await peer.answer(done, size=3)
         await peer.until(done)
-        assert await run("ls") == 0
+        assert await run("stored") == 0
         listed = capsys.readouterr().out
-        assert await run("ls", "--json", "--state", "asking") == 0
+        assert await run("stored", "--json", "--state", "asking") == 0
         data = json.loads(capsys.readouterr().out)
         call_id = asking.split(".")[0]
         for text in (asking, call_id, call_id[:6]):
@@ -49,7 +49,7 @@ async def test_contents_of_tasks_are_shown_only_on_request(capsys: pytest.Captur
         assert f"call               {done.split('.')[0]}" in shown
         assert ('steps              ["first", "last"]' in shown, "due" in shown) == (True, False)
         assert await run("show", asking, "--reveal", "--json") == 0
-        revealed = json.loads(capsys.readouterr().out)
+        revealed = json.loads(capsys.readouterr().out)["stored"]
     lines = listed.splitlines()
     assert lines[0].split() == ["call", "tool", "state", "created", "changed", "next"]
     assert [line.split()[:3] for line in lines[1:]] == [
@@ -66,7 +66,7 @@ async def test_contents_of_tasks_are_shown_only_on_request(capsys: pytest.Captur
 
 
 async def test_invalid_limit_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
-    assert await run("ls", "--limit", "0") == 2
+    assert await run("stored", "--limit", "0") == 2
     assert "--limit must be at least 1, got 0" in capsys.readouterr().err
 
 
@@ -146,5 +146,5 @@ async def test_rekeyed_tasks_need_the_newest_key_alone(
 async def test_server_without_stored_tasks_is_rejected(
     target: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert await run("ls", target=target) == 2
+    assert await run("stored", target=target) == 2
     assert said in capsys.readouterr().err

@@ -2,8 +2,8 @@
 
 import pytest
 
+from roundtrip.cli.calls import STATES
 from roundtrip.cli.parsing import OptionsAnywhere
-from roundtrip.cli.tasks import STATES
 from roundtrip.machine.tasks import TaskState
 from tests.kit.tables import check_each
 from tests.unit.cli.completions import SHELLS, script

@@ -152,5 +152,5 @@ def test_module_that_prints_leaves_standard_output_to_the_command(
     out, told = capsys.readouterr()
     assert out.startswith("hi\n")
     assert told == "loading\n"
-    assert main(["tasks", "ls", file]) == 2
+    assert main(["calls", "stored", "--server", file]) == 2
     assert "the server stores no calls: it has no tool with task=True" in capsys.readouterr().err

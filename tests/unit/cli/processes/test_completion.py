@@ -83,10 +83,10 @@ def test_words_of_command_lines_are_completed(
     check_each(
         [
             (("se",), {"serve"}),
-            (("tasks", "re"), {"retry", "rekey"}),
+            (("calls", "re"), {"retry", "rekey", "remind"}),
             (("serve", "--rel"), {"--reload"}),
             (("call", "--era", ""), {"retry", "live", "auto"}),
-            (("tasks", "ls", "--state", "c"), {"completed", "cancelled"}),
+            (("calls", "stored", "--state", "c"), {"completed", "cancelled"}),
         ],
         check,
     )
@@ -121,7 +121,7 @@ def test_person_completes_with_the_tabulator_in_zsh(capsys: pytest.CaptureFixtur
             for typed, completed in (
                 ("roundtrip completion fi\t", "roundtrip completion fish "),
                 ("roundtrip serve --rel\t", "roundtrip serve --reload "),
-                ("roundtrip tasks rek\t", "roundtrip tasks rekey "),
+                ("roundtrip calls rek\t", "roundtrip calls rekey "),
                 ("roundtrip call --era ret\t", "roundtrip call --era retry "),
             ):
                 os.write(ours, typed.encode())

@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 from roundtrip.server.limited_logs import LimitedFilter
 from roundtrip.serving import intake
 from roundtrip.serving.application import LIVE_PATH
+from roundtrip.serving.fast_connection import FastConnection
 from roundtrip.serving.intake import Intake, connections_for
 from tests.kit.waiting import WAIT, until
 
@@ -25,12 +26,13 @@ CALL: Final = b"POST /mcp HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n"
 HEALTH: Final = f"GET {LIVE_PATH} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
 
 
-@pytest.fixture(autouse=True)
-def parser(monkeypatch: pytest.MonkeyPatch) -> str:
-    """Read requests with h11, whatever is installed."""
-    # As if httptools were missing.
-    monkeypatch.setitem(sys.modules, "roundtrip.serving.fast_connection", None)
-    return "h11"
+@pytest.fixture(autouse=True, params=["h11", "httptools"])
+def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Read requests with one of the two libraries."""
+    if request.param == "h11":
+        # As if httptools were missing.
+        monkeypatch.setitem(sys.modules, "roundtrip.serving.fast_connection", None)
+    return request.param
 
 
 class App:
@@ -128,13 +130,14 @@ async def test_connection_whose_request_does_not_arrive_is_closed() -> None:
         assert place.app.begun == 0
 
 
-async def test_bytes_that_drip_in_buy_no_time() -> None:
+@pytest.mark.parametrize(("begun", "more"), [(b"GET ", b"x"), (b"", b"\r\n")], ids=["path", "empty lines"])
+async def test_bytes_that_drip_in_buy_no_time(begun: bytes, more: bytes) -> None:
     async with serving(seconds=0.3) as place:
-        stream = await place.connect(b"GET ")
+        stream = await place.connect(begun)
 
         async def drip() -> None:
             while True:
-                await stream.send(b"x")
+                await stream.send(more)
                 with anyio.move_on_after(0.02):
                     await stream.receive()
 
@@ -200,6 +203,15 @@ async def test_headers_behind_the_body_are_not_headers() -> None:
         sent = b"POST /mcp HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-User: ann\r\n\r\n"
         assert await place.status(sent) == 200
         assert [name for name, _ in place.app.headers] == [b"host", b"transfer-encoding"]
+
+
+async def test_requests_sent_ahead_are_bounded(parser: str) -> None:
+    async with serving() as place:
+        assert (getattr(place.bounds.protocol, "func", None) is FastConnection) == (parser == "httptools")
+        stream = await place.connect((CALL + b"body") * 100)
+        if parser == "httptools":
+            await closed(stream)
+        assert place.app.begun <= 1
 
 
 async def test_requests_sent_ahead_are_answered_in_their_order() -> None:
