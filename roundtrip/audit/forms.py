@@ -7,6 +7,7 @@ from typing import Any, Final, cast
 from jsonschema import Draft202012Validator, SchemaError
 
 from roundtrip.audit.findings import AuditNotes
+from roundtrip.untrusted import list_of, mapping_of
 
 __all__ = ["check_form"]
 
@@ -23,17 +24,16 @@ _SECRET: Final = re.compile(
 
 def check_form(notes: AuditNotes, key: str, request: Mapping[str, Any], tool: str | None) -> None:
     """Note which clauses a question's form keeps."""
-    schema = _mapping(_mapping(request.get("params")).get("requestedSchema"))
-    properties: Any = schema.get("properties")
-    is_flat = schema.get("type") == "object" and isinstance(properties, Mapping)
+    schema = mapping_of(mapping_of(request.get("params")).get("requestedSchema"))
+    is_flat = schema.get("type") == "object" and isinstance(schema.get("properties"), Mapping)
     notes.require(is_flat, "F1", f"the form of {key!r} is not an object with properties", tool)
-    for name, shape in _mapping(properties).items():
-        _check_field(notes, f"the field {name!r} of {key!r}", name, _mapping(shape), tool)
+    for name, shape in mapping_of(schema.get("properties")).items():
+        _check_field(notes, f"the field {name!r} of {key!r}", name, mapping_of(shape), tool)
 
 
 def _check_field(notes: AuditNotes, field: str, name: str, shape: Mapping[str, Any], tool: str | None) -> None:
     kind = shape.get("type")
-    items = _mapping(shape.get("items"))
+    items = mapping_of(shape.get("items"))
     notes.require(_is_primitive(shape, items), "F1", f"{field} has the type {kind!r}", tool)
     nested = sorted(_NESTED & (shape.keys() | items.keys()))
     null = kind == "null" or (isinstance(kind, list) and "null" in kind) or _allows_null(shape)
@@ -72,13 +72,13 @@ def _are_texts(values: Any) -> bool:
 def _are_titled(options: Any) -> bool:
     if not isinstance(options, list):
         return False
-    shapes = [_mapping(option) for option in cast("list[Any]", options)]
+    shapes = [mapping_of(option) for option in cast("list[Any]", options)]
     return all(isinstance(one.get("const"), str) and isinstance(one.get("title"), str) for one in shapes)
 
 
 def _allows_null(shape: Mapping[str, Any]) -> bool:
-    options: Sequence[Any] = [*_list(shape.get("anyOf")), *_list(shape.get("oneOf"))]
-    return any(_mapping(option).get("type") == "null" for option in options) or None in _list(shape.get("enum"))
+    options: Sequence[Any] = [*list_of(shape.get("anyOf")), *list_of(shape.get("oneOf"))]
+    return any(mapping_of(option).get("type") == "null" for option in options) or None in list_of(shape.get("enum"))
 
 
 def _fits(shape: Mapping[str, Any], value: Any) -> bool:
@@ -92,11 +92,3 @@ def _fits(shape: Mapping[str, Any], value: Any) -> bool:
 def _spaced(text: str) -> str:
     """Separate the words of a name in camel case."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", text)
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []

@@ -11,6 +11,7 @@ from urllib.parse import quote, urlsplit
 from roundtrip.cli.command import Command, CommandFailed
 from roundtrip.cli.parsing import OptionsAnywhere, add_json
 from roundtrip.safe_text import printable
+from roundtrip.untrusted import mapping_of
 
 __all__ = ["COMMAND"]
 
@@ -157,8 +158,7 @@ class _Api:
         if response.status_code == 401:
             raise CommandFailed("the server does not accept the token")
         if response.status_code != 200 or not isinstance(body, dict):
-            known = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
-            why = printable(str(known.get("error", "")))
+            why = printable(str(mapping_of(cast("object", body)).get("error", "")))
             raise CommandFailed(f"the server answered with status {response.status_code}{f': {why}' if why else ''}")
         return cast("dict[str, Any]", body)
 

@@ -38,6 +38,7 @@ from roundtrip.client.terminal import Terminal
 from roundtrip.machine.journal import ACTIONS
 from roundtrip.questions.fields import FieldInvalid
 from roundtrip.safe_text import printable
+from roundtrip.untrusted import mapping_of
 
 __all__ = ["DECLINED", "NO_ANSWERS", "AnswerFile", "Answering", "answer_from", "kind_of_question", "read_answers"]
 
@@ -109,7 +110,7 @@ def read_answers(file: str) -> AnswerFile:
 
 def _entry(written: Any, file: str, number: int) -> _AnswerEntry:
     where = f"entry {number} of the answers in {file}"
-    parts = cast("dict[str, Any]", written) if isinstance(written, dict) else {}
+    parts = mapping_of(written)
     if "answer" not in parts or not _ENTRY_KEYS.issuperset(parts):
         raise CallFailed(f"{where} must be an object with 'answer' and, optionally, 'key' or 'message'")
     key, message = parts.get("key"), parts.get("message")

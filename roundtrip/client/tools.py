@@ -21,6 +21,7 @@ from mcp_types import (
 
 from roundtrip.client.failures import CallFailed
 from roundtrip.safe_text import printable
+from roundtrip.untrusted import mapping_of
 
 __all__ = ["WAITING", "arguments_of", "find_tool", "kind_of", "required_by", "text_of_result", "text_of_tools"]
 
@@ -71,7 +72,7 @@ def arguments_of(tool: Tool, written: Sequence[str]) -> dict[str, Any]:
 
 def _parameters_of(tool: Tool) -> Mapping[str, Any]:
     properties = tool.input_schema.get("properties")
-    return cast("Mapping[str, Any]", properties) if isinstance(properties, dict) else {}
+    return mapping_of(properties)
 
 
 def required_by(tool: Tool) -> list[str]:

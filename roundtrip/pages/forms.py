@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 from roundtrip.pages.controls import LEFT_OUT, Control, FieldView, Posted, read_field, view_of_field
 from roundtrip.questions.fields import fields_of
 from roundtrip.safe_text import printable
+from roundtrip.untrusted import mapping_of
 
 if TYPE_CHECKING:
     from jsonschema import ValidationError
@@ -205,7 +206,7 @@ def _check_names(form: PageForm, posted: Posted) -> None:
 def _question_view(id: str, key: str, request: Mapping[str, Any]) -> QuestionView:
     if request.get("method") != "elicitation/create":
         raise ValueError(f"question {key!r}: a page can ask only what a user answers, got {request.get('method')!r}")
-    params = _mapping(request.get("params"))
+    params = mapping_of(request.get("params"))
     heading, text = _parts_of(str(params.get("message", "")))
     if params.get("mode") == "url":
         url = str(params.get("url", ""))
@@ -213,7 +214,7 @@ def _question_view(id: str, key: str, request: Mapping[str, Any]) -> QuestionVie
         return QuestionView(
             id, key, QuestionKind.LINK, heading, text, url=url if host else None, shown_url=printable(url), host=host
         )
-    fields = fields_of(_mapping(params.get("requestedSchema")))
+    fields = fields_of(mapping_of(params.get("requestedSchema")))
     views = tuple(view_of_field(f"{id}-f{place}", one, is_only=len(fields) == 1) for place, one in enumerate(fields))
     kind = QuestionKind.FORM if views else QuestionKind.CONFIRMATION
     return QuestionView(id, key, kind, heading, text, views)
@@ -238,10 +239,6 @@ def _host_of(url: str) -> str:
     return ""
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
-
-
 # From the texts of a form to its answers.
 
 
@@ -264,7 +261,7 @@ def _read_question(
         return _ReadQuestion(filled, accepted)
     content = {view.field.name: value for view, value in read if value is not LEFT_OUT}
     if all(view.error is None for view in filled.fields):
-        schema = _mapping(_mapping(request.get("params")).get("requestedSchema"))
+        schema = mapping_of(mapping_of(request.get("params")).get("requestedSchema"))
         filled = _with_schema_errors(filled, schema, content)
     return _ReadQuestion(filled, {"action": "accept", "content": content})
 

@@ -7,7 +7,7 @@ for. The API takes JSON only, which no page of another site can send without ask
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, cast
+from typing import Any, Final
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -22,6 +22,7 @@ from roundtrip.pages.inbox_calls import Choice, InboxApprovals, Reader, ShownApp
 from roundtrip.pages.rendering import PageRenderer
 from roundtrip.pages.responses import RETRY_HEADERS, BodyTooLong, PageResponses, PostWords, read_body
 from roundtrip.safe_text import printable
+from roundtrip.untrusted import mapping_of
 
 __all__ = ["API_PATH", "INBOX_PATH", "InboxSite"]
 
@@ -219,7 +220,7 @@ class InboxSite:
             return self._json({"error": "the decision is too long"}, 413)
         except (PostUnreadable, ValueError, RecursionError):
             body = None
-        data: Mapping[str, Any] = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
+        data: Mapping[str, Any] = mapping_of(body)
         named, reason = data.get("decision"), data.get("reason")
         if reason is None:
             reason = ""

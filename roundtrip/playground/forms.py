@@ -9,6 +9,7 @@ from roundtrip.client.fields import is_single_value
 from roundtrip.pages.controls import LEFT_OUT, FieldView, Posted, read_field, view_of_field
 from roundtrip.questions.fields import FormField, fields_of
 from roundtrip.trace.page.data import Data
+from roundtrip.untrusted import list_of, mapping_of
 
 __all__ = ["FormInvalid", "ShownForm", "argument_schema", "posted_of"]
 
@@ -109,7 +110,7 @@ def argument_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     References are resolved, and alternatives with `null` become optional fields. Any other nesting is left to fields
     for JSON.
     """
-    properties = _mapping(schema.get("properties"))
+    properties = mapping_of(schema.get("properties"))
     flat = {name: _flat(shape, schema, 0) for name, shape in properties.items()}
     listed: object = schema.get("required")
     required = cast("list[object]", listed) if isinstance(listed, list) else []
@@ -117,18 +118,18 @@ def argument_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _flat(shape: object, root: Mapping[str, Any], depth: int) -> dict[str, Any]:
-    parts = dict(_mapping(shape))
+    parts = dict(mapping_of(shape))
     if depth > _MAX_DEPTH:
         return parts
     reference = parts.pop("$ref", None)
     if isinstance(reference, str):
         return _flat({**_referred(reference, root), **parts}, root, depth + 1)
     for word in ("anyOf", "oneOf", "allOf"):
-        options = [one for one in _list(parts.get(word)) if _mapping(one).get("type") != "null"]
+        options = [one for one in list_of(parts.get(word)) if mapping_of(one).get("type") != "null"]
         if len(options) == 1:
             rest = {name: value for name, value in parts.items() if name != word}
-            return _flat({**_mapping(options[0]), **rest}, root, depth + 1)
-    kinds = [kind for kind in _list(parts.get("type")) if kind != "null"]
+            return _flat({**mapping_of(options[0]), **rest}, root, depth + 1)
+    kinds = [kind for kind in list_of(parts.get("type")) if kind != "null"]
     if len(kinds) == 1:
         parts["type"] = kinds[0]
     if "const" in parts and isinstance(parts["const"], str):
@@ -143,13 +144,5 @@ def _referred(reference: str, root: Mapping[str, Any]) -> Mapping[str, Any]:
         return {}
     place: object = root
     for step in reference[2:].split("/"):
-        place = _mapping(place).get(step.replace("~1", "/").replace("~0", "~"))
-    return _mapping(place)
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _list(value: object) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []
+        place = mapping_of(place).get(step.replace("~1", "/").replace("~0", "~"))
+    return mapping_of(place)

@@ -12,6 +12,7 @@ import httpx2
 from roundtrip.client.targets import UNCOMPRESSED, TooLarge, limit_size
 from roundtrip.safe_text import printable
 from roundtrip.trace.page.data import Data
+from roundtrip.untrusted import mapping_of
 
 __all__ = ["PlayedInbox"]
 
@@ -86,7 +87,7 @@ class PlayedInbox:
         body: object = None
         with suppress(ValueError, RecursionError):
             body = json.loads(answer.content)
-        return answer.status_code, cast("dict[str, Any]", body) if isinstance(body, dict) else {}
+        return answer.status_code, mapping_of(body)
 
 
 async def _limit(response: httpx2.Response) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 from roundtrip.safe_text import printable
+from roundtrip.untrusted import list_of, mapping_of
 
 __all__ = ["FORMATS", "FieldChoice", "FieldInvalid", "FieldKind", "FormField", "fields_of"]
 
@@ -113,11 +114,11 @@ def fields_of(schema: Mapping[str, Any]) -> list[FormField]:
     """Return the fields of a form, in the server's order."""
     required = schema.get("required")
     names = cast("list[object]", required) if isinstance(required, list) else []
-    return [_field(name, shape, name in names) for name, shape in _mapping(schema.get("properties")).items()]
+    return [_field(name, shape, name in names) for name, shape in mapping_of(schema.get("properties")).items()]
 
 
 def _field(name: str, shape: Any, required: bool) -> FormField:
-    parts = _mapping(shape)
+    parts = mapping_of(shape)
     kind, choices = _kind_of(parts)
     low, high = {FieldKind.TEXT: ("minLength", "maxLength"), FieldKind.SEVERAL: ("minItems", "maxItems")}.get(
         kind, ("minimum", "maximum")
@@ -141,7 +142,7 @@ def _field(name: str, shape: Any, required: bool) -> FormField:
 def _kind_of(parts: Mapping[str, Any]) -> tuple[FieldKind, tuple[FieldChoice, ...]]:
     kind = parts.get("type")
     if kind == "array":
-        choices = _choices(_mapping(parts.get("items")))
+        choices = _choices(mapping_of(parts.get("items")))
         return (FieldKind.SEVERAL, choices) if choices else (FieldKind.JSON, ())
     if choices := _choices(parts):
         return FieldKind.ONE, choices
@@ -150,25 +151,17 @@ def _kind_of(parts: Mapping[str, Any]) -> tuple[FieldKind, tuple[FieldChoice, ..
 
 def _choices(parts: Mapping[str, Any]) -> tuple[FieldChoice, ...]:
     for word in ("oneOf", "anyOf"):
-        options = [_mapping(option) for option in _list(parts.get(word))]
+        options = [mapping_of(option) for option in list_of(parts.get(word))]
         if options and all(isinstance(option.get("const"), str) for option in options):
             return tuple(
                 FieldChoice(option["const"], _text(option.get("title")) or option["const"]) for option in options
             )
-    values = [value for value in _list(parts.get("enum")) if isinstance(value, str)]
-    titles = [title for title in _list(parts.get("enumNames")) if isinstance(title, str)]
+    values = [value for value in list_of(parts.get("enum")) if isinstance(value, str)]
+    titles = [title for title in list_of(parts.get("enumNames")) if isinstance(title, str)]
     return tuple(
         FieldChoice(value, title)
         for value, title in zip(values, titles if len(titles) == len(values) else values, strict=True)
     )
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def _text(value: Any) -> str | None:

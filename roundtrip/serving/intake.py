@@ -6,15 +6,11 @@ being served, a few more are accepted: their health checks are answered, and the
 
 import asyncio
 import logging
-from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-import h11
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 from typing_extensions import override
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.serving.application import closing
@@ -32,35 +28,14 @@ else:
     # One of uvicorn's protocols is the next class of a connection.
     _Protocol = object
 
-__all__ = ["BoundedConnection", "Intake", "connections_for"]
+__all__ = ["SURPLUS_CONNECTIONS", "BoundedConnection", "Intake"]
 
-_SURPLUS_CONNECTIONS: Final = 32
+SURPLUS_CONNECTIONS: Final = 32
 _UNREAD_SECONDS: Final = 60.0
 """Seconds after which a client that does not read its response is disconnected."""
-_SPARE_FILES: Final = 256
-"""Open files requested beyond the connections: for the ledger, tools and transcripts."""
-_LEAST_SPARE_FILES: Final = 32
-_LEAST_CONNECTIONS: Final = 8
 _UNAVAILABLE: Final = 503
 
 _log = LimitedLog(logging.getLogger("roundtrip"))
-
-
-def connections_for(wanted: int) -> int:
-    """Raise the limit of open files as far as needed, and return the possible number of connections."""
-    try:
-        import resource
-    except ImportError:  # not on Windows
-        return wanted
-    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if allowed == resource.RLIM_INFINITY:
-        return wanted
-    needed = wanted + _SURPLUS_CONNECTIONS + _SPARE_FILES
-    if allowed < needed:
-        allowed = needed if most == resource.RLIM_INFINITY else min(needed, most)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, most))
-    spare = min(_SPARE_FILES, max(_LEAST_SPARE_FILES, allowed // 2))
-    return min(wanted, max(_LEAST_CONNECTIONS, allowed - _SURPLUS_CONNECTIONS - spare))
 
 
 class Intake:
@@ -80,15 +55,6 @@ class Intake:
         self._waiting: dict[BoundedConnection, None] = {}
         self._surplus: dict[BoundedConnection, None] = {}
 
-    @property
-    def protocol(self) -> Callable[..., asyncio.Protocol]:
-        """Return the factory of uvicorn's connections, which read requests with httptools where it is installed."""
-        try:
-            from roundtrip.serving.fast_connection import FastConnection
-        except ImportError:
-            return partial(_PlainConnection, self)
-        return partial(FastConnection, self)
-
     def enter(self, connection: "BoundedConnection") -> None:
         """Make room for a connection."""
         if self._connections < self._limit:
@@ -99,7 +65,7 @@ class Intake:
         else:
             connection.app = self._turn_away
             self._surplus[connection] = None
-            if len(self._surplus) > _SURPLUS_CONNECTIONS:
+            if len(self._surplus) > SURPLUS_CONNECTIONS:
                 self._evict(self._surplus)
             return
         connection.counts = True
@@ -224,16 +190,3 @@ class BoundedConnection(_Protocol):
                 self._intake.seconds,
             )
         self.transport.abort()
-
-
-class _PlainConnection(BoundedConnection, H11Protocol):
-    """Connection whose requests h11 reads."""
-
-    @override
-    def is_served(self) -> bool:
-        return self.conn.their_state not in (h11.IDLE, h11.SEND_BODY)
-
-    @override
-    def is_arriving(self) -> bool:
-        theirs = self.conn.their_state
-        return theirs is h11.SEND_BODY or (theirs is h11.IDLE and bool(self.conn.trailing_data[0]))

@@ -31,7 +31,8 @@ from roundtrip.server.limited_logs import LimitedFilter
 from roundtrip.server.probe import Identity
 from roundtrip.server.server import Server
 from roundtrip.serving.application import ProcessState, application_of
-from roundtrip.serving.intake import Intake, connections_for
+from roundtrip.serving.connections import connections_for, protocol_for
+from roundtrip.serving.intake import Intake
 from roundtrip.serving.others import OtherServer
 from roundtrip.serving.settings import ProcessSettings, ServeSettings
 
@@ -196,7 +197,7 @@ def serve_app(
     config = uvicorn.Config(
         app,
         # The limits are in this protocol: never choose another by installed packages.
-        http=intake.protocol,  # type: ignore[arg-type]
+        http=protocol_for(intake),  # type: ignore[arg-type]
         # asyncio accepts this often in a row, and logs each failure.
         backlog=_ACCEPTS,
         log_config=None,

@@ -4,15 +4,17 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
+from roundtrip.untrusted import mapping_of
+
 __all__ = ["other_arguments", "other_values"]
 
 
 def other_arguments(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[tuple[str, list[Any]]]:
     """Yield other values for each argument, and values for each omitted one."""
-    properties = _mapping(schema.get("properties"))
+    properties = mapping_of(schema.get("properties"))
     for name in dict.fromkeys([*arguments, *properties]):
         # A schema may also be `true`.
-        shape = _mapping(properties.get(name))
+        shape = mapping_of(properties.get(name))
         given = arguments.get(name)
         choices: Any = shape.get("enum")
         listed = [value for value in cast("list[Any]", choices) if value != given] if isinstance(choices, list) else []
@@ -45,7 +47,3 @@ def _samples(shape: Mapping[str, Any]) -> list[Any]:
         return other_values(shape["default"])
     samples: dict[str, Any] = {"string": "x", "integer": 1, "number": 1.5, "boolean": True}
     return [sample for kind, sample in samples.items() if kind == shape.get("type")]
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}

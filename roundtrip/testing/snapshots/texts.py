@@ -12,7 +12,8 @@ from roundtrip.testing.conversations import Conversation, Message
 from roundtrip.testing.snapshots.placeholders import Placeholders
 from roundtrip.testing.snapshots.redaction import SnapshotRedaction
 from roundtrip.testing.snapshots.story import bytes_in, story_of
-from roundtrip.testing.snapshots.wording import mapping, text_of
+from roundtrip.testing.snapshots.wording import text_of
+from roundtrip.untrusted import mapping_of
 
 __all__ = ["Sieve", "call_text", "wire_text"]
 
@@ -96,7 +97,7 @@ def _redacted(
     ids = {
         message["id"]
         for sender, message in messages
-        if sender == "server" and "id" in message and mapping(message.get("params")).get("message") in hidden
+        if sender == "server" and "id" in message and mapping_of(message.get("params")).get("message") in hidden
     }
     out: list[dict[str, Any]] = []
     for sender, message in messages:
@@ -108,7 +109,7 @@ def _redacted(
 
 
 def _with_one_tool(message: dict[str, Any], tool: str) -> dict[str, Any]:
-    result = mapping(message.get("result"))
+    result = mapping_of(message.get("result"))
     tools: Any = result.get("tools")
     if not isinstance(tools, list):
         return message

@@ -9,8 +9,9 @@ from roundtrip.questions.fields import FieldChoice, FieldKind, FormField, fields
 from roundtrip.safe_text import printable
 from roundtrip.testing.snapshots.redaction import REDACTED
 from roundtrip.testing.snapshots.story import Story
+from roundtrip.untrusted import list_of, mapping_of
 
-__all__ = ["mapping", "text_of", "worded"]
+__all__ = ["text_of", "worded"]
 
 
 _MAX_LIST_CHARS: Final = 88
@@ -50,26 +51,26 @@ class _StoryText:
         era = f" ({story['era']} era)" if "era" in story else ""
         self._line(printable(" ".join(head)) + era)
         self._values(story.get("arguments"), 1)
-        rounds = _list(story.get("rounds"))
+        rounds = list_of(story.get("rounds"))
         for number, round_ in enumerate(rounds, start=1):
             self._link_results(number - 1)
             self._lines.append("")
             self._line(f"round {number}")
             if "page" in round_:
                 self._line(f"on the page {printable(str(round_['page']))}", 1)
-            for question in _list(round_.get("questions")):
+            for question in list_of(round_.get("questions")):
                 self._question(question)
             self._token(round_.get("token"))
         self._link_results(len(rounds))
-        for approval in _list(story.get("approvals")):
+        for approval in list_of(story.get("approvals")):
             self._approval(approval)
-        self._states(_list(story.get("states")))
+        self._states(list_of(story.get("states")))
         self._end()
         return "\n".join(self._lines) + "\n"
 
     def _link_results(self, rounds: int) -> None:
         """Write the results with links that came after a number of rounds."""
-        for result in _list(self._story.get("link_results")):
+        for result in list_of(self._story.get("link_results")):
             if result.get("round") == rounds:
                 self._lines.append("")
                 self._line("result with a link")
@@ -104,8 +105,8 @@ class _StoryText:
             self._line(printable(str(question["url"])), 2)
         self._messages(question, 2)
         self._values(question.get("options"), 2)
-        required = _list(question.get("required"))
-        for field, shape in mapping(question.get("form")).items():
+        required = list_of(question.get("required"))
+        for field, shape in mapping_of(question.get("form")).items():
             self._field(field, shape, required=field in required)
         if "answer" in question:
             self._answer(question["answer"])
@@ -129,11 +130,11 @@ class _StoryText:
             self._blocks(content, 3)
         else:
             self._values(content, 3)
-        for root in _list(told.get("roots")):
+        for root in list_of(told.get("roots")):
             self._line(printable(str(root)), 3)
 
     def _token(self, token: Any) -> None:
-        told = mapping(token)
+        told = mapping_of(token)
         if not told:
             return
         encrypted = " (encrypted)" if told.get("encrypted") else ""
@@ -141,7 +142,7 @@ class _StoryText:
         if told.get("version") is not None:
             self._line(f"is of version {printable(str(told['version']))}", 2)
         for part in ("asks", "holds"):
-            for key in _list(told.get(part)):
+            for key in list_of(told.get(part)):
                 self._line(f"{part} {printable(str(key))}", 2)
         if told.get("sealed"):
             self._line("seals something", 2)
@@ -164,7 +165,7 @@ class _StoryText:
         if "end" in story:
             self._line(str(story["end"]))
         if "error" in story:
-            self._values(mapping(story["error"]), 1)
+            self._values(mapping_of(story["error"]), 1)
         if story.get("description") is not None:
             self._quoted(str(story["description"]), 1)
         if "result" in story:
@@ -173,12 +174,12 @@ class _StoryText:
         self._messages(story, 1)
 
     def _messages(self, story: Story, depth: int) -> None:
-        for message in _list(story.get("messages")):
+        for message in list_of(story.get("messages")):
             self._line(f"{printable(str(message.get('role', 'message')))}:", depth)
             self._blocks(message.get("content"), depth + 1)
 
     def _blocks(self, blocks: Any, depth: int) -> None:
-        for block in _list(blocks):
+        for block in list_of(blocks):
             if not isinstance(block, Mapping):
                 self._line(_inline(block), depth)
                 continue
@@ -250,19 +251,10 @@ def _name(name: Any) -> str:
     return printable(text if _PLAIN_NAME.fullmatch(text) is not None else json.dumps(text, ensure_ascii=False))
 
 
-def mapping(value: Any) -> Mapping[str, Any]:
-    """Return a mapping as it is, and anything else as an empty one."""
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []
-
-
 def worded(name: str, shape: Any, *, required: bool) -> Worded:
     """Describe a field of a form: `copies: integer, 1 to 10, default 1, optional`."""
     (field,) = fields_of({"properties": {name: shape}, "required": [name] if required else []})
-    parts = mapping(shape)
+    parts = mapping_of(shape)
     choices = [_choice(choice) for choice in field.choices]
     one_line = " | ".join(choices)
     if len(one_line) > _MAX_LIST_CHARS:

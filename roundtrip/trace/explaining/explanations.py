@@ -3,10 +3,10 @@
 `advice.py` has the general sentences; `explain` adds the names and texts that one call recorded.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, cast
+from typing import Any
 
 from roundtrip.errors import CallHasEnded, RejectionReason
 from roundtrip.machine.facts import Reason
@@ -28,6 +28,7 @@ from roundtrip.trace.explaining.wording import (
 )
 from roundtrip.trace.reading.calls import HappenedLine, Round, Serving, TracedCall
 from roundtrip.trace.writing.lines import BeganLine, Recorded, RejectedLine, Revealed, ShownQuestion, StoppedLine
+from roundtrip.untrusted import mapping_of
 
 __all__ = [
     "ExplainedSubject",
@@ -421,6 +422,5 @@ def _field_changes(before: Recorded | None, now: Recorded | None) -> str | None:
     return ", ".join(changes) or None
 
 
-def _fields_of(schema: object) -> dict[str, Any]:
-    properties = cast("dict[str, Any]", schema).get("properties") if isinstance(schema, dict) else None
-    return cast("dict[str, Any]", properties) if isinstance(properties, dict) else {}
+def _fields_of(schema: object) -> Mapping[str, Any]:
+    return mapping_of(mapping_of(schema).get("properties"))

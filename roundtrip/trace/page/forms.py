@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, cast
 
 from roundtrip.questions.fields import FieldKind, FormField, fields_of
+from roundtrip.untrusted import mapping_of
 
 __all__ = ["Option", "PageField", "json_text", "page_fields_of", "value_text"]
 
@@ -37,8 +38,8 @@ def page_fields_of(schema: object, answer: object) -> list[PageField]:
 
     A transcript may hold anything, so the page shows a field of unknown shape as one that takes text.
     """
-    given = _mapping(answer)
-    fields = fields_of(_mapping(schema))
+    given = mapping_of(answer)
+    fields = fields_of(mapping_of(schema))
     known = {field.name for field in fields}
     unknown = [FormField(name, FieldKind.JSON) for name in given if name not in known]
     return [_page_field(field, given) for field in (*fields, *unknown)]
@@ -82,7 +83,3 @@ def _choices(field: FormField) -> Sequence[tuple[object, str]]:
     if field.kind is FieldKind.YES_NO:
         return [(True, "yes"), (False, "no")]
     return [(choice.value, choice.title) for choice in field.choices]
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}

@@ -16,8 +16,9 @@ from starlette.types import Receive, Scope, Send
 from roundtrip.server.limited_logs import LimitedFilter
 from roundtrip.serving import intake
 from roundtrip.serving.application import LIVE_PATH
+from roundtrip.serving.connections import connections_for, protocol_for
 from roundtrip.serving.fast_connection import FastConnection
-from roundtrip.serving.intake import Intake, connections_for
+from roundtrip.serving.intake import Intake
 from tests.kit.waiting import WAIT, until
 
 pytestmark = pytest.mark.anyio
@@ -108,7 +109,7 @@ async def closed(stream: SocketStream) -> None:
 async def serving(*, seconds: float = WAIT, limit: int = LIMIT) -> AsyncGenerator[Place]:
     app = App()
     bounds = Intake(app, limit=limit, seconds=seconds)
-    config = uvicorn.Config(app, http=bounds.protocol, log_config=None, lifespan="off", ws="none")  # type: ignore[arg-type]
+    config = uvicorn.Config(app, http=protocol_for(bounds), log_config=None, lifespan="off", ws="none")  # type: ignore[arg-type]
     server = _Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         place = Place(listening.getsockname()[1], app, bounds)
@@ -207,7 +208,7 @@ async def test_headers_behind_the_body_are_not_headers() -> None:
 
 async def test_requests_sent_ahead_are_bounded(parser: str) -> None:
     async with serving() as place:
-        assert (getattr(place.bounds.protocol, "func", None) is FastConnection) == (parser == "httptools")
+        assert (getattr(protocol_for(place.bounds), "func", None) is FastConnection) == (parser == "httptools")
         stream = await place.connect((CALL + b"body") * 100)
         if parser == "httptools":
             await closed(stream)
