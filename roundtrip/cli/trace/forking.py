@@ -7,15 +7,18 @@ from argparse import ArgumentParser, Namespace
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any, Final
 
+from roundtrip.checking.fork_reports import fork_data, fork_text
+from roundtrip.checking.forking import Fork, OwnAnswer, fork_call
+from roundtrip.checking.recorded import NotReplayable
 from roundtrip.cli.command import CommandFailed
 from roundtrip.cli.parsing import LEG_SECONDS, TARGET, TARGET_HELP, add_timeout, positive_seconds
 from roundtrip.cli.running.rehearsing import load_for_rehearsal, rehearse
 from roundtrip.cli.trace.calls import find_call
 from roundtrip.cli.trace.sources import json_text, view
+from roundtrip.machine.journal import Action
 from roundtrip.safe_text import printable
 
 if TYPE_CHECKING:
-    from roundtrip.checking.forking import Fork, OwnAnswer
     from roundtrip.trace.reading.calls import TracedCall
 
 __all__ = ["COMMANDS"]
@@ -47,8 +50,6 @@ def _options(parser: ArgumentParser) -> None:
 
 
 def _fork(arguments: Namespace) -> int:
-    from roundtrip.checking.fork_reports import fork_data, fork_text
-
     replies = dict(_reply(text) for text in arguments.answer)
     found = find_call(arguments)
     # What the server prints is no part of the result.
@@ -59,9 +60,6 @@ def _fork(arguments: Namespace) -> int:
 
 
 def _forked(arguments: Namespace, found: "TracedCall", replies: "dict[str, OwnAnswer]") -> "Fork":
-    from roundtrip.checking.forking import fork_call
-    from roundtrip.checking.recorded import NotReplayable
-
     server = load_for_rehearsal(arguments.server)
 
     async def fork() -> "Fork":
@@ -82,9 +80,6 @@ def _forked(arguments: Namespace, found: "TracedCall", replies: "dict[str, OwnAn
 
 
 def _reply(text: str) -> "tuple[str, OwnAnswer]":
-    from roundtrip.checking.forking import OwnAnswer
-    from roundtrip.machine.journal import Action
-
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise CommandFailed(f"--answer must be KEY=VALUE, got {text!r}")
