@@ -8,9 +8,10 @@ import sys
 from collections.abc import Sequence
 
 from benchmarks.everything import scenarios
+from benchmarks.fleet.processes import Stack
 from benchmarks.measure import Effort, Line, PeerFailed, measure
 from benchmarks.report import as_json, origin, table
-from benchmarks.requests import MISSING, REQUESTS, is_possible, peers
+from benchmarks.requests import MISSING, is_possible, peers, requests_on
 from benchmarks.scenarios import Scenario
 from benchmarks.targets import HEAD, TARGETS, line_of, measure_targets
 from benchmarks.variants import Variant, installed
@@ -29,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     variants = [variant for variant in installed() if not options.variant or variant.name in options.variant]
     measured = scenarios(quick=options.quick)
     if options.requests:
-        variants, measured = peers(options.variant), REQUESTS
+        variants, measured = peers(options.variant), requests_on(Stack(options.stack))
     effort = Effort(
         rounds=options.rounds or (1 if options.quick else 30 if options.targets else 15),
         batch_scale=0 if options.quick else 1,
@@ -82,6 +83,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="a smoke run: checks everything, measures hardly")
     parser.add_argument("--targets", action="store_true", help="print what roundtrip may cost, and what it does")
     parser.add_argument("--requests", action="store_true", help="measure requests per second over uvicorn, with wrk")
+    parser.add_argument(
+        "--stack",
+        choices=list(Stack),
+        default=Stack.PLAIN,
+        help="with --requests: what servers run on: uvicorn with h11 and asyncio; with httptools and uvloop; or "
+        "roundtrip by `roundtrip serve` with these, and the others without",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON, with every sample")
     parser.add_argument(
         "--rounds", type=_positive, metavar="N", help="batches of each peer (default 15; for targets 30)"

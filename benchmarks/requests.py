@@ -11,7 +11,7 @@ from typing import Final
 
 from benchmarks.asgi import PATH
 from benchmarks.fleet.host import WORK
-from benchmarks.fleet.processes import Process, on_core, served
+from benchmarks.fleet.processes import Process, Stack, on_core, served
 from benchmarks.fleet.throughput import connected
 from benchmarks.scenarios import Call, Row, Unit
 from benchmarks.variants import Variant, installed
@@ -19,7 +19,7 @@ from benchmarks.variants.starlette_server import VARIANT as STARLETTE
 from benchmarks.wire import Asked, Request, WrongReply, call, read
 from benchmarks.workloads import Workload
 
-__all__ = ["MISSING", "REQUESTS", "Requests", "checked", "is_possible", "peers", "rate"]
+__all__ = ["MISSING", "REQUESTS", "Requests", "checked", "is_possible", "peers", "rate", "requests_on"]
 
 MISSING: Final = (
     "wrk is not installed, and requests per second are measured with it; "
@@ -44,6 +44,7 @@ class Requests:
     """The call, by its name in `benchmarks.fleet.host`."""
     calls: int = 1
     most_rounds: int | None = None
+    stack: Stack = Stack.PLAIN
 
     @asynccontextmanager
     async def prepared(self, variant: Variant) -> AsyncGenerator[Call | None]:
@@ -52,7 +53,7 @@ class Requests:
             yield None
             return
         core, other_core = _cores()
-        with served(variant.name, work=self.work, core=core) as (server,):
+        with served(variant.name, work=self.work, core=core, stack=self.stack) as (server,):
             request = call()
             expected = await checked(server, request, WORK[self.work])
 
@@ -62,10 +63,19 @@ class Requests:
             yield once
 
 
-REQUESTS: Final = (
-    Requests((Row("requests", "requests per second, plain call", Unit.PER_SECOND),), "plain"),
-    Requests((Row("requests-ask", "requests per second, one question, ask leg", Unit.PER_SECOND),), "elicit"),
-)
+def requests_on(stack: Stack) -> tuple[Requests, ...]:
+    """Return the measurements of servers that run on something."""
+    return (
+        Requests((Row("requests", "requests per second, plain call", Unit.PER_SECOND),), "plain", stack=stack),
+        Requests(
+            (Row("requests-ask", "requests per second, one question, ask leg", Unit.PER_SECOND),),
+            "elicit",
+            stack=stack,
+        ),
+    )
+
+
+REQUESTS: Final = requests_on(Stack.PLAIN)
 
 
 def is_possible() -> bool:

@@ -13,6 +13,7 @@ from mcp.server.mcpserver import Elicit, Resolve, Sample
 from starlette.types import ASGIApp
 
 from benchmarks.asgi import PATH
+from benchmarks.fleet.processes import Stack
 from benchmarks.variants.resolvers import Markers, register
 from benchmarks.workloads import Workload, confirm, plain, words
 
@@ -38,17 +39,34 @@ def _sessions() -> ASGIApp:
     return server.streamable_http_app(streamable_http_path=PATH)
 
 
+def _serve(workload: Workload, listening: socket.socket) -> None:
+    # Imported here, so that other peers do without.
+    from benchmarks.variants.roundtrip_server import make
+    from roundtrip.serving.process import serve
+    from roundtrip.serving.settings import ServeSettings
+
+    serve(make(workload), ServeSettings(path=PATH, port=listening.getsockname()[1]), listening)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("app", help=f"the name of a peer, or {_SESSIONS}")
     parser.add_argument("--fd", type=int, required=True)
     parser.add_argument("--work", choices=WORK, default="three-rounds", help="the call that a peer serves")
+    parser.add_argument("--stack", choices=list(Stack), default=Stack.PLAIN, help="what it runs on")
     options = parser.parse_args()
     # Log records are not what is measured.
     logging.disable(logging.CRITICAL)
-    app = _app(options.app, WORK[options.work])
-    config = uvicorn.Config(app, log_config=None, access_log=False, ws="none", timeout_keep_alive=3600)
-    uvicorn.Server(config).run(sockets=[socket.socket(fileno=options.fd)])
+    workload, stack, listening = WORK[options.work], Stack(options.stack), socket.socket(fileno=options.fd)
+    if stack is Stack.SERVE and options.app == "roundtrip":
+        _serve(workload, listening)
+        return
+    app = _app(options.app, workload)
+    http, loop = ("httptools", "uvloop") if stack is Stack.FAST else ("h11", "asyncio")
+    config = uvicorn.Config(
+        app, http=http, loop=loop, log_config=None, access_log=False, ws="none", timeout_keep_alive=3600
+    )
+    uvicorn.Server(config).run(sockets=[listening])
 
 
 if __name__ == "__main__":

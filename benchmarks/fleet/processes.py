@@ -6,24 +6,47 @@ import subprocess
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Process", "on_core", "served"]
+__all__ = ["Process", "Stack", "on_core", "served"]
 
 _HOST: Final = "127.0.0.1"
 _WAIT: Final = 20.0
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
+class Stack(StrEnum):
+    """What servers run on."""
+
+    PLAIN = "plain"
+    """uvicorn with h11 and asyncio, as its default install has them."""
+    FAST = "fast"
+    """uvicorn with httptools and uvloop."""
+    SERVE = "serve"
+    """roundtrip by `roundtrip serve` with its extra `fast`, and the others as `PLAIN`."""
+
+
 class Process:
     """One server in a process of its own, on a port of its own."""
 
-    def __init__(self, app: str, *, work: str, core: int | None) -> None:
+    def __init__(self, app: str, *, work: str, core: int | None, stack: Stack) -> None:
         self._listening = socket.create_server((_HOST, 0), backlog=1024)
         self.port: int = self._listening.getsockname()[1]
         fd = self._listening.fileno()
-        command = [sys.executable, "-m", "benchmarks.fleet.host", app, "--fd", str(fd), "--work", work]
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.fleet.host",
+            app,
+            "--fd",
+            str(fd),
+            "--work",
+            work,
+            "--stack",
+            stack,
+        ]
         self._process = subprocess.Popen([*on_core(core), *command], pass_fds=[fd])
 
     @property
@@ -55,13 +78,18 @@ def on_core(core: int | None) -> list[str]:
 
 @contextmanager
 def served(
-    app: str, count: int = 1, *, work: str = "three-rounds", core: int | None = None
+    app: str,
+    count: int = 1,
+    *,
+    work: str = "three-rounds",
+    core: int | None = None,
+    stack: Stack = Stack.PLAIN,
 ) -> Generator[list[Process]]:
     """Some processes with the same server, which has the tool of a call of `benchmarks.fleet.host`."""
     processes: list[Process] = []
     try:
         for _ in range(count):
-            processes.append(Process(app, work=work, core=core))  # noqa: PERF401 - those that did start must be ended
+            processes.append(Process(app, work=work, core=core, stack=stack))  # noqa: PERF401 - those that did start must be ended
         yield processes
     finally:
         for process in processes:

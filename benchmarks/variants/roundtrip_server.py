@@ -24,11 +24,18 @@ def greet(name: str) -> str:
 """
 
 
-def build(workload: Workload, *, trace: Recorder | Literal[False] = False) -> ASGIApp:
+def make(workload: Workload, *, trace: Recorder | Literal[False] = False) -> Server:
     """Make a `Server` with the workload's tool."""
     server = Server("bench", keys=[KEY], trace=trace)
     register(server, workload, markers=_MARKERS)
-    return server.streamable_http_app(streamable_http_path=PATH, json_response=True, stateless_http=True)
+    return server
+
+
+def build(workload: Workload, *, trace: Recorder | Literal[False] = False) -> ASGIApp:
+    """Return the application of a `Server` with the workload's tool."""
+    return make(workload, trace=trace).streamable_http_app(
+        streamable_http_path=PATH, json_response=True, stateless_http=True
+    )
 
 
 VARIANT = Variant(
