@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tokenize
 from collections import defaultdict
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -11,6 +12,56 @@ import pytest
 from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 
 from tests.kit.sources import PACKAGE, imported, name_of, sources
+
+
+_CEILINGS: Final = {
+    "code lines": 51_357,
+    "code lines of the core": 5_910,
+    "modules": 421,
+    "imports inside of functions": 188,
+    "lines of pages and other files": 4_284,
+}
+"""As last measured. Lower them with each change that deletes; a change that raises one says why in its commit."""
+_CORE: Final = {"machine", "questions", "tokens", "resolvers", "engine"}
+_NO_CODE: Final = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+}
+
+
+def code_lines(path: Path, tree: ast.Module) -> int:
+    """Count the lines of a module without comments and docstrings."""
+    with (PACKAGE / path).open("rb") as file:
+        tokens = [token for token in tokenize.tokenize(file.readline) if token.type not in _NO_CODE]
+    code = {line for token in tokens[1:] for line in range(token.start[0], token.end[0] + 1)}
+    texts = (node for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+    return len(code.difference(*(range(text.lineno, (text.end_lineno or 0) + 1) for text in texts)))
+
+
+def test_package_stays_small() -> None:
+    lines = {path: code_lines(path, tree) for path, tree in sources().items()}
+    inside = {
+        inner
+        for tree in sources().values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.Import | ast.ImportFrom)
+    }
+    others = [path for path in PACKAGE.rglob("*.*") if path.suffix not in (".py", ".pyc")]
+    measured = {
+        "code lines": sum(lines.values()),
+        "code lines of the core": sum(count for path, count in lines.items() if path.parts[0] in _CORE),
+        "modules": len(lines),
+        "imports inside of functions": len(inside),
+        "lines of pages and other files": sum(path.read_bytes().count(b"\n") for path in others),
+    }
+    above = {name: count for name, count in measured.items() if count > _CEILINGS[name]}
+    assert above == {}
 
 
 def test_no_class_name_is_used_twice() -> None:
