@@ -13,7 +13,6 @@ from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 
 from tests.kit.sources import PACKAGE, imported, name_of, sources
 
-
 _CEILINGS: Final = {
     "code lines": 51_357,
     "code lines of the core": 5_910,
