@@ -1,23 +1,20 @@
 """The inbox of the server: what waits for approval, and deciding it by the login of another person."""
 
-import json
 from collections.abc import Mapping
-from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Final, cast
 from urllib.parse import quote
 
 import httpx2
 
-from roundtrip.client.targets import UNCOMPRESSED, TooLarge, limit_size
+from roundtrip.client.inbox import InboxClient
+from roundtrip.client.targets import TooLarge
 from roundtrip.safe_text import printable
 from roundtrip.trace.page.data import Data
-from roundtrip.untrusted import mapping_of
 
 __all__ = ["PlayedInbox"]
 
 _SECONDS: Final = 10.0
-_MAX_BYTES: Final = 2**20
 _SHOWN: Final = ("id", "message", "by", "tool", "caller", "until")
 _NO_LOGIN: Final = (
     "To decide approvals here, start with --approver 'NAME: VALUE': the HTTP header by which a person of the group "
@@ -37,8 +34,8 @@ class PlayedInbox:
     def __init__(self, base: str, login: Mapping[str, str] | None) -> None:
         self.exists = True
         """False once the server has answered that it has no inbox."""
-        self._address = f"{base.rstrip('/')}/approvals/api"
-        self._login = login
+        self._has_login = login is not None
+        self._inbox = InboxClient(base, login or {}, seconds=_SECONDS)
         self._pending: list[Data] = []
         self._note = ""
 
@@ -50,7 +47,7 @@ class PlayedInbox:
     async def look(self) -> bool:
         """Ask the server what waits; return True if that has changed."""
         before = self._pending, self._note
-        status, body = await self._ask("GET", "", None)
+        status, body = await self._ask()
         if not status:
             # Its process may be about to be replaced.
             return False
@@ -58,7 +55,7 @@ class PlayedInbox:
         listed: Any = body.get("approvals")
         found = cast("list[Any]", listed) if status == HTTPStatus.OK and isinstance(listed, list) else []
         self._pending = [_shown(cast("Mapping[str, Any]", one)) for one in found if isinstance(one, dict)]
-        self._note = (_NO_LOGIN if self._login is None else _REJECTED) if status == HTTPStatus.UNAUTHORIZED else ""
+        self._note = (_REJECTED if self._has_login else _NO_LOGIN) if status == HTTPStatus.UNAUTHORIZED else ""
         return (self._pending, self._note) != before
 
     async def decide(self, approval: str, decision: str, reason: str) -> None:
@@ -68,30 +65,17 @@ class PlayedInbox:
             ValueError: The server did not take the decision.
         """
         sent = {"decision": decision, "reason": reason}
-        status, body = await self._ask("POST", f"/{quote(approval, safe='')}", sent)
+        status, body = await self._ask(f"/{quote(approval, safe='')}", sent)
         if status != HTTPStatus.OK:
             raise ValueError(printable(str(body.get("error") or f"the server answered with status {status}")))
 
-    async def _ask(self, method: str, path: str, sent: Mapping[str, str] | None) -> tuple[int, Mapping[str, Any]]:
+    async def _ask(self, path: str = "", decision: Mapping[str, str] | None = None) -> tuple[int, Mapping[str, Any]]:
         """Return the status and the JSON object of an answer; the status 0 without an answer."""
-        headers = {**UNCOMPRESSED, **(self._login or {})}
-        hooks = {"response": [_limit]}
         try:
-            # A redirect could send the login elsewhere.
-            async with httpx2.AsyncClient(
-                headers=headers, timeout=_SECONDS, follow_redirects=False, event_hooks=hooks
-            ) as http:
-                answer = await http.request(method, f"{self._address}{path}", json=sent)
+            status, body = await self._inbox.ask(path, decision)
         except (httpx2.HTTPError, TooLarge):
             return 0, {}
-        body: object = None
-        with suppress(ValueError, RecursionError):
-            body = json.loads(answer.content)
-        return answer.status_code, mapping_of(body)
-
-
-async def _limit(response: httpx2.Response) -> None:
-    limit_size(response, max_bytes=_MAX_BYTES)
+        return status, body or {}
 
 
 def _shown(approval: Mapping[str, Any]) -> Data:

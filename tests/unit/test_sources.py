@@ -14,10 +14,10 @@ from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 from tests.kit.sources import PACKAGE, imported, name_of, sources
 
 _CEILINGS: Final = {
-    "code lines": 51_357,
+    "code lines": 51_382,
     "code lines of the core": 5_910,
-    "modules": 421,
-    "imports inside of functions": 188,
+    "modules": 423,
+    "imports inside of functions": 186,
     "lines of pages and other files": 4_284,
 }
 """As last measured. Lower them with each change that deletes; a change that raises one says why in its commit."""

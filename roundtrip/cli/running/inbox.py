@@ -1,0 +1,171 @@
+"""Run `roundtrip inbox`."""
+
+import json
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
+
+import anyio
+import httpx2
+
+from roundtrip.cli.command import CommandFailed
+from roundtrip.cli.inbox import TOKEN_VARIABLE
+from roundtrip.cli.trace.terminal import Column, Screen
+from roundtrip.client.inbox import INBOX_PATH, InboxClient
+from roundtrip.client.targets import TooLarge
+from roundtrip.safe_text import printable
+
+__all__ = ["run"]
+
+_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
+_SECONDS: Final = 30.0
+_MAX_SHOWN_CHARS: Final = 70
+_MAX_PAGES: Final = 1000
+
+
+def run(arguments: Namespace) -> int:
+    """Run the command with its arguments, and return its exit code."""
+    base = _base_of(arguments.server)
+    token: str = arguments.token or os.environ.get(TOKEN_VARIABLE, "")
+    if not token:
+        raise CommandFailed(f"a token is needed; set {TOKEN_VARIABLE}, or give --token")
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise CommandFailed("the token must be one word of printable ASCII")
+    inbox = _RemoteInbox(base, token)
+    if arguments.action == "list":
+        return _list(inbox, arguments)
+    if not arguments.approval:
+        raise CommandFailed("ID must not be empty")
+    decision = None if arguments.action == "show" else {"decision": arguments.action, "reason": arguments.reason}
+    answer = inbox.send(f"/{quote(arguments.approval, safe='')}", decision)
+    if answer is None and (whole := _begun_with(inbox, arguments.approval)) is not None:
+        answer = inbox.send(f"/{quote(whole, safe='')}", decision)
+    if answer is None:
+        print(
+            "no such approval waits for you: check the id; it may be decided, or not yours to decide", file=sys.stderr
+        )
+        return 1
+    _print(answer, arguments)
+    return 0
+
+
+def _begun_with(inbox: "_RemoteInbox", start: str) -> str | None:
+    """Return the id of the one pending approval that begins with a text; None if it is that text, or there is none.
+
+    Raises:
+        CommandFailed: Several begin with it.
+    """
+    found = [one["id"] for one in _pending(inbox) if one["id"].startswith(start)]
+    if len(found) > 1 and start not in found:
+        raise CommandFailed(f"{len(found)} approvals begin with {printable(start)!r}; give more of the id")
+    return found[0] if len(found) == 1 and found != [start] else None
+
+
+def _base_of(server: str) -> str:
+    """Return the address of the pages.
+
+    Raises:
+        CommandFailed: The address is invalid, or would show the token to the network.
+    """
+    try:
+        parts = urlsplit(server)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise CommandFailed(f"SERVER must be an address such as https://shop.example ({error})") from error
+    del port
+    if parts.scheme not in ("http", "https") or not host or parts.username or parts.query or parts.fragment:
+        raise CommandFailed("SERVER must be an address such as https://shop.example")
+    if parts.scheme == "http" and host not in _LOOPBACK:
+        raise CommandFailed("SERVER must begin with https://, because a token must not cross a network in clear text")
+    base = server.rstrip("/")
+    for path in (INBOX_PATH, "/approvals", "/mcp"):
+        if parts.path.rstrip("/").endswith(path):
+            raise CommandFailed(
+                f"SERVER must be the address of the pages without {path}; give {base.removesuffix(path)}"
+            )
+    return base
+
+
+class _RemoteInbox:
+    """Inbox of the person with a token."""
+
+    def __init__(self, base: str, token: str) -> None:
+        self._base = base
+        self._client = InboxClient(base, {"authorization": f"Bearer {token}"}, seconds=_SECONDS)
+
+    def send(self, path: str, decision: Mapping[str, str] | None = None) -> Mapping[str, Any] | None:
+        """Return what the server answers; None if the approval is not the person's to decide.
+
+        Raises:
+            CommandFailed: It could not be asked, or rejects the request.
+        """
+        try:
+            status, body = anyio.run(self._client.ask, path, decision)
+        except httpx2.ConnectError as error:
+            raise CommandFailed(
+                f"the server could not be asked: nothing answers at {self._base}; start it, or give its address"
+            ) from error
+        except (httpx2.HTTPError, TooLarge) as error:
+            why = str(error) if isinstance(error, TooLarge) else type(error).__name__
+            raise CommandFailed(f"the server could not be asked: {why}") from error
+        if status == 401:
+            raise CommandFailed("the server does not accept the token")
+        if body is None and status in (200, 404):
+            raise CommandFailed("the server has no inbox at this address: it did not answer in JSON")
+        known = body or {}
+        if status in (404, 409) and "error" in known:
+            return None
+        if status != 200:
+            why = printable(str(known.get("error", "")))
+            raise CommandFailed(f"the server answered with status {status}{f': {why}' if why else ''}")
+        return known
+
+
+def _pending(inbox: _RemoteInbox) -> list[dict[str, Any]]:
+    """Return all approvals that wait for the person.
+
+    Raises:
+        CommandFailed: The server has no inbox there.
+    """
+    found: list[dict[str, Any]] = []
+    path = ""
+    for _ in range(_MAX_PAGES):
+        page = inbox.send(path)
+        if page is None or not isinstance(page.get("approvals"), list):
+            raise CommandFailed("the server has no inbox at this address")
+        found += page["approvals"]
+        if page.get("next") is None:
+            break
+        path = f"?after={quote(page['next'], safe='')}"
+    return found
+
+
+def _list(inbox: _RemoteInbox, arguments: Namespace) -> int:
+    found = _pending(inbox)
+    if arguments.json:
+        print(json.dumps(found, indent=2))
+        return 0
+    columns = (Column("id"), Column("by"), Column("asked by"), Column("until"), Column("message", folds=True))
+    Screen().table(columns, [[_short(one[name]) for name in _SHOWN] for one in found])
+    return 0
+
+
+_SHOWN: Final = ("id", "by", "caller", "until", "message")
+
+
+def _short(value: object) -> str:
+    text = printable(str(value).partition("\n")[0])
+    return text if len(text) <= _MAX_SHOWN_CHARS else f"{text[:_MAX_SHOWN_CHARS]}…"
+
+
+def _print(approval: Mapping[str, Any], arguments: Namespace) -> None:
+    if arguments.json:
+        print(json.dumps(approval, indent=2))
+        return
+    width = max(map(len, approval))
+    for name, value in approval.items():
+        text = printable(str(value), keep_newlines=True).replace("\n", f"\n{' ' * (width + 2)}")
+        print(f"{name:{width}}  {text}")
