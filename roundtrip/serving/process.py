@@ -45,6 +45,7 @@ __all__ = [
     "SERVE",
     "Ended",
     "Served",
+    "break_off_after",
     "listen",
     "logger",
     "serve",
@@ -273,6 +274,22 @@ def _follow_supervisor(channel: socket.socket) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
+def break_off_after(seconds: float, said: str) -> threading.Timer:
+    """End this process after some seconds, with a line in the log, unless the timer is cancelled.
+
+    A plain function runs in a thread that cannot be interrupted, and Python waits for it at exit.
+    """
+
+    def break_off() -> None:
+        logger.error("%s", said)
+        os._exit(1)
+
+    timer = threading.Timer(seconds, break_off)
+    timer.daemon = True
+    timer.start()
+    return timer
+
+
 def _ignore(number: int, frame: FrameType | None) -> None:
     del number, frame
 
@@ -327,14 +344,6 @@ class _Process(uvicorn.Server):
         await self._state.answer_all(_ANSWERING)
 
     def _ends_within(self, seconds: float) -> None:
-        # A plain function runs in a thread that cannot be interrupted, and Python waits for it at exit.
         if self._last_resort is not None:
             self._last_resort.cancel()
-        self._last_resort = threading.Timer(seconds, _break_off)
-        self._last_resort.daemon = True
-        self._last_resort.start()
-
-
-def _break_off() -> None:
-    logger.error("ended with work still running")
-    os._exit(1)
+        self._last_resort = break_off_after(seconds, "ended with work still running")

@@ -3,21 +3,20 @@
 import asyncio
 import contextlib
 import logging
-import os
 import signal
-import threading
 from collections.abc import Callable
 from typing import Any, Final
 
 from roundtrip.ledger.contract import Reach
 from roundtrip.server.server import Server
-from roundtrip.serving.process import Ended
+from roundtrip.serving.process import Ended, break_off_after
 from roundtrip.serving.settings import WorkerSettings
 
 __all__ = ["objection_to_worker", "run_tasks"]
 
 logger = logging.getLogger("roundtrip")
 
+_CUT: Final = "ended with work still running; another worker continues it when its lease has ended"
 _MARGIN: Final = 15.0
 """Seconds after which a stopping process exits, even if a body still runs in a thread."""
 
@@ -59,7 +58,7 @@ async def _run(server: Server[Any], settings: WorkerSettings, on_ready: Callable
         async with server.own_lifespan(), service.working(settings.concurrency) as engine:
             on_ready()
             await stop.wait()
-            _end_within(settings.timeout_graceful_shutdown + _MARGIN)
+            break_off_after(settings.timeout_graceful_shutdown + _MARGIN, _CUT)
             draining = asyncio.ensure_future(engine.drain(settings.timeout_graceful_shutdown))
             hurried = asyncio.ensure_future(hurry.wait())
             await asyncio.wait([draining, hurried], return_when=asyncio.FIRST_COMPLETED)
@@ -72,15 +71,3 @@ async def _run(server: Server[Any], settings: WorkerSettings, on_ready: Callable
         logger.exception("the server could not be started")
         return Ended.NOT_BEGUN
     return Ended.BROKEN_OFF if broken_off else Ended.IN_TIME
-
-
-def _end_within(seconds: float) -> None:
-    # A plain function runs in a thread that cannot be interrupted, and Python waits for it at exit.
-    last_resort = threading.Timer(seconds, _break_off)
-    last_resort.daemon = True
-    last_resort.start()
-
-
-def _break_off() -> None:
-    logger.error("ended with work still running; another worker continues it when its lease has ended")
-    os._exit(1)
