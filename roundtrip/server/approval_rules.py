@@ -46,6 +46,7 @@ __all__ = [
     "relabel",
     "remind_now",
     "shown_decisions",
+    "state_of",
     "withdraw",
 ]
 
@@ -67,6 +68,12 @@ Record = dict[str, Any]
 def is_open(record: Mapping[str, Any]) -> bool:
     """Return True if an approval waits for a decision."""
     return record["decision"] is None and record["withdrawn"] is None
+
+
+def state_of(record: Mapping[str, Any], *, is_over: bool) -> str:
+    """Return the state of an approval in a word; one that was open when its call ended cannot be decided."""
+    made: Mapping[str, Any] = record["decision"] or {}
+    return made.get("outcome") or ("withdrawn" if record["withdrawn"] is not None or is_over else "pending")
 
 
 def decision_of(record: Mapping[str, Any]) -> Decision | None:

@@ -12,6 +12,7 @@ from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import TaskState
 from roundtrip.playground.forms import FormInvalid, ShownForm, posted_of
+from roundtrip.server.approval_rules import state_of
 from roundtrip.server.tasks.acting import AuditedOperations
 from roundtrip.server.tasks.content import ContentUnreadable, TaskContent, is_call_id
 from roundtrip.server.tasks.operations import AnswerUnfit, Backlog, TaskNotChanged, TaskOperations
@@ -138,7 +139,7 @@ class OperatedCalls:
             "changed": distance_text(entry.updated - now),
             "next": following,
             "approvals": [
-                f"{one['by']}: {_state_of(one, is_over=entry.has_ended)}"
+                f"{one['by']}: {state_of(one, is_over=entry.has_ended)}"
                 for one in (content.approvals if content is not None else ())
             ],
             "actions": self._possible(entry, content, now),
@@ -147,7 +148,7 @@ class OperatedCalls:
     def _approval(self, call_id: str, tool: str, record: Mapping[str, Any], is_over: bool) -> Data:
         made: Mapping[str, Any] = record["decision"] or {}
         decided: float | None = made.get("when")
-        state = _state_of(record, is_over=is_over)
+        state = state_of(record, is_over=is_over)
         return {
             "call": call_id,
             "tool": tool,
@@ -185,7 +186,7 @@ class OperatedCalls:
         else:
             is_over = entry.has_ended
             facts += [
-                ["Approval", f"{one['name']} by {one['by']}: {_state_of(one, is_over=is_over)}"]
+                ["Approval", f"{one['name']} by {one['by']}: {state_of(one, is_over=is_over)}"]
                 for one in content.approvals
             ]
         questions = content.user_questions if content is not None and not entry.has_ended and self._answers else {}
@@ -298,9 +299,3 @@ def _counted(backlog: Backlog) -> int | None:
 
 def _is_decided(approval: Data) -> bool:
     return approval["state"] != "pending"
-
-
-def _state_of(record: Mapping[str, Any], *, is_over: bool) -> str:
-    """Return the state of an approval; one that was open when its call ended cannot be decided."""
-    made: Mapping[str, Any] = record["decision"] or {}
-    return made.get("outcome") or ("withdrawn" if record["withdrawn"] is not None or is_over else "pending")

@@ -14,6 +14,7 @@ from roundtrip.cli.trace.terminal import Screen
 from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.machine.tasks import ENDED, TaskState
 from roundtrip.safe_text import printable
+from roundtrip.server.approval_rules import state_of
 from roundtrip.server.tasks.acting import AuditedOperations
 from roundtrip.server.tasks.content import ContentUnreadable
 from roundtrip.server.tasks.operations import TaskNotChanged, TaskOperations
@@ -175,7 +176,7 @@ async def stored_facts(shelf: Shelf, call_id: str, *, reveal: bool) -> dict[str,
         "steps": [name for name in dict.fromkeys([*journal.computed, *steps]) if not name.startswith("~")],
     }
     if content.approvals:
-        shown["approvals"] = [_approval(record, reveal=reveal) for record in content.approvals]
+        shown["approvals"] = [_approval(one, is_over=entry.has_ended, reveal=reveal) for one in content.approvals]
     if reveal:
         shown |= {
             "principal": content.principal,
@@ -190,11 +191,10 @@ async def stored_facts(shelf: Shelf, call_id: str, *, reveal: bool) -> dict[str,
     return shown
 
 
-def _approval(record: Mapping[str, Any], *, reveal: bool) -> dict[str, Any]:
+def _approval(record: Mapping[str, Any], *, is_over: bool, reveal: bool) -> dict[str, Any]:
     """Return an approval for an audit. The wording, the person and the reason are values, and shown as such."""
     made: Mapping[str, Any] = record["decision"] or {}
-    state = made.get("outcome") or ("withdrawn" if record["withdrawn"] is not None else "pending")
-    shown: dict[str, Any] = {"name": record["name"], "by": record["by"], "state": state}
+    shown: dict[str, Any] = {"name": record["name"], "by": record["by"], "state": state_of(record, is_over=is_over)}
     shown |= {"opened": record["opened"], "until": record["until"], "decided": made.get("when")}
     if reveal:
         shown |= {"message": record["message"], "who": made.get("who"), "reason": made.get("reason")}

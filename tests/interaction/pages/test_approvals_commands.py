@@ -165,6 +165,11 @@ async def test_calls_show_is_an_audit(
         for_people = capsys.readouterr().out
         assert await run("calls", "show", call, "--server", target, "--json", "--reveal") == 0
         (made,) = json.loads(capsys.readouterr().out)["stored"]["approvals"]
+        await client.call_tool("refund_all", {"order": "Pnin"})
+        ((waiting, _),) = await Person(url, "fred").inbox()
+        assert await run("calls", "cancel", other := waiting.rpartition(".")[0], "--server", target) == 0
+        assert await run("calls", "show", other, "--server", target) == 0
+        assert " by finance: withdrawn\n" in capsys.readouterr().out
     assert (made["state"], made["who"], made["reason"]) == ("approved", "fred", "looks right")
     assert made["message"] == "Refund all of Emma?"
     assert f" by finance: approved {clock_text(made['decided'])}\n" in for_people
