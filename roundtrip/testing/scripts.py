@@ -162,6 +162,8 @@ class Script:
     """
 
     def __init__(self, answers: Answers | Sequence[Answers] = MappingProxyType({})) -> None:
+        if not isinstance(answers, Mapping | list | tuple):
+            raise TypeError(f"answers= takes a mapping, or a list of mappings, one for each round, got {answers!r}")
         rounds = [(None, answers)] if isinstance(answers, Mapping) else enumerate(answers, 1)
         self.replies = [one for number, replies in rounds for one in prepared(replies, round=number)]
         self.listed = False

@@ -3,7 +3,7 @@
 import re
 import signal
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import anyio
 import pytest
@@ -245,6 +245,8 @@ async def test_guessed_words_are_answered_with_the_right_ones() -> None:
     user: Any = User(cinema(), {"seat": {"row": "back"}, "snack": None}, allow_error=True)
     with pytest.raises(TypeError, match=r"write call\('book', argument='Solaris'\), with the argument's name"):
         await user.call("book", "Solaris")
+    with pytest.raises(TypeError, match="answers= takes a mapping, or a list of mappings, one for each round"):
+        await User(cinema(), cast("Any", str)).call("book", film="Solaris")
     with pytest.raises(AttributeError, match=r"no attribute 'failed'; it has .*, is_error, .*, value"):
         _ = (await user.call("book", film="Solaris")).failed
 
