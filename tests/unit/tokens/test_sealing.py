@@ -58,6 +58,12 @@ def test_verified_bytes_that_are_no_journal_are_rejected() -> None:
     assert [packed for packed in strange if not isinstance(raised(journals().read, packed), TokenRejected)] == []
 
 
+def test_journal_over_the_limit_of_its_reader_is_rejected() -> None:
+    with pytest.raises(TokenRejected) as caught:
+        journals(max_bytes=2000).read(journals().write(journal(chars=3000), deflate=True))
+    assert caught.value.reason is RejectionReason.OVERSIZED
+
+
 def test_keyless_codec_reads_open_parts_and_rejects_sealed_ones() -> None:
     keyless = JournalCodec(None)
     assert not keyless.can_seal
