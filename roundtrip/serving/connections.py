@@ -5,11 +5,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-import h11
-from typing_extensions import override
-from uvicorn.protocols.http.h11_impl import H11Protocol
-
-from roundtrip.serving.intake import SURPLUS_CONNECTIONS, BoundedConnection, Intake
+from roundtrip.serving.intake import SURPLUS_CONNECTIONS, Intake
+from roundtrip.serving.plain_connection import PlainConnection
 
 __all__ = ["connections_for", "protocol_for"]
 
@@ -41,18 +38,5 @@ def protocol_for(intake: Intake) -> Callable[..., asyncio.Protocol]:
     try:
         from roundtrip.serving.fast_connection import FastConnection
     except ImportError:
-        return partial(_PlainConnection, intake)
+        return partial(PlainConnection, intake)
     return partial(FastConnection, intake)
-
-
-class _PlainConnection(BoundedConnection, H11Protocol):
-    """Connection whose requests h11 reads."""
-
-    @override
-    def is_served(self) -> bool:
-        return self.conn.their_state not in (h11.IDLE, h11.SEND_BODY)
-
-    @override
-    def is_arriving(self) -> bool:
-        theirs = self.conn.their_state
-        return theirs is h11.SEND_BODY or (theirs is h11.IDLE and bool(self.conn.trailing_data[0]))

@@ -135,11 +135,15 @@ class BoundedConnection(_Protocol):
         self._intake.enter(self)
         self._due = self.loop.call_later(self._intake.seconds, self._end_late)
 
-    @override
-    def connection_lost(self, exc: Exception | None) -> None:
+    def leave(self) -> None:
+        """End the limits of this connection."""
         self._stop_clock()
         self.resume_writing()
         self._intake.leave(self)
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.leave()
         super().connection_lost(exc)
 
     @override

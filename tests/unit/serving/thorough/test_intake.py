@@ -45,14 +45,22 @@ class App:
         self.sent = anyio.Event()
         self.size = 2
         self.headers: list[tuple[bytes, bytes]] = []
+        self.bodies: list[bytes] = []
+        self.listens = False
+        self.left = anyio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] != LIVE_PATH:
+            body = b""
             while (message := await receive()).get("more_body", False):
-                pass
+                body += message["body"]
             if message["type"] == "http.disconnect":
                 return
+            self.bodies.append(body + message["body"])
             self.begun += 1
+            if self.listens and (await receive())["type"] == "http.disconnect":
+                self.left.set()
+                return
             self.headers = [*scope["headers"]]
             await self.finish.wait()
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % self.size)]})
@@ -206,27 +214,63 @@ async def test_headers_behind_the_body_are_not_headers() -> None:
         assert [name for name, _ in place.app.headers] == [b"host", b"transfer-encoding"]
 
 
-async def test_requests_sent_ahead_are_bounded(parser: str) -> None:
+AHEAD: Final = [CALL + b"body" + CALL + b"body", CALL, b"\0\0", b"GET /" + b"x" * 2**17]
+
+
+@pytest.mark.parametrize("ahead", AHEAD, ids=["requests", "head", "junk", "flood"])
+async def test_what_comes_behind_a_request_spoils_no_answer(ahead: bytes, parser: str) -> None:
     async with serving() as place:
         assert (getattr(protocol_for(place.bounds), "func", None) is FastConnection) == (parser == "httptools")
-        stream = await place.connect((CALL + b"body") * 100)
-        if parser == "httptools":
-            await closed(stream)
-        assert place.app.begun <= 1
-
-
-async def test_requests_sent_ahead_are_answered_in_their_order() -> None:
-    async with serving() as place:
-        stream = await place.connect((CALL + b"body") * 3)
-        await place.begun(1)
-        # Not the half-sent one behind it.
-        later = await place.connect(CALL + b"body" + CALL)
+        streams = [await place.connect(CALL + b"body" + ahead), await place.connect(CALL + b"body")]
         await place.begun(2)
+        await streams[1].send(ahead)
+        # Neither is one whose request has not arrived.
         others = [await place.connect(b"GET ") for _ in range(2 * LIMIT)]
-        place.app.finish.set()
-        await place.begun(4)
-        assert await status(later) == await status(stream) == 200
         await closed(others[0])
+        place.app.finish.set()
+        assert [await status(stream) for stream in streams] == [200, 200]
+        assert await place.status(CALL + b"body") == 200
+
+
+async def test_client_that_leaves_behind_a_request_sent_ahead_is_noticed(parser: str) -> None:
+    async with serving() as place:
+        place.app.listens = True
+        stream = await place.connect((CALL + b"body") * 2)
+        await place.begun(1)
+        if parser == "h11":
+            # It reads no more, and so notices it at the end.
+            place.app.finish.set()
+        await stream.aclose()
+        with anyio.fail_after(WAIT):
+            await place.app.left.wait()
+
+
+UPGRADE: Final = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n"
+
+
+async def test_offer_of_another_protocol_changes_nothing() -> None:
+    async with serving() as place:
+        place.app.finish.set()
+        hidden = b"\r\n" * 8 + CALL + b"body"
+        sent = b"POST /mcp HTTP/1.1\r\nHost: x\r\n" + UPGRADE + b"Content-Length: %d\r\n\r\n" % len(hidden)
+        for pieces in ([sent + hidden], [sent, hidden], [sent[:40], sent[40:] + hidden[:20], hidden[20:]]):
+            stream = await place.connect()
+            for piece in pieces:
+                await stream.send(piece)
+                await anyio.lowlevel.checkpoint()
+            assert await status(stream) == 200
+            # The body was no request.
+            assert place.app.bodies.pop() == hidden
+            assert not place.app.bodies
+            await stream.send(CALL + b"body")
+            assert await status(stream) == 200
+            place.app.bodies.clear()
+
+
+@pytest.mark.parametrize("hosts", [b"", b"Host: x\r\nHost: y\r\n"])
+async def test_request_of_no_host_or_of_two_is_rejected(hosts: bytes) -> None:
+    async with serving() as place:
+        assert await place.status(b"GET /mcp HTTP/1.1\r\n" + hosts + b"\r\n") == 400
 
 
 async def test_health_is_answered_while_every_connection_is_served() -> None:

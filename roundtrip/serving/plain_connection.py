@@ -1,0 +1,22 @@
+"""Read requests with h11."""
+
+import h11
+from typing_extensions import override
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from roundtrip.serving.intake import BoundedConnection
+
+__all__ = ["PlainConnection"]
+
+
+class PlainConnection(BoundedConnection, H11Protocol):
+    """Connection whose requests h11 reads."""
+
+    @override
+    def is_served(self) -> bool:
+        return self.conn.their_state not in (h11.IDLE, h11.SEND_BODY)
+
+    @override
+    def is_arriving(self) -> bool:
+        theirs = self.conn.their_state
+        return theirs is h11.SEND_BODY or (theirs is h11.IDLE and bool(self.conn.trailing_data[0]))
