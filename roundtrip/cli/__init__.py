@@ -35,8 +35,8 @@ COMMANDS: Final = {
     "worker": "run the tasks of a server, and serve no requests",
 }
 
-_FORMER: Final = {"tasks": "calls"}
-"""The names that commands have now, by their former ones."""
+_FORMER: Final = {"tasks": "calls stored --server SERVER"}
+"""What does now what former commands did."""
 _INTERRUPTED = 130
 _PIPE_CLOSED = 141
 

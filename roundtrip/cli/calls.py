@@ -20,8 +20,8 @@ __all__ = ["COMMAND", "STATES", "TEST_USER", "view"]
 
 _DESCRIPTION: Final = """\
 Look at the calls of transcripts, and act on those that a server stores. The server is loaded for its ledger, its keys
-and its on_pending, and serves no requests. Each action is a line of the audit log, and an action that cannot be logged
-is not done."""
+and its on_pending, and serves no requests. Each action on a call is a line of the audit log, and one that cannot be
+logged is not done."""
 
 _ACTIONS: Final = {
     "ls": "list the calls of transcripts, as `roundtrip trace ls` does",

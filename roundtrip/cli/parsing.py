@@ -38,8 +38,8 @@ LEG_SECONDS: Final = 30.0
 STORED_EXIT_CODES: Final = """\
 exit codes:
   0  done
-  1  some of the tasks could not be found, changed or read
-  2  not done; standard error has the reason"""
+  1  some of the calls could not be found, changed or read
+  2  not done, or nothing to show; standard error has the reason"""
 """Exit codes of commands over stored calls."""
 
 _LONGEST: Final = 10 * 365 * 86400.0

@@ -372,7 +372,8 @@ def _stuck_tasks(having: Sequence[tuple[Facts, TaskFacts]]) -> Iterator[_Found]:
         yield Level.PROBLEM, text, "Run `roundtrip worker MODULE:SERVER`, or leave run_tasks= on. See its log."
     lost = max(tasks.states.get("lost", 0) for _, tasks in having)
     if lost:
-        advice = "Look at them with `roundtrip calls stored --state lost`, and see `roundtrip calls retry`."
+        looked = "`roundtrip calls stored --server MODULE:SERVER --state lost`"
+        advice = f"Look at them with {looked}, and see `roundtrip calls retry`."
         yield Level.NOTE, f"{lost} tasks are lost, because their workers died", advice
 
 

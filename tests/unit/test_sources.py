@@ -14,9 +14,9 @@ from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 from tests.kit.sources import PACKAGE, imported, name_of, sources
 
 _CEILINGS: Final = {
-    "code lines": 51_382,
+    "code lines": 51_464,
     "code lines of the core": 5_910,
-    "modules": 423,
+    "modules": 424,
     "imports inside of functions": 186,
     "lines of pages and other files": 4_284,
 }

@@ -6,7 +6,7 @@ import time
 from argparse import Namespace
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from roundtrip.cli.calls import TEST_USER, view
 from roundtrip.cli.command import CommandFailed
@@ -43,11 +43,15 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
+_MAX_LISTED: Final = 1_000_000
+
 
 def run(arguments: Namespace) -> int:
     """Run the command with its arguments, and return its exit code."""
     if arguments.action == "show" and arguments.server:
         return _show_stored(arguments)
+    if arguments.action == "show" and arguments.reveal:
+        raise CommandFailed("--reveal shows what a server stores; name the server with --server")
     if arguments.action in ("ls", "show"):
         arguments.files = _with_audit_log(named_files(arguments))
         return view(arguments.action).run(arguments)
@@ -92,8 +96,8 @@ def _with_audit_log(names: list[str]) -> list[str]:
 
 
 async def _list_stored(shelf: Shelf, arguments: Namespace) -> int:
-    if arguments.limit < 1:
-        raise CommandFailed(f"--limit must be at least 1, got {arguments.limit}")
+    if not 1 <= arguments.limit <= _MAX_LISTED:
+        raise CommandFailed(f"--limit must be from 1 to {_MAX_LISTED}, got {arguments.limit}")
     states = [TaskState(state) for state in arguments.state or ()]
     found = await shelf.book.store.list(limit=arguments.limit, states=states)
     if arguments.json:

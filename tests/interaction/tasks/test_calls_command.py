@@ -143,6 +143,7 @@ async def test_stored_call_is_shown_without_its_transcript(
             assert capsys.readouterr().out.startswith(f"call               {call}\n")
         assert await run("calls", "show", "unknown", str(other), "--server", SHOP) == 2
         assert await run("calls", "show", "unknown", "--server", SHOP) == 2
+        assert await run("calls", "show", call, str(other), "--reveal") == 2
 
 
 @pytest.mark.parametrize(

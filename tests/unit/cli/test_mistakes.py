@@ -33,7 +33,7 @@ def test_misspelled_word_is_answered_with_the_one_meant(capsys: pytest.CaptureFi
     check_each(
         [
             (("serv",), "serve"),
-            (("tasks", "ls"), "calls"),
+            (("tasks", "ls"), "calls stored --server SERVER"),
             (("trace", "lst"), "ls"),
             (("trace", "page"), "export --html"),
             (("keys", "nwe"), "new"),
