@@ -181,7 +181,8 @@ class FastLane:
             if name in _CHECKED_HEADERS or name.startswith(_PARAM_PREFIX):
                 if name in headers:
                     return None
-                headers[name] = value
+                # httptools leaves the white space behind a value.
+                headers[name] = value.rstrip(b" \t")
             elif not name.islower():
                 # The SDK ignores case, and so may find a header of the request twice.
                 return None

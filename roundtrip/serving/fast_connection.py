@@ -97,7 +97,7 @@ class FastConnection(BoundedConnection, HttpToolsProtocol):
             return
         if len(self.headers) >= _MAX_HEADERS:
             raise ValueError("too many headers")
-        super().on_header(name, value)
+        super().on_header(name, value.rstrip(b" \t"))
 
     @override
     def on_headers_complete(self) -> None:
