@@ -59,8 +59,9 @@ class FastConnection(BoundedConnection, HttpToolsProtocol):
 
     @override
     def data_received(self, data: bytes) -> None:
-        if self._drops or self.is_served():
+        if self.is_served():
             self._drop_rest()
+        if self._drops:
             return
         self._surplus += len(data)
         self._is_fresh = not self._has_begun
@@ -129,12 +130,6 @@ class FastConnection(BoundedConnection, HttpToolsProtocol):
         super().on_message_complete()
 
     @override
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        if self._drops and not self.transport.is_closing():
-            self.transport.close()
-
-    @override
     def send_400_response(self, msg: str) -> None:
         if self.is_served():
             self._drop_rest()
@@ -149,9 +144,9 @@ class FastConnection(BoundedConnection, HttpToolsProtocol):
         """Say nothing: h11 reads the request."""
 
     def _drop_rest(self) -> None:
+        """Drop what comes from now on; uvicorn closes the connection with the end of the answer."""
         self._drops = True
-        if self._is_unanswered():
-            self.cycle.keep_alive = False
+        self.cycle.keep_alive = False
 
     def _hand_over(self) -> None:
         """Let h11 read the connection from this request on: it ignores the offer of another protocol."""

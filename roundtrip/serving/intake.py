@@ -111,7 +111,10 @@ class Intake:
 
 
 class BoundedConnection(_Protocol):
-    """Mixin of uvicorn's connections: closed if the client is too slow to send a request or to read a response."""
+    """Mixin of uvicorn's connections: closed if the client is too slow to send a request or to read a response.
+
+    The class of each library that reads requests says what has come of one.
+    """
 
     def __init__(self, intake: Intake, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
