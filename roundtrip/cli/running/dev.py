@@ -12,7 +12,7 @@ from typing import Any, Final
 import anyio
 
 from roundtrip.cli.command import CommandFailed
-from roundtrip.cli.running.listening import listen_at, listen_for
+from roundtrip.cli.running.listening import listen_at, listen_for, require_port
 from roundtrip.cli.running.loading import find_any_server, names_server
 from roundtrip.client.failures import CallFailed
 from roundtrip.client.targets import target_of
@@ -40,14 +40,12 @@ _PATH_VARIABLE: Final = "ROUNDTRIP_DEV_PATH"
 _PLACE_VARIABLE: Final = "ROUNDTRIP_DEV_PLACE"
 """The file to which a process of the server writes its place."""
 _SECRET_BYTES: Final = 16
-_MAX_PORT: Final = 65535
 
 
 def run(arguments: Namespace) -> int:
     """Run the command with its arguments, and return its exit code."""
     for name, port in (("--port", arguments.port), ("--server-port", arguments.server_port or 0)):
-        if not 0 <= port <= _MAX_PORT:
-            raise CommandFailed(f"{name} must be from 1 to {_MAX_PORT}, or 0 for a free one, got {port}")
+        require_port(name, port)
     try:
         if not names_server(arguments.server):
             if arguments.server_port is not None:

@@ -3,7 +3,7 @@
 import socket
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from roundtrip.cli.command import CommandFailed
 from roundtrip.serving.process import listen
@@ -11,7 +11,19 @@ from roundtrip.serving.process import listen
 if TYPE_CHECKING:
     from roundtrip.serving.settings import ServeSettings
 
-__all__ = ["listen_at", "listen_for"]
+__all__ = ["listen_at", "listen_for", "require_port"]
+
+_MAX_PORT: Final = 65535
+
+
+def require_port(option: str, port: int) -> None:
+    """Reject a number that is no port; 0 is a free one.
+
+    Raises:
+        CommandFailed: It is none.
+    """
+    if not 0 <= port <= _MAX_PORT:
+        raise CommandFailed(f"{option} must be from 1 to {_MAX_PORT}, or 0 for a free one, got {port}")
 
 
 def listen_at(host: str, port: int) -> socket.socket:

@@ -7,13 +7,12 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 import anyio
 
 from roundtrip.cli.command import CommandFailed
-from roundtrip.cli.running.listening import listen_at
+from roundtrip.cli.running.listening import listen_at, require_port
 from roundtrip.cli.running.loading import load_attached
 from roundtrip.cli.trace.sources import named_files, warn
 from roundtrip.playground.hosting import PageHost
@@ -30,13 +29,10 @@ from roundtrip.ui.stored import OperatedCalls
 
 __all__ = ["run"]
 
-_MAX_PORT: Final = 65535
-
 
 def run(arguments: Namespace) -> int:
     """Run the command with its arguments, and return its exit code."""
-    if not 0 <= arguments.port <= _MAX_PORT:
-        raise CommandFailed(f"--port must be from 1 to {_MAX_PORT}, or 0 for a free one, got {arguments.port}")
+    require_port("--port", arguments.port)
     if arguments.add_user is not None:
         if arguments.users is None:
             raise CommandFailed("--add-user needs the file of users; give --users FILE")
