@@ -158,6 +158,9 @@ async def test_trigger_prompt_change(ctx: Context) -> str:
 @server.tool()
 async def test_reconnection(ctx: Context) -> str:
     """Close the stream during the call; the client gets the result on its next stream (2025-11-25)."""
+    # The SDK closes it at once, even before the first event: a client that has had none cannot come back.
+    for _ in range(20):
+        await anyio.sleep(0.01)
     await ctx.close_sse_stream()
     await anyio.sleep(0.1)
     return "Reconnected."
