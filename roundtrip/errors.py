@@ -54,7 +54,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from mcp.server.mcpserver.exceptions import InvalidSignature as SdkInvalidSignature
 from mcp.server.request_state import InvalidRequestState
@@ -260,8 +260,11 @@ class Decision(NamedTuple):
 class NotApproved(RoundtripError):
     """An approval that was not given. Its message has neither the person nor the reason: models read it."""
 
-    def __init__(self, key: str, what: str, decision: Decision) -> None:
-        super().__init__(f"approval {key!r} was {what}")
+    ending: ClassVar[str]
+    """The end of the approval, in words."""
+
+    def __init__(self, key: str, decision: Decision) -> None:
+        super().__init__(f"approval {key!r} was {self.ending}")
         self.key = key
         self.decision = decision
 
@@ -269,15 +272,13 @@ class NotApproved(RoundtripError):
 class ApprovalRejected(NotApproved):
     """The group rejected an approval; `decision.reason` says why."""
 
-    def __init__(self, key: str, decision: Decision) -> None:
-        super().__init__(key, "rejected", decision)
+    ending = "rejected"
 
 
 class ApprovalExpired(NotApproved):
     """The group did not decide in time."""
 
-    def __init__(self, key: str, decision: Decision) -> None:
-        super().__init__(key, "not decided in time", decision)
+    ending = "not decided in time"
 
 
 class BodyMistake(RoundtripError):
@@ -416,69 +417,59 @@ class ThreadsExhausted(RoundtripError):
 class BodyNotRun(RoundtripError):
     """The body of a tool that runs once per call was not run for this request."""
 
-    def __init__(self, message: str, *, owner: str) -> None:
-        super().__init__(message)
+    template: ClassVar[str]
+    """The text of the error, with the tool for `{owner}`."""
+
+    def __init__(self, owner: str) -> None:
+        super().__init__(self.template.format(owner=owner))
         self.owner = owner
 
 
 class OutcomeUnknown(BodyNotRun):
     """The body began, and its outcome was never recorded: it may or may not have had its effect."""
 
-    def __init__(self, owner: str) -> None:
-        super().__init__(
-            f"the outcome of this call is unknown: {owner} began, and did not report its end. It is not run again; "
-            "check its effects before you call it again",
-            owner=owner,
-        )
+    template = (
+        "the outcome of this call is unknown: {owner} began, and did not report its end. It is not run again; "
+        "check its effects before you call it again"
+    )
 
 
 class CallHasEnded(BodyNotRun):
     """The call has already ended with other answers, so its result does not belong to these answers."""
 
-    def __init__(self, owner: str) -> None:
-        super().__init__(f"this call of {owner} has ended already, with other answers; check what it did", owner=owner)
+    template = "this call of {owner} has ended already, with other answers; check what it did"
 
 
 class StillRunning(BodyNotRun):
     """Another request is running the body."""
 
-    def __init__(self, owner: str) -> None:
-        super().__init__(f"this call of {owner} is still running; send the same request again later", owner=owner)
+    template = "this call of {owner} is still running; send the same request again later"
 
 
 class CallTakenOver(StillRunning):
     """Another request took the claim of this process after it was silent for too long; the body was stopped."""
 
-    def __init__(self, owner: str) -> None:
-        BodyNotRun.__init__(
-            self,
-            f"{owner} was stopped: its process was silent for so long that another request has taken this call over; "
-            "send the same request again for its result",
-            owner=owner,
-        )
+    template = (
+        "{owner} was stopped: its process was silent for so long that another request has taken this call over; "
+        "send the same request again for its result"
+    )
 
 
 class LedgerUnavailable(BodyNotRun):
     """The ledger did not answer, so the body was not run. The client's token and answers stay valid."""
 
-    def __init__(self, owner: str) -> None:
-        super().__init__(
-            f"{owner} was not run: the server's ledger does not answer, so the server cannot know if this call has "
-            "already run; send the same request again later",
-            owner=owner,
-        )
+    template = (
+        "{owner} was not run: the server's ledger does not answer, so the server cannot know if this call has "
+        "already run; send the same request again later"
+    )
 
 
 class GuessUncounted(LedgerUnavailable):
     """The ledger could not count an answer to a question with `guesses=`, so the answer was not read."""
 
-    def __init__(self, owner: str) -> None:
-        BodyNotRun.__init__(
-            self,
-            f"{owner} cannot take this answer now, because the ledger cannot count it; send the same request again "
-            "later",
-            owner=owner,
-        )
+    template = (
+        "{owner} cannot take this answer now, because the ledger cannot count it; send the same request again later"
+    )
 
 
 class CannotAsk(RoundtripError):

@@ -17,11 +17,12 @@ def delete(path: str) -> str: ...
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from typing_extensions import Unpack
 
 from roundtrip.errors import InvalidSignature
+from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.signatures import display_name
 from roundtrip.server.adapters.fastmcp_functions import function_for_fastmcp
 from roundtrip.server.adapters.fastmcp_guard import asks, guard_functions, is_unsafe
@@ -55,6 +56,11 @@ from roundtrip.server.adapters.storing import wants_stored_calls
 from roundtrip.server.functions import Kind
 from roundtrip.server.tools.options import ToolSpec, mark_registered, spec_of
 
+if TYPE_CHECKING:
+    from roundtrip.server.adapters import fastmcp_stored
+else:
+    load_on_use(globals(), "roundtrip.server.adapters.fastmcp_stored")
+
 __all__ = ["install"]
 
 _PLAIN: Final = (Tool, Prompt, Resource, ResourceTemplate)
@@ -74,7 +80,7 @@ _REFUSED: Final = (
         f"needs roundtrip.Server, as FastMCP's tasks are another store; leave it out, or {_MOVE}",
     ),
 )
-_TOOL_ONLY: Final = tuple(name for name in ToolSpec._fields if name not in ("dependencies", "inline"))
+_TOOL_ONLY: Final = tuple(name for name in ToolSpec.__annotations__ if name not in ("dependencies", "inline"))
 
 
 guard_functions()
@@ -117,12 +123,10 @@ def install(mcp: FastMCP[Any], **options: Unpack[InstallOptions]) -> None:
         mcp, low_level, options, given=policy, routes=lambda: routes_of(mcp), mounted=lambda: _mounted_on(mcp)
     )
     for provider in providers_of(mcp):
-        _Registration(installation, provider)
+        _let_ask(provider, installation)
     _watch_providers(mcp, installation)
     if wants_stored_calls(options):
-        from roundtrip.server.adapters.fastmcp_stored import install_stored_fastmcp_calls  # few servers store calls
-
-        install_stored_fastmcp_calls(installation, options)
+        fastmcp_stored.install_stored_fastmcp_calls(installation, options)
 
 
 def _mounted_on(mcp: FastMCP[Any]) -> Iterator[Installation[Any]]:
@@ -143,63 +147,61 @@ def _watch_providers(mcp: FastMCP[Any], installation: Installation[Any]) -> None
         _require_installed_in(provider)
         add(provider, namespace=namespace)
         if isinstance(provider, LocalProvider):
-            _Registration(installation, provider)
+            _let_ask(provider, installation)
 
     setattr(mcp, "add_provider", add_provider)  # noqa: B010 - to type checkers it is a method
 
 
-class _Registration:
-    """The methods of a provider that register functions, with those that ask made plain."""
+def _let_ask(provider: LocalProvider, installation: Installation[Any]) -> None:
+    """Replace the methods of a provider that register functions, so that those that ask are made plain."""
+    for kind in ("tool", "prompt", "resource"):
+        method = f"add_{kind}"
+        setattr(provider, method, _adding(kind, getattr(provider, method), installation))
 
-    def __init__(self, installation: Installation[Any], provider: LocalProvider) -> None:
-        self._installation = installation
-        for kind in ("tool", "prompt", "resource"):
-            method = f"add_{kind}"
-            setattr(provider, method, self._adding(kind, getattr(provider, method)))
 
-    def _adding(self, kind: Kind, add: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        def register(target: Any) -> Any:
-            if isinstance(target, _PLAIN):
-                _require_plain(target)
-                return add(target)
-            added = self._register(kind, target, add) if asks(target) else add(target)
-            if kind == "tool" and callable(target):
-                mark_registered(target)
-            return added
-
-        return register
-
-    def _register(self, kind: Kind, fn: Callable[..., Any], add: Callable[[Any], Any]) -> Any:
-        found = getattr(fn, "__fastmcp__", None)
-        meta: Any = found if isinstance(found, _META[kind]) else None
-        name = str(meta.uri) if meta is not None and kind == "resource" else (meta and meta.name) or display_name(fn)
-        spec, owner = spec_of(fn), f"{kind} {name!r}"
-        given = [each for each in ToolSpec._fields if getattr(spec, each) is not None]
-        if kind != "tool":
-            refuse_options(given, [(_TOOL_ONLY, "is for tools; leave it out")], owner=owner)
-        refuse_options(given, _REFUSED, owner=owner)
-        if getattr(meta, "task", None):
-            raise InvalidSignature(
-                f"{owner} asks, and FastMCP's task=True runs it in a worker, which has no client to ask; leave it out, "
-                f"or {_MOVE}"
-            )
-        version = getattr(meta, "version", None)
-        function, plain = function_for_fastmcp(
-            fn,
-            kind=kind,
-            name=name,
-            spec=spec,
-            defaults=self._installation.defaults,
-            version=str(version) if version is not None else None,
-            inline=not getattr(meta, "run_in_thread", True),
-        )
-        if meta is not None:
-            setattr(plain, "__fastmcp__", meta)  # noqa: B010 - FastMCP's own attribute of functions
-        added = add(plain)
-        if isinstance(added, Tool):
-            function.tool = added
-        self._installation.adopt(function)
+def _adding(kind: Kind, add: Callable[[Any], Any], installation: Installation[Any]) -> Callable[[Any], Any]:
+    def register(target: Any) -> Any:
+        if isinstance(target, _PLAIN):
+            _require_plain(target)
+            return add(target)
+        added = _register(kind, target, add, installation) if asks(target) else add(target)
+        if kind == "tool" and callable(target):
+            mark_registered(target)
         return added
+
+    return register
+
+
+def _register(kind: Kind, fn: Callable[..., Any], add: Callable[[Any], Any], installation: Installation[Any]) -> Any:
+    found = getattr(fn, "__fastmcp__", None)
+    meta: Any = found if isinstance(found, _META[kind]) else None
+    name = str(meta.uri) if meta is not None and kind == "resource" else (meta and meta.name) or display_name(fn)
+    spec, owner = spec_of(fn), f"{kind} {name!r}"
+    if kind != "tool":
+        refuse_options(spec, [(_TOOL_ONLY, "is for tools; leave it out")], owner=owner)
+    refuse_options(spec, _REFUSED, owner=owner)
+    if getattr(meta, "task", None):
+        raise InvalidSignature(
+            f"{owner} asks, and FastMCP's task=True runs it in a worker, which has no client to ask; leave it out, "
+            f"or {_MOVE}"
+        )
+    version = getattr(meta, "version", None)
+    function, plain = function_for_fastmcp(
+        fn,
+        kind=kind,
+        name=name,
+        spec=spec,
+        defaults=installation.defaults,
+        version=str(version) if version is not None else None,
+        inline=not getattr(meta, "run_in_thread", True),
+    )
+    if meta is not None:
+        setattr(plain, "__fastmcp__", meta)  # noqa: B010 - FastMCP's own attribute of functions
+    added = add(plain)
+    if isinstance(added, Tool):
+        function.tool = added
+    installation.adopt(function)
+    return added
 
 
 def require_installed(mcp: FastMCP[Any], *, where: str = "") -> None:

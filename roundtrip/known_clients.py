@@ -14,8 +14,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
-__all__ = ["ClientFact", "KnownClient", "Quirk", "Support", "all_known_clients", "known_client", "read_known_clients"]
-
 _DATA: Final = "known_clients.toml"
 _RELEASE: Final = re.compile(r"v?(\d{1,9}(?:\.\d{1,9}){0,4})")
 _PROXY: Final = " (via "

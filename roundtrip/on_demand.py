@@ -1,12 +1,10 @@
-"""Import the public names of a package when they are first used."""
+"""Import public names of a package, and modules that few servers need, when they are first used."""
 
 import sys
 import threading
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final
-
-__all__ = ["load_public_name"]
 
 # Modules of the SDK import each other in circles: two threads that begin at different ones would deadlock.
 _IMPORTING: Final = threading.RLock()
@@ -23,7 +21,7 @@ def load_public_name(
     Args:
         package: The package's name.
         name: The attribute.
-        homes: The public names of each module.
+        homes: The public names of each module; a module of the package may be written as `.module`.
         modules: The package's modules that are attributes of it.
 
     Raises:
@@ -36,7 +34,7 @@ def load_public_name(
     for home, names in homes.items():
         if name in names:
             with _IMPORTING:
-                value = getattr(import_module(home), name)
+                value = getattr(import_module(home, package), name)
             # The next use finds the attribute and does not come here.
             setattr(sys.modules[package], name, value)
             return value
@@ -46,3 +44,30 @@ def load_public_name(
             # `from ... import` would drop the text of an AttributeError.
             raise ImportError(f"{package} has no {name!r}; write: from {package}.{module} import {name}")
     raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+
+def load_on_use(importer: dict[str, Any], *modules: str) -> None:
+    """Bind modules to their last names in the globals of a module, and import each when its first attribute is read.
+
+    The same imports stand beside it, under `if TYPE_CHECKING`, for type checkers, import contracts and readers.
+
+    Args:
+        importer: The globals of the module.
+        modules: The full names.
+    """
+    for module in modules:
+        name = module.rpartition(".")[2]
+        importer[name] = _NotLoaded(importer, name, module)
+
+
+class _NotLoaded:
+    """Stands for a module, and puts it in its own place when it is needed."""
+
+    def __init__(self, importer: dict[str, Any], name: str, module: str) -> None:
+        self._importer = importer
+        self._name = name
+        self._module = module
+
+    def __getattr__(self, attribute: str) -> Any:
+        module = self._importer[self._name] = import_module(self._module)
+        return getattr(module, attribute)

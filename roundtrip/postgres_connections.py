@@ -8,19 +8,18 @@ from __future__ import annotations
 import asyncio
 import importlib
 import re
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import Context
 from functools import partial
 from typing import Any, Final, TypeVar
 
 from anyio.lowlevel import RunVar
 
-__all__ = ["PostgresConnections", "PostgresDown"]
-
 T = TypeVar("T")
 
 _MAX_CONNECTIONS: Final = 8
+_RETRY_SECONDS: Final = 0.5
 _SCHEMA_NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _TABLES_LOCK: Final = 0x726F756E64747269
 """The number of the lock under which processes create tables, one at a time."""
@@ -103,6 +102,22 @@ class PostgresConnections:
         finally:
             end(connection)
 
+    async def hear(
+        self, channel: str, heard: Callable[[str | None], None], sleep: Callable[[float], Awaitable[None]]
+    ) -> None:
+        """Call a function with each message of a channel, and with None if messages may have been missed.
+
+        It never ends: after a failure, it sleeps and listens again.
+        """
+        while True:
+            with suppress(PostgresDown):
+                async with self.subscribed(channel) as messages:
+                    # Earlier messages were missed.
+                    heard(None)
+                    async for message in messages:
+                        heard(message)
+            await sleep(_RETRY_SECONDS)
+
     async def aclose(self) -> None:
         """Close the connections of this event loop. The next statement opens them again."""
         own = self._own.get(None)
@@ -110,9 +125,7 @@ class PostgresConnections:
             own.close()
 
     def _loop_connections(self) -> _LoopPool:
-        try:
-            own = self._own.get()
-        except LookupError:
+        if (own := self._own.get(None)) is None:
             own = _LoopPool(self._limit)
             self._own.set(own)
         own.close_with_loop()
@@ -199,14 +212,7 @@ class PostgresConnections:
     @contextmanager
     def _reported(self) -> Generator[None]:
         library = self._asyncpg
-        down = (
-            library.PostgresError,
-            library.InterfaceError,
-            library.InternalClientError,
-            OSError,
-            TimeoutError,
-            EOFError,
-        )
+        down = (library.PostgresError, library.InterfaceError, library.InternalClientError, OSError, EOFError)
         try:
             yield
         except down as error:

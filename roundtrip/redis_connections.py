@@ -8,20 +8,21 @@ import asyncio
 import hashlib
 import importlib
 import weakref
-from collections.abc import AsyncGenerator, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from anyio.lowlevel import RunVar
 
-__all__ = ["RedisConnections", "RedisDown", "RedisScript", "Word"]
-
-Word = str | bytes | int
+Word = str | bytes | float
 """A part of a command."""
 
 _MAX_CONNECTIONS: Final = 64
 _MESSAGE_PARTS: Final = 3
+_QUIET_SECONDS: Final = 15.0
+"""Silence after which a subscriber pings Redis."""
+_RETRY_SECONDS: Final = 0.5
 
 
 class RedisDown(Exception):
@@ -96,10 +97,10 @@ class RedisConnections:
                 return await self._reply(words)
 
     @asynccontextmanager
-    async def subscribed(self, channel: str, *, quiet: float) -> AsyncGenerator[AsyncGenerator[bytes | None]]:
+    async def subscribed(self, channel: str) -> AsyncGenerator[AsyncGenerator[bytes | None]]:
         """Subscribe to a channel, and return its messages, with None after each message that no other follows yet.
 
-        After `quiet` seconds without a message, Redis is pinged.
+        After some seconds without a message, Redis is pinged.
 
         Raises:
             RedisDown: Redis cannot be reached, or does not answer a ping; also within the block.
@@ -111,14 +112,31 @@ class RedisConnections:
                     await connection.connect()
                     await connection.send_packed_command(_packed(("SUBSCRIBE", channel)), check_health=False)
                     await connection.read_response(disable_decoding=True)
-                yield self._messages(connection, quiet)
+                yield self._messages(connection)
         finally:
             await connection.disconnect(nowait=True)
 
-    async def _messages(self, connection: Any, quiet: float) -> AsyncGenerator[bytes | None]:
+    async def hear(
+        self, channel: str, heard: Callable[[str | None], None], sleep: Callable[[float], Awaitable[None]]
+    ) -> None:
+        """Call a function with each message of a channel, and with None if messages may have been missed.
+
+        It never ends: after a failure, it sleeps and subscribes again.
+        """
+        while True:
+            with suppress(RedisDown):
+                async with self.subscribed(channel) as messages:
+                    # Earlier messages were missed.
+                    heard(None)
+                    async for message in messages:
+                        if message is not None:
+                            heard(redis_text(message))
+            await sleep(_RETRY_SECONDS)
+
+    async def _messages(self, connection: Any) -> AsyncGenerator[bytes | None]:
         is_asked = is_more = False
         while True:
-            patience = 0 if is_more else self._timeout if is_asked else quiet
+            patience = 0 if is_more else self._timeout if is_asked else _QUIET_SECONDS
             answer = await connection.read_response(disable_decoding=True, timeout=patience)
             if answer is not None:
                 is_asked, is_more = False, True
@@ -148,9 +166,7 @@ class RedisConnections:
             raise RedisDown(str(error) or type(error).__name__) from error
 
     async def _reply(self, words: Sequence[Word]) -> Any:
-        try:
-            own = self._own.get()
-        except LookupError:
+        if (own := self._own.get(None)) is None:
             own = _LoopConnections(asyncio.Semaphore(self._limit))
             self._own.set(own)
         if self._cluster is not None:
@@ -204,6 +220,11 @@ class _LoopConnections:
         cluster, self.cluster = self.cluster, None
         if cluster is not None:
             await cluster.aclose()
+
+
+def redis_text(data: bytes) -> str:
+    """Return a text as it was sent to Redis."""
+    return data.decode("utf-8", "surrogatepass")
 
 
 def _without_protocol(url: str) -> str:

@@ -8,8 +8,6 @@ from typing import Final
 
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, is_version_at_least
 
-__all__ = ["CLIENTS_STOP_AFTER_ROUNDS", "FIRST_OF_RETRY_ERA", "is_live_era", "is_retry_era"]
-
 FIRST_OF_RETRY_ERA: Final = "2026-07-28"
 """From this revision on, questions are returned, and the client sends the request again with the answers."""
 

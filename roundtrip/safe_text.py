@@ -5,8 +5,6 @@ import re
 import unicodedata
 from typing import Final
 
-__all__ = ["build_text", "columns_of", "printable", "quoted", "without_invisible"]
-
 _INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Categories of control, format (with bidi overrides), surrogate, line and paragraph separator characters."""
 

@@ -10,8 +10,6 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
-__all__ = ["SYSTEM", "System"]
-
 _ID_BYTES: Final = 9
 
 

@@ -1,22 +1,21 @@
 """Attack the answers of a call: missing, unasked, early, malformed and invalid ones, and ones without capabilities."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
-from pydantic import BaseModel
+from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY
 
-from roundtrip.audit.messages import ABSENT, FULL, NONE, Ending, WireLeg
+from roundtrip.audit.messages import ABSENT, FULL, NONE, Ending, WireLeg, on_wire
 from roundtrip.audit.sessions import AuditedCall, AuditedTool, AuditSession, Reaction, reaction_to
 from roundtrip.audit.watching import parsed
 from roundtrip.client.failures import CallFailed
 from roundtrip.testing.attacks.answers import NOT_ASKED, UNASKED_ANSWER, invalid_responses
-
-__all__ = ["AnswerAttacks"]
+from roundtrip.untrusted import mapping_of
 
 _MAX_KEYS: Final = 4
 """Questions of one round to attack."""
-_MISSING_CAPABILITY: Final = -32021
 _MALFORMED: Final[tuple[tuple[str, Any], ...]] = (
     ("a list", []),
     ("a text", "accept"),
@@ -30,6 +29,10 @@ _MALFORMED_ANSWERS: Final[tuple[tuple[str, Any], ...]] = (
     ("an unknown action", {"action": "roundtrip-audit"}),
     ("a text as content", {"action": "accept", "content": "roundtrip-audit"}),
 )
+
+
+class _AskedOtherwise(Exception):
+    """Equal calls are asked different questions, so an attack cannot come as far as the honest call."""
 
 
 class AnswerAttacks:
@@ -49,24 +52,29 @@ class AnswerAttacks:
 
     async def run(self) -> None:
         """Attack the answers of each round."""
+        attacks = (self._missing, self._unknown, self._early, self._malformed, self._invalid, self._oversized)
         for number in self._honest.asked:
             place = number + 1
             if place < len(self._honest.legs) and self._honest.responses[number].questions:
-                await self._missing(place)
-                await self._unknown(place)
-                await self._early(place)
-                await self._malformed(place)
-                await self._invalid(place)
-                await self._oversized(place)
+                for attack in attacks:
+                    with suppress(_AskedOtherwise):
+                        await attack(place)
                 await self._session.is_alive()
         await self._stateless()
         if await self._serves_after_abandoned_calls():
-            await self._incapable()
+            with suppress(_AskedOtherwise):
+                await self._incapable()
 
-    async def _leg(self, place: int) -> WireLeg | None:
+    async def _leg(self, place: int) -> WireLeg:
+        """Play a new call up to a leg, and return the leg.
+
+        Raises:
+            _AskedOtherwise: The call is not asked what the honest one was.
+        """
         leg = await self._session.unsent_leg(self._tool, self._honest, place)
         if leg is None:
             self._notes.untried("S7.missing", "equal calls are asked different questions", self._tool.name)
+            raise _AskedOtherwise
         return leg
 
     async def _try(self, leg: WireLeg, place: int, what: str) -> Reaction:
@@ -78,8 +86,6 @@ class AnswerAttacks:
     async def _missing(self, place: int) -> None:
         for key in list(self._honest.responses[place - 1].questions)[:_MAX_KEYS]:
             leg = await self._leg(place)
-            if leg is None:
-                return
             kept = {name: answer for name, answer in leg.answers.items() if name != key}
             reaction = await self._try(replace(leg, answers=kept), place, f"a missing answer to {key!r}")
             response = reaction.response
@@ -89,9 +95,7 @@ class AnswerAttacks:
             if not asked:
                 continue
             try:
-                answers = {
-                    name: self._session.answer(self._tool.name, name, one) for name, one in response.questions.items()
-                }
+                answers = self._session.answers(self._tool.name, response.questions)
             except CallFailed:
                 continue
             again = await self._session.call(leg.answering(response, answers))
@@ -101,11 +105,9 @@ class AnswerAttacks:
 
     async def _unknown(self, place: int) -> None:
         leg = await self._leg(place)
-        if leg is None:
-            return
-        extra = UNASKED_ANSWER.model_dump(mode="json", by_alias=True, exclude_none=True)
         what = "an answer to an unknown question"
-        reaction = await self._try(replace(leg, answers={**leg.answers, NOT_ASKED: extra}), place, what)
+        extra = replace(leg, answers={**leg.answers, NOT_ASKED: on_wire(UNASKED_ANSWER)})
+        reaction = await self._try(extra, place, what)
         text = f"{what} was added, and answered with {reaction.response.told}"
         honest = self._honest.responses[place]
         ignored = reaction.went_on or reaction.response.ending is honest.ending
@@ -113,19 +115,17 @@ class AnswerAttacks:
 
     async def _early(self, place: int) -> None:
         """Send the answers of later rounds too early, alone and beside the asked ones."""
-        asked = self._honest.asked_at(place)
+        asked = self._honest.responses[place - 1].questions
         later = {key: answer for key, answer in self._honest.answers(place + 1).items() if key not in asked}
         if not later or not self._honest.responses[place].questions:
             return
         what = "answers to questions of a later round"
         if not self._notes.has_failed("S7.missing", self._tool.name):
-            if (leg := await self._leg(place)) is None:
-                return
+            leg = await self._leg(place)
             reaction = await self._try(replace(leg, answers=later), place, what)
             text = f"answers to {_names(later)} came before they were asked for, instead of the asked ones"
             self._judge_early(reaction.went_on, reaction, text)
-        if (leg := await self._leg(place)) is None:
-            return
+        leg = await self._leg(place)
         both = replace(leg, answers={**leg.answers, **later})
         reaction = await self._try(both, place, what)
         passed_over = reaction.went_on and not set(self._honest.responses[place].questions) <= set(
@@ -138,24 +138,17 @@ class AnswerAttacks:
 
     async def _malformed(self, place: int) -> None:
         leg = await self._leg(place)
-        if leg is None:
-            return
-        for what, answers in _MALFORMED:
-            reaction = await self._try(replace(leg, answers=answers), place, f"{what} in place of answers")
-            self._judge_malformed(reaction, f"{what} in place of answers")
         key = next(iter(leg.answers))
+        malformed: dict[str, Any] = {f"{what} in place of answers": answers for what, answers in _MALFORMED}
         for what, answer in _MALFORMED_ANSWERS:
-            text = f"{what} as the answer to {key!r}"
-            changed = replace(leg, answers={**leg.answers, key: answer})
-            self._judge_malformed(await self._try(changed, place, text), text)
+            malformed[f"{what} as the answer to {key!r}"] = {**leg.answers, key: answer}
+        for what, answers in malformed.items():
+            reaction = await self._try(replace(leg, answers=answers), place, what)
+            # A result that is an error is no JSON-RPC error.
+            is_error = reaction.response.error is not None or reaction.response.ending is Ending.REJECTED
+            text = f"{what} was answered with {reaction.response.told}"
+            self._notes.require(is_error or reaction.asked_again, "S9.malformed", text, self._tool.name)
         await self._require_control("S9.malformed", leg, place)
-
-    def _judge_malformed(self, reaction: Reaction, what: str) -> None:
-        """Require an error, or the question again; a result that is an error is no JSON-RPC error."""
-        response = reaction.response
-        is_error = response.error is not None or response.ending is Ending.REJECTED
-        text = f"{what} was answered with {response.told}"
-        self._notes.require(is_error or reaction.asked_again, "S9.malformed", text, self._tool.name)
 
     async def _invalid(self, place: int) -> None:
         questions = self._honest.responses[place - 1].questions
@@ -169,10 +162,8 @@ class AnswerAttacks:
                 self._notes.untried("S9.content", f"the form of {key!r} cannot be filled in: {error}", self._tool.name)
                 continue
             leg = await self._leg(place)
-            if leg is None:
-                return
             for what, answer in invalid:
-                changed = replace(leg, answers={**leg.answers, key: _plain(answer)})
+                changed = replace(leg, answers={**leg.answers, key: on_wire(answer)})
                 reaction = await self._try(changed, place, f"the answer to {key!r} as {what}")
                 text = f"the answer to {key!r} came as {what}, and was answered with {reaction.response.told}"
                 self._notes.require(not reaction.went_on, "S9.content", text, self._tool.name)
@@ -187,8 +178,6 @@ class AnswerAttacks:
 
     async def _oversized(self, place: int) -> None:
         leg = await self._leg(place)
-        if leg is None:
-            return
         filler = "x" * self._session.limits.body_bytes
         key = next(iter(leg.answers))
         oversized = {
@@ -224,10 +213,10 @@ class AnswerAttacks:
         call = await self._session.play(self._tool, until=0, capabilities=NONE)
         if call.last.error is not None or call.last.ending in (Ending.FAILED, Ending.CRASHED):
             error = call.last.error or {}
-            data: Any = error.get("data")
-            named = isinstance(data, Mapping) and "requiredCapabilities" in data
+            named = "requiredCapabilities" in mapping_of(error.get("data"))
             text = f"a client that can be asked nothing was answered with {call.last.told}"
-            self._notes.require(error.get("code") == _MISSING_CAPABILITY and named, "S6.error", text, name)
+            is_right = error.get("code") == MISSING_REQUIRED_CLIENT_CAPABILITY and named
+            self._notes.require(is_right, "S6.error", text, name)
         elif call.last.ending is Ending.DONE:
             self._notes.passed("S6.error", name)
         else:
@@ -235,7 +224,7 @@ class AnswerAttacks:
         for kind in FULL:
             await self._session.play(self._tool, until=0, capabilities={kind: {}})
         leg = await self._leg(self._honest.asked[0] + 1)
-        if leg is not None and len(self._honest.asked) > 1:
+        if len(self._honest.asked) > 1:
             # Capabilities are those of the request, not of an earlier one.
             await self._session.call(leg, capabilities=NONE)
 
@@ -248,10 +237,6 @@ class AnswerAttacks:
         text = f"after calls that ended in the middle, an honest one ended with {call.last.told}"
         self._notes.require(as_before, "S10", text, self._tool.name)
         return as_before
-
-
-def _plain(answer: BaseModel) -> Any:
-    return answer.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def _names(answers: Mapping[str, Any]) -> str:

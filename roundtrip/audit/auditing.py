@@ -2,18 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from roundtrip.audit.answering import AnswerAttacks
 from roundtrip.audit.findings import AuditNotes, AuditReport
 from roundtrip.audit.messages import Ending, WireResponse
 from roundtrip.audit.sessions import AuditedCall, AuditedTool, AuditLimits, AuditSession, LimitReached
-from roundtrip.audit.states import StaleState, StateAttacks
+from roundtrip.audit.states import StateAttacks
 from roundtrip.audit.tasks import TaskAttacks
 from roundtrip.audit.wires import AuditWire
 from roundtrip.client.answers import NO_ANSWERS, AnswerFile
-
-__all__ = ["AuditFailed", "AuditPlan", "audit"]
+from roundtrip.untrusted import list_of, mapping_of
 
 _MAX_PAGES: Final = 100
 
@@ -56,7 +55,6 @@ class _Auditor:
         self._plan = plan
         self._notes = AuditNotes()
         self._session = AuditSession(wire, self._notes, plan.limits, plan.answers)
-        self._stale: list[tuple[StateAttacks, StaleState]] = []
 
     async def run(self) -> AuditReport:
         try:
@@ -94,8 +92,7 @@ class _Auditor:
                 raise AuditFailed(f"the server has no tool {name!r}; its tools: {known}")
         self._session.schemas = listed
         for tool in self._plan.tools:
-            required: Any = listed[tool.name].get("required")
-            names = cast("list[Any]", required) if isinstance(required, list) else []
+            names = list_of(listed[tool.name].get("required"))
             missing = [name for name in names if isinstance(name, str) and name not in tool.arguments]
             if missing:
                 needed = ", ".join(map(repr, missing))
@@ -109,12 +106,8 @@ class _Auditor:
             response = await self._session.send("tools/list", {} if cursor is None else {"cursor": cursor})
             if response.result is None:
                 raise AuditFailed(f"the server does not list its tools to a client of 2026-07-28: {response.told}")
-            tools: Any = response.result.get("tools")
-            for tool in cast("list[Any]", tools) if isinstance(tools, list) else []:
-                if isinstance(tool, Mapping):
-                    found = cast("Mapping[str, Any]", tool)
-                    schema: Any = found.get("inputSchema")
-                    listed[str(found.get("name"))] = schema if isinstance(schema, Mapping) else {}
+            tools = map(mapping_of, list_of(response.result.get("tools")))
+            listed |= {str(tool.get("name")): mapping_of(tool.get("inputSchema")) for tool in tools if tool}
             cursor = response.result.get("nextCursor")
             if not isinstance(cursor, str):
                 break
@@ -122,25 +115,23 @@ class _Auditor:
 
     async def _attack(self) -> None:
         calls = {tool.name: await self._session.play(tool) for tool in self._plan.tools}
-        attacks = {tool.name: self._states(tool, calls) for tool in self._plan.tools}
+        attacks = {
+            tool.name: StateAttacks(self._session, tool, calls, has_other=self._plan.has_other)
+            for tool in self._plan.tools
+        }
         for tool in self._plan.tools:
-            call = calls[tool.name]
             if self._plan.stale is None:
                 self._notes.untried("S5.expiry", "it takes --stale SECONDS, after which states expire", tool.name)
-            elif (stale := await attacks[tool.name].stale()) is not None:
-                self._stale.append((attacks[tool.name], stale))
-            self._require_end(tool, call)
+            else:
+                await attacks[tool.name].keep_stale()
+            self._require_end(tool, calls[tool.name])
         for tool in self._plan.tools:
             attacks[tool.name].read(self._plan.secrets)
             await attacks[tool.name].run(is_once=tool.name in self._plan.once)
             await AnswerAttacks(self._session, tool, calls[tool.name]).run()
             await TaskAttacks(self._session, tool, has_other=self._plan.has_other).run()
-        for attack, stale in self._stale:
-            await attack.send_stale(stale, seconds=self._plan.stale or 0.0)
-
-    def _states(self, tool: AuditedTool, calls: Mapping[str, AuditedCall]) -> StateAttacks:
-        others = [call for name, call in calls.items() if name != tool.name]
-        return StateAttacks(self._session, tool, calls[tool.name], others, has_other=self._plan.has_other)
+        for attack in attacks.values():
+            await attack.send_stale(seconds=self._plan.stale or 0.0)
 
     def _require_end(self, tool: AuditedTool, call: AuditedCall) -> None:
         """Note why an honest call tells nothing."""
@@ -153,11 +144,8 @@ class _Auditor:
 
 def _name_of(discovered: WireResponse) -> str:
     result = discovered.result or {}
-    meta: Any = result.get("_meta")
-    info: Any = result.get("serverInfo") or (
-        cast("Mapping[str, Any]", meta).get("io.modelcontextprotocol/serverInfo") if isinstance(meta, Mapping) else None
-    )
-    if not isinstance(info, Mapping):
+    meta = mapping_of(result.get("_meta"))
+    told = mapping_of(result.get("serverInfo") or meta.get("io.modelcontextprotocol/serverInfo"))
+    if not told:
         return "a server without a name"
-    told = cast("Mapping[str, Any]", info)
     return f"{told.get('name')} {told.get('version') or ''}".strip()

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-__all__ = ["CLAUSES", "AuditClause", "ClauseLevel"]
-
 _MRTR: Final = "basic/patterns/mrtr"
 _BASE: Final = "basic"
 _ELICITATION: Final = "client/elicitation"

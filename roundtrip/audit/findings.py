@@ -6,8 +6,6 @@ from enum import Enum
 
 from roundtrip.audit.clauses import CLAUSES, AuditClause, ClauseLevel
 
-__all__ = ["AuditNotes", "AuditReport", "ClauseFinding", "ClauseVerdict"]
-
 _MAX_TEXTS = 6
 
 

@@ -9,8 +9,6 @@ from jsonschema import Draft202012Validator, SchemaError
 from roundtrip.audit.findings import AuditNotes
 from roundtrip.untrusted import list_of, mapping_of
 
-__all__ = ["check_form"]
-
 _PRIMITIVES: Final = frozenset({"string", "number", "integer", "boolean"})
 _FORMATS: Final = frozenset({"email", "uri", "date", "date-time"})
 _NESTED: Final = frozenset({"$ref", "$defs", "definitions", "allOf", "not", "if", "properties", "patternProperties"})

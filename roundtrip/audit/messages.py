@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import Any, Final, cast
 
 from mcp_types import INTERNAL_ERROR
+from pydantic import BaseModel
 
 from roundtrip.client.tasks import EXTENSION
 from roundtrip.revisions import FIRST_OF_RETRY_ERA
-
-__all__ = ["ABSENT", "FULL", "NONE", "WITH_TASKS", "Ending", "WireLeg", "WireResponse", "meta_of", "read_response"]
+from roundtrip.untrusted import list_of, mapping_of
 
 _MAX_TOLD_CHARS: Final = 160
 _FIRST_SERVER_STATUS: Final = 500
@@ -21,17 +21,15 @@ _FIRST_BAD_STATUS: Final = 400
 Json = Mapping[str, Any]
 
 
-class _Absent(Enum):
-    ABSENT = "absent"
-
-
-ABSENT: Final = _Absent.ABSENT
+ABSENT: Final = object()
 """A parameter that the request leaves out."""
 
 NONE: Final[Json] = {}
 """The capabilities of a client that can be asked nothing."""
 FULL: Final[Json] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}, "context": {}}, "roots": {}}
 """The capabilities of a client that can be asked everything, but has no tasks."""
+WITH_TASKS: Final[Json] = {**FULL, "extensions": {EXTENSION: {}}}
+"""The capabilities of a client that can be asked everything, and has tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +52,8 @@ class WireLeg:
 
     def answering(self, asked: "WireResponse", answers: Json) -> "WireLeg":
         """Return the next leg of the call."""
-        state = asked.state
-        return replace(
-            self, answers=dict(answers) if asked.questions else ABSENT, state=ABSENT if state is None else state
-        )
+        state = ABSENT if asked.state is None else asked.state
+        return replace(self, answers=dict(answers) if asked.questions else ABSENT, state=state)
 
 
 class Ending(Enum):
@@ -115,8 +111,7 @@ class WireResponse:
     @cached_property
     def questions(self) -> Json:
         """Return the questions, by key."""
-        found: Any = (self.result or {}).get("inputRequests")
-        return cast("Json", found) if isinstance(found, Mapping) else {}
+        return mapping_of((self.result or {}).get("inputRequests"))
 
     @property
     def state(self) -> Any:
@@ -132,9 +127,8 @@ class WireResponse:
     @property
     def texts(self) -> str:
         """Return the text blocks of a result."""
-        content: Any = (self.result or {}).get("content")
-        blocks: list[Any] = cast("list[Any]", content) if isinstance(content, list) else []
-        return " ".join(str(cast("Json", block).get("text", "")) for block in blocks if isinstance(block, Mapping))
+        blocks = map(mapping_of, list_of((self.result or {}).get("content")))
+        return " ".join(str(block.get("text", "")) for block in blocks if block)
 
     @cached_property
     def ending(self) -> Ending:
@@ -188,7 +182,9 @@ def meta_of(capabilities: Json, *, version: str) -> dict[str, Any]:
     }
 
 
-WITH_TASKS: Final[Json] = {**FULL, "extensions": {EXTENSION: {}}}
+def on_wire(answer: BaseModel) -> dict[str, Any]:
+    """Return an answer as JSON."""
+    return answer.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def read_response(text: str, *, id: int, status: int | None = None, requests: tuple[str, ...] = ()) -> WireResponse:

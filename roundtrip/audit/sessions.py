@@ -11,22 +11,13 @@ from mcp.shared.inbound import mcp_param_headers, x_mcp_header_map
 from mcp_types import ElicitRequest
 
 from roundtrip.audit.findings import AuditNotes
-from roundtrip.audit.messages import FULL, Ending, WireLeg, WireResponse, meta_of
+from roundtrip.audit.messages import FULL, Ending, WireLeg, WireResponse, meta_of, on_wire
 from roundtrip.audit.watching import ResponseWatch, parsed
 from roundtrip.audit.wires import AuditWire
 from roundtrip.client.answers import AnswerFile, answer_from
 from roundtrip.client.failures import CallFailed
 from roundtrip.testing.forms import valid_answer
-
-__all__ = [
-    "AuditLimits",
-    "AuditSession",
-    "AuditedCall",
-    "AuditedTool",
-    "LimitReached",
-    "Reaction",
-    "reaction_to",
-]
+from roundtrip.untrusted import mapping_of
 
 _VERSION: Final = version("mcp-roundtrip")
 _NOT_OF_THE_REQUEST: Final = (401, 403, 429)
@@ -82,14 +73,8 @@ class AuditedCall:
         """Return the answers of the legs from a number on."""
         given: dict[str, Any] = {}
         for leg in self.legs[start:]:
-            answers: Any = leg.answers
-            if isinstance(answers, Mapping):
-                given.update(cast("Mapping[str, Any]", answers))
+            given |= mapping_of(leg.answers)
         return given
-
-    def asked_at(self, place: int) -> Mapping[str, Any]:
-        """Return the questions that a leg answers."""
-        return self.responses[place - 1].questions
 
     @property
     def states(self) -> list[str]:
@@ -218,13 +203,12 @@ class AuditSession:
         call = await self.play(tool, until=place - 1)
         if len(call.responses) != place or call.last.ending is not Ending.ASKED:
             return None
-        if call.last.questions.keys() != honest.asked_at(place).keys():
+        if call.last.questions.keys() != honest.responses[place - 1].questions.keys():
             return None
         try:
-            answers = {key: self.answer(tool.name, key, one) for key, one in call.last.questions.items()}
+            return call.legs[-1].answering(call.last, self.answers(tool.name, call.last.questions))
         except CallFailed:
             return None
-        return call.legs[-1].answering(call.last, answers)
 
     async def play(
         self,
@@ -251,32 +235,32 @@ class AuditSession:
             if rounds >= self.limits.rounds:
                 call.trouble = f"it still asks after {rounds} rounds, see --max-rounds"
                 return call
-            answers: dict[str, Any] = {}
-            for key, request in response.questions.items():
-                try:
-                    answers[key] = self.answer(tool.name, key, request)
-                except CallFailed as failure:
-                    call.trouble = f"{failure}"
-                    return call
-            call.legs.append(call.legs[-1].answering(response, answers))
+            try:
+                call.legs.append(call.legs[-1].answering(response, self.answers(tool.name, response.questions)))
+            except CallFailed as failure:
+                call.trouble = f"{failure}"
+                return call
 
-    def answer(self, tool: str, key: str, request: Any) -> Mapping[str, Any]:
-        """Return the honest answer to a question: the user's, else one made from its form.
+    def answers(self, tool: str, questions: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+        """Return the honest answers to questions: the user's, else answers made from their forms.
 
         Raises:
-            CallFailed: No answer is known.
+            CallFailed: An answer is not known.
         """
-        place = (tool, key, repr(request))
-        if place not in self._known:
-            self._known[place] = self._made(key, request)
-        return self._known[place]
+        answers: dict[str, Mapping[str, Any]] = {}
+        for key, request in questions.items():
+            place = (tool, key, repr(request))
+            if place not in self._known:
+                self._known[place] = self._made(key, request)
+            answers[key] = self._known[place]
+        return answers
 
     def _made(self, key: str, request: Any) -> Mapping[str, Any]:
         question = parsed(request)
         if question is None:
             raise CallFailed(f"the question {key!r} is invalid")
         if (written := answer_from(self._answers, question, key)) is not None:
-            return written.model_dump(mode="json", by_alias=True, exclude_none=True)
+            return on_wire(written)
         if not isinstance(question, ElicitRequest):
             if question.method == "roots/list":
                 return {"roots": []}

@@ -1,7 +1,8 @@
 """Attack the states of a call: changed, forged and invented ones, and ones of another request, user or time."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import anyio
@@ -11,8 +12,6 @@ from roundtrip.audit.sessions import AuditedCall, AuditedTool, AuditSession, Rea
 from roundtrip.testing.attacks.reading import readable_in, texts_in
 from roundtrip.testing.attacks.requests import other_arguments
 from roundtrip.testing.attacks.states import forged, tampered, truncated
-
-__all__ = ["AuditedTool", "StaleState", "StateAttacks"]
 
 _MAX_STATES: Final = 3
 """States of one call to attack."""
@@ -31,46 +30,31 @@ _INVENTED: Final[tuple[tuple[str, Any], ...]] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class StaleState:
-    """A leg that is kept until its state should have expired."""
-
-    leg: WireLeg
-    honest: AuditedCall
-    place: int
-    sent_at: float
-
-
 class StateAttacks:
     """Attacks on the states of one tool's calls.
 
     Args:
         session: The session.
         tool: The tool.
-        honest: An honest call of it.
-        others: Honest calls of the other named tools.
+        calls: An honest call of each named tool, by its name.
         has_other: True if there are headers of another user.
     """
 
     def __init__(
-        self,
-        session: AuditSession,
-        tool: AuditedTool,
-        honest: AuditedCall,
-        others: Iterable[AuditedCall],
-        *,
-        has_other: bool,
+        self, session: AuditSession, tool: AuditedTool, calls: Mapping[str, AuditedCall], *, has_other: bool
     ) -> None:
         self._session = session
         self._notes = session.notes
         self._tool = tool
-        self._honest = honest
-        self._others = tuple(others)
+        self._honest = calls[tool.name]
+        self._others = [call for name, call in calls.items() if name != tool.name]
         self._has_other = has_other
         self._rejects = False
         self._rejection = ""
         self._rejections: dict[str, str] = {}
         """The rejections of bad states, each with one state that got it."""
+        self._stale: tuple[WireLeg, int, float] | None = None
+        """A leg that is kept until its state should have expired, its place, and the time at which it was sent."""
 
     async def run(self, *, is_once: bool) -> None:
         """Attack each state of a call, and send its last request again."""
@@ -95,19 +79,23 @@ class StateAttacks:
         leg = await self._session.unsent_leg(self._tool, self._honest, place)
         return leg if leg is not None and isinstance(leg.state, str) and leg.state else None
 
-    async def stale(self) -> StaleState | None:
-        """Return a leg to send when its state should have expired."""
+    async def keep_stale(self) -> None:
+        """Keep a leg, to send it when its state should have expired."""
         for place in self._places():
             if (leg := await self._unsent(place)) is not None:
-                return StaleState(leg, self._honest, place, anyio.current_time())
-        return None
+                self._stale = leg, place, anyio.current_time()
+                return
 
-    async def send_stale(self, stale: StaleState, *, seconds: float) -> None:
-        """Send a leg whose state should have expired."""
-        await self._session.wait(max(0.0, stale.sent_at + seconds - anyio.current_time()))
-        age = anyio.current_time() - stale.sent_at
-        reaction = await self._try(stale.leg, stale.place)
-        self._judge("S5.expiry", reaction, f"a state was accepted {age:.1f} s after it was sent")
+    async def send_stale(self, *, seconds: float) -> None:
+        """Send the leg whose state should have expired, if one was kept."""
+        if self._stale is None:
+            return
+        leg, place, sent_at = self._stale
+        await self._session.wait(max(0.0, sent_at + seconds - anyio.current_time()))
+        age = anyio.current_time() - sent_at
+        reaction = await self._try(leg, place)
+        text = f"a state was accepted {age:.1f} s after it was sent: {reaction.response.told}"
+        self._notes.require(not self._is_accepted(reaction), "S5.expiry", text, self._tool.name)
 
     async def _attack(self, place: int) -> None:
         leg = await self._unsent(place)
@@ -134,27 +122,19 @@ class StateAttacks:
             self._notes.untried("S4.forged", "the state is not JSON, so no value in it was rewritten", self._tool.name)
         await self._elsewhere(leg, place)
         control = await self._session.call(leg)
-        self._judge_accepted(accepted, control, await self._without_state(leg, place) if accepted else None)
+        if accepted:
+            without = (await self._try(replace(leg, state=ABSENT), place, compare=False)).response
+            for clause, text, response in accepted:
+                if response.result == control.result == without.result:
+                    text = "any state, and none at all, has the same effect: tampering causes nothing"
+                    self._notes.fact(clause, text, self._tool.name)
+                else:
+                    self._notes.failed(clause, text, self._tool.name)
         if not reaction_to(control, self._honest, place).went_on:
             reason = f"after the attacks, the honest request too was answered with {control.told}"
             for clause in (*_VERIFIED, *_BOUND):
                 self._notes.withdraw(clause, self._tool.name, reason)
         await self._session.is_alive()
-
-    def _judge_accepted(
-        self, accepted: Iterable[tuple[str, str, WireResponse]], control: WireResponse, without: WireResponse | None
-    ) -> None:
-        """Note the accepted states: a fact, if no state at all would have had the same effect."""
-        for clause, text, response in accepted:
-            same = without is not None and response.result == control.result == without.result
-            if same:
-                text = "any state, and none at all, has the same effect: tampering causes nothing"
-                self._notes.fact(clause, text, self._tool.name)
-            else:
-                self._notes.failed(clause, text, self._tool.name)
-
-    async def _without_state(self, leg: WireLeg, place: int) -> WireResponse:
-        return (await self._try(replace(leg, state=ABSENT), place, compare=False)).response
 
     async def _elsewhere(self, leg: WireLeg, place: int) -> None:
         """Send the state with other arguments, to another tool, and from another user."""
@@ -238,10 +218,6 @@ class StateAttacks:
     def _is_accepted(self, reaction: Reaction) -> bool:
         return reaction.went_on or (self._rejects and reaction.response.ending is Ending.ASKED)
 
-    def _judge(self, clause: str, reaction: Reaction, text: str) -> None:
-        text = f"{text}: {reaction.response.told}"
-        self._notes.require(not self._is_accepted(reaction), clause, text, self._tool.name)
-
     async def _replay(self, *, is_once: bool) -> None:
         """Send the last leg of a call again, and of another one twice at once."""
         place = len(self._honest.legs) - 1
@@ -258,18 +234,9 @@ class StateAttacks:
             return
         self._judge_once(answered, "one after the other")
         if (leg := await self._unsent(place)) is not None:
-            at_once: list[WireResponse] = []
-            last = leg
+            self._judge_once(await asyncio.gather(*(self._session.call(leg) for _ in range(2))), "at once")
 
-            async def send() -> None:
-                at_once.append(await self._session.call(last))
-
-            async with anyio.create_task_group() as group:
-                group.start_soon(send)
-                group.start_soon(send)
-            self._judge_once(at_once, "at once")
-
-    def _judge_once(self, answered: list[WireResponse], how: str) -> None:
+    def _judge_once(self, answered: Sequence[WireResponse], how: str) -> None:
         name = self._tool.name
         done = [one.result for one in answered if one.ending is Ending.DONE]
         texts = " and ".join(one.told for one in answered)

@@ -1,20 +1,19 @@
 """Follow calls that become tasks, and watch the keys of their questions."""
 
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import anyio
+from mcp_types import INVALID_PARAMS
 
-from roundtrip.audit.messages import WITH_TASKS, WireResponse
+from roundtrip.audit.messages import WITH_TASKS, WireResponse, on_wire
 from roundtrip.audit.sessions import AuditedTool, AuditSession
 from roundtrip.audit.watching import parsed
 from roundtrip.client.failures import CallFailed
 from roundtrip.testing.attacks.answers import invalid_responses
 from roundtrip.testing.attacks.states import flip
+from roundtrip.untrusted import mapping_of
 
-__all__ = ["TaskAttacks"]
-
-_INVALID_PARAMS: Final = -32602
 _MAX_POLLS: Final = 100
 _MAX_UNCHANGED_POLLS: Final = 10
 """Polls that still show an answered question, after which its answer has not been taken."""
@@ -52,7 +51,7 @@ class TaskAttacks:
         other = f"{flip(id[0])}{id[1:]}"
         unknown = await self._send("tasks/get", {"taskId": other})
         text = f"an unknown task was answered with {unknown.told}"
-        self._notes.require((unknown.error or {}).get("code") == _INVALID_PARAMS, "T3", text, self._tool.name)
+        self._notes.require((unknown.error or {}).get("code") == INVALID_PARAMS, "T3", text, self._tool.name)
         if not self._has_other:
             reason = "it takes --other-header with credentials of another user"
             self._notes.untried("T4", reason, self._tool.name)
@@ -75,8 +74,7 @@ class TaskAttacks:
             if task is None:
                 self._notes.untried("T1", "the server did not return the task", self._tool.name)
                 return
-            found: Any = task.get("inputRequests")
-            questions: Mapping[str, Any] = cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
+            questions = mapping_of(task.get("inputRequests"))
             for key, request in questions.items():
                 reused = (key in answered and key in gone) or (key in asked and asked[key] != request)
                 text = f"the key {key!r} was used again, after it was answered, or for another question"
@@ -95,7 +93,7 @@ class TaskAttacks:
                 has_sent_invalid = True
                 if answers is None:
                     try:
-                        answers = {key: self._session.answer(self._tool.name, key, one) for key, one in new.items()}
+                        answers = self._session.answers(self._tool.name, new)
                     except CallFailed as failure:
                         self._notes.untried("T1", f"{failure}", self._tool.name)
                         return
@@ -112,7 +110,7 @@ class TaskAttacks:
                 continue
             try:
                 for _, answer in invalid_responses(question):
-                    return {key: answer.model_dump(mode="json", by_alias=True, exclude_none=True)}
+                    return {key: on_wire(answer)}
             except ValueError:
                 continue
         return None

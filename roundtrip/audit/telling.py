@@ -1,22 +1,16 @@
 """Write the report of an audit: as lines of text, as JSON, and as JUnit's XML."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 from xml.etree import ElementTree
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from roundtrip.audit.clauses import ClauseLevel
 from roundtrip.audit.findings import AuditReport, ClauseFinding, ClauseVerdict
-
-__all__ = ["AuditData", "FindingData", "as_data", "as_junit", "as_lines"]
-
-Part = str | tuple[str, str]
-"""Text, or text with a style."""
-
-Line = tuple[int, tuple[Part, ...]]
-"""The indent, and the parts."""
+from roundtrip.client.terminal import Line
 
 _STYLES: Final = {
     ClauseVerdict.FAILED: "bold red",
@@ -74,21 +68,19 @@ def as_data(report: AuditReport, level: ClauseLevel) -> AuditData:
             name: {"begun": report.begun.get(name, 0), "completed": report.ended.get(name, 0)} for name in report.tools
         },
         failed=bool(report.failures(level)),
-        findings=[_finding_data(finding) for finding in report.findings],
-    )
-
-
-def _finding_data(finding: ClauseFinding) -> FindingData:
-    clause = finding.clause
-    return FindingData(
-        clause=clause.id,
-        level=clause.level.value,
-        demand=clause.demand,
-        source=clause.source,
-        tool=finding.tool,
-        verdict=finding.verdict.value,
-        attempts=finding.attempts,
-        texts=list(finding.texts),
+        findings=[
+            FindingData(
+                clause=finding.clause.id,
+                level=finding.clause.level.value,
+                demand=finding.clause.demand,
+                source=finding.clause.source,
+                tool=finding.tool,
+                verdict=finding.verdict.value,
+                attempts=finding.attempts,
+                texts=list(finding.texts),
+            )
+            for finding in report.findings
+        ],
     )
 
 
@@ -147,25 +139,18 @@ def as_junit(report: AuditReport, level: ClauseLevel) -> str:
     A failure below the level is a skipped test, as is a clause that could not be tried. A fact passes, with output.
     """
     root = ElementTree.Element("testsuites", name="roundtrip audit")
-    total: dict[str, int] = dict.fromkeys(("tests", "failures", "errors", "skipped"), 0)
+    total = Counter[str]()
     for tool in (None, *report.tools):
         findings = [finding for finding in report.findings if finding.tool == tool]
         if not findings:
             continue
         suite = ElementTree.SubElement(root, "testsuite", name=_xml(tool or "server"))
-        cases = [_case(suite, finding, level) for finding in findings]
-        counts = {
-            "tests": len(findings),
-            "failures": cases.count("failure"),
-            "errors": 0,
-            "skipped": cases.count("skipped"),
-        }
-        for name, count in counts.items():
-            suite.set(name, str(count))
-            total[name] += count
+        kinds = Counter(_case(suite, finding, level) for finding in findings)
+        counts = {"tests": len(findings), "failures": kinds["failure"], "errors": 0, "skipped": kinds["skipped"]}
+        total.update(counts)
+        suite.attrib |= {name: str(count) for name, count in counts.items()}
         suite.set("time", "0")
-    for name, count in total.items():
-        root.set(name, str(count))
+    root.attrib |= {name: str(count) for name, count in total.items()}
     root.set("time", f"{report.seconds:.3f}")
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
@@ -174,22 +159,15 @@ def as_junit(report: AuditReport, level: ClauseLevel) -> str:
 def _case(suite: ElementTree.Element, finding: ClauseFinding, level: ClauseLevel) -> str:
     """Add a test case, and return its kind."""
     clause = finding.clause
-    attributes: dict[str, Any] = {
-        "classname": _xml(f"{finding.tool or 'server'}.{clause.level.value}"),
-        "name": f"{clause.id}: {clause.demand}",
-        "time": "0",
-    }
-    case = ElementTree.SubElement(suite, "testcase", attributes)
+    named = _xml(f"{finding.tool or 'server'}.{clause.level.value}")
+    case = ElementTree.SubElement(suite, "testcase", classname=named, name=f"{clause.id}: {clause.demand}", time="0")
     text = _xml("\n".join(finding.texts))
     if finding.counts(level):
         ElementTree.SubElement(case, "failure", type=clause.level.value, message=text.partition("\n")[0]).text = text
         return "failure"
-    if finding.verdict is ClauseVerdict.FAILED:
-        message = f"failed, but only {clause.level.value}: {text}"
-        ElementTree.SubElement(case, "skipped", message=message)
-        return "skipped"
-    if finding.verdict is ClauseVerdict.UNTRIED:
-        ElementTree.SubElement(case, "skipped", message=text)
+    if finding.verdict in (ClauseVerdict.FAILED, ClauseVerdict.UNTRIED):
+        but = f"failed, but only {clause.level.value}: " if finding.verdict is ClauseVerdict.FAILED else ""
+        ElementTree.SubElement(case, "skipped", message=f"{but}{text}")
         return "skipped"
     if text:
         ElementTree.SubElement(case, "system-out").text = text

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from mcp_types import ElicitRequest, InputRequest
 from pydantic import TypeAdapter, ValidationError
@@ -10,8 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from roundtrip.audit.findings import AuditNotes
 from roundtrip.audit.forms import check_form
 from roundtrip.audit.messages import Ending, WireResponse
-
-__all__ = ["ResponseWatch", "parsed"]
+from roundtrip.untrusted import mapping_of
 
 _REQUEST: Final[TypeAdapter[InputRequest]] = TypeAdapter(InputRequest)
 _KINDS: Final = ("elicitation/create", "sampling/createMessage", "roots/list")
@@ -116,7 +115,7 @@ class ResponseWatch:
 
     def _kinds(self, response: WireResponse, capabilities: Mapping[str, Any], tool: str | None) -> None:
         for key, request in response.questions.items():
-            kind: Any = cast("Mapping[str, Any]", request).get("method") if isinstance(request, Mapping) else None
+            kind = mapping_of(request).get("method")
             question = parsed(request)
             text = f"the question {key!r} is no request that a client can answer: method {kind!r}"
             self._notes.require(kind in _KINDS and question is not None, "S3.kinds", text, tool)
@@ -127,16 +126,13 @@ class ResponseWatch:
                 if question.params.mode == "url":
                     self._notes.untried("S12", "it takes two users in a browser", tool)
                 else:
-                    check_form(self._notes, key, cast("Mapping[str, Any]", request), tool)
+                    check_form(self._notes, key, mapping_of(request), tool)
 
 
 def _undeclared(request: Any, capabilities: Mapping[str, Any]) -> str | None:
     """Return the capability that a question needs and the client did not declare."""
-    if not isinstance(request, Mapping):
-        return None
-    asked = cast("Mapping[str, Any]", request)
-    params: Any = asked.get("params")
-    details: Mapping[str, Any] = cast("Mapping[str, Any]", params) if isinstance(params, Mapping) else {}
+    asked = mapping_of(request)
+    details = mapping_of(asked.get("params"))
     match asked.get("method"):
         case "elicitation/create":
             modes: Any = capabilities.get("elicitation")

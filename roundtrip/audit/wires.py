@@ -6,10 +6,9 @@ A connection goes to the named server alone: it follows no redirect and uses no 
 import itertools
 import json
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import anyio
 import httpx2
@@ -19,29 +18,41 @@ from mcp_types import JSONRPCRequest
 
 from roundtrip.audit.messages import WireResponse, read_response
 from roundtrip.client.failures import quiet
-from roundtrip.client.targets import UNCOMPRESSED, Target, TooLarge, limit_size
+from roundtrip.client.targets import UNCOMPRESSED, Target, TooLarge, size_limit
 from roundtrip.client.terminal import Terminal
 from roundtrip.revisions import FIRST_OF_RETRY_ERA
-
-__all__ = ["AuditWire", "HttpWire", "stdio_wire"]
 
 _MAX_RESPONSE_BYTES: Final = 32 * 2**20
 _NAMED_BY: Final = ("name", "uri", "taskId")
 _EVENT_STREAM: Final = "text/event-stream"
 
 
-class AuditWire(Protocol):
-    """A connection that sends requests as they are."""
+class HttpWire:
+    """A server at an address.
 
-    @property
-    def sees_repeated_keys(self) -> bool:
-        """Return True if responses are read from their text."""
-        ...
+    Args:
+        http: Sends the requests.
+        url: The address.
+        patience: Seconds for one request.
+        users: The headers of the user, and of the other one.
+    """
+
+    sees_repeated_keys = True
+    """Responses are read from their text."""
+
+    def __init__(
+        self, http: httpx2.AsyncClient, url: str, patience: float, users: tuple[Mapping[str, str], Mapping[str, str]]
+    ) -> None:
+        self._http = http
+        self._url = url
+        self._timeout = patience
+        self._users = users
+        self._ids = itertools.count(1)
 
     async def send(
         self, method: str, params: Mapping[str, Any], *, headers: Mapping[str, str], is_other: bool = False
     ) -> WireResponse:
-        """Send a request, and return the response.
+        """Send a request as it is, and return the response.
 
         Args:
             method: The method.
@@ -49,42 +60,6 @@ class AuditWire(Protocol):
             headers: Further HTTP headers.
             is_other: True to send it as the other user.
         """
-        ...
-
-
-@dataclass(slots=True)
-class HttpWire:
-    """A server at an address."""
-
-    url: str
-    timeout: float
-    users: tuple[Mapping[str, str], Mapping[str, str]]
-    """The headers of the user, and of the other one."""
-    sees_repeated_keys: bool = True
-    _ids: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
-    _carrier: httpx2.AsyncClient | None = None
-
-    @asynccontextmanager
-    async def connect(self) -> AsyncGenerator["HttpWire"]:
-        """Open the connection."""
-        async with httpx2.AsyncClient(
-            timeout=httpx2.Timeout(self.timeout),
-            follow_redirects=False,
-            # A proxy of the environment is another host. OpenSSL reads SSL_CERT_FILE by itself.
-            trust_env=False,
-            verify=ssl.create_default_context(),
-            event_hooks={"response": [_limit]},
-        ) as carrier:
-            self._carrier = carrier
-            with quiet():
-                yield self
-
-    async def send(
-        self, method: str, params: Mapping[str, Any], *, headers: Mapping[str, str], is_other: bool = False
-    ) -> WireResponse:
-        """Send a request, and return the response."""
-        if self._carrier is None:
-            raise RuntimeError("the connection has not been opened")
         id = next(self._ids)
         body = json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
         name = next((params[key] for key in _NAMED_BY if isinstance(params.get(key), str)), None)
@@ -96,17 +71,17 @@ class HttpWire:
             **({} if name is None else {"mcp-name": encode_header_value(name)}),
             **headers,
             **UNCOMPRESSED,
-            **self.users[is_other],
+            **self._users[is_other],
         }
         try:
-            with anyio.fail_after(self.timeout):
-                async with self._carrier.stream("POST", self.url, content=body.encode(), headers=sent) as response:
+            with anyio.fail_after(self._timeout):
+                async with self._http.stream("POST", self._url, content=body.encode(), headers=sent) as response:
                     if response.headers.get("content-type", "").lower().startswith(_EVENT_STREAM):
                         return await _from_events(response, id)
                     text = (await response.aread()).decode("utf-8", "replace")
                     return read_response(text, id=id, status=response.status_code)
         except (TimeoutError, httpx2.TimeoutException):
-            return WireResponse(trouble=f"no response within {self.timeout:g} s")
+            return WireResponse(trouble=f"no response within {self._timeout:g} s")
         except TooLarge as error:
             return WireResponse(trouble=f"{error}")
         except httpx2.ConnectError as error:
@@ -115,14 +90,28 @@ class HttpWire:
             return WireResponse(trouble=f"a closed connection ({type(error).__name__})", is_cut=True)
 
 
-async def _limit(response: httpx2.Response) -> None:
-    limit_size(response, max_bytes=_MAX_RESPONSE_BYTES)
+@asynccontextmanager
+async def http_wire(
+    url: str, patience: float, users: tuple[Mapping[str, str], Mapping[str, str]]
+) -> AsyncGenerator[HttpWire]:
+    """Open a connection to an address; the arguments are those of `HttpWire`."""
+    async with httpx2.AsyncClient(
+        timeout=httpx2.Timeout(patience),
+        follow_redirects=False,
+        # A proxy of the environment is another host. OpenSSL reads SSL_CERT_FILE by itself.
+        trust_env=False,
+        verify=ssl.create_default_context(),
+        event_hooks={"response": [size_limit(_MAX_RESPONSE_BYTES)]},
+    ) as http:
+        with quiet():
+            yield HttpWire(http, url, patience, users)
 
 
 async def _from_events(response: httpx2.Response, id: int) -> WireResponse:
     requests: list[str] = []
-    async for text in _events(response):
-        read = read_response(text, id=id, status=response.status_code, requests=tuple(requests))
+    # The size of a whole response is limited.
+    async for event in httpx2.EventSource(response, max_event_size=None):
+        read = read_response(event.data, id=id, status=response.status_code, requests=tuple(requests))
         message = read.message
         if message is not None and ("result" in message or "error" in message):
             return read
@@ -131,22 +120,11 @@ async def _from_events(response: httpx2.Response, id: int) -> WireResponse:
     return WireResponse(status=response.status_code, trouble="a stream without a response", requests=tuple(requests))
 
 
-async def _events(response: httpx2.Response) -> AsyncIterator[str]:
-    data: list[str] = []
-    async for line in response.aiter_lines():
-        if line.startswith("data:"):
-            data.append(line[5:].removeprefix(" "))
-        elif not line and data:
-            yield "\n".join(data)
-            data = []
-    if data:
-        yield "\n".join(data)
-
-
 class StdioWire:
     """A command that serves its standard streams."""
 
     sees_repeated_keys = False
+    """The SDK's transport reads the responses."""
 
     def __init__(self, streams: tuple[Any, Any], timeout: float) -> None:
         self._read, self._write = streams
@@ -196,6 +174,10 @@ class StdioWire:
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
             return WireResponse(trouble="the command has ended")
         return got[0] if got else WireResponse(trouble="the command has ended")
+
+
+AuditWire = HttpWire | StdioWire
+"""A connection that sends requests as they are."""
 
 
 @asynccontextmanager

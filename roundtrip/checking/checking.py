@@ -29,14 +29,11 @@ from roundtrip.checking.stage import Stage, open_stage
 from roundtrip.errors import NeedsTask
 from roundtrip.machine.facts import Reason
 from roundtrip.machine.journal import Journal
-from roundtrip.questions.approvals import ApprovalState
 from roundtrip.questions.wire import PendingQuestion
 from roundtrip.server.adapters.installation import Installation
-from roundtrip.server.rehearsal import Bodies, End, Rehearsed
+from roundtrip.server.rehearsal import End, Rehearsed
 from roundtrip.server.server import Server
 from roundtrip.trace.reading.calls import TracedCall
-
-__all__ = ["TIMEOUT", "check_calls"]
 
 TIMEOUT: Final = 30.0
 """Seconds that a leg may take."""
@@ -95,9 +92,9 @@ async def check_calls(
             try:
                 if call.is_unknown:
                     raise NotReplayable("its process died in its body, and a replay does not")
-                parameters = _Check(stage, recorded_call(call), checked, now)
-                await parameters.run()
-                if parameters.call.asked_by_body is not None and not checked.divergences:
+                recorded = recorded_call(call)
+                await _Check(stage, recorded, checked, now).run()
+                if recorded.asked_by_body is not None and not checked.divergences:
                     await _BodyCheck(stage, call, checked, now).run()
             except NotReplayable as error:
                 checked.not_checked = str(error)
@@ -108,7 +105,7 @@ class _Check(Replay):
     """The check of the parameters of one call."""
 
     def __init__(self, stage: Stage, call: RecordedCall, checked: Checked, now: float) -> None:
-        super().__init__(stage, call, call.resolver_rounds, now)
+        super().__init__(stage, call, call.resolver_rounds, now, "stop")
         self._checked = checked
 
     async def run(self) -> None:
@@ -156,40 +153,28 @@ class _Check(Replay):
                 self._again(waiting, before)
         self._diverge(round_.number, _recorded_turn(round_), played)
 
-    async def _go_on(
-        self,
-        done: int,
-        journal: Journal | None,
-        answers: Sequence[Answer],
-        decided: dict[str, ApprovalState] | None = None,
-        bodies: Bodies = "stop",
-    ) -> Rehearsed | None:
+    async def _go_on(self, done: int, journal: Journal | None, answers: Sequence[Answer]) -> Rehearsed | None:
         """Play legs until no answered question is asked again; return None if an answer no longer settles its own."""
-        known, decided = self.answers(done), self.decided(done) if decided is None else decided
+        known, self.decisions = self.answers(done), self.decided(done)
         approved = {key: approval for round_ in self.rounds[:done] for key, approval in round_.approvals.items()}
         expected = frozenset[str](self.rounds[done].questions if done < len(self.rounds) else ())
         given: set[str] = set()
-        named = False
         while True:
-            played = await self.stage.leg(self.call, journal, answers, decided, bodies)
+            played = await self.leg(journal, answers)
             if played.unseen is not None:
                 self._note(
                     f"{played.unseen} is hidden in this process, where no user is authenticated; it was checked anyway"
                 )
-            if played.end is End.ASKS and not played.questions and not played.approvals and not named:
-                # The empty round of a tool that runs exactly once: the next leg brings no answers.
-                named, journal, answers = True, played.journal, ()
-                continue
             open_again = [
                 (waiting, state)
                 for waiting in played.approvals
-                if waiting.key not in given and (state := self.record_of(waiting, decided)) is not None
+                if waiting.key not in given and (state := self.record_of(waiting, self.decisions)) is not None
             ]
             for waiting, state in open_again:
                 # The group has to decide again; the check goes on with the same decision about the new wording.
                 if (before := self.record_of(waiting, approved)) is not None:
                     self._again(waiting, before)
-                decided[waiting.key] = state._replace(pin=waiting.question.message.hex())
+                self.decisions[waiting.key] = state._replace(pin=waiting.question.message.hex())
                 given.add(waiting.key)
             if open_again:
                 journal, answers = played.journal, ()
@@ -269,11 +254,6 @@ class _Check(Replay):
             # The pin is of this server's key, so the question has changed, even if the pin's two plain bytes have not.
             cause = _difference(waiting, before)
         complaint = waiting.complaint if cause is Cause.INVALID else None
-        self._note_again(cause, waiting, before, complaint)
-
-    def _note_again(
-        self, cause: Cause, waiting: PendingQuestion, before: SeenQuestion, complaint: str | None = None
-    ) -> None:
         self._checked.note_again(AskedAgain(cause, before, SeenQuestion.of(waiting), complaint))
 
     def _note(self, text: str) -> None:
@@ -286,6 +266,7 @@ class _BodyCheck(_Check):
 
     def __init__(self, stage: Stage, traced: TracedCall, checked: Checked, now: float) -> None:
         super().__init__(stage, whole_call(traced), checked, now)
+        self.bodies = "to_step"
         self.rounds = [round_ for round_ in self.rounds if round_.questions or round_.approvals]
         self._of_body = [round_ for round_ in self.call.rounds if round_.by != "resolvers"]
         self._steps = {
@@ -298,16 +279,16 @@ class _BodyCheck(_Check):
 
     async def run(self) -> None:
         """Replay the body up to its last round, or to the first that cannot be replayed."""
-        done, decided = len(self.rounds), self.decided(len(self.rounds))
+        done = len(self.rounds)
         played: Rehearsed | None = None
         before: RecordedRound | None = None
         for round_ in self._of_body:
             if (obstacle := obstacle_at(round_)) is not None:
                 return self._give_up(round_, obstacle)
             if before is None:
-                played = await self._go_on(done, self.journal(round_, done), (), decided, "to_step")
+                played = await self._go_on(done, self.journal(round_, done), ())
             elif played is not None:
-                played = await self.next_leg(played, before, round_, decided, "to_step")
+                played = await self.next_leg(played, before, round_)
             if played is None:
                 return self._give_up(round_, "an answer before it is no longer valid")
             before = self._compare(round_, played)
@@ -333,10 +314,10 @@ class _BodyCheck(_Check):
             return None
         answers = dict[str, Answer]()
         for waiting, before in pairs:
-            if before.key not in waiting.names:
-                self._note_again(Cause.RENAMED, waiting, before)
-            elif not is_worded_as(before, waiting):
-                self._note_again(_difference(waiting, before), waiting, before)
+            is_renamed = before.key not in waiting.names
+            if is_renamed or not is_worded_as(before, waiting):
+                cause = Cause.RENAMED if is_renamed else _difference(waiting, before)
+                self._checked.note_again(AskedAgain(cause, before, SeenQuestion.of(waiting)))
             answer = round_.answers.get(before.key)
             # With an answer that did not count then and counts now, the body would run beyond what is recorded.
             if answer is not None and answer.how == "taken":
@@ -361,10 +342,9 @@ def _recorded_turn(round_: RecordedRound) -> Turn:
 
 
 def _turn(played: Rehearsed) -> Turn:
-    if played.end is End.ASKS and played.approvals:
-        return Turn(_WAITS, tuple(SeenQuestion.of(waiting) for waiting in played.approvals))
     if played.end is End.ASKS:
-        return Turn("asks", tuple(SeenQuestion.of(waiting) for waiting in played.questions))
+        asked = tuple(SeenQuestion.of(waiting) for waiting in played.approvals or played.questions)
+        return Turn(_WAITS if played.approvals else "asks", asked)
     if played.end is End.STEP:
         return Turn(f"runs the step {played.step!r}")
     if played.end is End.BODY:

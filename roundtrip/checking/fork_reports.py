@@ -8,13 +8,11 @@ from mcp_types import CallToolResult, TextContent
 from pydantic import JsonValue
 
 from roundtrip.checking.forking import Fork, ForkedRound
-from roundtrip.checking.recorded import Answer, NotReplayable, RecordedCall, RecordedRound, revealed
+from roundtrip.checking.recorded import NotReplayable, RecordedCall, RecordedRound, revealed
 from roundtrip.checking.reports import question_data, quoted, words
 from roundtrip.machine.journal import Action
 from roundtrip.safe_text import printable
 from roundtrip.server.rehearsal import End
-
-__all__ = ["fork_data", "fork_text"]
 
 
 def fork_text(fork: Fork) -> str:
@@ -68,29 +66,28 @@ def fork_data(fork: Fork) -> dict[str, Any]:
 def _recorded_data(round_: RecordedRound | None) -> dict[str, Any]:
     if round_ is None:
         return {}
-    answers = {key: _answer_data(answer) for key, answer in round_.answers.items()}
-    return answers | {key: _decision_data(made.outcome, made.reason) for key, made in round_.decisions.items()}
+    answers = {
+        key: _answer_data(answer.action.word if answer.action is not None else "malformed", answer.data)
+        for key, answer in round_.answers.items()
+    }
+    return answers | {key: _answer_data(made.outcome, made.reason) for key, made in round_.decisions.items()}
 
 
 def _round_lines(round_: ForkedRound, recorded: RecordedRound | None, *, is_open: bool) -> Iterator[str]:
+    before = _recorded_data(recorded)
     for question in round_.questions:
         yield f"  {printable(question.key)!r} {quoted(words(question))}"
-        before = recorded.answers.get(question.key) if recorded is not None else None
-        decided = recorded.decisions.get(question.key) if recorded is not None else None
-        if before is not None:
-            yield f"    recorded: {_shown(_answer_data(before))}"
-        elif decided is not None:
-            yield f"    recorded: {_shown(_decision_data(decided.outcome, decided.reason))}"
+        if question.key in before:
+            yield f"    recorded: {_shown(before[question.key])}"
         if question.key in round_.complaints:
             yield f"    fork:     asked again: {printable(round_.complaints[question.key])}"
+        is_own = question.key in round_.own
         if question.key not in round_.replies:
             yield "    fork:     open"
-        elif question.key in round_.own:
-            yield f"    fork:     {_shown(_reply_data(round_, question.key))}"
-        elif is_open:
+        elif is_open and not is_own:
             yield "    fork:     open (the recorded answer still fits)"
         else:
-            yield f"    fork:     {_shown(_reply_data(round_, question.key))} (as recorded)"
+            yield f"    fork:     {_shown(_reply_data(round_, question.key))}{'' if is_own else ' (as recorded)'}"
 
 
 def _recorded_end(call: RecordedCall) -> str:
@@ -129,22 +126,17 @@ def _fork_end(fork: Fork) -> str:
             return f"{fork.end.value}: {printable(fork.reason)}"
 
 
-def _answer_data(answer: Answer) -> dict[str, Any]:
-    action = answer.action.word if answer.action is not None else "malformed"
-    return {"action": action} | ({"data": answer.data} if answer.data is not None else {})
-
-
 def _reply_data(round_: ForkedRound, key: str) -> dict[str, Any]:
     reply = round_.replies[key]
     if any(question.key == key and question.kind == "approval" for question in round_.questions):
         if reply.decision is not None:
-            return _decision_data(reply.decision.outcome, reply.decision.reason)
-        return _decision_data("approved" if reply.action is Action.ACCEPT else "rejected", reply.data)
-    return {"action": reply.action.word} | ({"data": reply.data} if reply.data is not None else {})
+            return _answer_data(reply.decision.outcome, reply.decision.reason)
+        return _answer_data("approved" if reply.action is Action.ACCEPT else "rejected", reply.data)
+    return _answer_data(reply.action.word, reply.data)
 
 
-def _decision_data(outcome: str, reason: JsonValue) -> dict[str, Any]:
-    return {"action": outcome} | ({"data": reason} if reason is not None else {})
+def _answer_data(action: str, data: JsonValue) -> dict[str, Any]:
+    return {"action": action} | ({"data": data} if data is not None else {})
 
 
 def _shown(data: dict[str, Any]) -> str:

@@ -20,8 +20,6 @@ from roundtrip.server.rehearsal import Bodies, End, Rehearsed
 from roundtrip.server.server import Server
 from roundtrip.trace.reading.calls import TracedCall
 
-__all__ = ["Fork", "ForkedRound", "OwnAnswer", "fork_call"]
-
 _MAX_LEGS: Final = 200
 
 
@@ -112,9 +110,9 @@ class _Forking(Replay):
         self, stage: Stage, call: RecordedCall, now: float, replies: Mapping[str, OwnAnswer], bodies: Bodies
     ) -> None:
         asked = [round_ for round_ in call.rounds if round_.questions or round_.approvals]
-        super().__init__(stage, call, asked, now)
+        super().__init__(stage, call, asked, now, "repeat")
         self._replies = replies
-        self._bodies: Bodies = bodies
+        self._bodies_of_fork: Bodies = bodies
         self._given: set[str] = set()
 
     async def fork(self, at: int) -> Fork:
@@ -123,30 +121,31 @@ class _Forking(Replay):
         if place is None:
             numbers = ", ".join(str(round_.number) for round_ in self.rounds) or "none"
             raise NotReplayable(f"it has no round {at} with questions; its rounds: {numbers}")
-        fork, decided = Fork(self.call, at), dict[str, ApprovalState]()
-        played = await self._come_to(place, decided)
+        fork = Fork(self.call, at)
+        played = await self._come_to(place)
         fork.differs = _difference(self.rounds[place], played, is_live=self.call.era == "live")
         here = {name for waiting in (*played.questions, *played.approvals) for name in names_of(waiting)}
         if self._replies and not fork.differs and not here & self._replies.keys():
             names = ", ".join(sorted(map(repr, self._replies)))
             raise NotReplayable(f"round {at} asks {', '.join(sorted(map(repr, here)))}, and not {names}")
-        await self._go_on(fork, played, at, decided)
+        self.bodies = self._bodies_of_fork
+        await self._go_on(fork, played, at)
         fork.unused = sorted(self._replies.keys() - self._given)
         return fork
 
-    async def _come_to(self, place: int, decided: dict[str, ApprovalState]) -> Rehearsed:
+    async def _come_to(self, place: int) -> Rehearsed:
         """Play the legs up to the one that asks a round, with the recorded answers and results of steps."""
         first = self.rounds[0]
         # With results of steps, as after a round without questions, which gave the call its token.
         begun = replace(self.journal(first, 0), leg=1, round=first.number - 1, asked={}) if first.computed else None
-        played = await self.leg(begun, (), decided, "repeat")
+        played = await self.leg(begun, ())
         for before, asked in pairwise(self.rounds[: place + 1]):
             if played.end is not End.ASKS or played.journal is None:
                 return played
-            played = await self.next_leg(played, before, asked, decided, "repeat")
+            played = await self.next_leg(played, before, asked)
         return played
 
-    async def _go_on(self, fork: Fork, played: Rehearsed, number: int, decided: dict[str, ApprovalState]) -> None:
+    async def _go_on(self, fork: Fork, played: Rehearsed, number: int) -> None:
         for _ in range(_MAX_LEGS):
             fork.end, fork.step, fork.reason, fork.result = played.end, played.step, played.reason, played.result
             if played.end is not End.ASKS:
@@ -157,13 +156,13 @@ class _Forking(Replay):
             fork.rounds.append(round_)
             for waiting in waits:
                 self._reply(waiting, round_)
-            goes_on = (self._replies or self._bodies == "run") and not fork.differs
+            goes_on = (self._replies or self.bodies == "run") and not fork.differs
             if not goes_on or round_.replies.keys() != {one.key for one in waits}:
                 return
             for waiting in played.approvals:
-                decided[waiting.key] = self._decision(waiting, round_.replies[waiting.key])
+                self.decisions[waiting.key] = self._decision(waiting, round_.replies[waiting.key])
             answers = [_answer(waiting, round_.replies[waiting.key]) for waiting in played.questions]
-            played = await self.leg(played.journal, answers, decided, self._bodies)
+            played = await self.leg(played.journal, answers)
             number += 1
         raise NotReplayable(f"the fork goes on for more than {_MAX_LEGS} rounds")
 

@@ -6,8 +6,6 @@ from typing import Final, cast
 
 from roundtrip.safe_text import columns_of
 
-__all__ = ["WIDTH", "UsedName", "assignment", "invocation", "is_short", "literal"]
-
 WIDTH: Final = 120
 """Columns of a line."""
 

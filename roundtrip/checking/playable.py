@@ -21,8 +21,6 @@ from roundtrip.machine.journal import Action
 from roundtrip.questions.wire import TICKET, TICKET_SHOWN, complaint_for_model, with_complaint
 from roundtrip.trace.reading.calls import TracedCall
 
-__all__ = ["Era", "ServerName", "write_test", "write_test_of"]
-
 Era = Literal["retry", "live", "task"]
 
 _SHOWN_ERRORS: Final = frozenset({"ToolError", "ResourceError", "MCPError"})
@@ -230,13 +228,9 @@ def _said(answer: Answer | None) -> JsonValue:
         return UsedName("IGNORE")
     if answer.question.kind not in ("form", "page"):
         return answer.data
-    match answer.action:
-        case Action.DECLINE:
-            return UsedName("DECLINE")
-        case Action.CANCEL:
-            return UsedName("CANCEL")
-        case _:
-            return answer.data if isinstance(answer.data, dict) else UsedName("ACCEPT")
+    if answer.action is Action.DECLINE or answer.action is Action.CANCEL:
+        return UsedName(answer.action.name)
+    return answer.data if isinstance(answer.data, dict) else UsedName("ACCEPT")
 
 
 def _calling(call: RecordedCall) -> tuple[list[str], list[str]]:
@@ -247,7 +241,7 @@ def _calling(call: RecordedCall) -> tuple[list[str], list[str]]:
     lacks = [literal(name) for name, asking in kinds.items() if not asking & call.kinds]
     user += [f"lacks={{{', '.join(lacks)}}}"] if lacks else []
     user += ["roots=[]"] if "roots" in call.kinds else []
-    user += _approved_by(call)
+    user += ["principal=CALLER", "approver=APPROVERS"] if any(round_.approvals for round_ in call.rounds) else []
     # The call may end with a protocol error.
     user += ["allow_error=True"] if call.ended and call.ended.state in ("failed", "rejected") else []
     making = f"User({', '.join(user)})"
@@ -264,11 +258,6 @@ def _calling(call: RecordedCall) -> tuple[list[str], list[str]]:
         return constants, [leg, f"{_INDENT}call = await {making}.begin(leg)"]
     call_line = invocation("call = await user.call", named, indent=_INDENT)
     return constants, [invocation("user = User", user, indent=_INDENT), call_line]
-
-
-def _approved_by(call: RecordedCall) -> list[str]:
-    """Return the arguments of the user by which a call is approved."""
-    return ["principal=CALLER", "approver=APPROVERS"] if any(round_.approvals for round_ in call.rounds) else []
 
 
 def _approvers(call: RecordedCall) -> list[str]:

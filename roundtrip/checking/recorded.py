@@ -28,7 +28,6 @@ from roundtrip.questions.wire import (
 )
 from roundtrip.trace.reading.calls import Serving, TracedCall
 from roundtrip.trace.writing.lines import (
-    AskedApproval,
     AskedLine,
     Digested,
     EndedLine,
@@ -38,18 +37,6 @@ from roundtrip.trace.writing.lines import (
     Revealed,
     ShownQuestion,
 )
-
-__all__ = [
-    "Answer",
-    "Kind",
-    "NotReplayable",
-    "RecordedCall",
-    "RecordedRound",
-    "RoundEnding",
-    "SeenQuestion",
-    "recorded_call",
-    "revealed",
-]
 
 T = TypeVar("T")
 
@@ -295,7 +282,10 @@ def _rounds(chain: list[Serving], *, whole: bool) -> list[RecordedRound]:
                 continue
             known = whole or line.by == "resolvers"
             questions = {shown.key: _question(shown, whole=whole) for shown in line.questions} if known else {}
-            approvals = {shown.key: _approval(shown) for shown in line.approvals} if known else {}
+            approvals = {
+                shown.key: SeenQuestion(shown.key, "approval", revealed(shown.message), by=shown.by)
+                for shown in (line.approvals if known else ())
+            }
             round_ = RecordedRound(line.round, serving.leg, line.by, questions, dict(computed), approvals=approvals)
             rounds.append(round_)
     return rounds
@@ -324,17 +314,10 @@ def _take_decisions(rounds: list[RecordedRound], decisions: tuple[ReadDecision, 
         # Consumers receive the person and the reason of an approval, and never of another decision.
         is_needed = read.outcome == "approved" or isinstance(read.data, Revealed)
         person = _revealed_as(dict[str, Any], read.data) if is_needed else None
-        who, reason = (person or {}).get("who"), (person or {}).get("reason")
-        round_.decisions[read.key] = Decision(
-            read.outcome,
-            datetime.fromtimestamp(read.at, UTC),
-            who if isinstance(who, str) else None,
-            reason if isinstance(reason, str) else None,
+        who, reason = (
+            text if isinstance(text := (person or {}).get(name), str) else None for name in ("who", "reason")
         )
-
-
-def _approval(shown: AskedApproval) -> SeenQuestion:
-    return SeenQuestion(shown.key, "approval", revealed(shown.message), by=shown.by)
+        round_.decisions[read.key] = Decision(read.outcome, datetime.fromtimestamp(read.at, UTC), who, reason)
 
 
 def _question(shown: ShownQuestion, *, whole: bool) -> SeenQuestion:
@@ -365,9 +348,9 @@ def _ending(last: Serving, rounds: list[RecordedRound]) -> RoundEnding:
         return RoundEnding.WAITS if waits else RoundEnding.BODY
     if not isinstance(line, EndedLine):
         return RoundEnding.UNKNOWN
-    if line.state == "rejected" and line.error is not None and line.error.type == CapabilityMissing.__name__:
+    if line.state == "rejected" and line.error_type == CapabilityMissing.__name__:
         return RoundEnding.UNASKABLE
-    if line.state == "rejected" or (line.error is not None and line.error.type in _UNREPEATABLE):
+    if line.state == "rejected" or line.error_type in _UNREPEATABLE:
         return RoundEnding.UNKNOWN
     before = last.happened[-2:-1]
     if any(isinstance(asked, AskedLine) and asked.by == "resolvers" for asked in before):

@@ -13,8 +13,6 @@ from roundtrip.server.rehearsal import Bodies, End, Rehearsed
 from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.writing.lines import Digested, Recorded
 
-__all__ = ["Replay", "digests_of", "is_worded_as", "names_of", "obstacle_at", "whole_call"]
-
 T = TypeVar("T")
 
 _MAX_AGE_SECONDS: Final = 60.0
@@ -28,12 +26,18 @@ class Replay:
         call: The call.
         rounds: Those of its rounds that are played.
         now: The time, in seconds since the epoch.
+        bodies: How far its body runs.
     """
 
-    def __init__(self, stage: Stage, call: RecordedCall, rounds: Sequence[RecordedRound], now: float) -> None:
+    def __init__(
+        self, stage: Stage, call: RecordedCall, rounds: Sequence[RecordedRound], now: float, bodies: Bodies
+    ) -> None:
         self.stage = stage
         self.call = call
         self.rounds = rounds
+        self.bodies: Bodies = bodies
+        self.decisions: dict[str, ApprovalState] = {}
+        """The decisions about approvals that the next leg finds, by the names of the approvals."""
         self._now = now
 
     def record_of(self, waiting: PendingQuestion, recorded: Mapping[str, T]) -> T | None:
@@ -83,45 +87,30 @@ class Replay:
             computed={key: Computed(value) for key, value in round_.computed.items()},
         )
 
-    async def leg(
-        self,
-        journal: Journal | None,
-        answers: Sequence[Answer],
-        decided: Mapping[str, ApprovalState],
-        bodies: Bodies,
-    ) -> Rehearsed:
-        """Play one leg, and the next one too if it only gives the call a token."""
-        played = await self.stage.leg(self.call, journal, answers, decided, bodies)
+    async def leg(self, journal: Journal | None, answers: Sequence[Answer]) -> Rehearsed:
+        """Play one leg, and the next one too if it only gives the call a token, as of a tool that runs exactly once."""
+        played = await self.stage.leg(self.call, journal, answers, self.decisions, self.bodies)
         if played.end is End.ASKS and not played.questions and not played.approvals:
-            played = await self.stage.leg(self.call, played.journal, (), decided, bodies)
+            played = await self.stage.leg(self.call, played.journal, (), self.decisions, self.bodies)
         return played
 
-    async def next_leg(
-        self,
-        played: Rehearsed,
-        before: RecordedRound,
-        asked: RecordedRound,
-        decided: dict[str, ApprovalState],
-        bodies: Bodies,
-    ) -> Rehearsed:
+    async def next_leg(self, played: Rehearsed, before: RecordedRound, asked: RecordedRound) -> Rehearsed:
         """Play the leg that brings the recorded answers and decisions of a round, and should ask the next round.
 
         Args:
             played: The leg that asked the round before.
             before: That round.
             asked: The next round.
-            decided: The decisions so far, to which this adds those of the round before.
-            bodies: How far the body runs.
         """
         for waiting in played.approvals:
             if (decision := self.record_of(waiting, before.decisions)) is not None:
-                decided[waiting.key] = ApprovalState("recorded", waiting.question.message.hex(), decision)
+                self.decisions[waiting.key] = ApprovalState("recorded", waiting.question.message.hex(), decision)
         given = [(waiting, self.record_of(waiting, before.answers)) for waiting in played.questions]
         answers = [replace(answer, question=SeenQuestion.of(waiting)) for waiting, answer in given if answer]
         # Steps that ran on the next leg were recorded with the round that it asked.
         computed = {key: Computed(value) for key, value in asked.computed.items()}
         journal = replace(played.journal, computed=computed) if played.journal is not None else None
-        return await self.leg(journal, answers, decided, bodies)
+        return await self.leg(journal, answers)
 
 
 def whole_call(traced: TracedCall) -> RecordedCall:

@@ -9,21 +9,6 @@ from typing import Any, Final, cast
 from roundtrip.checking.recorded import SeenQuestion
 from roundtrip.safe_text import printable
 
-__all__ = [
-    "AskedAgain",
-    "Cause",
-    "Checked",
-    "Divergence",
-    "Turn",
-    "Verdict",
-    "as_data",
-    "as_text",
-    "question_data",
-    "quoted",
-    "summary",
-    "words",
-]
-
 _MAX_TEXT_CHARS: Final = 500
 
 
@@ -199,9 +184,8 @@ def _turn_data(turn: Turn) -> dict[str, Any]:
 
 def question_data(question: SeenQuestion) -> dict[str, Any]:
     """Return a question as JSON data."""
-    parts = {"kind": question.kind, "message": question.message, "form": question.form, "url": question.url}
-    parts["by"] = question.by
-    return {"key": question.key} | {name: value for name, value in parts.items() if value is not None}
+    parts = {name: getattr(question, name) for name in ("key", "kind", "message", "form", "url", "by")}
+    return {name: value for name, value in parts.items() if value is not None}
 
 
 def _divergence_lines(divergence: Divergence) -> Iterator[str]:

@@ -32,8 +32,6 @@ from roundtrip.server.adapters.installation import Installation
 from roundtrip.server.rehearsal import Bodies, End, Rehearsal, Rehearsed, rehearsing
 from roundtrip.server.server import Server
 
-__all__ = ["Stage", "open_stage"]
-
 
 class Stage:
     """Player of single legs on a rehearsing server. `open_stage` makes it."""
@@ -58,7 +56,7 @@ class Stage:
         journal: Journal | None,
         answers: Sequence[Answer],
         decided: Mapping[str, ApprovalState],
-        bodies: Bodies = "stop",
+        bodies: Bodies,
     ) -> Rehearsed:
         """Serve one leg of a call: the first one, or one with answers to the questions of a journal.
 

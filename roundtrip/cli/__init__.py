@@ -14,8 +14,6 @@ from typing import Any, Final
 from roundtrip.cli.command import CommandFailed, command_in, prepare
 from roundtrip.cli.parsing import OptionsAnywhere
 
-__all__ = ["COMMANDS", "main", "make_parser"]
-
 COMMANDS: Final = {
     "audit": "attack a server that asks, and report clause by clause",
     "call": "call a tool from the terminal, and answer what it asks",
@@ -65,9 +63,7 @@ def make_parser() -> OptionsAnywhere:
     """Return the parser of the whole command line, whose commands get their arguments when they are chosen."""
     parser = OptionsAnywhere(prog="roundtrip", description="Look at, and try out, MCP servers that ask.")
     parser.add_argument("--version", action=_Version, nargs=0, help="show program's version number and exit")
-    chosen = parser.add_subparsers(
-        title="commands", metavar="COMMAND", dest="command", required=True, parser_class=OptionsAnywhere
-    )
+    chosen = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
     parser.guesses = _FORMER
     for name, summary in COMMANDS.items():
         chosen.add_parser(name, help=summary).when_chosen(partial(prepare, name=name))

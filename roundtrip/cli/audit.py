@@ -1,13 +1,11 @@
 """`roundtrip audit`: attack a multi-round server over its protocol, and report clause by clause."""
 
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import Final
 
 from roundtrip.cli.command import Command
 from roundtrip.cli.parsing import OptionsAnywhere, add_header, add_json, add_timeout, positive_seconds
-
-__all__ = ["COMMAND"]
 
 _TIMEOUT_SECONDS: Final = 10.0
 _MAX_SECONDS: Final = 600.0
@@ -49,10 +47,9 @@ exit codes:
   130  interrupted"""
 
 
-def _configure(parser: ArgumentParser) -> None:
+def _configure(parser: OptionsAnywhere) -> None:
     parser.add_argument("server", nargs="?", metavar="SERVER", help="an address, MODULE:SERVER, or a command in quotes")
-    if isinstance(parser, OptionsAnywhere):
-        parser.words_after_dashes = "command_words"
+    parser.words_after_dashes = "command_words"
     parser.add_argument("--tool", action="append", default=[], metavar="NAME", help="a tool to call; see below")
     parser.add_argument("--args", metavar="FILE", help="the arguments by tool, as a JSON object")
     parser.add_argument("--answers", metavar="FILE", help="answer from a JSON file, or from standard input (-)")

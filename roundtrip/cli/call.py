@@ -6,8 +6,6 @@ from typing import Final
 from roundtrip.cli.command import Command
 from roundtrip.cli.parsing import add_header, add_timeout, seconds
 
-__all__ = ["COMMAND"]
-
 _TIMEOUT_SECONDS: Final = 300.0
 _ERAS: Final = ("retry", "live", "auto")
 _LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")

@@ -1,6 +1,5 @@
 """`roundtrip calls`: list and show calls, act on those that are stored, and renew their keys."""
 
-from argparse import ArgumentParser
 from typing import Any, Final
 
 from roundtrip.cli.command import Command
@@ -9,14 +8,11 @@ from roundtrip.cli.parsing import (
     TARGET,
     TARGET_HELP,
     OptionsAnywhere,
+    add_actions,
     add_audit,
-    add_even_once,
     add_files,
     add_json,
-    add_reveal,
 )
-
-__all__ = ["COMMAND", "STATES", "TEST_USER", "view"]
 
 _DESCRIPTION: Final = """\
 Look at the calls of transcripts, and act on those that a server stores. The server is loaded for its ledger, its keys
@@ -40,22 +36,19 @@ STATES: Final = ("due", "running", "asking", "waiting", "completed", "failed", "
 _LIMIT: Final = 50
 
 
-def _configure(parser: ArgumentParser) -> None:
-    actions = parser.add_subparsers(
-        title="actions", metavar="ACTION", dest="action", required=True, parser_class=OptionsAnywhere
-    )
-    for name, summary in _ACTIONS.items():
-        action = actions.add_parser(name, help=summary)
-        action.description = f"{summary[0].upper()}{summary[1:]}."
+def _configure(parser: OptionsAnywhere) -> None:
+    for name, action in add_actions(parser, _ACTIONS):
         _configure_action(action, name)
 
 
-def _configure_action(action: ArgumentParser, name: str) -> None:
+def _configure_action(action: OptionsAnywhere, name: str) -> None:
     if name in ("ls", "show"):
         view(name).configure(action)
         if name == "show":
             action.add_argument("--server", metavar=TARGET, help=f"also show what this server stores; {TARGET_HELP}")
-            add_reveal(action)
+            action.add_argument(
+                "--reveal", action="store_true", help="also print arguments, questions, answers, messages and results"
+            )
         return
     action.add_argument("--server", metavar=TARGET, required=True, help=TARGET_HELP)
     if name == "stored":
@@ -78,7 +71,9 @@ def _configure_action(action: ArgumentParser, name: str) -> None:
     else:
         action.add_argument("calls", nargs="+", metavar="ID", help=f"{call['help']}; then transcripts, as FILE")
     if name == "retry":
-        add_even_once(action)
+        action.add_argument(
+            "--even-once", action="store_true", help="also tasks whose body must not begin twice (exactly_once=True)"
+        )
     add_audit(action)
 
 

@@ -6,8 +6,6 @@ from typing import Final
 from roundtrip.cli.command import Command
 from roundtrip.cli.parsing import LEG_SECONDS, TARGET, TARGET_HELP, add_json, add_timeout, positive_seconds
 
-__all__ = ["ASKS_AGAIN", "COMMAND", "NOT_CHECKED"]
-
 ASKS_AGAIN, NOT_CHECKED = "asks-again", "not-checked"
 _EXIT_CODES: Final = """\
 exit codes:

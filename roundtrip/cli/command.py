@@ -3,12 +3,13 @@
 import re
 import shutil
 import textwrap
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Callable
+from argparse import Namespace, RawDescriptionHelpFormatter
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Final, NamedTuple
 
-__all__ = ["Command", "CommandFailed", "command_in", "filled", "load_and_run", "prepare"]
+from roundtrip.cli.parsing import OptionsAnywhere
 
 _PACKAGE: Final = __name__.rpartition(".")[0]
 _FULL: Final = 90
@@ -24,7 +25,7 @@ class Command(NamedTuple):
     """One sub-command: its arguments, and the function that runs it."""
 
     description: str
-    configure: Callable[[ArgumentParser], None]
+    configure: Callable[[OptionsAnywhere], None]
     epilog: str = ""
     """Text below the help of the arguments; with one, both texts keep their paragraphs and tables."""
     run: Callable[[Namespace], int] = load_and_run
@@ -37,12 +38,25 @@ class CommandFailed(Exception):
     exit_code = 2
 
 
+@contextmanager
+def reported(*errors: type[Exception], about: str = "") -> Generator[None]:
+    """Report errors as the failure of the command, with a text before the reason; of an `OSError` without its number.
+
+    Raises:
+        CommandFailed: One of the errors was raised within the block.
+    """
+    try:
+        yield
+    except errors as error:
+        raise CommandFailed(f"{about}{getattr(error, 'strerror', None) or error}") from error
+
+
 def command_in(name: str) -> Command:
     """Import the module of a command and return its `COMMAND`."""
     return import_module(f"{_PACKAGE}.{name}").COMMAND
 
 
-def prepare(parser: ArgumentParser, *, name: str) -> None:
+def prepare(parser: OptionsAnywhere, *, name: str) -> None:
     """Add the arguments of the command of this name to a parser."""
     command = command_in(name)
     parser.description = command.description
@@ -61,7 +75,7 @@ def filled(text: str, width: int) -> str:
     paragraphs: list[str] = []
     last = ""
     for line in lines:
-        if len(last) >= _FULL and line.strip() and _indentation(line) == _column(last):
+        if len(last) >= _FULL and line.strip() and len(line) - len(line.lstrip()) == _column(last):
             paragraphs[-1] += " " + line.strip()
         else:
             paragraphs.append(line)
@@ -76,10 +90,6 @@ def filled(text: str, width: int) -> str:
         )
         for paragraph in paragraphs
     )
-
-
-def _indentation(line: str) -> int:
-    return len(line) - len(line.lstrip())
 
 
 def _column(line: str) -> int:

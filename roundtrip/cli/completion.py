@@ -7,8 +7,6 @@ from typing import Any, Final, cast
 from roundtrip.cli.command import Command
 from roundtrip.cli.parsing import OptionsAnywhere
 
-__all__ = ["COMMAND"]
-
 _SHELLS: Final = ("bash", "zsh", "fish")
 _FILES: Final = frozenset({"FILE", "PATH", "TRANSCRIPT", "MODULE:SERVER", "SERVER"})
 """Names of arguments that may be files."""

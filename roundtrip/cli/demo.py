@@ -2,9 +2,7 @@
 
 from argparse import ArgumentParser, Namespace
 
-from roundtrip.cli.command import Command, CommandFailed
-
-__all__ = ["COMMAND"]
+from roundtrip.cli.command import Command, reported
 
 
 def _configure(parser: ArgumentParser) -> None:
@@ -19,10 +17,8 @@ def _run(arguments: Namespace) -> int:
 
     # The server checks the answers, so that the demo shows a question that is asked again.
     person = PersonAtTerminal(Terminal(), checks=False) if arguments.ask else None
-    try:
+    with reported(DemoFailed, InstanceFailed):
         return 0 if tour(person) else 1
-    except (DemoFailed, InstanceFailed) as error:
-        raise CommandFailed(str(error)) from error
 
 
 COMMAND = Command(

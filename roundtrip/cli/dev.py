@@ -6,8 +6,6 @@ from typing import Final
 from roundtrip.cli.command import Command
 from roundtrip.cli.parsing import add_header
 
-__all__ = ["COMMAND"]
-
 _DESCRIPTION: Final = """\
 Open a playground for a server: a page in the browser on which you call its tools, and answer its questions as a user
 of a client would. Beside it the page shows the call's states, its token, the messages on the wire and the trace."""

@@ -6,8 +6,6 @@ from typing import Final
 from roundtrip.cli.command import Command, load_and_run
 from roundtrip.cli.parsing import add_header, add_json, add_timeout, positive_seconds
 
-__all__ = ["COMMAND"]
-
 _TIMEOUT_SECONDS: Final = 10.0
 _PORT: Final = 8765
 _MAX_PORT: Final = 65535

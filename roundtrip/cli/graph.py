@@ -7,8 +7,6 @@ from roundtrip.cli.command import Command
 from roundtrip.cli.parsing import TARGET, TARGET_HELP
 from roundtrip.trace.writing.names import TRACE_VARIABLE
 
-__all__ = ["COMMAND"]
-
 _FORMATS: Final = ("mermaid", "dot", "text")
 
 

@@ -1,12 +1,9 @@
 """`roundtrip inbox`: list, show, approve and reject approvals, by the API of a server's inbox."""
 
-from argparse import ArgumentParser
 from typing import Final
 
 from roundtrip.cli.command import Command
-from roundtrip.cli.parsing import OptionsAnywhere, add_json
-
-__all__ = ["COMMAND", "TOKEN_VARIABLE"]
+from roundtrip.cli.parsing import OptionsAnywhere, add_actions, add_json
 
 TOKEN_VARIABLE: Final = "ROUNDTRIP_INBOX_TOKEN"  # noqa: S105 - its name
 
@@ -28,13 +25,8 @@ _ACTIONS: Final = {
 }
 
 
-def _configure(parser: ArgumentParser) -> None:
-    actions = parser.add_subparsers(
-        title="actions", metavar="ACTION", dest="action", required=True, parser_class=OptionsAnywhere
-    )
-    for name, summary in _ACTIONS.items():
-        action = actions.add_parser(name, help=summary)
-        action.description = f"{summary[0].upper()}{summary[1:]}."
+def _configure(parser: OptionsAnywhere) -> None:
+    for name, action in add_actions(parser, _ACTIONS):
         action.add_argument("server", metavar="SERVER", help="the address of the server's pages")
         if name != "list":
             action.add_argument(

@@ -10,12 +10,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from roundtrip.cli.command import Command, CommandFailed
+from roundtrip.cli.command import Command, CommandFailed, reported
 from roundtrip.cli.parsing import seconds
 from roundtrip.server.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE, KeyFile, Role, RoledKey
 from roundtrip.trace.writing.folder_lock import locked_folder_of
-
-__all__ = ["COMMAND", "write_new_key"]
 
 _KEY_BYTES: Final = 32
 _MAX_AGE: Final = 3600.0
@@ -92,10 +90,8 @@ def _run(arguments: Namespace) -> int:
 
 
 def _read(path: Path) -> KeyFile:
-    try:
+    with reported(ValueError):
         return KeyFile.read(path)
-    except ValueError as error:
-        raise CommandFailed(str(error)) from error
 
 
 @contextlib.contextmanager

@@ -13,8 +13,6 @@ from typing import Any, Final
 from roundtrip.cli.command import Command, CommandFailed
 from roundtrip.server.key_files import KEY_FILE_VARIABLE
 
-__all__ = ["COMMAND"]
-
 _DESCRIPTION: Final = """\
 Make a project in a new folder: a server with a tool that asks, tests with a snapshot, a key that git ignores,
 pyproject.toml, a README, and an example of CI. No file is overwritten."""

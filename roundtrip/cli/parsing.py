@@ -2,31 +2,12 @@
 
 import math
 import sys
-from argparse import Action, ArgumentError, ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from argparse import Action, ArgumentError, ArgumentParser, ArgumentTypeError, BooleanOptionalAction, Namespace
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
 from roundtrip.trace.writing.names import AUDIT_VARIABLE, TRACE_VARIABLE
-
-__all__ = [
-    "LEG_SECONDS",
-    "STORED_EXIT_CODES",
-    "TARGET",
-    "TARGET_HELP",
-    "OptionsAnywhere",
-    "add_audit",
-    "add_call",
-    "add_even_once",
-    "add_files",
-    "add_header",
-    "add_json",
-    "add_output",
-    "add_reveal",
-    "add_timeout",
-    "positive_seconds",
-    "seconds",
-]
 
 TARGET: Final = "MODULE:SERVER"
 TARGET_HELP: Final = (
@@ -113,6 +94,27 @@ def add_output(parser: ArgumentParser) -> None:
     parser.add_argument("--output", metavar="PATH", type=Path, help="write to this file, not to standard output")
 
 
+def add_actions(parser: "OptionsAnywhere", summaries: Mapping[str, str]) -> "Iterator[tuple[str, OptionsAnywhere]]":
+    """Add sub-commands, and yield the name and the parser of each."""
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
+    for name, summary in summaries.items():
+        yield name, actions.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
+
+
+def add_settings(parser: ArgumentParser, flags: Mapping[str, str], *, switches: Container[str] = ()) -> None:
+    """Add flags, each with its help: `--port N`; `--name NAME ...` for a list, whose setting is a plural.
+
+    Those without a value can be negated, unless they are switches.
+    """
+    for usage, text in flags.items():
+        flag, *value = usage.split()
+        negatable = {"action": "store_true" if flag[2:] in switches else BooleanOptionalAction}
+        options: dict[str, Any] = {"metavar": value[0]} if value else negatable
+        if value[1:]:
+            options |= {"action": "append", "dest": f"{flag[2:].replace('-', '_')}s"}
+        parser.add_argument(flag, help=text, **options)
+
+
 class OptionsAnywhere(ArgumentParser):
     """Parser that accepts options between positional arguments, and suggests corrections of commands and options.
 
@@ -123,13 +125,13 @@ class OptionsAnywhere(ArgumentParser):
         super().__init__(*args, **options)
         self._apart = False
         self._has_commands = False
-        self._prepare: Callable[[ArgumentParser], None] | None = None
+        self._prepare: Callable[[OptionsAnywhere], None] | None = None
         self.guesses: Mapping[str, str] = {}
         """The words to suggest for words that users try."""
         self.words_after_dashes: str | None = None
         """The attribute for the words after `--`, which are another program's; None to parse them as arguments."""
 
-    def when_chosen(self, prepare: Callable[[ArgumentParser], None]) -> None:
+    def when_chosen(self, prepare: "Callable[[OptionsAnywhere], None]") -> None:
         """Call `prepare` to add the arguments once there is something to parse."""
         self._prepare = prepare
 
@@ -237,18 +239,4 @@ def add_audit(parser: ArgumentParser) -> None:
         metavar="FILE",
         help=f"the audit log, which gets a line of each action; by default ${AUDIT_VARIABLE}, else audit.jsonl beside "
         "the transcripts",
-    )
-
-
-def add_reveal(parser: ArgumentParser) -> None:
-    """Add `--reveal`."""
-    parser.add_argument(
-        "--reveal", action="store_true", help="also print arguments, questions, answers, messages and results"
-    )
-
-
-def add_even_once(parser: ArgumentParser) -> None:
-    """Add `--even-once`."""
-    parser.add_argument(
-        "--even-once", action="store_true", help="also tasks whose body must not begin twice (exactly_once=True)"
     )

@@ -1,12 +1,10 @@
 """`roundtrip serve`: a server over HTTP, with one process or several, or over stdio for the host that starts it."""
 
-from argparse import ArgumentParser, BooleanOptionalAction
-from typing import Any, Final
+from argparse import ArgumentParser
+from typing import Final
 
 from roundtrip.cli.command import Command
-from roundtrip.cli.parsing import TARGET, TARGET_HELP
-
-__all__ = ["COMMAND", "SWITCHES"]
+from roundtrip.cli.parsing import TARGET, TARGET_HELP, add_settings
 
 _DESCRIPTION: Final = """\
 Serve a server over Streamable HTTP, with one process or several. Several processes share one port, so they
@@ -26,10 +24,10 @@ settings:
   Sessions of older clients end. It needs HTTP: a host holds the pipes of a process that it starts, and its session
   ends with the process.
 
-  One response or a stream (--json-response): `auto` answers a request of 2026-07-28 that wants neither progress nor
-  log messages with one JSON body, which costs less, and streams all others. `always` drops progress and log
-  messages, and does not notice clients that leave. A JSON body sends nothing while a tool works: if a proxy
-  closes silent responses before your tools finish, use `never`.
+  One response or a stream (--json-response): `auto` answers a request of 2026-07-28 with one JSON body, which costs
+  less, and which becomes a stream with the first message, or after 15 seconds. `always` drops progress and log
+  messages, and does not notice clients that leave. A server of the SDK's own class sends nothing of a JSON body
+  before it is complete: if a proxy closes silent responses before your tools finish, use `never`.
 
 health:
   /health/live   200 as soon as the process serves
@@ -77,20 +75,12 @@ _FLAGS: Final = {
     "--access-log": "log every request; default: no",
     "--log-level LEVEL": "debug, info, warning or error; default: info",
 }
-"""Flags with their help. Settings without a value can be negated; `...` marks lists, whose settings are plurals."""
-
 SWITCHES: Final = ("reload", "stdio")
 
 
 def _configure(parser: ArgumentParser) -> None:
     parser.add_argument("target", metavar=TARGET, help=TARGET_HELP)
-    for usage, text in _FLAGS.items():
-        flag, *value = usage.split()
-        negatable = {"action": "store_true" if flag[2:] in SWITCHES else BooleanOptionalAction}
-        options: dict[str, Any] = {"metavar": value[0]} if value else negatable
-        if value[1:]:
-            options |= {"action": "append", "dest": f"{flag[2:].replace('-', '_')}s"}
-        parser.add_argument(flag, help=text, **options)
+    add_settings(parser, _FLAGS, switches=SWITCHES)
 
 
 COMMAND = Command(_DESCRIPTION, _configure, _EPILOG)

@@ -7,7 +7,6 @@ from typing import Final
 from roundtrip.cli.command import Command
 from roundtrip.cli.parsing import TARGET, TARGET_HELP, add_audit, add_files
 
-__all__ = ["COMMAND"]
 _LOOPBACK: Final = "127.0.0.1"
 
 _DESCRIPTION: Final = """\

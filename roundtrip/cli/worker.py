@@ -4,9 +4,7 @@ from argparse import ArgumentParser
 from typing import Final
 
 from roundtrip.cli.command import Command
-from roundtrip.cli.parsing import TARGET, TARGET_HELP
-
-__all__ = ["COMMAND"]
+from roundtrip.cli.parsing import TARGET, TARGET_HELP, add_settings
 
 _DESCRIPTION: Final = """\
 Run the tasks of a server, and serve no requests. Workers and servers share a ledger and keys (ROUNDTRIP_KEYS,
@@ -41,9 +39,7 @@ _FLAGS: Final = {
 
 def _configure(parser: ArgumentParser) -> None:
     parser.add_argument("target", metavar=TARGET, help=TARGET_HELP)
-    for usage, text in _FLAGS.items():
-        flag, value = usage.split()
-        parser.add_argument(flag, metavar=value, help=text)
+    add_settings(parser, _FLAGS)
 
 
 COMMAND = Command(_DESCRIPTION, _configure, _EPILOG)

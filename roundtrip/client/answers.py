@@ -33,14 +33,13 @@ from mcp_types import (
 
 from roundtrip.client.failures import CallFailed
 from roundtrip.client.fields import check_content
+from roundtrip.client.legs import asking
 from roundtrip.client.person import PersonAtTerminal, show_page
 from roundtrip.client.terminal import Terminal
 from roundtrip.machine.journal import ACTIONS
 from roundtrip.questions.fields import FieldInvalid
 from roundtrip.safe_text import printable
 from roundtrip.untrusted import mapping_of
-
-__all__ = ["DECLINED", "NO_ANSWERS", "AnswerFile", "Answering", "answer_from", "kind_of_question", "read_answers"]
 
 DECLINED: Final = ErrorData(code=INVALID_REQUEST, message="The user declined to answer")
 
@@ -50,6 +49,10 @@ _MAX_FIELD_CHARS: Final = 60
 _AWAITED: Final = "This waits for an approval by "
 """The beginning of the message of a page that asks nothing, of a roundtrip server."""
 _MAX_MESSAGE_CHARS: Final = 80
+
+_Asked = ElicitRequestFormParams | ElicitRequestURLParams | CreateMessageRequestParams
+_Reply = ElicitResult | CreateMessageResult | None
+"""None declines for a model."""
 
 
 @dataclass(slots=True)
@@ -66,21 +69,24 @@ class AnswerFile:
     def __init__(self, entries: list[_AnswerEntry]) -> None:
         self._entries = entries
 
-    def find(self, key: str | None, message: str) -> _AnswerEntry | None:
-        """Return the entry for a question; its key is None in the live era."""
-        for entry in self._entries:
-            if entry.key is not None and entry.key == key:
-                return entry
+    def find(self, params: _Asked, key: str | None) -> tuple[_AnswerEntry | None, str]:
+        """Return the entry for a question, whose key is None in the live era, and the question's name in errors."""
+        if isinstance(params, CreateMessageRequestParams):
+            blocks = [block for said in reversed(params.messages) for block in said.content_as_list]
+            message = next((block.text for block in blocks if isinstance(block, TextContent)), "")
+        else:
+            message = params.message
+        short = message if len(message) <= _MAX_MESSAGE_CHARS else message[:_MAX_MESSAGE_CHARS] + "..."
+        name = f"the question {(short if key is None else key)!r}"
+        own = [entry for entry in self._entries if key is not None and entry.key == key]
         # An entry with the key of another question is not for this one, even if its message fits.
         rest = [entry for entry in self._entries if None in (key, entry.key)]
-        for entry in rest:
-            if entry.message is not None and entry.message.search(message):
-                return entry
-        for entry in rest:
-            if not entry.used and entry.message is None:
-                entry.used = True
-                return entry
-        return None
+        fitting = [entry for entry in rest if entry.message is not None and entry.message.search(message)]
+        in_order = [entry for entry in rest if entry.message is None and not entry.used]
+        found = next(iter([*own, *fitting, *in_order]), None)
+        if found is not None:
+            found.used = True
+        return found, name
 
 
 NO_ANSWERS: Final = AnswerFile([])
@@ -141,32 +147,38 @@ class Answering:
         Raises:
             CallFailed: The question has no answer, or the answer in the file does not fit.
         """
+        params = asking(request)
         async with self._turn:
-            if isinstance(request, ElicitRequest):
-                elicited = await self._elicit(request, key)
-                self.declined |= elicited.action != "accept"
-                return elicited
-            if isinstance(request, CreateMessageRequest):
-                message = await self._sample(request.params, key)
-                self.declined |= message is None
-                return DECLINED if message is None else message
-            return ListRootsResult(roots=self._roots)
-
-    async def _elicit(self, request: ElicitRequest, key: str | None) -> ElicitResult:
-        params = request.params
-        name = _name_of(key, params.message)
-        entry = self._answers.find(key, params.message)
-        is_page = isinstance(params, ElicitRequestURLParams)
-        if entry is None and is_page and params.message.startswith(_AWAITED) and not self._terminal.has_person:
-            return self._await_approval(params)
-        if entry is None:
-            self._announce(key, name)
-        if isinstance(params, ElicitRequestURLParams):
+            if params is None:
+                return ListRootsResult(roots=self._roots)
+            entry, name = self._answers.find(params, key)
             if entry is None:
+                answer = await self._ask_person(params, key, name)
+            else:
+                if isinstance(params, ElicitRequestURLParams):
+                    show_page(self._terminal, params)
+                answer = _written(params, entry.answer, name)
+            self.declined |= answer is None or (isinstance(answer, ElicitResult) and answer.action != "accept")
+            return DECLINED if answer is None else answer
+
+    async def _ask_person(self, params: _Asked, key: str | None, name: str) -> _Reply:
+        if not self._terminal.has_person:
+            if isinstance(params, ElicitRequestURLParams) and params.message.startswith(_AWAITED):
+                return self._await_approval(params)
+            in_order = "" if key is not None else " (in the live era each answer of the file is used once, in order)"
+            raise CallFailed(
+                f"there is no answer to {name}{in_order}; run the command at a terminal, or add an answer to the file "
+                "of --answers"
+            )
+        self._terminal.say()
+        self._terminal.say(f"The server asks{f' ({printable(key)})' if key is not None else ''}:", style="cyan")
+        match params:
+            case ElicitRequestURLParams():
                 return await self._person.visit(params)
-            show_page(self._terminal, params)
-            return _written_page(entry.answer, name)
-        return await self._person.fill_in(params) if entry is None else _written_form(params, entry.answer, name)
+            case ElicitRequestFormParams():
+                return await self._person.fill_in(params)
+            case CreateMessageRequestParams():
+                return await self._person.stand_in(params)
 
     def _await_approval(self, page: ElicitRequestURLParams) -> ElicitResult:
         """Agree to the page that says who must approve: it asks the user nothing, and is not opened."""
@@ -178,26 +190,6 @@ class Answering:
         self._waits_for_approval = True
         return ElicitResult(action="accept")
 
-    async def _sample(self, params: CreateMessageRequestParams, key: str | None) -> CreateMessageResult | None:
-        message = _newest_text(params)
-        name = _name_of(key, message)
-        entry = self._answers.find(key, message)
-        if entry is not None:
-            return _written_message(entry.answer, name)
-        self._announce(key, name)
-        return await self._person.stand_in(params)
-
-    def _announce(self, key: str | None, name: str) -> None:
-        """Introduce a question that the person has to answer."""
-        if not self._terminal.has_person:
-            in_order = "" if key is not None else " (in the live era each answer of the file is used once, in order)"
-            raise CallFailed(
-                f"there is no answer to {name}{in_order}; run the command at a terminal, or add an answer to the file "
-                "of --answers"
-            )
-        self._terminal.say()
-        self._terminal.say(f"The server asks{f' ({printable(key)})' if key is not None else ''}:", style="cyan")
-
 
 def answer_from(answers: AnswerFile, request: InputRequest, key: str) -> InputResponse | None:
     """Return a file's answer to a question of the retry era; None if the file has none.
@@ -205,22 +197,11 @@ def answer_from(answers: AnswerFile, request: InputRequest, key: str) -> InputRe
     Raises:
         CallFailed: The answer in the file does not fit.
     """
-    params, message = None, ""
-    if isinstance(request, ElicitRequest):
-        params = request.params
-        message = params.message
-    elif isinstance(request, CreateMessageRequest):
-        message = _newest_text(request.params)
-    else:
-        return None
-    entry, name = answers.find(key, message), _name_of(key, message)
-    if entry is None:
-        return None
+    params = asking(request)
     if params is None:
-        return _written_message(entry.answer, name)
-    if isinstance(params, ElicitRequestURLParams):
-        return _written_page(entry.answer, name)
-    return _written_form(params, entry.answer, name)
+        return None
+    entry, name = answers.find(params, key)
+    return None if entry is None else _written(params, entry.answer, name)
 
 
 def kind_of_question(request: InputRequest) -> str:
@@ -230,24 +211,19 @@ def kind_of_question(request: InputRequest) -> str:
     return "model" if isinstance(request, CreateMessageRequest) else "roots"
 
 
-def _newest_text(params: CreateMessageRequestParams) -> str:
-    blocks = [block for said in reversed(params.messages) for block in said.content_as_list]
-    return next((block.text for block in blocks if isinstance(block, TextContent)), "")
-
-
-def _name_of(key: str | None, message: str) -> str:
-    if key is not None:
-        return f"the question {key!r}"
-    short = message if len(message) <= _MAX_MESSAGE_CHARS else message[:_MAX_MESSAGE_CHARS] + "..."
-    return f"the question {short!r}"
+def _written(params: _Asked, answer: Any, name: str) -> _Reply:
+    if isinstance(params, CreateMessageRequestParams):
+        return _written_message(answer, name)
+    if isinstance(params, ElicitRequestFormParams) and (answer == "accept" or not _is_action(answer)):
+        return _written_form(params, answer, name)
+    if not _is_action(answer):
+        raise CallFailed(f"the answer to {name}, a page, must be 'accept', 'decline' or 'cancel'")
+    return ElicitResult.model_validate({"action": answer})
 
 
 def _written_form(form: ElicitRequestFormParams, answer: Any, name: str) -> ElicitResult:
-    """Read the answer to a form: its content, its only value, `accept` (with defaults), `decline` or `cancel`."""
-    if _is_action(answer) and answer != "accept":
-        return ElicitResult.model_validate({"action": answer})
-    properties: object = form.requested_schema.get("properties")
-    names = list(cast("dict[str, Any]", properties)) if isinstance(properties, dict) else []
+    """Read the answer to a form: its content, its only value, or `accept` (with defaults)."""
+    names = list(mapping_of(form.requested_schema.get("properties")))
     if names == ["value"] and not isinstance(answer, dict) and answer != "accept":
         answer = {"value": answer}
     if not isinstance(answer, dict) and answer != "accept":
@@ -263,22 +239,15 @@ def _written_form(form: ElicitRequestFormParams, answer: Any, name: str) -> Elic
     return ElicitResult(action="accept", content=content)
 
 
-def _written_page(answer: Any, name: str) -> ElicitResult:
-    if not _is_action(answer):
-        raise CallFailed(f"the answer to {name}, a page, must be 'accept', 'decline' or 'cancel'")
-    return ElicitResult.model_validate({"action": answer})
-
-
 def _written_message(answer: Any, name: str) -> CreateMessageResult | None:
     """Read the answer for a model, `{"text": ...}`; None for `decline` and `cancel`."""
     if _is_action(answer) and answer != "accept":
         return None
-    text: Any = cast("dict[str, Any]", answer).get("text") if isinstance(answer, dict) else None
+    text = mapping_of(answer).get("text")
     if not isinstance(text, str):
         raise CallFailed(f'the answer to {name}, for a model, must be {{"text": "..."}} or \'decline\'')
-    return CreateMessageResult(
-        role="assistant", content=TextContent(text=text), model="a script", stop_reason="endTurn"
-    )
+    content = TextContent(text=text)
+    return CreateMessageResult(role="assistant", content=content, model="a script", stop_reason="endTurn")
 
 
 def _is_action(answer: Any) -> TypeGuard[str]:

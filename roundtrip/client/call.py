@@ -2,8 +2,8 @@
 
 import json
 import math
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, cast, get_args
@@ -45,8 +45,7 @@ from roundtrip.client.tasks import (
 from roundtrip.client.terminal import Terminal
 from roundtrip.client.tools import WAITING, arguments_of, find_tool, text_of_result
 from roundtrip.safe_text import printable
-
-__all__ = ["LEVELS", "CallPlan", "Called", "all_tools", "carry_out"]
+from roundtrip.untrusted import mapping_of
 
 LEVELS: Final[tuple[LoggingLevel, ...]] = get_args(LoggingLevel)
 """Log levels, the least severe first."""
@@ -60,7 +59,6 @@ _MAX_ROUNDS: Final = 100
 _LOST_SECONDS: Final = 60.0
 """Time for which the server of a task may be out of reach."""
 _RECONNECT_SECONDS: Final = 1.0
-_FIRST_PAUSE_SECONDS: Final = 0.05
 _MAX_PAUSE_SECONDS: Final = 0.25
 
 
@@ -128,18 +126,17 @@ class _Caller:
         """The leg that goes on with the task, once the call is one."""
         self._lost_at: float | None = None
         """The time since which the server of the task is out of reach."""
-        self._status: tuple[str, str | None] | None = None
-        """The status and the message of the task that were shown last."""
+        self._status: str | None = None
+        """The status of the task that was shown last."""
         self._was_sent = False
         """True from the moment when a request of the call is sent."""
         self._began = 0.0
-        self._pause = _FIRST_PAUSE_SECONDS
 
     async def carry_out(self) -> list[Tool] | Called:
         while True:
             try:
                 with quiet():
-                    return await within(self._connected(), self._converse, scope=self._patience.limit())
+                    return await within(self._client(), self._converse, scope=self._patience.limit())
             except Exception as error:
                 inner = innermost(error)
                 if self._failure is not None or not self._may_reconnect(inner):
@@ -157,9 +154,8 @@ class _Caller:
             self._terminal.say("the server is out of reach; trying again", style="yellow")
         return now - self._lost_at < _LOST_SECONDS
 
-    @asynccontextmanager
-    async def _connected(self) -> AsyncGenerator[Client]:
-        async with Client(
+    def _client(self) -> Client:
+        return Client(
             self._plan.target.connection(self._terminal),
             mode=self._plan.era.mode,
             logging_callback=self._log,
@@ -168,8 +164,7 @@ class _Caller:
             cache=None,
             extensions=[TasksExtension()] if self._plan.has_tasks else None,
             **callbacks(self._answer_live, list_roots=bool(self._plan.roots)),
-        ) as client:
-            yield client
+        )
 
     async def _converse(self, client: Client) -> list[Tool] | Called:
         plan, session = self._plan, client.session
@@ -191,7 +186,7 @@ class _Caller:
             self._was_sent = True
             return await follow(session, leg, send=send_tool_leg, seen=self._polled)
 
-        result = await drive(leg, send=send_leg, answer=self._answer_round)
+        result = await drive(leg, send=send_leg, answer=self._answer_round, max_pause=_MAX_PAUSE_SECONDS)
         return Called(cast("CallToolResult", result), self._answering.declined)
 
     def _polled(self, task: RemoteTask) -> None:
@@ -202,19 +197,12 @@ class _Caller:
             self._task_leg = LegRequest("", task_id=task.task_id)
         if self._status is None:
             self._terminal.say(f"task {printable(task.task_id)}; --task picks it up later", style="dim")
-        shown = (task.status, task.status_message)
-        if shown != self._status:
-            self._status = shown
-            message = f": {printable(task.status_message)}" if task.status_message else ""
-            self._terminal.say(f"... {task.status.replace('_', ' ')}{message}", style="dim")
+        if task.shown != self._status:
+            self._status = task.shown
+            self._terminal.say(f"... {printable(task.shown)}", style="dim")
 
     async def _answer_round(self, asked: InputRequiredResult) -> Mapping[str, InputResponse]:
         requests = asked.input_requests or {}
-        if not requests:
-            await anyio.sleep(self._pause)
-            self._pause = min(self._pause * 2, _MAX_PAUSE_SECONDS)
-            return {}
-        self._pause = _FIRST_PAUSE_SECONDS
         self._count("rounds")
         responses: dict[str, InputResponse] = {}
         with self._patience.paused():
@@ -328,13 +316,11 @@ class _Patience:
     def is_over(self) -> bool:
         return self._scope.cancelled_caught
 
-    @contextmanager
-    def limit(self) -> Generator[None]:
-        """Cancel a block when the time is over."""
+    def limit(self) -> anyio.CancelScope:
+        """Return a scope that is cancelled when the time is over."""
         self._scope = anyio.CancelScope()
-        self._restart()
-        with self._scope:
-            yield
+        self.restart()
+        return self._scope
 
     @contextmanager
     def paused(self) -> Generator[None]:
@@ -345,19 +331,15 @@ class _Patience:
             yield
         finally:
             self._pauses -= 1
-            if not self._pauses:
-                self._restart()
+            self.restart()
 
     def end(self) -> None:
         self._scope.cancel()
 
-    def restart(self, pause: float) -> None:
+    def restart(self, pause: float = 0.0) -> None:
         """Start the clock again after a pause of some seconds, unless it is paused."""
         if not self._pauses:
-            self._restart(pause)
-
-    def _restart(self, pause: float = 0.0) -> None:
-        self._scope.deadline = anyio.current_time() + pause + self._seconds
+            self._scope.deadline = anyio.current_time() + pause + self._seconds
 
 
 async def all_tools(client: Client) -> list[Tool]:
@@ -379,17 +361,15 @@ async def all_tools(client: Client) -> list[Tool]:
 
 def _is_of_connection(error: Exception) -> bool:
     """Return True if the connection failed, and not the call."""
-    if isinstance(error, MCPError):
-        return error.code == REQUEST_TIMEOUT or (error.code == CONNECTION_CLOSED and _is_clients(error))
-    return isinstance(error, OSError | httpx2.TransportError)
+    if not isinstance(error, MCPError):
+        return isinstance(error, OSError | httpx2.TransportError)
+    is_clients = error.error.data is None and error.error.message.startswith(_LOST)
+    return error.code == REQUEST_TIMEOUT or (error.code == CONNECTION_CLOSED and is_clients)
 
 
 def _is_of_store(error: Exception) -> bool:
     """Return True if the server cannot reach its tasks at the moment."""
-    if not isinstance(error, MCPError):
-        return False
-    data: object = error.error.data
-    return isinstance(data, dict) and cast("dict[str, object]", data).get("reason") == "ledger_unavailable"
+    return isinstance(error, MCPError) and mapping_of(error.error.data).get("reason") == "ledger_unavailable"
 
 
 def _in_short(error: Exception) -> str:
@@ -398,8 +378,3 @@ def _in_short(error: Exception) -> str:
         where = ".".join(str(part) for part in problem["loc"])
         return f"{where}: {problem['msg']}" if where else problem["msg"]
     return f"{error}" or type(error).__name__
-
-
-def _is_clients(error: MCPError) -> bool:
-    """Return True for an error that the SDK's client made itself, rather than the server."""
-    return error.error.data is None and error.error.message.startswith(_LOST)

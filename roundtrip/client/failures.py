@@ -8,8 +8,6 @@ from typing import cast
 
 from roundtrip.safe_text import printable
 
-__all__ = ["CallFailed", "ExitCode", "innermost", "quiet"]
-
 
 class ExitCode(IntEnum):
     """The exit code of `roundtrip call`."""

@@ -9,8 +9,6 @@ from typing import Any, Final, cast
 from roundtrip.questions.fields import FORMATS, FieldInvalid, FieldKind, FormField, fields_of
 from roundtrip.safe_text import printable
 
-__all__ = ["check_content", "hint_of", "is_single_value", "label_of", "read_typed", "shown_value"]
-
 _YES: Final = ("y", "yes", "true")
 _NO: Final = ("n", "no", "false")
 _WHOLE_PATTERN: Final = re.compile(r"[+-]?[0-9]{1,400}", re.ASCII)

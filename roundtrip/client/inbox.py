@@ -7,9 +7,7 @@ from typing import Any, Final, cast
 
 import httpx2
 
-from roundtrip.client.targets import UNCOMPRESSED, limit_size
-
-__all__ = ["INBOX_PATH", "InboxClient"]
+from roundtrip.client.targets import UNCOMPRESSED, size_limit
 
 INBOX_PATH: Final = "/approvals/api"
 _MAX_BYTES: Final = 2**20
@@ -43,7 +41,7 @@ class InboxClient:
             headers={**UNCOMPRESSED, **self._login},
             timeout=self._seconds,
             follow_redirects=False,
-            event_hooks={"response": [_limit]},
+            event_hooks={"response": [size_limit(_MAX_BYTES)]},
         ) as http:
             method = "GET" if decision is None else "POST"
             answer = await http.request(method, f"{self._address}{path}", json=decision)
@@ -51,7 +49,3 @@ class InboxClient:
         with suppress(ValueError, RecursionError):
             body = json.loads(answer.content)
         return answer.status_code, cast("dict[str, Any]", body) if isinstance(body, dict) else None
-
-
-async def _limit(response: httpx2.Response) -> None:
-    limit_size(response, max_bytes=_MAX_BYTES)

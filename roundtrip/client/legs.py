@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 
+import anyio
 from mcp.client.session import ClientRequestContext, ClientSession
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import (
@@ -33,27 +34,6 @@ from mcp_types import (
 )
 
 from roundtrip.revisions import FIRST_OF_RETRY_ERA
-
-__all__ = [
-    "ERAS",
-    "LIVES",
-    "AnswerLive",
-    "AnswerRound",
-    "Asking",
-    "Era",
-    "FinalResult",
-    "LegRequest",
-    "LegResult",
-    "Method",
-    "SendLeg",
-    "TaskRound",
-    "asking",
-    "callbacks",
-    "drive",
-    "never_live",
-    "send",
-    "within",
-]
 
 # A failing test shows where the test failed, and no frame of this module.
 __tracebackhide__ = True
@@ -169,11 +149,17 @@ AnswerRound = Callable[[InputRequiredResult], Awaitable[Mapping[str, InputRespon
 AnswerLive = Callable[[InputRequest], Awaitable[InputResponse | ErrorData | None]]
 """Answers a question of the live era, where questions have no names; None is sent as an error."""
 
+_FIRST_PAUSE_SECONDS: Final = 0.05
 _UNANSWERED: Final = ErrorData(code=-32000, message="the client has no answer")
 
 
 async def drive(
-    leg: LegRequest, *, send: SendLeg[ResultT], answer: AnswerRound, max_rounds: int | None = None
+    leg: LegRequest,
+    *,
+    send: SendLeg[ResultT],
+    answer: AnswerRound,
+    max_rounds: int | None = None,
+    max_pause: float | None = None,
 ) -> ResultT | InputRequiredResult:
     """Send legs until one returns the final result, the client leaves, or there are too many rounds.
 
@@ -182,12 +168,20 @@ async def drive(
         send: Sends one leg.
         answer: Answers one round of questions.
         max_rounds: The number of rounds to answer.
+        max_pause: The longest pause before a leg is sent again that was answered without a question; None to treat
+            such an answer as any other round.
 
     Returns:
         The final result; the last round of questions, if it was not answered.
     """
-    rounds = 0
+    rounds, pause = 0, _FIRST_PAUSE_SECONDS
     while isinstance(result := await send(leg), InputRequiredResult) and rounds != max_rounds:
+        if not result.input_requests and max_pause is not None:
+            await anyio.sleep(pause)
+            pause = min(pause * 2, max_pause)
+            leg = leg.answering(result, None)
+            continue
+        pause = _FIRST_PAUSE_SECONDS
         answers = await answer(result)
         if answers is None:
             break

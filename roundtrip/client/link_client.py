@@ -9,8 +9,6 @@ from mcp_types import ClientCapabilities, ElicitationCapability, UrlElicitationC
 
 from roundtrip.server.sdk_private import require_names
 
-__all__ = ["LinkClient"]
-
 require_names({Client: "_build_session()", ClientSession: "_build_capabilities()"})
 
 

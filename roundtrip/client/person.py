@@ -1,6 +1,7 @@
 """Show forms, pages and messages to the person at a terminal, and read the answers."""
 
 import webbrowser
+from collections.abc import Mapping
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
@@ -18,8 +19,6 @@ from roundtrip.client.fields import hint_of, is_single_value, label_of, read_typ
 from roundtrip.client.terminal import Terminal
 from roundtrip.questions.fields import FieldInvalid, FieldKind, FormField, fields_of
 from roundtrip.safe_text import printable
-
-__all__ = ["PersonAtTerminal", "can_be_opened", "show_page"]
 
 _DECLINE: Final = ":decline"
 _CANCEL: Final = ":cancel"
@@ -53,8 +52,9 @@ class PersonAtTerminal:
         self._terminal.say(f"({_WAYS_OUT})", style="dim")
         content: dict[str, Any] = {}
         try:
-            if not fields:
-                await self._agree("Accept? [y/n]")
+            actions = {"y": "accept", "yes": "accept", "n": "decline", "no": "decline"}
+            if not fields and await self._choose("Accept? [y/n]", actions, "type y or n") == "decline":
+                return ElicitResult(action="decline")
             for field in fields:
                 filled, value = await self._field(field, alone=is_single_value(fields))
                 if filled:
@@ -66,27 +66,20 @@ class PersonAtTerminal:
     async def visit(self, page: ElicitRequestURLParams) -> ElicitResult:
         """Show the address of a page, and open it if the person wants that."""
         show_page(self._terminal, page)
-        may_open = can_be_opened(page.url)
+        question, actions = "Go on? [m = I open it myself, n = no]", {"m": "accept", "n": "decline", "no": "decline"}
+        if can_be_opened(page.url):
+            question = "Open it in the browser? [y = yes, m = I open it myself, n = no]"
+            actions |= {"y": "open", "yes": "open"}
+        else:
+            self._terminal.say("Only plain http(s) addresses are opened from here, and this is none.", style="yellow")
         try:
-            if may_open:
-                question = "Open it in the browser? [y = yes, m = I open it myself, n = no]"
-            else:
-                self._terminal.say(
-                    "Only plain http(s) addresses are opened from here, and this is none.", style="yellow"
-                )
-                question = "Go on? [m = I open it myself, n = no]"
-            while True:
-                typed = (await self._line(f"{question} ({_WAYS_OUT}):")).strip().lower()
-                if typed in ("n", "no"):
-                    return ElicitResult(action="decline")
-                if typed == "m":
-                    return ElicitResult(action="accept")
-                if typed in ("y", "yes") and may_open:
-                    await self._open(page.url)
-                    return ElicitResult(action="accept")
-                self._complain("type one of the letters in the brackets")
+            prompt, complaint = f"{question} ({_WAYS_OUT}):", "type one of the letters in the brackets"
+            action = await self._choose(prompt, actions, complaint)
         except _NoAnswer as no_answer:
             return no_answer.result
+        if action == "open":
+            await self._open(page.url)
+        return ElicitResult(action="decline" if action == "decline" else "accept")
 
     async def stand_in(self, request: CreateMessageRequestParams) -> CreateMessageResult | None:
         """Let the person answer for a model; None if they decline or cancel."""
@@ -125,15 +118,11 @@ class PersonAtTerminal:
                 self._terminal.say(f"  -> {shown_value(field, value)}", style="dim")
             return filled, value
 
-    async def _agree(self, question: str) -> None:
-        while True:
-            match (await self._line(question)).strip().lower():
-                case "y" | "yes":
-                    return
-                case "n" | "no":
-                    raise _NoAnswer("decline")
-                case _:
-                    self._complain("type y or n")
+    async def _choose(self, prompt: str, actions: Mapping[str, str], complaint: str) -> str:
+        """Ask until the person types one of the words, and return its action."""
+        while (typed := (await self._line(prompt)).strip().lower()) not in actions:
+            self._complain(complaint)
+        return actions[typed]
 
     async def _line(self, prompt: str) -> str:
         line = await self._terminal.ask(prompt)

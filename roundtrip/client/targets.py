@@ -5,7 +5,7 @@ import re
 import shlex
 import shutil
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TextIO
@@ -18,8 +18,6 @@ from mcp.client.streamable_http import streamable_http_client
 from roundtrip.client.failures import CallFailed, ExitCode
 from roundtrip.client.terminal import Terminal
 from roundtrip.safe_text import printable
-
-__all__ = ["UNCOMPRESSED", "Target", "TooLarge", "limit_size", "target_of"]
 
 _URL: Final = re.compile(r"https?://", re.IGNORECASE)
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
@@ -37,7 +35,7 @@ _ADVICE: Final = {
 _LAST_LINES_SECONDS: Final = 1.0
 
 UNCOMPRESSED: Final = {"accept-encoding": "identity"}
-"""Headers for responses whose size `limit_size` can limit."""
+"""Headers for responses whose size `size_limit` can limit."""
 
 
 class TooLarge(Exception):
@@ -61,16 +59,22 @@ class _LimitedBody(httpx2.AsyncByteStream):
         await self._body.aclose()
 
 
-def limit_size(response: httpx2.Response, *, max_bytes: int) -> None:
-    """Limit how much of a response is read: a server may send without end.
+def size_limit(max_bytes: int) -> Callable[[httpx2.Response], Awaitable[None]]:
+    """Return a hook that limits how much of each response is read: a server may send without end.
 
-    Raises:
-        TooLarge: The response is compressed, and may expand to any size.
+    It raises TooLarge for a compressed response, which may expand to any size.
     """
-    if "content-encoding" in response.headers:
-        raise TooLarge("it sends a compressed answer, which was not accepted")
-    if isinstance(response.stream, httpx2.AsyncByteStream):
-        response.stream = _LimitedBody(response.stream, max_bytes)
+
+    async def limit(response: httpx2.Response) -> None:
+        if "content-encoding" in response.headers:
+            raise TooLarge("it sends a compressed answer, which was not accepted")
+        if isinstance(response.stream, httpx2.AsyncByteStream):
+            response.stream = _LimitedBody(response.stream, max_bytes)
+
+    return limit
+
+
+_LIMIT: Final = size_limit(_MAX_RESPONSE_BYTES)
 
 
 @dataclass(slots=True)
@@ -114,7 +118,11 @@ class Target:
             return
         program, *arguments = self.command
         if shutil.which(program) is None:
-            raise CallFailed(_no_program(program), ExitCode.NO_CONNECTION)
+            text = (
+                f"there is no program {program!r} to start; name a server (shop.py, shop.app:server), an http(s) "
+                'address, or the whole command of a server that serves stdio, in quotes: "python my_server.py"'
+            )
+            raise CallFailed(text, ExitCode.NO_CONNECTION)
         parameters = StdioServerParameters(command=program, args=arguments, env=dict(os.environ))
         with _shown_lines(terminal) as log:
             async with stdio_client(parameters, errlog=log) as streams:
@@ -125,7 +133,7 @@ class Target:
             self.status = response.status_code
         if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
             # An event stream lasts as long as the person takes; the SDK limits each event.
-            limit_size(response, max_bytes=_MAX_RESPONSE_BYTES)
+            await _LIMIT(response)
 
 
 def target_of(text: str, headers: Sequence[str] = ()) -> Target:
@@ -158,13 +166,6 @@ def _check_address(text: str) -> None:
         raise CallFailed(f"the address {text!r} cannot be read: {error}") from error
     if not host or port == 0:
         raise CallFailed(f"the address {text!r} names no {'port' if host else 'host'} that can be reached")
-
-
-def _no_program(name: str) -> str:
-    return (
-        f"there is no program {name!r} to start; name a server (shop.py, shop.app:server), an http(s) address, or the "
-        'whole command of a server that serves stdio, in quotes: "python my_server.py"'
-    )
 
 
 def _header(number: int, text: str) -> tuple[str, str]:

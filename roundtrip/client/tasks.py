@@ -14,20 +14,9 @@ from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim
 from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, InputRequests, Request, RequestParams, Result
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
 from roundtrip.client.legs import FinalResult, LegRequest, LegResult, TaskRound
-
-__all__ = [
-    "EXTENSION",
-    "RemoteTask",
-    "TaskCancelled",
-    "TaskRequests",
-    "TasksExtension",
-    "follow",
-    "pause_of",
-    "question_name",
-]
 
 EXTENSION: Final = "io.modelcontextprotocol/tasks"
 _REQUESTS: Final[TypeAdapter[InputRequests]] = TypeAdapter(InputRequests)
@@ -45,20 +34,26 @@ class TaskCancelled(Exception):
 class _Handle(Result):
     """Task as `tools/call` returns it."""
 
-    result_type: Literal["task"] = Field(alias="resultType")
-    task_id: str = Field(alias="taskId")
+    result_type: Literal["task"]
+    task_id: str
 
 
 class RemoteTask(Result):
     """Task as `tasks/get` returns it."""
 
-    task_id: str = Field(alias="taskId")
+    task_id: str
     status: Status
-    status_message: str | None = Field(default=None, alias="statusMessage")
-    poll_interval_ms: int | None = Field(default=None, alias="pollIntervalMs")
-    input_requests: dict[str, Any] | None = Field(default=None, alias="inputRequests")
+    status_message: str | None = None
+    poll_interval_ms: int | None = None
+    input_requests: dict[str, Any] | None = None
     result: dict[str, Any] | None = None
     error: dict[str, Any] | None = None
+
+    @property
+    def shown(self) -> str:
+        """Return its status, and the message with it, as text for people."""
+        message = f": {self.status_message}" if self.status_message else ""
+        return f"{self.status.replace('_', ' ')}{message}"
 
 
 class _Acknowledged(BaseModel):
@@ -66,25 +61,11 @@ class _Acknowledged(BaseModel):
 
 
 class _TaskParams(RequestParams):
-    task_id: str = Field(alias="taskId")
+    task_id: str
+    input_responses: Mapping[str, Any] | None = None
 
 
-class _UpdateParams(_TaskParams):
-    input_responses: dict[str, Any] = Field(alias="inputResponses")
-
-
-class _Get(Request[_TaskParams, Literal["tasks/get"]]):
-    method: Literal["tasks/get"] = "tasks/get"
-    name_param = "taskId"
-
-
-class _Update(Request[_UpdateParams, Literal["tasks/update"]]):
-    method: Literal["tasks/update"] = "tasks/update"
-    name_param = "taskId"
-
-
-class _Cancel(Request[_TaskParams, Literal["tasks/cancel"]]):
-    method: Literal["tasks/cancel"] = "tasks/cancel"
+class _TaskRequest(Request[_TaskParams, str]):
     name_param = "taskId"
 
 
@@ -116,24 +97,19 @@ class TaskRequests:
 
     async def get(self) -> RemoteTask:
         """Return the task as it is now."""
-        return await self._send(_Get(params=_TaskParams(taskId=self.task_id)), RemoteTask)
+        return await self._send("tasks/get", RemoteTask)
 
     async def update(self, answers: Mapping[str, Any]) -> None:
         """Send answers to open questions."""
-        plain = {
-            key: answer.model_dump(mode="json", by_alias=True, exclude_none=True)
-            if isinstance(answer, BaseModel)
-            else answer
-            for key, answer in answers.items()
-        }
-        await self._send(_Update(params=_UpdateParams(taskId=self.task_id, inputResponses=plain)), _Acknowledged)
+        await self._send("tasks/update", _Acknowledged, answers)
 
     async def cancel(self) -> None:
         """Cancel the task."""
-        await self._send(_Cancel(params=_TaskParams(taskId=self.task_id)), _Acknowledged)
+        await self._send("tasks/cancel", _Acknowledged)
 
-    async def _send(self, request: Request[Any, Any], result: type[_ResultT]) -> _ResultT:
-        return await self._session.send_request(cast("Any", request), cast("Any", result))
+    async def _send(self, method: str, result: type[_ResultT], answers: Mapping[str, Any] | None = None) -> _ResultT:
+        params = _TaskParams(task_id=self.task_id, input_responses=answers)
+        return await self._session.send_request(_TaskRequest(method=method, params=params), cast("Any", result))
 
 
 async def follow(

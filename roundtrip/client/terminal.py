@@ -12,7 +12,11 @@ from roundtrip.safe_text import printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Terminal", "console_on"]
+Part = str | tuple[str, str]
+"""A text, or a text with its style."""
+
+Line = tuple[int, tuple[Part, ...]]
+"""A line of a report: its indent, and its parts."""
 
 
 class Terminal:

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, cast
 
 from mcp_types import (
     AudioContent,
@@ -21,9 +21,7 @@ from mcp_types import (
 
 from roundtrip.client.failures import CallFailed
 from roundtrip.safe_text import printable
-from roundtrip.untrusted import mapping_of
-
-__all__ = ["WAITING", "arguments_of", "find_tool", "kind_of", "required_by", "text_of_result", "text_of_tools"]
+from roundtrip.untrusted import list_of, mapping_of, strict_json
 
 WAITING: Final = re.compile(r"call (\w+) with handle='([A-Za-z0-9._~-]{16,2048})'", re.ASCII)
 """The sentence in the result of a call that waits, with the tool that continues it and its handle."""
@@ -71,20 +69,17 @@ def arguments_of(tool: Tool, written: Sequence[str]) -> dict[str, Any]:
 
 
 def _parameters_of(tool: Tool) -> Mapping[str, Any]:
-    properties = tool.input_schema.get("properties")
-    return mapping_of(properties)
+    return mapping_of(tool.input_schema.get("properties"))
 
 
 def required_by(tool: Tool) -> list[str]:
     """Return the names of the required parameters."""
-    required = tool.input_schema.get("required")
-    names = cast("list[object]", required) if isinstance(required, list) else []
-    return [name for name in names if isinstance(name, str)]
+    return [name for name in list_of(tool.input_schema.get("required")) if isinstance(name, str)]
 
 
 def kind_of(tool: Tool, name: str) -> str:
     """Describe the values of a parameter in a few words."""
-    return _described(_parameters_of(tool).get(name), tool.input_schema, 0)
+    return _described(_parameters_of(tool).get(name), tool.input_schema)
 
 
 def _read(tool: Tool, word: str) -> tuple[str, Any]:
@@ -95,7 +90,7 @@ def _read(tool: Tool, word: str) -> tuple[str, Any]:
     if name.endswith("@"):
         value = _content_of(value)
     name = name.removesuffix(":") if as_json else name.removesuffix("@")
-    if as_json or not _takes_text(_parameters_of(tool).get(name), tool.input_schema, 0):
+    if as_json or not _takes_text(_parameters_of(tool).get(name), tool.input_schema):
         return name, _json_of(tool, name, value)
     return name, value
 
@@ -110,7 +105,7 @@ def _content_of(file: str) -> str:
 
 def _json_of(tool: Tool, name: str, text: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_reject_constant)
+        return strict_json(text)
     except ValueError as error:
         shown = text if len(text) <= _MAX_SHOWN_CHARS else text[:_MAX_SHOWN_CHARS] + "..."
         kinds = kind_of(tool, name).split(" | ")
@@ -121,10 +116,6 @@ def _json_of(tool: Tool, name: str, text: str) -> Any:
             wanted = f"JSON ({' | '.join(kinds)})"
             why = f": {error}" if text.lstrip().startswith(("{", "[", '"')) else ""
         raise CallFailed(f"the argument {name!r} must be {wanted}, got {shown!r}{why}") from error
-
-
-def _reject_constant(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
 
 
 def _check_names(tool: Tool, arguments: Mapping[str, Any]) -> None:
@@ -150,52 +141,50 @@ def _names(names: Sequence[str]) -> str:
     return ", ".join(repr(name) for name in names)
 
 
-def _takes_text(shape: Any, root: Mapping[str, Any], depth: int) -> bool:
+def _takes_text(shape: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
     """Return True if a schema allows text; an empty one does."""
-    if not isinstance(shape, dict) or depth > _MAX_DEPTH:
-        return True
-    parts = cast("dict[str, Any]", shape)
+    parts = mapping_of(shape if depth <= _MAX_DEPTH else None)
     if isinstance(parts.get("$ref"), str):
-        return _takes_text(_referred(parts["$ref"], root), root, depth + 1)
+        return _takes_text(schema_at(parts["$ref"], root), root, depth + 1)
     if "type" in parts:
-        kinds: Any = parts["type"]
-        return "string" in kinds if isinstance(kinds, list) else kinds == "string"
+        return "string" in _kinds_of(parts)
     values: Any = parts.get("enum", [parts["const"]] if "const" in parts else None)
     if isinstance(values, list):
-        return any(isinstance(value, str) for value in cast("list[object]", values))
+        return any(isinstance(value, str) for value in cast("list[Any]", values))
     for word, several in (("anyOf", any), ("oneOf", any), ("allOf", all)):
-        options = parts.get(word)
-        if isinstance(options, list):
-            return several(_takes_text(option, root, depth + 1) for option in cast("list[Any]", options)[:_MAX_OPTIONS])
+        if isinstance(parts.get(word), list):
+            return several(_takes_text(option, root, depth + 1) for option in parts[word][:_MAX_OPTIONS])
     return True
 
 
-def _described(shape: Any, root: Mapping[str, Any], depth: int) -> str:
-    parts = cast("dict[str, Any]", shape) if isinstance(shape, dict) and depth <= _MAX_DEPTH else {}
+def _described(shape: Any, root: Mapping[str, Any], depth: int = 0) -> str:
+    parts = mapping_of(shape if depth <= _MAX_DEPTH else None)
     if isinstance(parts.get("$ref"), str):
-        return _described(_referred(parts["$ref"], root), root, depth + 1)
+        return _described(schema_at(parts["$ref"], root), root, depth + 1)
     if isinstance(parts.get("enum"), list):
         return " | ".join(json.dumps(value) for value in parts["enum"])
     if "const" in parts:
         return json.dumps(parts["const"])
     if "type" in parts:
-        kinds: Any = parts["type"]
-        return " | ".join(str(kind) for kind in cast("list[Any]", kinds)) if isinstance(kinds, list) else str(kinds)
+        return " | ".join(str(kind) for kind in _kinds_of(parts))
     for word in ("anyOf", "oneOf"):
         if isinstance(parts.get(word), list):
             return " | ".join(_described(option, root, depth + 1) for option in parts[word][:_MAX_OPTIONS])
     return "anything"
 
 
-def _referred(reference: str, root: Mapping[str, Any]) -> Any:
+def _kinds_of(parts: Mapping[str, Any]) -> list[Any]:
+    return list_of(parts["type"]) or [parts["type"]]
+
+
+def schema_at(reference: str, root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the part of a schema to which a `$ref` leads; empty if it leads elsewhere."""
     if not reference.startswith("#/"):
-        return None
-    place: Any = root
+        return {}
+    place: object = root
     for step in reference[2:].split("/"):
-        if not isinstance(place, dict):
-            return None
-        place = cast("dict[str, Any]", place).get(step.replace("~1", "/").replace("~0", "~"))
-    return place
+        place = mapping_of(place).get(step.replace("~1", "/").replace("~0", "~"))
+    return mapping_of(place)
 
 
 def text_of_result(result: CallToolResult) -> str:
@@ -248,7 +237,7 @@ def _tool_text(tool: Tool) -> str:
         lines += [f"  {printable(line)}" for line in tool.description.strip().splitlines()]
     required = required_by(tool)
     for name, shape in _parameters_of(tool).items():
-        about = cast("dict[str, Any]", shape).get("description") if isinstance(shape, dict) else None
+        about = mapping_of(shape).get("description")
         need = "" if name in required else ", optional"
         shown = f": {printable(about)}" if isinstance(about, str) else ""
         lines.append(f"    {printable(name)} ({printable(kind_of(tool, name))}{need}){shown}")

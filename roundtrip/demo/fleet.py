@@ -12,8 +12,6 @@ from typing import IO, Final, TypeVar
 
 from roundtrip.demo.instance import HOST, KEY_VARIABLE, Change, Ready
 
-__all__ = ["DemoInstance", "InstanceFailed", "demo_fleet"]
-
 ReportT = TypeVar("ReportT", Ready, Change)
 
 _START_SECONDS: Final = 30.0

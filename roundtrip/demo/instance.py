@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Final
 
 import uvicorn
 from pydantic import BaseModel, ConfigDict
@@ -18,8 +18,6 @@ from pydantic import BaseModel, ConfigDict
 from roundtrip.demo.shop import make_shop
 from roundtrip.machine.call import Transition
 from roundtrip.machine.table import CALL_MACHINE, Event, State
-
-__all__ = ["HOST", "KEY_VARIABLE", "Change", "Ready", "main"]
 
 HOST: Final = "127.0.0.1"
 KEY_VARIABLE: Final = "ROUNDTRIP_DEMO_KEY"
@@ -30,8 +28,6 @@ class Ready(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    kind: Literal["ready"] = "ready"
-    pid: int
     port: int
 
 
@@ -40,7 +36,6 @@ class Change(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    kind: Literal["change"] = "change"
     pid: int
     source: State
     event: Event
@@ -88,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # As `roundtrip serve` does: otherwise each response waits some 40 ms for an acknowledgment.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # Connections queue from here on, before the server accepts any.
-        _print(Ready(pid=pid, port=listening.getsockname()[1]))
+        _print(Ready(port=listening.getsockname()[1]))
         threading.Thread(target=_end_with_input, daemon=True).start()
         uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listening])
 

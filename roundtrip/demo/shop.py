@@ -12,8 +12,6 @@ from roundtrip.server.server import Server
 if TYPE_CHECKING:
     from roundtrip.trace.writing.tracers import Trace
 
-__all__ = ["TOOL", "Receipt", "make_shop"]
-
 TOOL: Final = "order_book"
 
 _PRICES: Final = {"paperback": 9.5, "hardcover": 24.0}

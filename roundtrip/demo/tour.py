@@ -32,8 +32,6 @@ from roundtrip.demo.fleet import DemoInstance, demo_fleet
 from roundtrip.demo.instance import HOST, Change
 from roundtrip.demo.shop import TOOL, Receipt
 
-__all__ = ["DemoFailed", "tour"]
-
 _NAMES: Final = ("ash", "birch", "cedar")
 _FIRST_LEG: Final = LegRequest(TOOL, {"title": "Dune"})
 _LEG_SECONDS: Final = 20.0

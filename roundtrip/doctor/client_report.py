@@ -17,8 +17,6 @@ from roundtrip.safe_text import printable
 from roundtrip.server.requests import RequestClient
 from roundtrip.server.tasks.extension import EXTENSION, declares_tasks
 
-__all__ = ["Askable", "ClientReport", "Trial", "client_report"]
-
 _MAX_NAME_CHARS: Final = 200
 _MAX_DECLARED_CHARS: Final = 2000
 _HASTY_SECONDS: Final = 0.5
@@ -30,16 +28,6 @@ _PROBES: Final = {
     "sampling": Sample("?", max_tokens=1),
     "roots": ListRoots(),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Askable:
-    """Answer to whether a client can be asked one kind of question."""
-
-    kind: str
-    yes: bool
-    why: str = ""
-    """The reason, if it cannot be asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +52,8 @@ class ClientReport:
     version: str
     revision: str
     declared: dict[str, Any]
-    kinds: tuple[Askable, ...]
+    obstacles: dict[str, str]
+    """The kinds of questions, each with the reason why the client cannot be asked one; empty if it can."""
     known: KnownClient | None
     trial: Trial | None = None
 
@@ -79,8 +68,8 @@ class ClientReport:
         yield f"{self.title}, protocol {self.revision}: questions are {how}"
         declared = json.dumps(self.declared, sort_keys=True)
         yield f"declares   {printable(declared[:_MAX_DECLARED_CHARS])}"
-        for kind in self.kinds:
-            yield f"{kind.kind:<10} {'yes' if kind.yes else f'no: {kind.why}'}"
+        for kind, obstacle in self.obstacles.items():
+            yield f"{kind:<10} {f'no: {obstacle}' if obstacle else 'yes'}"
         yield from self._known_lines()
         if self.trial is not None:
             yield f"tried      {self.trial}"
@@ -111,7 +100,7 @@ class ClientReport:
             "version": self.version[:_MAX_NAME_CHARS],
             "protocol": self.revision,
             "declared": self.declared,
-            "can_be_asked": {kind.kind: kind.yes for kind in self.kinds},
+            "can_be_asked": {kind: not obstacle for kind, obstacle in self.obstacles.items()},
             "known_as": None if known is None else known.title,
             "quirks": [] if known is None else sorted(known.quirks),
             "max_rounds": None if known is None else known.max_rounds,
@@ -129,22 +118,22 @@ def client_report(request: ServerRequestContext[Any, Any]) -> ClientReport:
         version=version,
         revision=request.protocol_version,
         declared=capabilities.model_dump(by_alias=True, mode="json", exclude_none=True),
-        kinds=tuple(_askable(request, capabilities)),
+        obstacles=_obstacles(request, capabilities),
         known=known_client(name, version),
     )
 
 
-def _askable(request: ServerRequestContext[Any, Any], capabilities: ClientCapabilities) -> Iterator[Askable]:
-    reachable = is_retry_era(request.protocol_version) or RequestClient(request).can_be_asked_live
+def _obstacles(request: ServerRequestContext[Any, Any], capabilities: ClientCapabilities) -> dict[str, str]:
+    is_retry = is_retry_era(request.protocol_version)
+    is_reachable = is_retry or RequestClient(request).can_be_asked_live
+    obstacles = dict.fromkeys(_PROBES, "" if is_reachable else "its connection cannot carry questions")
     for kind, marker in _PROBES.items():
         try:
             question_of(marker).require(kind, capabilities)
         except CapabilityMissing as missing:
-            yield Askable(kind, False, f"it did not declare {missing.capability}")
-        else:
-            yield Askable(kind, reachable, "" if reachable else "its connection cannot carry questions")
-    if not is_retry_era(request.protocol_version):
-        yield Askable("tasks", False, f"its revision is older than {FIRST_OF_RETRY_ERA}")
+            obstacles[kind] = f"it did not declare {missing.capability}"
+    if not is_retry:
+        obstacles["tasks"] = f"its revision is older than {FIRST_OF_RETRY_ERA}"
     else:
-        has_tasks = declares_tasks(request)
-        yield Askable("tasks", has_tasks, "" if has_tasks else f"it did not declare the extension {EXTENSION}")
+        obstacles["tasks"] = "" if declares_tasks(request) else f"it did not declare the extension {EXTENSION}"
+    return obstacles

@@ -12,11 +12,10 @@ from typing import Any, Final
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 
 from roundtrip.doctor.client_report import ClientReport, Trial, client_report
+from roundtrip.machine.journal import OUTCOMES
 from roundtrip.server.content import ToolResult
 from roundtrip.server.context import Context
 from roundtrip.server.server import Server
-
-__all__ = ["NAME", "TOOL", "make_server"]
 
 NAME: Final = "roundtrip-doctor"
 TOOL: Final = "what_can_you_ask"
@@ -24,7 +23,6 @@ TOOL: Final = "what_can_you_ask"
 _MAX_CLIENTS: Final = 1000
 """Clients that are remembered as reported."""
 _QUESTION: Final = "A trial by roundtrip doctor. Do you see this form?"
-_ANSWERS: Final = {"accept": "accepted", "decline": "declined", "cancel": "cancelled"}
 
 
 def make_server(tell: Callable[[ClientReport], None] | None = None) -> Server[Any]:
@@ -35,13 +33,25 @@ def make_server(tell: Callable[[ClientReport], None] | None = None) -> Server[An
             the report to standard error.
     """
     tell = _print if tell is None else tell
+    told = set[tuple[str, str, str, str]]()
+
+    async def greet(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        """Report each client once, at its first request after a handshake."""
+        if ctx.session.client_params is not None:
+            report = client_report(ctx)
+            key = (report.name, report.version, report.revision, repr(report.declared))
+            if key not in told and len(told) < _MAX_CLIENTS:
+                told.add(key)
+                tell(report)
+        return await call_next(ctx)
+
     server = Server[Any](
         NAME,
         instructions=f"Call {TOOL} to see which questions this server may ask the user of this client.",
         # No process continues the calls of another.
         probe=False,
         trace=False,
-        middleware=[_Greeter(tell)],
+        middleware=[greet],
     )
 
     @server.tool(name=TOOL, annotations={"readOnlyHint": True, "openWorldHint": False})
@@ -52,11 +62,10 @@ def make_server(tell: Callable[[ClientReport], None] | None = None) -> Server[An
             try_a_form: True to show the user a form, and report the answer and the time that it took.
         """
         report = client_report(ctx.request_context)
-        can_show_forms = next(kind.yes for kind in report.kinds if kind.kind == "form")
-        if try_a_form and can_show_forms:
+        if try_a_form and not report.obstacles["form"]:
             began = await ctx.step("began", _now)
             outcome = await ctx.ask_outcome("seen", _QUESTION, bool)
-            said = _ANSWERS[outcome.action]
+            said = OUTCOMES[outcome.action]
             if outcome.action == "accept":
                 said += f" with {'yes' if outcome.data else 'no'}"
             report = replace(report, trial=Trial(said, max(_now() - began, 0.0)))
@@ -64,24 +73,6 @@ def make_server(tell: Callable[[ClientReport], None] | None = None) -> Server[An
         return ToolResult(content="\n".join(report.lines()), structured_content=report.as_data())
 
     return server
-
-
-class _Greeter:
-    """Middleware that reports each client once, at its first request after a handshake."""
-
-    def __init__(self, tell: Callable[[ClientReport], None]) -> None:
-        self._tell = tell
-        self._told: dict[tuple[str, str, str, str], None] = {}
-
-    async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        """Serve one message, as the SDK's middlewares do."""
-        if ctx.session.client_params is not None:
-            report = client_report(ctx)
-            key = (report.name, report.version, report.revision, repr(report.declared))
-            if key not in self._told and len(self._told) < _MAX_CLIENTS:
-                self._told[key] = None
-                self._tell(report)
-        return await call_next(ctx)
 
 
 def _now() -> float:

@@ -10,21 +10,6 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-__all__ = [
-    "Began",
-    "Facts",
-    "Live",
-    "Look",
-    "Observed",
-    "Place",
-    "ProbedCall",
-    "ProbedInstance",
-    "Reached",
-    "Said",
-    "TaskFacts",
-    "Trouble",
-]
-
 _MAX_WORD_CHARS: Final = 200
 _MAX_CLOCK: Final = 1e11
 """Seconds since 1970; no clock shows more."""

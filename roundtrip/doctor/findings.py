@@ -21,8 +21,6 @@ from roundtrip.doctor.facts import (
 from roundtrip.safe_text import build_text
 from roundtrip.server.requests import SKEW
 
-__all__ = ["Finding", "Level", "builds_text", "findings_of"]
-
 T = TypeVar("T")
 
 _MAX_SKEW_SECONDS: Final = SKEW

@@ -12,10 +12,7 @@ from contextlib import ExitStack, contextmanager
 from typing import IO, Final
 
 from roundtrip.safe_text import printable
-from roundtrip.server.switches import PROBE_VARIABLE, RUN_TASKS_VARIABLE
-from roundtrip.server.tasks.choice import OWN
-
-__all__ = ["PROBE_IGNORED", "InstanceNotStarted", "instances_of"]
+from roundtrip.server.switches import OWN, PROBE_VARIABLE, RUN_TASKS_VARIABLE
 
 PROBE_IGNORED: Final = f"{PROBE_VARIABLE} is ignored: only a roundtrip.Server has the probe of roundtrip doctor"
 """The line of `roundtrip serve` about a server of another class."""

@@ -35,7 +35,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from roundtrip.client.failures import innermost, quiet
 from roundtrip.client.legs import Era, LegRequest, callbacks, drive, within
-from roundtrip.client.targets import UNCOMPRESSED, Target, TooLarge, limit_size
+from roundtrip.client.targets import UNCOMPRESSED, Target, TooLarge, size_limit
 from roundtrip.doctor.facts import (
     Began,
     Live,
@@ -50,8 +50,6 @@ from roundtrip.doctor.facts import (
 )
 from roundtrip.server.probe import PROBE_TOOL
 from roundtrip.server.requests import is_token_rejection
-
-__all__ = ["observe"]
 
 T = TypeVar("T")
 
@@ -289,14 +287,13 @@ class _Observer:
     def _carrier(self, number: int, statuses: list[int]) -> httpx2.AsyncClient:
         async def note(response: httpx2.Response) -> None:
             statuses.append(response.status_code)
-            limit_size(response, max_bytes=_MAX_RESPONSE_BYTES)
 
         return httpx2.AsyncClient(
             headers={**UNCOMPRESSED, **self._targets[number].headers},
             verify=self._tls,
             timeout=httpx2.Timeout(self._timeout),
             limits=httpx2.Limits(max_keepalive_connections=0),
-            event_hooks={"response": [note]},
+            event_hooks={"response": [note, size_limit(_MAX_RESPONSE_BYTES)]},
         )
 
     async def _on(self, number: int, era: Era, work: Callable[[ClientSession], Awaitable[T]]) -> T:

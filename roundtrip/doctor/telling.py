@@ -4,16 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
+from roundtrip.client.terminal import Line
 from roundtrip.doctor.facts import Facts, Observed
 from roundtrip.doctor.findings import Finding, Level, builds_text
-
-__all__ = ["as_data", "as_lines"]
-
-Part = str | tuple[str, str]
-"""Text, or text with a style."""
-
-Line = tuple[int, tuple[Part, ...]]
-"""The indent, and the parts."""
 
 _STYLES: Final = {Level.OK: "green", Level.NOTE: "yellow", Level.PROBLEM: "bold red"}
 

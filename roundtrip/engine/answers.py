@@ -6,8 +6,7 @@
 import inspect
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from mcp_types import (
     CreateMessageResult,
@@ -23,9 +22,10 @@ from roundtrip.engine.computed import ComputedValues, adapter_of, stand_in_name
 from roundtrip.engine.known import KEY_GONE, KnownAnswers, wording_reason
 from roundtrip.engine.leg import Leg
 from roundtrip.errors import AnswerRejected, QuestionVolatile, SchemaNotRenderable, ValueNotStorable
-from roundtrip.machine.facts import AnswerRead, AnswerReused, AnswersIgnored, Reason, Watch
+from roundtrip.machine.facts import AnswerRead, AnswerReused, AnswersIgnored, Reason
 from roundtrip.machine.journal import UNNAMED, Action, Asked, Entry, to_text
-from roundtrip.machine.pins import CallPins, digest, is_page, may_use_tools
+from roundtrip.machine.pins import digest, is_page, may_use_tools
+from roundtrip.on_demand import load_on_use
 from roundtrip.questions.forms import AnswerInvalid, Form, form_of
 from roundtrip.questions.markers import NOTHING, InboxQuestion, Marker, SdkElicit, SdkListRoots, SdkSample
 from roundtrip.questions.outcomes import Outcome
@@ -34,7 +34,10 @@ from roundtrip.questions.wire import FormQuestion, PendingQuestion, Question, Ur
 from roundtrip.resolvers.node_outcomes import NodeOutcomes
 from roundtrip.resolvers.plan import Node
 
-__all__ = ["Answers"]
+if TYPE_CHECKING:
+    from roundtrip.engine import approvals
+else:
+    load_on_use(globals(), "roundtrip.engine.approvals")
 
 _VOLATILE_AFTER_LEGS: Final = 2
 """Legs in a row on which an answer may be lost to a changed wording before the question counts as volatile."""
@@ -44,41 +47,33 @@ _NOT_PINNED: Final = Asked(b"")
 """Placeholder for the pin of a question that may be settled at once, and then needs no pin."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Answers(NodeOutcomes):
     """Answers of one call on one leg, and the questions that are still open."""
 
-    leg: Leg
-    known: KnownAnswers = field(init=False)
-    entries: dict[str, Entry] = field(init=False)
-    """The answers that have been read, by the names of their questions."""
-    computed: ComputedValues = field(init=False)
-    guarded: set[str] = field(default_factory=set[str], init=False)
-    """The names of questions whose answers are counted."""
-    open: dict[str, PendingQuestion] = field(default_factory=dict[str, PendingQuestion], init=False)
-    words: dict[str, str] = field(default_factory=dict[str, str], init=False)
-    """The texts of this leg's unnamed questions, by their generated names."""
-    forms: dict[str, Form] = field(default_factory=dict[str, Form], init=False)
-    """The forms of the questions that came up on this leg, for a review of their answers."""
-    for_anyone: set[str] = field(default_factory=set[str], init=False)
-    """The names of this leg's questions that a model may answer, too."""
-    by_model: set[str] = field(init=False)
-    """The names of the questions whose answers a model gave, and no human has reviewed."""
-    _pins: CallPins = field(init=False)
-    _watch: Watch | None = field(init=False)
-    _fresh: set[str] = field(default_factory=set[str], init=False)
-    """The names of the answers that were read on this leg."""
-    _counted: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]], init=False)
-    """The answers that the ledger has counted, each with the name of its question."""
-
-    def __post_init__(self) -> None:
-        journal = self.leg.journal
-        computed = {} if journal is None else dict(journal.computed)
-        self._watch = self.leg.call.watch
-        self.by_model = set(self.leg.by_model)
-        self.known = KnownAnswers(self.leg)
-        self.entries, self._pins = self.known.entries, self.known.pins
+    def __init__(self, leg: Leg) -> None:
+        self.leg = leg
+        self.known = KnownAnswers(leg)
+        self.entries = self.known.entries
+        """The answers that have been read, by the names of their questions."""
+        self._pins = self.known.pins
+        self._watch = leg.call.watch
+        computed = {} if leg.journal is None else dict(leg.journal.computed)
         self.computed = ComputedValues(computed, set(computed), self._watch)
+        self.guarded: set[str] = set()
+        """The names of questions whose answers are counted."""
+        self.open: dict[str, PendingQuestion] = {}
+        self.words: dict[str, str] = {}
+        """The texts of this leg's unnamed questions, by their generated names."""
+        self.forms: dict[str, Form] = {}
+        """The forms of the questions that came up on this leg, for a review of their answers."""
+        self.for_anyone: set[str] = set()
+        """The names of this leg's questions that a model may answer, too."""
+        self.by_model = set(leg.by_model)
+        """The names of the questions whose answers a model gave, and no human has reviewed."""
+        self._fresh: set[str] = set()
+        """The names of the answers that were read on this leg."""
+        self._counted: set[tuple[str, str]] = set()
+        """The answers that the ledger has counted, each with the name of its question."""
 
     # The answers of a round.
 
@@ -123,9 +118,7 @@ class Answers(NodeOutcomes):
             raise SchemaNotRenderable(f"question {key!r}: {error}", field=error.field) from error
         waiting = PendingQuestion(key, question, _NOT_PINNED, decisive=decisive, names=names)
         if question.is_approval:
-            from roundtrip.engine.approvals import settle_approval  # few tools need an approval
-
-            return settle_approval(self, names, waiting)
+            return approvals.settle_approval(self, names, waiting)
         if isinstance(question, FormQuestion):
             if isinstance(question.form, Form):
                 self.forms[key] = question.form
@@ -177,13 +170,9 @@ class Answers(NodeOutcomes):
     def _settle_page(self, names: tuple[str, ...], question: UrlQuestion, waiting: PendingQuestion) -> Outcome | None:
         """Return the outcome of a question whose value comes from `done=`, once the user has agreed to the page."""
         key, known = names[0], self.known
-        kept = self.computed.stand_in_for(names)
-        if kept is not None:
-            try:
-                return self.reuse(key, question.restore(Action.ACCEPT, kept.value))
-            except AnswerInvalid:
-                # Another build's value does not fit this one's type: `done` is called again.
-                self.computed.forget_stand_in(names)
+        stand_in = self.stand_in_for(names, question)
+        if stand_in is not None:
+            return self.reuse(key, stand_in)
         name = next((name for name in names if name in known.asked), key)
         asked = known.asked.get(name, _NOT_PINNED)
         changed = self._pins.changes(asked.pin, question) if asked is not _NOT_PINNED else ()
@@ -221,12 +210,9 @@ class Answers(NodeOutcomes):
     def _restore(self, names: tuple[str, ...], question: Question) -> Outcome | None:
         """Return the outcome that an earlier leg recorded for this wording."""
         for name in names:
-            kept = self.computed.stand_in_for((name,)) if question.otherwise is not NOTHING else None
-            if kept is not None:
-                try:
-                    return question.restore(Action.ACCEPT, kept.value)
-                except AnswerInvalid:
-                    self.computed.forget_stand_in((name,))
+            stand_in = self.stand_in_for((name,), question) if question.otherwise is not NOTHING else None
+            if stand_in is not None:
+                return stand_in
             entry = self.entries.get(name)
             # An entry for another wording stays: a later leg may land on the build that has that wording.
             if entry is None or self._pins.changes(entry.pin, question):
@@ -291,6 +277,18 @@ class Answers(NodeOutcomes):
 
     # Values in place of an answer.
 
+    def stand_in_for(self, names: Iterable[str], question: Question) -> Outcome | None:
+        """Return the value that replaces the answer to a question with one of these names."""
+        values = self.computed.values
+        for name in [stand_in_name(name) for name in names]:
+            if name in values:
+                try:
+                    return question.restore(Action.ACCEPT, values[name].value)
+                except AnswerInvalid:
+                    # Another build's value does not fit this one's type: `done` or `otherwise` is called again.
+                    del values[name]
+        return None
+
     async def stand_in(self, waiting: PendingQuestion) -> None:
         """Answer an open question with the author's `otherwise=`, as the client cannot be asked: see `keep`."""
         value = waiting.question.otherwise
@@ -324,7 +322,7 @@ class Answers(NodeOutcomes):
 
     def _uncounted(self, names: tuple[str, ...], question: FormQuestion) -> Any:
         """Return the next answer to read, from an entry or a response, if the ledger has not counted it."""
-        if self.computed.stand_in_for(names) is not None:
+        if any(stand_in_name(name) in self.computed.values for name in names):
             return NOTHING
         for entry in [self.entries[name] for name in names if name in self.entries]:
             accepted = entry.action is Action.ACCEPT and not self._pins.changes(entry.pin, question)
@@ -404,9 +402,7 @@ class Answers(NodeOutcomes):
         """Replace answers that a review has changed, and forget those that depended on them."""
         stale = list(stale)
         if self.leg.approvals is not None:
-            from roundtrip.engine.approvals import void  # few tools need an approval
-
-            void(self, stale)
+            approvals.void(self, stale)
         for key, content in changed.items():
             self.entries[key] = self.entries[key]._replace(data=dict(content))
         for name in stale:

@@ -7,17 +7,13 @@ from typing import TYPE_CHECKING, Final, cast
 
 from roundtrip.errors import BodyMistake, QuestionVolatile
 from roundtrip.machine.facts import ApprovalRead
-from roundtrip.machine.journal import Action
 from roundtrip.questions.approvals import ApprovalQuestion
-from roundtrip.questions.forms import AnswerInvalid
 from roundtrip.questions.outcomes import Outcome
 
 if TYPE_CHECKING:
     from roundtrip.engine.answers import Answers
     from roundtrip.engine.leg import Leg
     from roundtrip.questions.wire import PendingQuestion
-
-__all__ = ["check_approvals", "replaced", "settle_approval", "void"]
 
 _VOID: Final = "~~void-"
 """Prefix of the names of computed values: approvals that do not count, as a review has changed an answer."""
@@ -34,12 +30,9 @@ def settle_approval(answers: Answers, names: tuple[str, ...], waiting: PendingQu
         QuestionVolatile: The wording changes on every leg.
     """
     key, question = waiting.key, cast("ApprovalQuestion", waiting.question)
-    kept = answers.computed.stand_in_for(names)
-    if kept is not None:
-        try:
-            return answers.reuse(key, question.restore(Action.ACCEPT, kept.value))
-        except (AnswerInvalid, KeyError, TypeError):
-            answers.computed.forget_stand_in(names)
+    stand_in = answers.stand_in_for(names, question)
+    if stand_in is not None:
+        return answers.reuse(key, stand_in)
     known = answers.leg.approvals
     state = next((known.states[name] for name in names if name in known.states), None) if known is not None else None
     if state is not None and state.decision is not None:

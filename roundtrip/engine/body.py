@@ -8,18 +8,17 @@ import functools
 import inspect
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import anyio
 import anyio.lowlevel
 from pydantic import TypeAdapter, ValidationError
 
-from roundtrip.engine.answers import Answers
 from roundtrip.engine.claim import Claim
 from roundtrip.engine.computed import NotedValue, storable
 from roundtrip.engine.interruptions import Revision, Suspension
-from roundtrip.engine.leg import Leg, Wait
+from roundtrip.engine.leg import Wait
 from roundtrip.engine.rounds import Rounds
 from roundtrip.errors import (
     AskedTooLate,
@@ -34,14 +33,12 @@ from roundtrip.errors import (
 from roundtrip.machine.facts import StepBegan, StepEnded
 from roundtrip.machine.journal import UNNAMED, Action, Computed
 from roundtrip.machine.pins import label_of
-from roundtrip.questions.forms import Form
+from roundtrip.questions.forms import Form, adapter_for
 from roundtrip.questions.markers import Marker
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.questions.reviews import Review
 from roundtrip.questions.wire import question_of
 from roundtrip.resolvers.signatures import hints_of, is_async
-
-__all__ = ["BegunStep", "Body"]
 
 # Names of computed values, which no question or step can have.
 _UNTIL: Final = "~~until-"
@@ -49,34 +46,30 @@ _RECEIVED: Final = "~~received-"
 _SLEEP: Final = "~sleep-"
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Body:
     """Asking side of one run of a body."""
 
-    rounds: Rounds
-    is_running: bool = field(default=False, init=False)
-    """True while the body itself runs, and not its resolvers."""
-    is_over: bool = field(default=False, init=False)
-    """True once the body has ended."""
-    _leg: Leg = field(init=False)
-    _answers: Answers = field(init=False)
-    _names: dict[str, int] = field(default_factory=dict[str, int], init=False)
-    """The names used so far, each with its turn: what has a later turn may depend on a changed answer."""
-    _former: dict[str, str] = field(default_factory=dict[str, str], init=False)
-    """Former names of questions, with their present names."""
-    _made: dict[str, int] = field(default_factory=dict[str, int], init=False)
-    """The number of questions of each name that were made and not asked."""
-    _begun: dict[str, "BegunStep"] = field(default_factory=dict[str, "BegunStep"], init=False)
-    """The steps whose functions run."""
-    _unkeyed: bool = field(default=False, init=False)
-    _sleeps: int = field(default=0, init=False)
-    _is_sleeping: bool = field(default=False, init=False)
-    """True if a sleep without a name is pending."""
-    _ended_by: tuple[str, ...] = field(default=(), init=False)
-    _lock: anyio.Lock | None = field(default=None, init=False)
-
-    def __post_init__(self) -> None:
-        self._leg, self._answers = self.rounds.leg, self.rounds.answers
+    def __init__(self, rounds: Rounds) -> None:
+        self.rounds = rounds
+        self.is_running = False
+        """True while the body itself runs, and not its resolvers."""
+        self.is_over = False
+        """True once the body has ended."""
+        self.begun: dict[str, BegunStep] = {}
+        """The steps whose functions run."""
+        self._leg, self._answers = rounds.leg, rounds.answers
+        self._names: dict[str, int] = {}
+        """The names used so far, each with its turn: what has a later turn may depend on a changed answer."""
+        self._former: dict[str, str] = {}
+        """Former names of questions, with their present names."""
+        self._made: list[str] = []
+        """The names of the questions that were made and not asked."""
+        self._unkeyed = False
+        self._sleeps = 0
+        self._is_sleeping = False
+        """True if a sleep without a name is pending."""
+        self._ended_by: tuple[str, ...] = ()
+        self._lock: anyio.Lock | None = None
 
     @property
     def is_live(self) -> bool:
@@ -97,26 +90,24 @@ class Body:
         finally:
             self.is_running = False
             self.is_over = True
-            for key in [*self._begun]:
+            for step in [*self.begun.values()]:
                 # Its function was left behind in a thread.
-                self.fail_step(key)
+                step.fail()
         if self._ended_by:
             swallowed = SuspensionSwallowed(self._ended_by)
             swallowed.words = self._answers.words
             raise swallowed
         if self._made:
-            raise AskNotAwaited(next(iter(self._made)))
+            raise AskNotAwaited(self._made[0])
 
     def make(self, key: str) -> None:
         """Note that a question was made, and has to be asked."""
-        self._made[key] = self._made.get(key, 0) + 1
+        self._made.append(key)
 
     def put(self, key: str) -> None:
         """Note that a question that was made is being asked."""
         if key in self._made:
-            self._made[key] -= 1
-            if not self._made[key]:
-                del self._made[key]
+            self._made.remove(key)
 
     def name(self, marker: Marker) -> str:
         """Return a name for a question without one: a digest of its wording, and a number."""
@@ -136,13 +127,12 @@ class Body:
             Suspension: The outcome will be known on the next leg.
             BodyMistake: The question cannot be asked this way.
         """
-        unkeyed = key is None
         name = self.name(marker) if key is None else key
         self._enter(name)
         for old in was:
             if old != name:
                 self._leave_name(old, of=name)
-        if not unkeyed:
+        if key is not None:
             return (await self._settle({name: marker}, was))[name]
         if self._unkeyed:
             raise QuestionsUnkeyed
@@ -326,7 +316,7 @@ class Body:
                 f"ctx.step({key!r}, ...) must be given a function, got {type(fn).__name__}; write "
                 f"ctx.step({key!r}, fn, *arguments), without calling fn"
             )
-        adapter = _adapter(hints_of(fn).get("return", Any))
+        adapter = adapter_for(hints_of(fn).get("return", Any))
         computed = self._answers.computed
         kept = computed.values.get(key)
         if kept is not None:
@@ -336,47 +326,19 @@ class Body:
                 # Another build's result does not fit this one's type: compute it again.
                 del computed.values[key]
             else:
-                self._tell(StepEnded(key, "recalled", kept.value))
+                self.tell(StepEnded(key, "recalled", kept.value))
                 return restored
         # A plain body goes on in its thread: nothing else tells it that the call was cancelled.
         await anyio.lowlevel.checkpoint_if_cancelled()
         claim = self._leg.claim if self._leg.journal is not None else None
         if claim is not None:
             await claim.require_held()
-        self._tell(StepBegan(key))
-        begun = BegunStep(self, key, adapter, claim)
-        self._begun[key] = begun
+        self.tell(StepBegan(key))
+        begun = self.begun[key] = BegunStep(self, key, adapter, claim)
         return begun
 
-    def fail_step(self, key: str) -> None:
-        """Note that the function of a step has failed, unless the step has ended."""
-        if self._begun.pop(key, None) is not None:
-            self._tell(StepEnded(key, "failed"))
-
-    async def end_step(self, begun: "BegunStep", value: Any) -> Any:
-        """Keep the result of a step, and return it as every leg will see it."""
-        key = begun.key
-        try:
-            if inspect.isawaitable(value):
-                value = await value
-            with storable(key):
-                plain = begun.adapter.dump_python(value, mode="json", by_alias=True, warnings="error")
-                # All legs get the same value: the first leg, too, gets it as it comes back from the token.
-                restored = begun.adapter.validate_python(plain)
-        except BaseException:
-            self.fail_step(key)
-            raise
-        self._begun.pop(key, None)
-        self._tell(StepEnded(key, "ran", plain))
-        computed = self._answers.computed
-        computed.values[key] = Computed(plain)
-        if begun.claim is not None:
-            # Before the leg ends, because the step's effect may be one that must not happen again.
-            await begun.claim.note(NotedValue(computed.revision, key, plain))
-            computed.kept.add(key)
-        return restored
-
-    def _tell(self, fact: StepBegan | StepEnded) -> None:
+    def tell(self, fact: StepBegan | StepEnded) -> None:
+        """Report a fact to the watcher of the call."""
         if self._leg.call.watch is not None:
             self._leg.call.watch(fact)
 
@@ -441,8 +403,9 @@ class BegunStep:
     claim: Claim | None
 
     def fail(self) -> None:
-        """Note that the function has failed."""
-        self.body.fail_step(self.key)
+        """Note that the function has failed, unless the step has ended."""
+        if self.body.begun.pop(self.key, None) is not None:
+            self.body.tell(StepEnded(self.key, "failed"))
 
     async def end(self, value: Any) -> Any:
         """Keep the function's result, and return it as every leg will see it.
@@ -450,9 +413,22 @@ class BegunStep:
         Raises:
             ValueNotStorable: The result has no JSON form.
         """
-        return await self.body.end_step(self, value)
-
-
-@functools.lru_cache(maxsize=256)
-def _adapter(returns: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(returns)
+        key, computed = self.key, self.body.rounds.answers.computed
+        try:
+            if inspect.isawaitable(value):
+                value = await value
+            with storable(key):
+                plain = self.adapter.dump_python(value, mode="json", by_alias=True, warnings="error")
+                # All legs get the same value: the first leg, too, gets it as it comes back from the token.
+                restored = self.adapter.validate_python(plain)
+        except BaseException:
+            self.fail()
+            raise
+        self.body.begun.pop(key, None)
+        self.body.tell(StepEnded(key, "ran", plain))
+        computed.values[key] = Computed(plain)
+        if self.claim is not None:
+            # Before the leg ends, because the step's effect may be one that must not happen again.
+            await self.claim.note(NotedValue(computed.revision, key, plain))
+            computed.kept.add(key)
+        return restored

@@ -6,9 +6,9 @@ result. A suspension releases the claim, because the next leg continues the call
 
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple, TypeVar
 
 import anyio
 from mcp_types import InputRequiredResult, InputResponse
@@ -27,8 +27,6 @@ from roundtrip.machine.call import Call
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import State
 
-__all__ = ["Claim", "Recalled", "answers_digest", "record_outcome"]
-
 T = TypeVar("T")
 
 _ENDS_NO_CALL: Final = (QuestionDeclined, CannotAsk, AnswerRejected, GuessUncounted)
@@ -44,11 +42,29 @@ class Recalled(NamedTuple):
     value: Any
 
 
-class Claim(Protocol):
-    """Claim on one call in the ledger, held by one leg."""
+class Claim:
+    """Claim of one leg on its call: a lease, whose holder alone writes what becomes of the call.
+
+    Args:
+        owner: The tool, for error messages.
+    """
+
+    def __init__(self, owner: str) -> None:
+        self.owner = owner
+        self.is_taken_over = False
+        """True if another leg has taken the call over, or if it was cancelled."""
+        self._noted: dict[int, dict[str, Any]] = {}
+        self._confirmed_at = 0.0
+        """Time at which the ledger last confirmed the claim."""
+        self._scope: anyio.CancelScope | None = None
+
+    @property
+    def lease(self) -> float:
+        """Return the seconds that the claim lasts without a renewal."""
+        raise NotImplementedError
 
     async def begin(self, terms: str, *, at_once: bool) -> Recalled | None:
-        """Claim the call, or return its result if it has ended with the same answers.
+        """Claim the call, or return its result if it has ended with the same answers. By default it is claimed already.
 
         Args:
             terms: The digest of the client's answers.
@@ -58,43 +74,73 @@ class Claim(Protocol):
             RoundtripError: The call must not begin: it has ended with other answers, its outcome is unknown, ...
             Exception: The error of an earlier run.
         """
-        ...
 
     def noted(self) -> Mapping[int, Mapping[str, Any]]:
         """Return the values that an earlier run of the same leg has computed, by their revision."""
-        ...
+        return self._noted
 
-    def holding(self) -> AbstractContextManager[None]:
-        """Surround the work of the leg, and end it with CallTakenOver when another leg has taken the call over."""
-        ...
+    @contextmanager
+    def holding(self) -> Generator[None]:
+        """Surround the work of the leg, and cancel it when another leg has taken the call over.
+
+        Raises:
+            CallTakenOver: Another leg has taken the call over.
+        """
+        with anyio.CancelScope() as self._scope:
+            if self.is_taken_over:
+                self._scope.cancel()
+            try:
+                yield
+            except Exception as error:
+                if self.is_taken_over:
+                    raise CallTakenOver(self.owner) from error
+                raise
+        if self.is_taken_over:
+            raise CallTakenOver(self.owner)
+
+    def lose_lease(self) -> None:
+        """End the leg: another one has the call, or it was cancelled."""
+        self.is_taken_over = True
+        if self._scope is not None:
+            self._scope.cancel()
+
+    async def renew(self) -> None:
+        """Extend the lease, or raise CallTakenOver if another leg has the claim."""
+        raise NotImplementedError
+
+    def stop_renewals(self) -> None:
+        """Let the lease end. By default nothing renews it."""
 
     async def require_held(self) -> None:
-        """Raise CallTakenOver unless this leg has the claim; called before anything that must not run twice."""
-        ...
+        """Renew the claim if it was last confirmed more than half a lease ago; called before what must not run twice.
+
+        Raises:
+            CallTakenOver: Another leg has taken the call over.
+        """
+        if anyio.current_time() - self._confirmed_at > self.lease / 2:
+            await self.renew()
 
     async def start_body(self) -> None:
         """Report that the body begins, or raise CallTakenOver. If this process now dies, the outcome is unknown."""
-        ...
+        raise NotImplementedError
 
     async def note(self, noted: NotedValue) -> None:
         """Save a computed value, in case this leg runs again. Raise CallTakenOver if another leg has the claim."""
-        ...
+        raise NotImplementedError
+
+    # By default, the owner of the claim stores how its leg has ended.
 
     async def settle(self, value: Any) -> None:
         """Record the body's result."""
-        ...
 
     async def fail(self, error: Exception) -> None:
         """Record the body's error."""
-        ...
 
     async def lose(self) -> None:
         """Record that the outcome of the body is unknown."""
-        ...
 
     async def release(self) -> None:
         """Release the claim."""
-        ...
 
 
 def answers_digest(journal: Journal, responses: Mapping[str, InputResponse | None] | None) -> str:
@@ -146,8 +192,8 @@ async def record_outcome(
                 await claim.release()
             elif isinstance(verdict, CallTakenOver):
                 # The lease has ended, and may still be this leg's. Released, the call would be free, and its body,
-                # which was stopped in the middle, would begin again.
-                pass
+                # which was stopped in the middle, would begin again. If another claim raised it, this one lapses.
+                claim.stop_renewals()
             elif isinstance(verdict, Exception) and not isinstance(verdict, ToolTimedOut):
                 await claim.fail(verdict)
             else:

@@ -16,8 +16,6 @@ from roundtrip.machine.facts import Fixed, Watch
 from roundtrip.machine.journal import Computed
 from roundtrip.resolvers.plan import Node
 
-__all__ = ["ComputedValues", "NotedValue", "adapter_of", "stand_in_name", "storable"]
-
 _STAND_IN = "~"
 """Prefix of the names of values that replace answers."""
 
@@ -55,15 +53,6 @@ class ComputedValues:
         with storable(node.key):
             plain = adapter_of(node).dump_python(value, mode="json", by_alias=True, warnings="error")
         self.fix(node.key, plain)
-
-    def stand_in_for(self, names: Iterable[str]) -> Computed | None:
-        """Return the value that replaces the answer to a question with one of these names."""
-        return next((self.values[_STAND_IN + name] for name in names if _STAND_IN + name in self.values), None)
-
-    def forget_stand_in(self, names: Iterable[str]) -> None:
-        """Drop the value that replaces an answer: it does not fit this build's type."""
-        for name in names:
-            self.values.pop(_STAND_IN + name, None)
 
     def take_noted(self, noted: Mapping[int, Mapping[str, Any]]) -> None:
         """Use the values of an earlier run of this leg, by their revision.

@@ -14,18 +14,6 @@ import anyio.lowlevel
 from roundtrip.errors import QuestionDeclined, ToolTimedOut
 from roundtrip.resolvers.cancellation import cancel_requests
 
-__all__ = [
-    "CancellationShield",
-    "LegClock",
-    "Revision",
-    "Suspension",
-    "cancel_after",
-    "cancellations_restored",
-    "clock_paused",
-    "verdict_on",
-    "with_timeout",
-]
-
 T = TypeVar("T")
 
 SHIELD_SECONDS = 60.0
@@ -76,18 +64,19 @@ def cancellations_restored() -> Generator[None]:
     In memory, the task may be the client's, and would be cancelled later. Only one request is undone, as a group makes
     only one: others come from outside. None is undone while a scope around the leg is cancelled.
     """
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:
-        # Not an event loop of asyncio, so there are no such groups.
-        task = None
-    before = task.cancelling() if task is not None else 0
+    before = cancel_requests()
     try:
         yield
     except (BaseExceptionGroup, *_ENDINGS):
-        if task is not None and task.cancelling() > before and anyio.current_effective_deadline() > -math.inf:
-            task.uncancel()
+        if anyio.current_effective_deadline() > -math.inf:
+            _undo_request_since(before)
         raise
+
+
+def _undo_request_since(before: int) -> None:
+    """Undo one cancellation request, if the task has had one since `cancel_requests` returned `before`."""
+    if cancel_requests() > before and (task := asyncio.current_task()) is not None:
+        task.uncancel()
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -217,9 +206,8 @@ async def with_timeout(
     finally:
         _CLOCK.reset(before)
     await anyio.lowlevel.checkpoint_if_cancelled()
-    if cancel_requests() > requests and (task := asyncio.current_task()) is not None:
-        # On Python 3.11, a failed asyncio.TaskGroup leaves a cancellation behind, which looks like one from outside.
-        task.uncancel()
+    # On Python 3.11, a failed asyncio.TaskGroup leaves a cancellation behind, which looks like one from outside.
+    _undo_request_since(requests)
     raise ToolTimedOut(seconds) from crash
 
 

@@ -5,7 +5,6 @@ differ, `KnownAnswers.adopt` finds the answers that another build wrote under an
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import InitVar, dataclass, field
 from typing import Final
 
 from mcp_types import ElicitResult, InputResponse
@@ -15,9 +14,6 @@ from roundtrip.machine.facts import Reason
 from roundtrip.machine.journal import ACTIONS, Action, Asked, Entry
 from roundtrip.machine.pins import CallPins, Pinner, is_by_software
 from roundtrip.questions.wire import PendingQuestion, Question
-from roundtrip.resolvers.plan import Plan
-
-__all__ = ["KEY_GONE", "KnownAnswers", "wording_reason"]
 
 KEY_GONE: Final = ("key",)
 """The only difference of a pin that no key of the server can verify."""
@@ -26,39 +22,29 @@ _UNANSWERED: Final = (Reason.NEW, Reason.RENAMED, Reason.OTHER_BUILD)
 """Reasons to ask a question that has no answer under its own name."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class KnownAnswers:
     """Answers of one call, with the pins of the wordings they were given to."""
 
-    leg: InitVar[Leg]
-    plan: Plan = field(init=False)
-    pins: CallPins = field(init=False)
-    entries: dict[str, Entry] = field(init=False)
-    """The answers that have been read, by the names of their questions."""
-    same_build: bool = False
-    """True if this build wrote the journal."""
-    other_build: bool = False
-    """True if another build wrote the journal."""
-    other_plan: bool = False
-    """True if that build had another plan."""
-    asked: dict[str, Asked] = field(default_factory=dict[str, Asked])
-    """The questions of this round."""
-    responses: dict[str, InputResponse | None] = field(default_factory=dict[str, InputResponse | None])
-    """The responses to this round that have not been read; None for a malformed one."""
-    seen: set[str] = field(default_factory=set[str])
-    """The names and former names of the questions that were settled on this leg."""
-    revised: set[str] = field(default_factory=set[str])
-    """The names of questions that may depend on an answer which a review has changed."""
-
-    def __post_init__(self, leg: Leg) -> None:
+    def __init__(self, leg: Leg) -> None:
         journal = leg.journal
         self.plan = leg.plan
         self.pins = CallPins(leg.pinner or Pinner(), leg.call.id)
         self.entries = {} if journal is None else dict(journal.entries)
-        if journal is not None:
-            self.same_build = journal.build == leg.build
-            self.other_build = not self.same_build
-            self.other_plan = self.other_build and journal.fingerprint != leg.plan.fingerprint
+        """The answers that have been read, by the names of their questions."""
+        self.same_build = journal is not None and journal.build == leg.build
+        """True if this build wrote the journal."""
+        self.other_build = journal is not None and not self.same_build
+        """True if another build wrote the journal."""
+        self.other_plan = self.other_build and journal is not None and journal.fingerprint != leg.plan.fingerprint
+        """True if that build had another plan."""
+        self.asked: dict[str, Asked] = {}
+        """The questions of this round."""
+        self.responses: dict[str, InputResponse | None] = {}
+        """The responses to this round that have not been read; None for a malformed one."""
+        self.seen: set[str] = set()
+        """The names and former names of the questions that were settled on this leg."""
+        self.revised: set[str] = set()
+        """The names of questions that may depend on an answer which a review has changed."""
 
     def adopt(self, pending: Mapping[str, PendingQuestion], is_blocked: Callable[[int], bool]) -> bool:
         """Give questions the answers that another build wrote for them under their bare name or another path.
@@ -75,7 +61,7 @@ class KnownAnswers:
         found = False
         for waiting in [waiting for waiting in pending.values() if waiting.reason in _UNANSWERED]:
             node = plan.nodes[plan.names[waiting.key]]
-            rivals = [plan.nodes[index] for index in plan.bare_names[node.bare_key] if index != node.index]
+            rivals = [rival for rival in plan.nodes if rival.bare_key == node.bare_key and rival is not node]
             if any(
                 is_blocked(rival.index)
                 or (rival.key in pending and not self.pins.changes(pending[rival.key].asked.pin, waiting.question))

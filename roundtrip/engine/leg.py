@@ -30,20 +30,6 @@ if TYPE_CHECKING:
     from roundtrip.resolvers.plan import Plan
     from roundtrip.resolvers.threads import Threads
 
-__all__ = [
-    "DONE",
-    "Authored",
-    "Client",
-    "Declined",
-    "Finished",
-    "HandedOver",
-    "Leg",
-    "LegEnd",
-    "Limits",
-    "Suspended",
-    "Wait",
-]
-
 DONE: Final = "done"
 """The parameter that the plan of a page's `done` function fills."""
 

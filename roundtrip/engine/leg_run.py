@@ -42,8 +42,6 @@ from roundtrip.resolvers.scheduler import Scheduler
 from roundtrip.resolvers.threads import Threads
 from roundtrip.revisions import is_retry_era
 
-__all__ = ["end_authored", "serve"]
-
 
 async def serve(
     leg: Leg,

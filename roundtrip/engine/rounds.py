@@ -31,8 +31,6 @@ from roundtrip.questions.wire import FormQuestion, ModelQuestion, PendingQuestio
 if TYPE_CHECKING:
     from roundtrip.questions.approvals import ApprovalQuestion
 
-__all__ = ["Rounds"]
-
 _PAGE_POLL_SECONDS: Final = 0.25
 _DONE_SECONDS: Final = 30.0
 """Time that a `done` function may take, however short its page's `wait` is."""

@@ -6,7 +6,7 @@ Most tools are such tools. A server that has no others never imports `leg_run` a
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from mcp_types import InputRequiredResult
@@ -15,9 +15,14 @@ from roundtrip.engine.leg import Authored, Finished
 from roundtrip.errors import ToolTimedOut
 from roundtrip.machine.call import Call
 from roundtrip.machine.table import Event
+from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.cancellation import cancel_requests, is_cancelled, strayed
 
-__all__ = ["Execute", "described", "fail", "serve_silent_body"]
+if TYPE_CHECKING:
+    from roundtrip.engine import interruptions
+    from roundtrip.machine import facts
+else:
+    load_on_use(globals(), "roundtrip.engine.interruptions", "roundtrip.machine.facts")
 
 Execute = Callable[[dict[str, Any], Any], Awaitable[Any]]
 """Runs the body with the values of its filled parameters, and the context."""
@@ -43,14 +48,10 @@ async def serve_silent_body(
         call.begin_leg()
         call.apply(Event.EXECUTE)
         if call.watch is not None:
-            from roundtrip.machine.facts import BodyBegan  # only traced servers need the facts
-
-            call.watch(BodyBegan())
+            call.watch(facts.BodyBegan())
         work = execute({}, None)
         if seconds is not None:
-            from roundtrip.engine.interruptions import with_timeout  # few tools have a timeout
-
-            work = with_timeout(seconds, work)
+            work = interruptions.with_timeout(seconds, work)
         value = await work
         if isinstance(value, InputRequiredResult):
             return end_authored(value)

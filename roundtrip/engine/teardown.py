@@ -24,14 +24,10 @@ from roundtrip.errors import DependencyEndedCall
 from roundtrip.resolvers.cancellation import cancel_requests
 from roundtrip.resolvers.entering import PlainEntry, enter_plain, exc_info, never_yielded
 
-__all__ = ["Outlive", "Report", "TeardownStack", "innermost_scope"]
-
 T = TypeVar("T")
 
 Report = Callable[[str, BaseException], None]
 """Reports an exception of a dependency's exit that does not end the call."""
-
-_Leave = Callable[[BaseException | None], Awaitable[Any]]
 
 Outlive = Callable[[Callable[[], Awaitable[None]]], bool]
 """Runs a function when the threads that a leg left behind have ended; returns False if there are none."""
@@ -41,8 +37,17 @@ class _LoopEntry(NamedTuple):
     """Dependency that was entered on the loop."""
 
     label: str
-    leave: _Leave
+    held: AbstractAsyncContextManager[Any] | AbstractContextManager[Any]
     is_left: bool = False
+
+    async def leave(self, error: BaseException | None) -> Any:
+        """Exit it. Return True if it swallows the error."""
+        if isinstance(self.held, AbstractAsyncContextManager):
+            return await self.held.__aexit__(*exc_info(error))
+        return self.held.__exit__(*exc_info(error))
+
+
+_Entry = PlainEntry | _LoopEntry
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -50,7 +55,7 @@ class TeardownStack:
     """Entered dependencies of one leg, or of the request before it."""
 
     report: Report
-    _entered: list["PlainEntry | _LoopEntry"] = field(default_factory=list["PlainEntry | _LoopEntry"], init=False)
+    _entered: list[_Entry] = field(default_factory=list[_Entry], init=False)
     _holds_scope: bool = field(default=False, init=False)
 
     def keep(self, entry: PlainEntry) -> None:
@@ -66,21 +71,16 @@ class TeardownStack:
                 value = await anext(generator)
             except StopAsyncIteration:
                 raise never_yielded(label) from None
-            self._holds_scope |= innermost_scope() is not before
-            self._keep_async(label, asynccontextmanager(lambda: generator)())
-            return value
-        if isinstance(made, AbstractAsyncContextManager):
-            entered = cast("AbstractAsyncContextManager[Any]", made)
-            value = await entered.__aenter__()
-            self._holds_scope |= innermost_scope() is not before
-            self._keep_async(label, entered)
-            return value
-        plain = enter_plain(label, made)
-        if plain is None:
+            held = asynccontextmanager(lambda: generator)()
+        elif isinstance(made, AbstractAsyncContextManager):
+            held = cast("AbstractAsyncContextManager[Any]", made)
+            value = await held.__aenter__()
+        elif (plain := enter_plain(label, made)) is not None:
+            held, value = plain
+        else:
             return made
-        held, value = plain
         self._holds_scope |= innermost_scope() is not before
-        self._keep_inline(label, held)
+        self._entered.append(_LoopEntry(label, held))
         return value
 
     def next_exit(self, value: Any) -> Callable[[], None] | None:
@@ -93,18 +93,6 @@ class TeardownStack:
             if not entry.is_exited:
                 return entry.exit_here if entry.is_here else None
         return None
-
-    def _keep_async(self, label: str, entered: AbstractAsyncContextManager[Any]) -> None:
-        async def leave(error: BaseException | None) -> Any:
-            return await entered.__aexit__(*exc_info(error))
-
-        self._entered.append(_LoopEntry(label, leave))
-
-    def _keep_inline(self, label: str, entered: AbstractContextManager[Any]) -> None:
-        async def leave(error: BaseException | None) -> Any:
-            return entered.__exit__(*exc_info(error))
-
-        self._entered.append(_LoopEntry(label, leave))
 
     async def around(
         self, work: Awaitable[T], *, ended_by: Callable[[T], BaseException | None], outlive: Outlive | None = None
@@ -143,14 +131,14 @@ class TeardownStack:
         # A cancel scope can only be left by the task that entered it, and in the order of entering.
         return outlive is not None and not self._holds_scope and outlive(partial(self._leave_all, self._entered, error))
 
-    async def _leave_all(self, entered: list["PlainEntry | _LoopEntry"], error: BaseException | None) -> None:
+    async def _leave_all(self, entered: list[_Entry], error: BaseException | None) -> None:
         """Exit some entries, outside of the leg."""
         while entered:
             entry = entered.pop()
             try:
                 await entry.leave(error)
             except BaseException as raised:
-                if raised is error or (error is not None and _only_wraps(raised, error)):
+                if _is_passed_on(raised, error):
                     continue
                 if not isinstance(raised, Exception | BaseExceptionGroup):
                     raise
@@ -163,26 +151,26 @@ class TeardownStack:
             if entry.is_left and outlive is not None and outlive(partial(self._leave_all, [entry], error)):
                 # Its thread still runs a function. Those with a cancel scope must not wait for it.
                 continue
-            error = await self._leave(entry.label, entry.leave, error)
+            error = await self._leave(entry, error)
         return error
 
-    async def _leave(self, label: str, leave: _Leave, error: BaseException | None) -> BaseException | None:
+    async def _leave(self, entry: _Entry, error: BaseException | None) -> BaseException | None:
         requests = cancel_requests()
         try:
             # A task group of the dependency may fail only now, and would leave its cancellation behind.
             with cancellations_restored():
-                swallowed = await leave(error)
+                swallowed = await entry.leave(error)
         except BaseException as raised:  # noqa: BLE001 - returned, to be raised where the leg ends
-            return self._settle(label, raised, error, requests)
+            return self._settle(entry.label, raised, error, requests)
         if swallowed and isinstance(error, anyio.get_cancelled_exc_class()) and not _is_still_cancelled(requests):
-            return DependencyEndedCall(label)
+            return DependencyEndedCall(entry.label)
         return error
 
     def _settle(
         self, label: str, raised: BaseException, error: BaseException | None, requests: int
     ) -> BaseException | None:
         """Return the exception that ends the call: the one that ended it before, or the one that an exit raised."""
-        if raised is error or (error is not None and _only_wraps(raised, error)):
+        if _is_passed_on(raised, error):
             return error
         cancelled = anyio.get_cancelled_exc_class()
         if isinstance(error, cancelled):
@@ -223,9 +211,9 @@ def _is_still_cancelled(requests: int) -> bool:
     return anyio.current_effective_deadline() == -math.inf or 0 < requests <= cancel_requests()
 
 
-def _only_wraps(raised: BaseException, error: BaseException) -> bool:
-    """Return True for a group that contains only the exception that passed through a task group."""
+def _is_passed_on(raised: BaseException, error: BaseException | None) -> bool:
+    """Return True for an exception that an exit was given: itself, or alone in the group of a task group."""
     if not isinstance(raised, BaseExceptionGroup):
-        return False
+        return raised is error
     group = cast("BaseExceptionGroup[BaseException]", raised)
-    return all(inner is error or _only_wraps(inner, error) for inner in group.exceptions)
+    return group is error or all(_is_passed_on(inner, error) for inner in group.exceptions)

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Ways"]
-
 
 @dataclass(frozen=True, slots=True)
 class Ways:

@@ -14,8 +14,6 @@ from typing import Final, Protocol, runtime_checkable
 
 from roundtrip.machine.table import EntryState
 
-__all__ = ["STATUS_OF", "ClaimAnswer", "ClaimStatus", "Ledger", "LedgerDown", "Reach"]
-
 
 class Reach(IntEnum):
     """Set of processes that a ledger serves."""

@@ -13,8 +13,6 @@ from roundtrip.ledger.holders import is_buried
 from roundtrip.ledger.waiting import Waiting
 from roundtrip.machine.table import ENTRY_MACHINE, EntryEvent, EntryState
 
-__all__ = ["EntryLedger", "LedgerEntry"]
-
 T = TypeVar("T")
 
 _ENTRY_BYTES: Final = 1024
@@ -86,9 +84,9 @@ class EntryLedger(ABC):
             LedgerDown: The ledger is full, or cannot be used.
         """
 
-    @abstractmethod
     def _next_epoch(self, now: float) -> int:
         """Return an epoch greater than those of all entries that may have been forgotten."""
+        return int(now * 1_000_000)
 
     async def claim(
         self,

@@ -16,8 +16,6 @@ from typing import Final
 
 from roundtrip.system import SYSTEM
 
-__all__ = ["MAX_BURIED", "buried_processes", "bury", "hear_of_deaths", "holder_name", "is_buried", "name_process"]
-
 _PROCESS_BYTES: Final = 12
 MAX_BURIED: Final = 64
 """Dead processes that are remembered. The leases of earlier ones have ended meanwhile, or end without help."""

@@ -6,8 +6,6 @@ from collections.abc import Callable, Coroutine
 from contextvars import Context
 from typing import Any
 
-__all__ = ["Announce", "TaskListeners"]
-
 Announce = Callable[[str | None], None]
 """Gets the call of a task that has changed; None if changes may have been missed."""
 

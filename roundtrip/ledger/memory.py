@@ -12,12 +12,14 @@ from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.ledger.entry import EntryLedger, LedgerEntry
 from roundtrip.ledger.waiting import Waiting
 from roundtrip.machine.table import EntryState
+from roundtrip.on_demand import load_on_use
 from roundtrip.system import SYSTEM, System
 
 if TYPE_CHECKING:
+    from roundtrip.ledger import memory_tasks
     from roundtrip.ledger.memory_tasks import MemoryTasks
-
-__all__ = ["MemoryLedger"]
+else:
+    load_on_use(globals(), "roundtrip.ledger.memory_tasks")
 
 T = TypeVar("T")
 
@@ -35,6 +37,9 @@ class MemoryLedger(EntryLedger):
         system: The clock.
     """
 
+    reach = Reach.PROCESS
+    """Implement `Ledger.reach`."""
+
     def __init__(self, *, max_bytes: int = _MAX_LEDGER_BYTES, system: System = SYSTEM) -> None:
         self._clock = system.monotonic
         self._max_bytes = max_bytes
@@ -50,18 +55,11 @@ class MemoryLedger(EntryLedger):
         self._tasks: MemoryTasks | None = None
 
     @property
-    def tasks(self) -> MemoryTasks:
+    def tasks(self) -> memory_tasks.MemoryTasks:
         """Return the store of tasks, which is in memory, too."""
         if self._tasks is None:
-            from roundtrip.ledger.memory_tasks import MemoryTasks  # few servers have tasks
-
-            self._tasks = MemoryTasks(self._system.time, max_bytes=self._max_bytes)
+            self._tasks = memory_tasks.MemoryTasks(self._system.time, max_bytes=self._max_bytes)
         return self._tasks
-
-    @property
-    def reach(self) -> Reach:
-        """Implement `Ledger.reach`."""
-        return Reach.PROCESS
 
     async def aclose(self) -> None:
         """Implement `Ledger.aclose`; there is nothing to close."""

@@ -13,8 +13,6 @@ from roundtrip.ledger.listeners import TaskListeners
 from roundtrip.ledger.tasks import TaskEntry, TaskSummary, summary_of
 from roundtrip.machine.tasks import TaskState
 
-__all__ = ["MemoryTasks"]
-
 _MAX_STALE: Final = 1024
 _ENTRY_BYTES: Final = 1024
 """The rough size of a task without its content and its notes."""

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from roundtrip.ledger.contract import ClaimAnswer, LedgerDown, Reach
 from roundtrip.ledger.entry import EntryLedger, LedgerEntry
+from roundtrip.ledger.listeners import Announce
 from roundtrip.ledger.waiting import Waiting
 from roundtrip.machine.table import EntryState
+from roundtrip.on_demand import load_on_use
 from roundtrip.postgres_connections import PostgresConnections, PostgresDown
 from roundtrip.system import SYSTEM, System
 
 if TYPE_CHECKING:
+    from roundtrip.ledger import postgres_tasks
     from roundtrip.ledger.postgres_tasks import PostgresTasks
-
-__all__ = ["CLOCK", "PostgresLedger"]
+else:
+    load_on_use(globals(), "roundtrip.ledger.postgres_tasks")
 
 T = TypeVar("T")
 
 _CHANNEL: Final = "entries"
-_RETRY_SECONDS: Final = 0.5
 _MAX_WRITES: Final = 64
 _FORGET_EVERY: Final = 256
 
@@ -110,6 +111,9 @@ class PostgresLedger(EntryLedger):
         ValueError: The name of the schema has other characters than small letters, digits and underscores.
     """
 
+    reach = Reach.FLEET
+    """Implement `Ledger.reach`."""
+
     def __init__(
         self,
         dsn: str,
@@ -131,33 +135,21 @@ class PostgresLedger(EntryLedger):
         self._tasks: PostgresTasks | None = None
 
     @property
-    def tasks(self) -> PostgresTasks:
+    def tasks(self) -> postgres_tasks.PostgresTasks:
         """Return the store of tasks, which is in the same schema."""
         if self._tasks is None:
-            from roundtrip.ledger.postgres_tasks import PostgresTasks  # few servers have tasks
-
-            self._tasks = PostgresTasks(self._connections, self._system)
+            self._tasks = postgres_tasks.PostgresTasks(self._connections, self._system)
         return self._tasks
-
-    @property
-    def reach(self) -> Reach:
-        """Implement `Ledger.reach`."""
-        return Reach.FLEET
 
     async def aclose(self) -> None:
         """Close the connections of this event loop. The next operation opens them again."""
         await self._connections.aclose()
 
-    async def _announce_changes(self, wake_all: Callable[[], None]) -> None:
-        """Listen to the announcements of all instances, and wake the legs that wait for the announced entries."""
-        while True:
-            with suppress(PostgresDown):
-                async with self._connections.subscribed(_CHANNEL) as messages:
-                    # Earlier announcements were missed.
-                    wake_all()
-                    async for key in messages:
-                        self._waiting.wake(_text(key))
-            await self._system.sleep(_RETRY_SECONDS)
+    async def _announce_changes(self, announce: Announce) -> None:
+        def heard(key: str | None) -> None:
+            announce(None if key is None else _text(key))
+
+        await self._connections.hear(_CHANNEL, heard, self._system.sleep)
 
     async def _change(self, key: str, work: Callable[[LedgerEntry, float], T], *, with_notes: bool = False) -> T:
         self._writes += 1
@@ -175,39 +167,27 @@ class PostgresLedger(EntryLedger):
         entry, _, now = await self._load(key, with_notes=False)
         return entry.seen(now)
 
-    def _next_epoch(self, now: float) -> int:
-        return int(now * 1_000_000)
-
     async def _load(self, key: str, *, with_notes: bool) -> tuple[LedgerEntry, int, float]:
         """Return an entry with its version, 0 for a new one, and the time."""
         now, version, *columns, notes = (await self._fetch(_LOAD, _ascii(key), with_notes))[0]
         if version is None:
             return LedgerEntry(), 0, now
-        state, holder, epoch, digest, lapses, expires, result = columns
-        if expires <= now:
+        values: list[Any] = [_text(column) if isinstance(column, str) else column for column in columns]
+        entry = LedgerEntry(EntryState(values[0]), *values[1:])
+        if entry.expires <= now:
             await self._fetch(_DROP, _ascii(key), version)
             return LedgerEntry(), 0, now
-        entry = LedgerEntry(EntryState(state), _text(holder), epoch, _text(digest), lapses, expires)
-        entry.result = None if result is None else _text(result)
         entry.notes = {_text(name): _text(value) for name, value in notes or ()}
         entry.advance(now)
         return entry, version, now
 
     async def _store(self, key: str, entry: LedgerEntry, before: LedgerEntry, version: int) -> bool:
-        notes = {name: value for name, value in entry.notes.items() if before.notes.get(name) != value}
+        *columns, all_notes, _account = astuple(entry)
+        row = (_ascii(value) if isinstance(value, str) else value for value in columns)
+        notes = {_ascii(name): _ascii(text) for name, text in all_notes.items() if before.notes.get(name) != text}
         is_announced = entry.state is not before.state
-        row = (
-            entry.state.value,
-            _ascii(entry.holder),
-            entry.epoch,
-            _ascii(entry.answers_digest),
-            entry.lapses,
-            entry.expires,
-            None if entry.result is None else _ascii(entry.result),
-            [_ascii(name) for name in notes],
-            [_ascii(value) for value in notes.values()],
-        )
-        return bool(await self._fetch(_STORE, _ascii(key), version, *row, is_announced))
+        values = [_ascii(key), version, *row, [*notes], [*notes.values()], is_announced]
+        return bool(await self._fetch(_STORE, *values))
 
     async def _fetch(self, statement: str, *values: Any) -> Any:
         try:

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any, Final
 
 from roundtrip.ledger.contract import LedgerDown
-from roundtrip.ledger.listeners import Announce, TaskListeners
-from roundtrip.ledger.tasks import TaskEntry, TaskSummary
+from roundtrip.ledger.listeners import TaskListeners
+from roundtrip.ledger.tasks import TASK_FIELDS, TaskEntry, TaskSummary, entry_of, stored_summary, values_of
 from roundtrip.machine.tasks import TASK_MACHINE, TaskState
 from roundtrip.postgres_connections import PostgresConnections, PostgresDown
 from roundtrip.system import System
 
-__all__ = ["PostgresTasks"]
-
 _CHANNEL: Final = "tasks"
-_RETRY_SECONDS: Final = 0.5
 
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS {s}.tasks (
@@ -57,13 +53,11 @@ CREATE TABLE IF NOT EXISTS {s}.task_labels (
 );
 CREATE INDEX IF NOT EXISTS task_labels_call ON {s}.task_labels (call_id);
 """
-_FIELDS: Final = (
-    "call_id, tool, created, expires, state, due, updated, holder, epoch, runs_once, has_begun, tries, version, "
-    "deaths, content, labels, notes"
-)
-_SUMMARY: Final = "t.call_id, t.tool, t.state, t.created, t.updated, t.due, t.expires, t.epoch, t.holder"
+_FIELDS: Final = ", ".join([*TASK_FIELDS, "labels", "notes"])
+_SUMMARY: Final = ", ".join(f"t.{name}" for name in TaskSummary._fields)
 _FINAL: Final = ", ".join(f"'{state.value}'" for state in sorted(TASK_MACHINE.final))
 # $1 to $17 are the fields.
+_CHANGES: Final = ", ".join(f"{name} = ${number}" for number, name in enumerate([*TASK_FIELDS[1:], "labels"], 2))
 _ADD: Final = f"""
 WITH added AS (
     INSERT INTO {{s}}.tasks ({_FIELDS}) VALUES ({", ".join(f"${number}" for number in range(1, 18))})
@@ -80,9 +74,8 @@ WITH dropped AS (
     DELETE FROM {{s}}.tasks
     WHERE call_id = $1 AND version = $18 AND $5 IN ({_FINAL}) AND $4 <= {{s}}.clock() RETURNING call_id
 ), saved AS (
-    UPDATE {{s}}.tasks SET tool = $2, created = $3, expires = $4, state = $5, due = $6, updated = $7, holder = $8,
-        epoch = $9, runs_once = $10, has_begun = $11, tries = $12, version = $13, deaths = $14, content = $15,
-        labels = $16, notes = CASE WHEN $19 THEN $17::text[] ELSE notes || $17::text[] END
+    UPDATE {{s}}.tasks
+    SET {_CHANGES}, notes = CASE WHEN $19 THEN $17::text[] ELSE notes || $17::text[] END
     WHERE call_id = $1 AND version = $18 AND NOT ($5 IN ({_FINAL}) AND $4 <= {{s}}.clock())
     RETURNING call_id, created, labels
 ), unlabelled AS (
@@ -120,8 +113,7 @@ class PostgresTasks:
 
     def __init__(self, connections: PostgresConnections, system: System) -> None:
         self._connections = connections
-        self._system = system
-        self._listeners = TaskListeners(self._hear)
+        self._listeners = TaskListeners(lambda announce: connections.hear(_CHANNEL, announce, system.sleep))
         connections.need(_TABLES)
 
     async def add(self, entry: TaskEntry) -> bool:
@@ -146,14 +138,14 @@ class PostgresTasks:
 
     async def list(self, *, limit: int, states: Sequence[TaskState] = ()) -> list[TaskSummary]:
         """Implement `TaskStore.list`."""
-        return [_summary(row) for row in await self._fetch(_LIST, limit, not states, [*states])]
+        return [stored_summary(row) for row in await self._fetch(_LIST, limit, not states, [*states])]
 
     async def labelled(
         self, label: str, *, limit: int, after: tuple[float, str] | None = None
     ) -> Sequence[TaskSummary]:
         """Implement `TaskStore.labelled`."""
         created, call_id = after or (-math.inf, "")
-        return [_summary(row) for row in await self._fetch(_LABELLED, label, limit, created, call_id)]
+        return [stored_summary(row) for row in await self._fetch(_LABELLED, label, limit, created, call_id)]
 
     async def scan(self, *, after: str, limit: int) -> Sequence[TaskEntry]:
         """Implement `TaskStore.scan`."""
@@ -162,16 +154,6 @@ class PostgresTasks:
     def listen(self, changed: Callable[[str | None], None]) -> Callable[[], None]:
         """Implement `TaskStore.listen`. One connection of each event loop listens to the announcements."""
         return self._listeners.listen(changed)
-
-    async def _hear(self, announce: Announce) -> None:
-        while True:
-            with suppress(PostgresDown):
-                async with self._connections.subscribed(_CHANNEL) as messages:
-                    # Earlier announcements were missed.
-                    announce(None)
-                    async for call_id in messages:
-                        announce(call_id)
-            await self._system.sleep(_RETRY_SECONDS)
 
     async def _fetch(self, statement: str, *values: Any) -> Any:
         try:
@@ -182,51 +164,9 @@ class PostgresTasks:
 
 def _row(entry: TaskEntry) -> list[Any]:
     """Return the fields of a task, but its notes."""
-    return [
-        entry.call_id,
-        entry.tool,
-        entry.created,
-        entry.expires,
-        entry.state.value,
-        entry.due,
-        entry.updated,
-        entry.holder,
-        entry.epoch,
-        entry.runs_once,
-        entry.has_begun,
-        entry.tries,
-        entry.version,
-        entry.deaths,
-        entry.content,
-        [*entry.labels],
-    ]
+    return [*values_of(entry), entry.labels]
 
 
 def _entry(row: Sequence[Any]) -> TaskEntry:
-    call_id, tool, created, expires, state, *rest, content, labels, notes = row
-    due, updated, holder, epoch, runs_once, has_begun, tries, version, deaths = rest
-    return TaskEntry(
-        call_id,
-        tool,
-        created=created,
-        expires=expires,
-        state=TaskState(state),
-        due=due,
-        updated=updated,
-        holder=holder,
-        epoch=epoch,
-        runs_once=runs_once,
-        has_begun=has_begun,
-        tries=tries,
-        deaths=deaths,
-        version=version,
-        content=content,
-        notes=notes,
-        labels=tuple(labels),
-        stored_notes=len(notes),
-    )
-
-
-def _summary(row: Sequence[Any]) -> TaskSummary:
-    call_id, tool, state, *rest = row
-    return TaskSummary(call_id, tool, TaskState(state), *rest)
+    *values, labels, notes = row
+    return entry_of(values, labels, notes)

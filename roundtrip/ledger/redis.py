@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from roundtrip.ledger.contract import STATUS_OF, ClaimAnswer, ClaimStatus, LedgerDown, Reach
 from roundtrip.ledger.holders import buried_processes
 from roundtrip.ledger.waiting import Waiting
 from roundtrip.machine.table import ENTRY_MACHINE, EntryEvent, EntryState
-from roundtrip.redis_connections import RedisConnections, RedisDown, RedisScript, Word
+from roundtrip.on_demand import load_on_use
+from roundtrip.redis_connections import RedisConnections, RedisDown, RedisScript, Word, redis_text
 from roundtrip.system import SYSTEM, System
 
 if TYPE_CHECKING:
+    from roundtrip.ledger import redis_tasks
     from roundtrip.ledger.redis_tasks import RedisTasks
-
-__all__ = ["RedisLedger"]
-
-_RETRY_SECONDS: Final = 0.5
-_QUIET_SECONDS: Final = 15.0
-"""Silence after which a waiting leg pings Redis."""
+else:
+    load_on_use(globals(), "roundtrip.ledger.redis_tasks")
 
 # A script is atomic, and reads the clock of the Redis server, which all instances share. Its transitions come from
 # `ENTRY_MACHINE`. An entry has five fields, later its result, and its notes, whose names begin with a colon.
@@ -113,6 +110,9 @@ class RedisLedger:
         ImportError: redis-py is not installed.
     """
 
+    reach = Reach.FLEET
+    """Implement `Ledger.reach`."""
+
     def __init__(
         self,
         url: str,
@@ -126,23 +126,16 @@ class RedisLedger:
         self._prefix = prefix
         self._channel = f"{prefix}:ledger"
         self._system = system
-        self._waiting = Waiting(self._announce_changes)
         self._connections = RedisConnections(url, timeout=timeout, options=options, cluster=cluster)
+        self._waiting = Waiting(lambda announce: self._connections.hear(self._channel, announce, system.sleep))
         self._tasks: RedisTasks | None = None
 
     @property
-    def tasks(self) -> RedisTasks:
+    def tasks(self) -> redis_tasks.RedisTasks:
         """Return the store of tasks, which is in the same Redis."""
         if self._tasks is None:
-            from roundtrip.ledger.redis_tasks import RedisTasks  # few servers have tasks
-
-            self._tasks = RedisTasks(self._connections, self._prefix, self._system)
+            self._tasks = redis_tasks.RedisTasks(self._connections, self._prefix, self._system)
         return self._tasks
-
-    @property
-    def reach(self) -> Reach:
-        """Implement `Ledger.reach`."""
-        return Reach.FLEET
 
     async def claim(
         self,
@@ -214,18 +207,6 @@ class RedisLedger:
         channel = self._channel if announced else ""
         return bool(await self._run(_WRITE, key, [event.value, holder, fence, *times, channel, *field]))
 
-    async def _announce_changes(self, wake_all: Callable[[], None]) -> None:
-        """Listen to the announcements of all instances, and wake the legs that wait for the announced entries."""
-        while True:
-            with suppress(RedisDown):
-                async with self._connections.subscribed(self._channel, quiet=_QUIET_SECONDS) as messages:
-                    # Earlier announcements were missed.
-                    wake_all()
-                    async for message in messages:
-                        if message is not None:
-                            self._waiting.wake(_text(message))
-            await self._system.sleep(_RETRY_SECONDS)
-
     def _name(self, key: str) -> str:
         call, _, part = key.partition("/")
         return f"{self._prefix}:{{{call}}}{f'/{part}' if part else ''}"
@@ -243,24 +224,22 @@ def _claim(answer: Any) -> ClaimAnswer | None:
     try:
         state, digest, result, lease, *granted = answer
         if not granted:
-            text = None if result is None else _text(result)
-            return ClaimAnswer(STATUS_OF[EntryState(_text(state))], _text(digest), text, lease=lease / 1000)
+            text = None if result is None else redis_text(result)
+            return ClaimAnswer(STATUS_OF[EntryState(redis_text(state))], redis_text(digest), text, lease=lease / 1000)
         epoch, fields = granted
         pairs = iter(fields)
         notes = {
-            _text(name)[1:]: _text(value) for name, value in zip(pairs, pairs, strict=True) if name.startswith(b":")
+            redis_text(name)[1:]: redis_text(value)
+            for name, value in zip(pairs, pairs, strict=True)
+            if name.startswith(b":")
         }
-        return ClaimAnswer(ClaimStatus.GRANTED, _text(digest), notes=notes, epoch=int(epoch))
+        return ClaimAnswer(ClaimStatus.GRANTED, redis_text(digest), notes=notes, epoch=int(epoch))
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise LedgerDown("the ledger on Redis cannot be used: an entry has an unknown format") from error
 
 
 def _buried() -> str:
     return " ".join(buried_processes())
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogatepass")
 
 
 def _ms(seconds: float) -> int:

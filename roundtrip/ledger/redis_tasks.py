@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any, Final
 
 from roundtrip.ledger.contract import LedgerDown
-from roundtrip.ledger.listeners import Announce, TaskListeners
-from roundtrip.ledger.tasks import TaskEntry, TaskSummary
+from roundtrip.ledger.listeners import TaskListeners
+from roundtrip.ledger.tasks import TASK_FIELDS, TaskEntry, TaskSummary, entry_of, stored_summary, values_of
 from roundtrip.machine.tasks import TASK_MACHINE, TaskState
-from roundtrip.redis_connections import RedisConnections, RedisDown, RedisScript, Word
+from roundtrip.redis_connections import RedisConnections, RedisDown, RedisScript, Word, redis_text
 from roundtrip.system import System
 
-__all__ = ["RedisTasks"]
-
-_RETRY_SECONDS: Final = 0.5
-_QUIET_SECONDS: Final = 15.0
-"""Silence after which a listener pings Redis."""
 _WRITE_BYTES: Final = 8
-_FIELDS: Final = (
-    *("call_id", "tool", "created", "expires", "state", "due", "updated", "holder", "epoch", "runs_once"),
-    *("has_begun", "tries", "version", "content", "labels", "deaths"),
-)
-_SUMMARY: Final = ("call_id", "tool", "state", "created", "updated", "due", "expires", "epoch", "holder")
+_FIELDS: Final = (*TASK_FIELDS, "labels")
+_TIMES: Final = frozenset({"created", "updated", "due", "expires"})
+_NUMBERS: Final = frozenset({"epoch", "runs_once", "has_begun", "tries", "deaths", "version"})
 
 _IS_FINAL: Final = " or ".join(f"state == '{state.value}'" for state in sorted(TASK_MACHINE.final))
 
@@ -49,7 +41,7 @@ local function split(text)
   return words
 end
 local function summary(call)
-  return redis.call('HMGET', base .. ':t:' .. call, {",".join(f"'{name}'" for name in _SUMMARY)})
+  return redis.call('HMGET', base .. ':t:' .. call, {",".join(f"'{name}'" for name in TaskSummary._fields)})
 end
 local function put(call, drops)
   -- ARGV: call, version or '', channel, drops notes, write, the fields, the notes.
@@ -185,7 +177,7 @@ class RedisTasks:
         self._key = f"{prefix}:{{tasks}}"
         self._channel = f"{prefix}:tasks"
         self._system = system
-        self._listeners = TaskListeners(self._hear)
+        self._listeners = TaskListeners(lambda announce: connections.hear(self._channel, announce, system.sleep))
 
     async def add(self, entry: TaskEntry) -> bool:
         """Implement `TaskStore.add`."""
@@ -207,7 +199,7 @@ class RedisTasks:
         """Implement `TaskStore.due`."""
         now, found, first = await self._run(_DUE, [limit])
         following = float(first) - float(now) if first is not None and not found else None
-        return [_text(call_id) for call_id in found], following
+        return [redis_text(call_id) for call_id in found], following
 
     async def list(self, *, limit: int, states: Sequence[TaskState] = ()) -> list[TaskSummary]:
         """Implement `TaskStore.list`."""
@@ -231,17 +223,6 @@ class RedisTasks:
         """Implement `TaskStore.listen`. One connection of each event loop listens to the announcements."""
         return self._listeners.listen(changed)
 
-    async def _hear(self, announce: Announce) -> None:
-        while True:
-            with suppress(RedisDown):
-                async with self._connections.subscribed(self._channel, quiet=_QUIET_SECONDS) as messages:
-                    # Earlier announcements were missed.
-                    announce(None)
-                    async for message in messages:
-                        if message is not None:
-                            announce(_text(message))
-            await self._system.sleep(_RETRY_SECONDS)
-
     def _write(self) -> str:
         """Return a name for a write, by which Redis knows it again."""
         return self._system.entropy(_WRITE_BYTES).hex()
@@ -254,62 +235,20 @@ class RedisTasks:
 
 
 def _row(entry: TaskEntry) -> list[Word]:
-    return [
-        entry.call_id,
-        entry.tool,
-        repr(entry.created),
-        repr(entry.expires),
-        entry.state.value,
-        repr(entry.due),
-        repr(entry.updated),
-        entry.holder,
-        entry.epoch,
-        int(entry.runs_once),
-        int(entry.has_begun),
-        entry.tries,
-        entry.version,
-        entry.content,
-        " ".join(entry.labels),
-        entry.deaths,
-    ]
+    values = (int(value) if isinstance(value, bool) else value for value in values_of(entry))
+    return [*values, " ".join(entry.labels)]
 
 
 def _entry(row: Sequence[bytes | None], notes: Sequence[bytes]) -> TaskEntry:
+    *values, labels = map(_value, _FIELDS, row)
+    return entry_of(values, str(labels).split(), [redis_text(note) for note in notes])
+
+
+def _summary(row: Sequence[bytes | None]) -> TaskSummary:
+    return stored_summary(map(_value, TaskSummary._fields, row))
+
+
+def _value(name: str, stored: bytes | None) -> str | float:
     # Earlier versions wrote no deaths.
-    of = dict(zip(_FIELDS, (_text(b"0" if value is None else value) for value in row), strict=True))
-    return TaskEntry(
-        of["call_id"],
-        of["tool"],
-        created=float(of["created"]),
-        expires=float(of["expires"]),
-        state=TaskState(of["state"]),
-        due=float(of["due"]),
-        updated=float(of["updated"]),
-        holder=of["holder"],
-        epoch=int(of["epoch"]),
-        runs_once=of["runs_once"] == "1",
-        has_begun=of["has_begun"] == "1",
-        tries=int(of["tries"]),
-        deaths=int(of["deaths"]),
-        version=int(of["version"]),
-        content=of["content"],
-        notes=[_text(note) for note in notes],
-        labels=tuple(of["labels"].split()),
-        stored_notes=len(notes),
-    )
-
-
-def _summary(row: Sequence[bytes]) -> TaskSummary:
-    of = dict(zip(_SUMMARY, map(_text, row), strict=True))
-    return TaskSummary(
-        of["call_id"],
-        of["tool"],
-        TaskState(of["state"]),
-        *(float(of[name]) for name in ("created", "updated", "due", "expires")),
-        epoch=int(of["epoch"]),
-        holder=of["holder"],
-    )
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogatepass")
+    text = redis_text(b"0" if stored is None else stored)
+    return float(text) if name in _TIMES else int(text) if name in _NUMBERS else text

@@ -18,16 +18,19 @@ from anyio.lowlevel import RunVar
 
 from roundtrip.ledger.contract import ClaimAnswer, LedgerDown, Reach
 from roundtrip.ledger.entry import EntryLedger, LedgerEntry
+from roundtrip.ledger.listeners import Announce
 from roundtrip.ledger.waiting import Waiting
 from roundtrip.machine.table import EntryState
+from roundtrip.on_demand import load_on_use
 from roundtrip.system import SYSTEM, System
 
 if TYPE_CHECKING:
     import sqlite3
 
+    from roundtrip.ledger import sqlite_tasks
     from roundtrip.ledger.sqlite_tasks import SqliteTasks
-
-__all__ = ["SqliteLedger"]
+else:
+    load_on_use(globals(), "roundtrip.ledger.sqlite_tasks")
 
 T = TypeVar("T")
 
@@ -109,6 +112,9 @@ class SqliteLedger(EntryLedger):
         ValueError: The path is a database in memory, which no other process sees.
     """
 
+    reach = Reach.MACHINE
+    """Implement `Ledger.reach`."""
+
     def __init__(self, path: str | os.PathLike[str], *, durable: bool = True, system: System = SYSTEM) -> None:
         self._path = Path(path)
         if str(path) in ("", ":memory:"):
@@ -128,18 +134,11 @@ class SqliteLedger(EntryLedger):
         self._has_task_tables = False
 
     @property
-    def tasks(self) -> SqliteTasks:
+    def tasks(self) -> sqlite_tasks.SqliteTasks:
         """Return the store of tasks, which is in the same file."""
         if self._tasks is None:
-            from roundtrip.ledger.sqlite_tasks import SqliteTasks  # few servers have tasks
-
-            self._tasks = SqliteTasks(self._run_tasks, self._system)
+            self._tasks = sqlite_tasks.SqliteTasks(self._run_tasks, self._system)
         return self._tasks
-
-    @property
-    def reach(self) -> Reach:
-        """Implement `Ledger.reach`."""
-        return Reach.MACHINE
 
     async def aclose(self) -> None:
         """Close the file. The next operation opens it again."""
@@ -150,7 +149,7 @@ class SqliteLedger(EntryLedger):
 
         await anyio.to_thread.run_sync(close)
 
-    async def _announce_changes(self, wake_all: Callable[[], None]) -> None:
+    async def _announce_changes(self, announce: Announce) -> None:
         """Wake the waiting legs after each change that another process makes to the file.
 
         SQLite announces nothing between processes, so this reads the version of the file, in some microseconds.
@@ -161,7 +160,7 @@ class SqliteLedger(EntryLedger):
             with suppress(LedgerDown):
                 version = await self._run(lambda db: db.execute("PRAGMA data_version").fetchone())
             if version != before:
-                wake_all()
+                announce(None)
             await self._system.sleep(_CHANGE_SECONDS)
 
     async def _change(self, key: str, work: Callable[[LedgerEntry, float], T], *, with_notes: bool = False) -> T:
@@ -196,14 +195,9 @@ class SqliteLedger(EntryLedger):
 
         return await self._run(look)
 
-    def _next_epoch(self, now: float) -> int:
-        return int(now * 1_000_000)
-
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         ends = self._system.monotonic() + _BUSY_SECONDS
-        try:
-            use = self._use.get()
-        except LookupError:
+        if (use := self._use.get(None)) is None:
             use = _LoopUse(anyio.CapacityLimiter(_MAX_THREADS), anyio.Lock())
             self._use.set(use)
         with suppress(_FileLocked):
@@ -260,9 +254,7 @@ class SqliteLedger(EntryLedger):
 
         def with_tables(db: sqlite3.Connection) -> T:
             if not self._has_task_tables:
-                from roundtrip.ledger.sqlite_tasks import create_task_tables
-
-                create_task_tables(db)
+                sqlite_tasks.create_task_tables(db)
                 self._has_task_tables = True
             return work(db)
 

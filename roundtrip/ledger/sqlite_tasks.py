@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.listeners import Announce, TaskListeners
-from roundtrip.ledger.tasks import TaskEntry, TaskSummary
+from roundtrip.ledger.tasks import TASK_FIELDS, TaskEntry, TaskSummary, entry_of, stored_summary, values_of
 from roundtrip.machine.tasks import TaskState
 
 if TYPE_CHECKING:
     import sqlite3
 
     from roundtrip.system import System
-
-__all__ = ["SqliteTasks", "create_task_tables"]
 
 T = TypeVar("T")
 
@@ -61,11 +59,9 @@ CREATE TABLE IF NOT EXISTS task_labels (
     PRIMARY KEY (label, created, call_id)
 ) WITHOUT ROWID;
 """
-_FIELDS: Final = (
-    "call_id, tool, created, expires, state, due, updated, holder, epoch, runs_once, has_begun, tries, version, "
-    "content, labels, deaths"
-)
-_SUMMARY: Final = "call_id, tool, state, created, updated, due, expires, epoch, holder"
+_FIELDS: Final = ", ".join([*TASK_FIELDS, "labels"])
+_CHANGES: Final = ", ".join(f"{name} = ?" for name in [*TASK_FIELDS[1:], "labels"])
+_SUMMARY: Final = ", ".join(TaskSummary._fields)
 # A number of its own: those of deleted tasks must not come again.
 _COUNT_CHANGE: Final = "UPDATE task_changes SET newest = newest + 1"
 _NEXT_CHANGE: Final = "(SELECT newest FROM task_changes)"
@@ -73,11 +69,7 @@ _ADD: Final = (
     f"INSERT INTO tasks ({_FIELDS}, change) VALUES ({', '.join('?' * 16)}, {_NEXT_CHANGE}) "  # noqa: S608 - no input
     "ON CONFLICT (call_id) DO NOTHING"
 )
-_SAVE: Final = (
-    "UPDATE tasks SET tool = ?, created = ?, expires = ?, state = ?, due = ?, updated = ?, holder = ?, epoch = ?, "  # noqa: S608 - no input
-    "runs_once = ?, has_begun = ?, tries = ?, version = ?, content = ?, labels = ?, deaths = ?, "
-    f"change = {_NEXT_CHANGE} WHERE call_id = ? AND version = ?"
-)
+_SAVE: Final = f"UPDATE tasks SET {_CHANGES}, change = {_NEXT_CHANGE} WHERE call_id = ? AND version = ?"  # noqa: S608 - no input
 
 
 def create_task_tables(db: sqlite3.Connection) -> None:
@@ -168,14 +160,7 @@ class SqliteTasks:
         """Implement `TaskStore.list`."""
         chosen = f"WHERE state IN ({', '.join('?' * len(states))})" if states else ""
 
-        def select(db: sqlite3.Connection) -> list[TaskSummary]:
-            rows = db.execute(
-                f"SELECT {_SUMMARY} FROM tasks {chosen} ORDER BY updated DESC LIMIT ?",  # noqa: S608 - no input
-                [*states, limit],
-            )
-            return [_summary(row) for row in rows]
-
-        return await self._run(select)
+        return await self._summaries(f"{chosen} ORDER BY updated DESC LIMIT ?", *states, limit)
 
     async def labelled(
         self, label: str, *, limit: int, after: tuple[float, str] | None = None
@@ -183,16 +168,15 @@ class SqliteTasks:
         """Implement `TaskStore.labelled`."""
         created, call_id = after or (-math.inf, "")
 
-        def select(db: sqlite3.Connection) -> list[TaskSummary]:
-            rows = db.execute(
-                f"SELECT {_SUMMARY} FROM tasks JOIN (SELECT call_id, created FROM task_labels "  # noqa: S608 - no input
-                "WHERE label = ? AND (created, call_id) > (?, ?) ORDER BY created, call_id LIMIT ?) "
-                "USING (call_id, created) ORDER BY created, call_id",
-                [label, created, call_id, limit],
-            )
-            return [_summary(row) for row in rows]
+        chosen = (
+            "JOIN (SELECT call_id, created FROM task_labels WHERE label = ? AND (created, call_id) > (?, ?) "
+            "ORDER BY created, call_id LIMIT ?) USING (call_id, created) ORDER BY created, call_id"
+        )
+        return await self._summaries(chosen, label, created, call_id, limit)
 
-        return await self._run(select)
+    async def _summaries(self, chosen: str, *values: str | float) -> list[TaskSummary]:
+        statement = f"SELECT {_SUMMARY} FROM tasks {chosen}"  # noqa: S608 - no input
+        return await self._run(lambda db: [stored_summary(row) for row in db.execute(statement, values)])
 
     async def scan(self, *, after: str, limit: int) -> Sequence[TaskEntry]:
         """Implement `TaskStore.scan`."""
@@ -261,51 +245,10 @@ def _notes(db: sqlite3.Connection, call_id: str) -> list[str]:
     return [value for (value,) in rows]
 
 
-def _summary(row: tuple[Any, ...]) -> TaskSummary:
-    return TaskSummary(row[0], row[1], TaskState(row[2]), *row[3:])
-
-
 def _row(entry: TaskEntry) -> list[Any]:
-    return [
-        entry.call_id,
-        entry.tool,
-        entry.created,
-        entry.expires,
-        entry.state.value,
-        entry.due,
-        entry.updated,
-        entry.holder,
-        entry.epoch,
-        int(entry.runs_once),
-        int(entry.has_begun),
-        entry.tries,
-        entry.version,
-        entry.content,
-        " ".join(entry.labels),
-        entry.deaths,
-    ]
+    return [*values_of(entry), " ".join(entry.labels)]
 
 
 def _entry(row: tuple[Any, ...], notes: list[str]) -> TaskEntry:
-    call_id, tool, created, expires, state, due, updated, holder, epoch, once, begun, tries, version, *texts = row
-    content, labels, deaths = texts
-    return TaskEntry(
-        call_id,
-        tool,
-        created=created,
-        expires=expires,
-        state=TaskState(state),
-        due=due,
-        updated=updated,
-        holder=holder,
-        epoch=epoch,
-        runs_once=bool(once),
-        has_begun=bool(begun),
-        tries=tries,
-        deaths=deaths,
-        version=version,
-        content=content,
-        notes=notes,
-        labels=tuple(labels.split()),
-        stored_notes=len(notes),
-    )
+    *values, labels = row
+    return entry_of(values, labels.split(), notes)

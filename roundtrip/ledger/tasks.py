@@ -5,15 +5,13 @@ Python: a store only compares and sets. So every change is made the same way: re
 it back if no other process was faster.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.holders import is_buried
 from roundtrip.machine.tasks import ENDED, TASK_MACHINE, TaskEvent, TaskState
-
-__all__ = ["MAX_TRIES", "HasTasks", "SeenTask", "TaskEntry", "TaskStore", "TaskSummary", "change_task", "summary_of"]
 
 T = TypeVar("T")
 
@@ -52,10 +50,10 @@ class TaskEntry:
     """The number of its writes. A store writes it only over the version that was read."""
     content: str = ""
     """Everything that only the server reads."""
-    notes: list[str] = field(default_factory=list[str])
-    """The results of steps since it was last parked."""
     labels: tuple[str, ...] = ()
     """Opaque words, without spaces, by which it can be found until it ends."""
+    notes: list[str] = field(default_factory=list[str])
+    """The results of steps since it was last parked."""
     account: str | None = field(default=None, compare=False)
     """The owner of a new task; see `MemoryLedger`. Stores with much room do not keep it."""
     takes_over: bool = field(default=False, compare=False)
@@ -192,6 +190,26 @@ class TaskEntry:
             self.due = min(due, self.expires)
 
 
+TASK_FIELDS: Final = (
+    *("call_id", "tool", "created", "expires", "state", "due", "updated", "holder", "epoch", "runs_once"),
+    *("has_begun", "tries", "deaths", "version", "content"),
+)
+"""The first fields of `TaskEntry`. A store keeps them, the labels and the notes."""
+
+
+def values_of(entry: TaskEntry) -> list[Any]:
+    """Return the values of `TASK_FIELDS`."""
+    return [getattr(entry, name) for name in TASK_FIELDS]
+
+
+def entry_of(values: Sequence[Any], labels: Sequence[str], notes: list[str]) -> TaskEntry:
+    """Return a task as its store has kept it: the values of `TASK_FIELDS`, its labels and its notes."""
+    entry = TaskEntry(*values, labels=tuple(labels), notes=notes, stored_notes=len(notes))
+    entry.state = TaskState(entry.state)
+    entry.runs_once, entry.has_begun = bool(entry.runs_once), bool(entry.has_begun)
+    return entry
+
+
 class TaskSummary(NamedTuple):
     """Facts of a task that its store can read."""
 
@@ -208,17 +226,13 @@ class TaskSummary(NamedTuple):
 
 def summary_of(entry: TaskEntry) -> TaskSummary:
     """Return the facts of a task that its store can read."""
-    return TaskSummary(
-        entry.call_id,
-        entry.tool,
-        entry.state,
-        entry.created,
-        entry.updated,
-        entry.due,
-        entry.expires,
-        entry.epoch,
-        entry.holder,
-    )
+    return TaskSummary(*(getattr(entry, name) for name in TaskSummary._fields))
+
+
+def stored_summary(values: Iterable[Any]) -> TaskSummary:
+    """Return the facts of a task as its store has kept them, in the order of `TaskSummary`."""
+    call_id, tool, state, *rest = values
+    return TaskSummary(call_id, tool, TaskState(state), *rest)
 
 
 @runtime_checkable

@@ -9,13 +9,13 @@ import contextvars
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import anyio
 
 from roundtrip.ledger.contract import ClaimAnswer, ClaimStatus, LedgerDown
-
-__all__ = ["Waiting"]
+from roundtrip.ledger.listeners import Announce
 
 _HANDOVER_SECONDS: Final = 0.005
 """Time that a leg has to claim a free entry before the next leg is woken."""
@@ -25,8 +25,8 @@ _MAX_WAITERS: Final = 64
 """Legs that may wait for one entry. Further legs are copies of one request, and get its state at once."""
 
 Look = Callable[[], Awaitable[ClaimAnswer | None]]
-Feed = Callable[[Callable[[], None]], Coroutine[Any, Any, None]]
-"""Runs on an event loop while legs wait there, and calls its argument when any entry may have changed."""
+Feed = Callable[[Announce], Coroutine[Any, Any, None]]
+"""Runs on an event loop while legs wait there, and announces entries that have changed."""
 
 
 @dataclass(slots=True, eq=False)
@@ -58,10 +58,6 @@ class _LoopWatches:
     loop: asyncio.AbstractEventLoop
     watches: dict[str, _EntryWatch] = field(default_factory=dict[str, _EntryWatch])
     feed: asyncio.Task[None] | None = None
-
-    def wake_all(self) -> None:
-        for watch in self.watches.values():
-            watch.changed.set()
 
 
 class Waiting:
@@ -118,8 +114,15 @@ class Waiting:
             own = self._loops.setdefault(loop, _LoopWatches(loop))
             watch = own.watches.setdefault(key, _EntryWatch())
         if own.feed is None and self._feed is not None:
-            own.feed = loop.create_task(self._feed(own.wake_all), context=contextvars.Context())
+            own.feed = loop.create_task(self._feed(partial(self._announce, own)), context=contextvars.Context())
         return own, watch
+
+    def _announce(self, own: _LoopWatches, key: str | None) -> None:
+        if key is not None:
+            self.wake(key)
+            return
+        for watch in own.watches.values():
+            watch.changed.set()
 
     def _forget(self, own: _LoopWatches, key: str) -> None:
         with self._lock:

@@ -8,8 +8,6 @@ from typing import Any, Final, NamedTuple
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import CALL_MACHINE, Event, State
 
-__all__ = ["Call", "Transition"]
-
 _NO_DETAIL: Final[Mapping[str, Any]] = MappingProxyType({})
 
 

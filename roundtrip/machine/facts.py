@@ -9,22 +9,6 @@ from typing import Any, Literal, NamedTuple
 
 from roundtrip.errors import Decision
 
-__all__ = [
-    "AnswerRead",
-    "AnswerReused",
-    "AnswersIgnored",
-    "ApprovalRead",
-    "BodyBegan",
-    "Fixed",
-    "NodeBegan",
-    "NodeEnded",
-    "NodeHow",
-    "Reason",
-    "StepBegan",
-    "StepEnded",
-    "Watch",
-]
-
 
 class Reason(StrEnum):
     """Reasons for asking a question: for the trace, never for the wire."""

@@ -1,31 +1,17 @@
 """Provide the journal, the memory of a call between legs; `journal_bytes` has its binary form inside the token."""
 
 import base64
-import binascii
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final, Literal, NamedTuple
 
-__all__ = [
-    "UNNAMED",
-    "Action",
-    "Asked",
-    "Computed",
-    "Entry",
-    "Journal",
-    "from_text",
-    "to_json",
-    "to_text",
-]
-
 UNNAMED: Final = "unnamed-"
 """The prefix of generated names, for questions without a name."""
 
 _SEALED_BLOCK_BYTES: Final = 64
 """Sizes of sealed values are rounded up to this in errors."""
-_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 
 
 class Action(IntEnum):
@@ -107,11 +93,6 @@ class Journal:
     traceparent: str | None = None
     written: float = 0.0
 
-    @property
-    def has_secrets(self) -> bool:
-        """Return True if it has values to seal."""
-        return bool(self.computed) or self.authored is not None
-
     def sizes(self) -> list[tuple[str, int]]:
         """Return each entry's key and size in bytes, largest first; sealed values in whole blocks."""
         sizes = {key: len(to_json([key, entry.data])) for key, entry in self.entries.items()}
@@ -129,7 +110,7 @@ def _in_blocks(size: int) -> int:
 
 def to_text(raw: bytes) -> str:
     """Return bytes as unpadded base64url."""
-    return binascii.b2a_base64(raw, newline=False).rstrip(b"=").translate(_URL_SAFE).decode()
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
 def from_text(text: str) -> bytes:

@@ -18,8 +18,6 @@ from roundtrip.errors import RejectionReason, TokenRejected, TokenTooLarge
 from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal, to_json, to_text
 from roundtrip.machine.pins import MAC_BYTES, MARKS_BYTES, SALTED_BYTES
 
-__all__ = ["FORMAT", "MAX_JOURNAL_BYTES", "Seal", "call_of", "pack", "unpack", "unpack_open"]
-
 FORMAT: Final = 3
 """Version of the binary form. Bytes of another version are rejected."""
 
@@ -104,7 +102,7 @@ def pack(journal: Journal, seal: Seal | None = None, *, deflate: bool = False, l
     if journal.traceparent is not None:
         flags |= _LINKED
         link = bytes.fromhex(journal.traceparent.replace("-", ""))[1:]
-    if journal.has_secrets:
+    if journal.computed or journal.authored is not None:
         flags |= _SEALED
         sealed = _pack_sealed(journal, seal)
         blocks = ((len(sealed) - _AROUND_BLOCKS) // _BLOCK).to_bytes(_BLOCKS_BYTES, "big")

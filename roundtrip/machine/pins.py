@@ -13,23 +13,6 @@ from typing import Final, NamedTuple, Protocol
 
 from roundtrip.machine.journal import to_text
 
-__all__ = [
-    "LIST_ROOTS",
-    "MAC_BYTES",
-    "MARKS_BYTES",
-    "PAGE",
-    "SALTED_BYTES",
-    "SAMPLE",
-    "SAMPLE_WITH_TOOLS",
-    "CallPins",
-    "Pinner",
-    "digest",
-    "is_by_software",
-    "is_page",
-    "label_of",
-    "may_use_tools",
-]
-
 MAC_BYTES: Final = 8
 SALTED_BYTES: Final = 16
 MARKS_BYTES: Final = 2

@@ -1,11 +1,8 @@
 """Provide the state machine of tasks, in the form of the machines in `table.py`."""
 
-from functools import partial
 from typing import Final
 
-from roundtrip.machine.table import MachineTable, TableName, arrows_of, named
-
-__all__ = ["ENDED", "TASK_MACHINE", "TaskEvent", "TaskState"]
+from roundtrip.machine.table import MachineTable, TableName, named
 
 
 class TaskState(TableName):
@@ -45,29 +42,27 @@ class TaskEvent(TableName):
     EXPIRE = named("expire", "Its time to live is over, or an operator ends it.")
 
 
-_task_arrows: Final = partial(arrows_of, TaskState)
-
 TASK_MACHINE: Final = MachineTable(
     "a task",
-    tuple(TaskState),
-    tuple(TaskEvent),
-    (
-        *_task_arrows("due", TaskEvent.CLAIM, "running"),
-        *_task_arrows("running", TaskEvent.RENEW, "running"),
-        *_task_arrows("running", TaskEvent.NOTE, "running"),
-        *_task_arrows("running", TaskEvent.ASK, "asking"),
-        *_task_arrows("running", TaskEvent.WAIT, "waiting"),
-        *_task_arrows("running", TaskEvent.YIELD, "due"),
-        *_task_arrows("asking", TaskEvent.ANSWER, "asking"),
-        *_task_arrows("asking waiting", TaskEvent.WAKE, "due due"),
-        *_task_arrows("running", TaskEvent.LAPSE, "due"),
-        *_task_arrows("running", TaskEvent.FINISH, "completed"),
-        *_task_arrows("running", TaskEvent.FAIL, "failed"),
-        *_task_arrows("running", TaskEvent.LOSE, "lost"),
-        *_task_arrows("lost", TaskEvent.RETRY, "due"),
-        *_task_arrows("due running asking waiting", TaskEvent.CANCEL, "cancelled cancelled cancelled cancelled"),
-        *_task_arrows("due running asking waiting lost", TaskEvent.EXPIRE, "failed failed failed failed failed"),
-    ),
+    TaskState,
+    TaskEvent,
+    [
+        ("due", TaskEvent.CLAIM, "running"),
+        ("running", TaskEvent.RENEW, "running"),
+        ("running", TaskEvent.NOTE, "running"),
+        ("running", TaskEvent.ASK, "asking"),
+        ("running", TaskEvent.WAIT, "waiting"),
+        ("running", TaskEvent.YIELD, "due"),
+        ("asking", TaskEvent.ANSWER, "asking"),
+        ("asking waiting", TaskEvent.WAKE, "due"),
+        ("running", TaskEvent.LAPSE, "due"),
+        ("running", TaskEvent.FINISH, "completed"),
+        ("running", TaskEvent.FAIL, "failed"),
+        ("running", TaskEvent.LOSE, "lost"),
+        ("lost", TaskEvent.RETRY, "due"),
+        ("due running asking waiting", TaskEvent.CANCEL, "cancelled"),
+        ("due running asking waiting lost", TaskEvent.EXPIRE, "failed"),
+    ],
 )
 """The machine of every task, in every store. Writes of a worker whose epoch is not the task's are rejected."""
 

@@ -6,18 +6,6 @@ from typing import Any, Literal, Protocol
 
 from roundtrip.pages.forms import OpenQuestions
 
-__all__ = [
-    "AskingPage",
-    "AwaitingPage",
-    "CallsUnavailable",
-    "ClosedPage",
-    "EndedPage",
-    "PageCalls",
-    "PageState",
-    "ShownDecision",
-    "WorkingPage",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class AskingPage:

@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, cast
 
-from roundtrip.questions.fields import FORMATS, FieldChoice, FieldInvalid, FieldKind, FormField
+from roundtrip.questions.fields import FORMATS, FieldInvalid, FieldKind, FormField
 from roundtrip.safe_text import printable
-
-__all__ = ["LEFT_OUT", "Control", "ControlOption", "FieldView", "Posted", "read_field", "view_of_field"]
+from roundtrip.untrusted import strict_json
 
 Posted = Mapping[str, Sequence[str]]
 """Texts that a browser sent, by the name of their control."""
@@ -119,7 +118,7 @@ class FieldView:
     @property
     def options(self) -> tuple[ControlOption, ...]:
         """Return the options of the control, in the order of the form."""
-        listed = [(wire, printable(choice.title)) for wire, choice in _choices_of(self.field)]
+        listed = [(wire, printable(title)) for wire, title, _ in _choices_of(self.field)]
         # Without an answer, the tool gets the default. So a form with one has no other way to say nothing.
         if _default_of(self.field) is LEFT_OUT:
             # A radio button cannot be unchosen without a script.
@@ -234,7 +233,7 @@ def _typed_of(field: FormField, control: Control, default: Any) -> tuple[str, ..
         return ()
     if control in (Control.RADIOS, Control.MENU, Control.CHECKBOXES):
         chosen = cast("list[object]", default if isinstance(default, list) else [default])
-        return tuple(wire for wire, choice in _choices_of(field) if _meaning(field, choice) in chosen)
+        return tuple(wire for wire, _, value in _choices_of(field) if value in chosen)
     if control is Control.MOMENT and (found := _MOMENT_PATTERN.fullmatch(default)) is not None:
         day, time, zone = found.groups()
         whole, dot, fraction = time.partition(".")
@@ -283,15 +282,11 @@ def _json_text(value: Any) -> str:
 # From the texts of a control to a value.
 
 
-def _choices_of(field: FormField) -> list[tuple[str, FieldChoice]]:
-    """Return the choices of a field, each with the text that the browser sends for it."""
+def _choices_of(field: FormField) -> list[tuple[str, str, Any]]:
+    """Return the choices of a field: the text that the browser sends for each, its title and its value."""
     if field.kind is FieldKind.YES_NO:
-        return [("yes", FieldChoice("yes", "Yes")), ("no", FieldChoice("no", "No"))]
-    return [(str(place), choice) for place, choice in enumerate(field.choices)]
-
-
-def _meaning(field: FormField, choice: FieldChoice) -> Any:
-    return choice.value == "yes" if field.kind is FieldKind.YES_NO else choice.value
+        return [("yes", "Yes", True), ("no", "No", False)]
+    return [(str(place), choice.title, choice.value) for place, choice in enumerate(field.choices)]
 
 
 def _value_of(view: FieldView) -> Any:
@@ -328,10 +323,10 @@ def _nothing(field: FormField, wanted: str) -> Any:
 
 
 def _chosen(field: FormField, wire: str) -> Any:
-    found = [choice for known, choice in _choices_of(field) if known == wire]
+    found = [value for known, _, value in _choices_of(field) if known == wire]
     if not found:
         raise FieldInvalid("Choose one of the options.")
-    return _meaning(field, found[0])
+    return found[0]
 
 
 def _read_text(field: FormField, text: str) -> Any:
@@ -368,13 +363,9 @@ def _number(typed: str) -> float | str:
 
 def _json(typed: str) -> Any:
     try:
-        return json.loads(typed, parse_constant=_no_constant)
+        return strict_json(typed)
     except (ValueError, RecursionError) as error:
         raise FieldInvalid("It must be JSON, such as 3, true, [1, 2] or {}.") from error
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _moment(view: FieldView) -> Any:

@@ -13,8 +13,6 @@ from typing import Final
 
 from roundtrip.pages.forms import OpenQuestions
 
-__all__ = ["FormTokens"]
-
 _MIN_KEY_BYTES: Final = 16
 _PURPOSE: Final = "roundtrip/page-form/1"
 

@@ -7,10 +7,10 @@ with one question has two buttons, for an answer and for none. On a page with se
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, cast
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from roundtrip.pages.controls import LEFT_OUT, Control, FieldView, Posted, read_field, view_of_field
 from roundtrip.questions.fields import fields_of
@@ -19,20 +19,6 @@ from roundtrip.untrusted import mapping_of
 
 if TYPE_CHECKING:
     from jsonschema import ValidationError
-
-__all__ = [
-    "DECISION",
-    "TOKEN",
-    "FormMistake",
-    "OpenQuestions",
-    "PageForm",
-    "PostUnreadable",
-    "QuestionKind",
-    "QuestionView",
-    "form_of_questions",
-    "parse_body",
-    "read_form",
-]
 
 OpenQuestions = Mapping[str, Mapping[str, Any]]
 """Requests as on the wire, with `method` and `params`, by the key of their question."""
@@ -110,15 +96,14 @@ class PageForm:
     @property
     def mistakes(self) -> Sequence[FormMistake]:
         """Return every mistake, in the order of the page."""
-        return tuple(self._mistakes())
-
-    def _mistakes(self) -> Iterator[FormMistake]:
+        found: list[FormMistake] = []
         for question in self.questions:
             if question.error is not None:
-                yield FormMistake(f"{question.id}-choice-yes", question.heading, question.error)
-            for view in question.fields:
-                if view.error is not None:
-                    yield FormMistake(view.target, view.label, view.error)
+                found.append(FormMistake(f"{question.id}-choice-yes", question.heading, question.error))
+            found += [
+                FormMistake(view.target, view.label, view.error) for view in question.fields if view.error is not None
+            ]
+        return found
 
     def names(self) -> Iterator[tuple[str, bool]]:
         """Yield the names of all controls, each with True if it may be sent several times."""
@@ -128,14 +113,6 @@ class PageForm:
                 yield question.choice_name, False
             for view in question.fields:
                 yield from ((name, view.control is Control.CHECKBOXES) for name in view.names)
-
-
-@dataclass(frozen=True, slots=True)
-class _ReadQuestion:
-    """A question filled in as sent, with its answer as a result of `elicitation/create`."""
-
-    view: QuestionView
-    answer: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 def form_of_questions(questions: OpenQuestions) -> PageForm:
@@ -156,7 +133,7 @@ def parse_body(body: bytes) -> Posted:
         PostUnreadable: It is not of this type, or not in UTF-8.
     """
     try:
-        pairs = parse_qsl(
+        return parse_qs(
             body.decode("ascii"),
             keep_blank_values=True,
             strict_parsing=True,
@@ -165,10 +142,6 @@ def parse_body(body: bytes) -> Posted:
         )
     except ValueError as error:
         raise PostUnreadable("the body must be a form in UTF-8") from error
-    posted: dict[str, list[str]] = {}
-    for name, text in pairs:
-        posted.setdefault(name, []).append(text)
-    return posted
 
 
 def read_form(questions: OpenQuestions, posted: Posted) -> tuple[PageForm, dict[str, dict[str, Any]] | None]:
@@ -187,8 +160,8 @@ def read_form(questions: OpenQuestions, posted: Posted) -> tuple[PageForm, dict[
         case _:
             raise PostUnreadable("the body must say which button was pressed")
     read = [_read_question(question, questions[question.key], posted, form.is_single) for question in form.questions]
-    form = PageForm(tuple(one.view for one in read))
-    return form, None if form.mistakes else {one.view.key: one.answer for one in read}
+    form = PageForm(tuple(view for view, _ in read))
+    return form, None if form.mistakes else {view.key: answer for view, answer in read}
 
 
 def _check_names(form: PageForm, posted: Posted) -> None:
@@ -244,26 +217,27 @@ def _host_of(url: str) -> str:
 
 def _read_question(
     question: QuestionView, request: Mapping[str, Any], posted: Posted, is_single: bool
-) -> _ReadQuestion:
+) -> tuple[QuestionView, dict[str, Any]]:
+    """Return a question filled in as sent, with its answer as a result of `elicitation/create`."""
     choice = "yes" if is_single else "".join(posted.get(question.choice_name, ()))
     read = [read_field(view, posted) for view in question.fields]
     filled = replace(question, choice=choice, fields=tuple(view for view, _ in read))
     if choice == "no":
         # The fields of a declined question are kept, but nothing in them is a mistake.
         fields = tuple(replace(view, error=None) for view in filled.fields)
-        return _ReadQuestion(replace(filled, fields=fields), {"action": "decline"})
+        return replace(filled, fields=fields), {"action": "decline"}
     if question.kind is not QuestionKind.FORM:
         if choice != "yes":
-            return _ReadQuestion(replace(filled, error="Choose one."))
+            filled = replace(filled, error="Choose one.")
         accepted: dict[str, Any] = {"action": "accept"}
         if question.kind is QuestionKind.CONFIRMATION:
             accepted["content"] = {}
-        return _ReadQuestion(filled, accepted)
+        return filled, accepted
     content = {view.field.name: value for view, value in read if value is not LEFT_OUT}
     if all(view.error is None for view in filled.fields):
         schema = mapping_of(mapping_of(request.get("params")).get("requestedSchema"))
         filled = _with_schema_errors(filled, schema, content)
-    return _ReadQuestion(filled, {"action": "accept", "content": content})
+    return filled, {"action": "accept", "content": content}
 
 
 def _with_schema_errors(question: QuestionView, schema: Mapping[str, Any], content: dict[str, Any]) -> QuestionView:

@@ -30,8 +30,6 @@ from roundtrip.pages.look import PageLook
 from roundtrip.pages.rendering import PageRenderer
 from roundtrip.pages.responses import PageResponses, PostWords
 
-__all__ = ["Authenticate", "QuestionPages"]
-
 Authenticate = Callable[[Request], Awaitable[str | Response | None]]
 """Return the reader of a page; or the response of a login, such as a redirect; or None, which becomes a 401.
 
@@ -62,7 +60,6 @@ class QuestionPages:
         look: Name, logo and color.
         templates: A folder with templates that replace those of the package.
         authenticate: Names the reader of a page. Without it the address alone opens the page.
-        max_body_bytes: The largest answer that is read.
 
     Raises:
         ValueError: An argument is not of its form.
@@ -77,12 +74,11 @@ class QuestionPages:
         look: PageLook,
         templates: Path | None = None,
         authenticate: Authenticate | None = None,
-        max_body_bytes: int = _MAX_BODY_BYTES,
     ) -> None:
         self._calls = calls
         self._tokens = FormTokens(keys)
         self._renderer = PageRenderer(look, templates=templates)
-        self._responses = PageResponses(self._renderer, base_url=base_url, words=_WORDS, max_body_bytes=max_body_bytes)
+        self._responses = PageResponses(self._renderer, base_url=base_url, words=_WORDS, max_body_bytes=_MAX_BODY_BYTES)
         self._authenticate = authenticate
 
     @property
@@ -113,16 +109,14 @@ class QuestionPages:
                 return subject
             if subject is None:
                 return self._responses.login()
-        try:
-            if request.method != "POST":
-                return self._state_page(ticket, subject, await self._calls.open(ticket, subject))
-        except CallsUnavailable:
-            return self._responses.unavailable()
-        posted = await self._responses.posted(request)
+        is_form = request.method == "POST"
+        posted: Posted | Response = await self._responses.posted(request) if is_form else {}
         if isinstance(posted, Response):
             return posted
         try:
-            return await self._answered(ticket, subject, posted)
+            if is_form:
+                return await self._answered(ticket, subject, posted)
+            return self._state_page(ticket, subject, await self._calls.open(ticket, subject))
         except PostUnreadable:
             return self._responses.unreadable()
         except CallsUnavailable:
@@ -136,10 +130,10 @@ class QuestionPages:
             CallsUnavailable: The store cannot be used.
         """
         state = await self._calls.open(ticket, subject)
-        if not isinstance(state, AskingPage):
-            return self._state_page(ticket, subject, state, notice=_ANSWERED)
         token = "".join(posted.get(TOKEN, ()))
-        if not self._tokens.is_valid(token, ticket, subject, state.round_id, state.questions):
+        if not isinstance(state, AskingPage) or not self._tokens.is_valid(
+            token, ticket, subject, state.round_id, state.questions
+        ):
             return self._state_page(ticket, subject, state, notice=_ANSWERED)
         form, answers = read_form(state.questions, posted)
         if answers is None:
@@ -157,20 +151,16 @@ class QuestionPages:
         match state:
             case AskingPage(round_id, questions):
                 token = self._tokens.issue(ticket, subject, round_id, questions)
-                return self._responses.page(
-                    self._renderer.question(form_of_questions(questions), token=token, notice=notice), status
-                )
-            case WorkingPage(seconds):
-                return self._responses.page(self._renderer.working(seconds=seconds, notice=notice), status)
-            case AwaitingPage(groups, seconds):
-                return self._responses.page(
-                    self._renderer.awaiting(groups=groups, seconds=seconds, notice=notice), status
-                )
-            case EndedPage(text, is_error, decisions):
-                shown = self._renderer.ended(text=text, is_error=is_error, decisions=decisions, notice=notice)
-                return self._responses.page(shown, status)
+                shown = self._renderer.question(form_of_questions(questions), token=token, notice=notice)
+            case WorkingPage():
+                shown = self._renderer.working(state, notice=notice)
+            case AwaitingPage():
+                shown = self._renderer.awaiting(state, notice=notice)
+            case EndedPage():
+                shown = self._renderer.ended(state, notice=notice)
             case ClosedPage():
                 return self._responses.page(self._renderer.closed(), 404)
+        return self._responses.page(shown, status)
 
     def redirect(self, ticket: str) -> Response:
         """Return a response that leads the browser to a page."""

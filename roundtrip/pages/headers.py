@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
-__all__ = ["FORM_TYPE", "is_form", "is_own_form", "origin_of", "page_headers", "policy_for"]
-
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
 _NO_ORIGIN: Final = "null"
 

@@ -24,13 +24,14 @@ from roundtrip.pages.responses import RETRY_HEADERS, BodyTooLong, PageResponses,
 from roundtrip.safe_text import printable
 from roundtrip.untrusted import mapping_of
 
-__all__ = ["API_PATH", "INBOX_PATH", "InboxSite"]
-
 INBOX_PATH: Final = "/approvals"
 API_PATH: Final = f"{INBOX_PATH}/api"
 _MAX_BODY_BYTES: Final = 16 * 1024
 _MAX_HEADING_CHARS: Final = 200
 _MAX_REASON_CHARS: Final = 2000
+_API_FACTS: Final = ("id", "message", "by", "tool", "caller", "opened", "until", "state", "when", "who", "reason")
+"""What the API shows of an approval, in this order."""
+_TIMES: Final = ("opened", "until", "when")
 _CHOICES: Final[Mapping[str, Choice]] = {"approve": "approved", "reject": "rejected"}
 
 _WORDS: Final = PostWords(
@@ -98,13 +99,14 @@ class InboxSite:
             return self._responses.error(404, *_UNKNOWN)
         except CallsUnavailable:
             return self._responses.unavailable()
-        shown = [_listed(one) for one in page.approvals]
-        return self._responses.page(
-            self._renderer.inbox(
-                approvals=shown, following=page.following, reader=printable(reader.name), path=self.url()
-            ),
-            200,
+        text = self._renderer.render(
+            "inbox.html.j2",
+            approvals=[_listed(one) for one in page.approvals],
+            following=page.following,
+            reader=printable(reader.name),
+            path=self.url(),
         )
+        return self._responses.page(text, 200)
 
     async def respond(self, request: Request) -> Response:
         """Return the response to a request for the page of an approval."""
@@ -113,13 +115,12 @@ class InboxSite:
         reader = await self._approvals.reader(request)
         if not isinstance(reader, Reader):
             return reader if reader is not None else self._responses.login()
-        posted: Posted | Response = {}
-        if request.method == "POST":
-            posted = await self._responses.posted(request)
-            if isinstance(posted, Response):
-                return posted
+        is_form = request.method == "POST"
+        posted: Posted | Response = await self._responses.posted(request) if is_form else {}
+        if isinstance(posted, Response):
+            return posted
         try:
-            if request.method == "POST":
+            if is_form:
                 return await self._form_answered(reader, approval_id, posted)
             return await self._shown(reader, approval_id)
         except CallsUnavailable:
@@ -164,7 +165,8 @@ class InboxSite:
         mistake: str | None = None,
         reason: str = "",
     ) -> Response:
-        text = self._renderer.approval(
+        text = self._renderer.render(
+            "approval.html.j2",
             approval=_viewed(approval),
             token=self._tokens.issue(*_form_of(reader, approval)),
             notice=notice,
@@ -268,13 +270,9 @@ def _listed(approval: ShownApproval) -> dict[str, Any]:
     """Return an approval as the template of the list takes it. Callers write a part of its text, so it is cut."""
     heading = approval.message.partition("\n")[0]
     is_long = len(heading) > _MAX_HEADING_CHARS
-    return {
-        "id": approval.id,
+    return _viewed(approval) | {
         "heading": printable(heading[:_MAX_HEADING_CHARS]) + ("…" if is_long else ""),
-        "by": printable(approval.by),
         "caller": printable(approval.caller[:_MAX_HEADING_CHARS]),
-        "opened": _moment(approval.opened),
-        "until": _moment(approval.until),
     }
 
 
@@ -305,20 +303,5 @@ def _moment(at: float) -> dict[str, str]:
 
 def _as_data(approval: ShownApproval) -> dict[str, Any]:
     """Return an approval as the API shows it."""
-    data = {
-        "id": approval.id,
-        "message": approval.message,
-        "by": approval.by,
-        "tool": approval.tool,
-        "caller": approval.caller,
-        "opened": _iso(approval.opened),
-        "until": _iso(approval.until),
-        "state": approval.state,
-    }
-    if approval.when is not None:
-        data["when"] = _iso(approval.when)
-    if approval.who is not None:
-        data["who"] = approval.who
-    if approval.reason is not None:
-        data["reason"] = approval.reason
-    return data
+    shown = ((name, getattr(approval, name)) for name in _API_FACTS)
+    return {name: _iso(value) if name in _TIMES else value for name, value in shown if value is not None}

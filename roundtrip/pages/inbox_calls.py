@@ -5,8 +5,6 @@ from typing import Any, Literal, NamedTuple, Protocol
 from starlette.requests import Request
 from starlette.responses import Response
 
-__all__ = ["Choice", "InboxApprovals", "InboxPage", "Reader", "ShownApproval"]
-
 Choice = Literal["approved", "rejected"]
 
 

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-__all__ = ["PageLook", "contrast_of"]
-
 _LIGHT_PAPERS: Final = ("#ffffff", "#f5f6f8")
 _DARK_PAPERS: Final = ("#1b2129", "#12161b")
 """Backgrounds of the style sheet: the card, and the page around it."""

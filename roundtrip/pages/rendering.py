@@ -1,33 +1,56 @@
 """Render question pages from Jinja2 templates, which authors can replace one by one.
 
 A template in the author's folder takes the place of the one with the same name here. It can extend or import the
-original by the name `roundtrip/` and the name of the template. The policy of the pages allows no script, no style but
+original by the name `roundtrip/` and the name of the template. Authors' templates are checked when the server is
+created, and not when a user opens a page. The policy of the pages allows no script, no style but
 that of `page.css`, and no image but the logo.
 """
 
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
-from roundtrip.pages.calls import ShownDecision
+from roundtrip.pages.calls import AwaitingPage, EndedPage, WorkingPage
 from roundtrip.pages.forms import DECISION, TOKEN, PageForm
 from roundtrip.pages.headers import policy_for
-from roundtrip.pages.jinja import (
-    BaseLoader,
-    ChoiceLoader,
-    Environment,
-    FileSystemLoader,
-    PackageLoader,
-    PrefixLoader,
-    StrictUndefined,
-)
 from roundtrip.pages.look import PageLook
-from roundtrip.pages.template_checks import check_templates
 from roundtrip.safe_text import printable
 
-__all__ = ["PageRenderer"]
+try:
+    from jinja2 import (
+        BaseLoader,
+        ChoiceLoader,
+        Environment,
+        FileSystemLoader,
+        PackageLoader,
+        PrefixLoader,
+        StrictUndefined,
+        TemplateNotFound,
+        TemplateSyntaxError,
+        meta,
+        nodes,
+    )
+except ImportError as missing:
+    raise ImportError("question pages need jinja2: pip install 'mcp-roundtrip[pages]'", name="jinja2") from missing
 
 _STYLE: Final = "page.css"
+_SUFFIXES: Final = (".j2", ".jinja", ".jinja2", ".html", ".css")
+"""Endings of files that are meant as templates. An editor or a version control may leave others."""
+_VALUES: Final[Mapping[str, frozenset[str]]] = {
+    "question.html.j2": frozenset({"form", "token", "notice"}),
+    "working.html.j2": frozenset({"seconds", "notice"}),
+    "awaiting.html.j2": frozenset({"groups", "seconds", "notice"}),
+    "ended.html.j2": frozenset({"text", "is_error", "decisions", "notice"}),
+    "closed.html.j2": frozenset(),
+    "error.html.j2": frozenset({"title", "text"}),
+    "unavailable.html.j2": frozenset({"seconds", "sent"}),
+    "inbox.html.j2": frozenset({"approvals", "following", "reader", "path"}),
+    "approval.html.j2": frozenset({"approval", "token", "notice", "mistake", "reason", "reader", "path"}),
+    "page.css": frozenset(),
+}
+"""The values of each page, besides those of all pages."""
+_SHARED: Final = frozenset({"look", "name", "style", "token_name", "decision_name"})
 
 
 class PageRenderer:
@@ -57,7 +80,7 @@ class PageRenderer:
             lstrip_blocks=True,
         )
         if templates is not None:
-            check_templates(self._templates, templates, ours.list_templates())
+            _check_templates(self._templates, templates, ours.list_templates())
         style = self._templates.get_template(_STYLE).render(look=look)
         if "<" in style:
             raise ValueError(f"{_STYLE} must not contain '<', which could end the style sheet")
@@ -73,22 +96,15 @@ class PageRenderer:
 
     def question(self, form: PageForm, *, token: str, notice: str | None = None) -> str:
         """Return the page of a form, with its mistakes."""
-        return self._render("question.html.j2", form=form, token=token, notice=notice)
+        return self.render("question.html.j2", form=form, token=token, notice=notice)
 
-    def working(self, *, seconds: int, notice: str | None = None) -> str:
+    def working(self, page: WorkingPage, *, notice: str | None = None) -> str:
         """Return the page of a call that goes on without its user; it loads itself again after some seconds."""
-        return self._render("working.html.j2", seconds=seconds, notice=notice)
+        return self.render("working.html.j2", seconds=page.seconds, notice=notice)
 
-    def ended(
-        self,
-        *,
-        text: str | None,
-        is_error: bool,
-        decisions: Sequence[ShownDecision] = (),
-        notice: str | None = None,
-    ) -> str:
+    def ended(self, page: EndedPage, *, notice: str | None = None) -> str:
         """Return the page of a call that has ended, with its result and decisions if the reader may see them."""
-        shown = None if text is None else printable(text, keep_newlines=True)
+        shown = None if page.text is None else printable(page.text, keep_newlines=True)
         made = [
             {
                 "message": printable(one.message.partition("\n")[0]),
@@ -96,35 +112,88 @@ class PageRenderer:
                 "outcome": one.outcome,
                 "reason": None if one.reason is None else printable(one.reason, keep_newlines=True),
             }
-            for one in decisions
+            for one in page.decisions
         ]
-        return self._render("ended.html.j2", text=shown, is_error=is_error, decisions=made, notice=notice)
+        return self.render("ended.html.j2", text=shown, is_error=page.is_error, decisions=made, notice=notice)
 
-    def awaiting(self, *, groups: Sequence[str], seconds: int, notice: str | None = None) -> str:
+    def awaiting(self, page: AwaitingPage, *, notice: str | None = None) -> str:
         """Return the page of a call that waits for the decision of others; it loads itself again after some seconds."""
-        shown = [printable(group) for group in groups]
-        return self._render("awaiting.html.j2", groups=shown, seconds=seconds, notice=notice)
-
-    def inbox(self, **values: Any) -> str:
-        """Return a page of the inbox."""
-        return self._render("inbox.html.j2", **values)
-
-    def approval(self, **values: Any) -> str:
-        """Return the page of one approval."""
-        return self._render("approval.html.j2", **values)
+        shown = [printable(group) for group in page.groups]
+        return self.render("awaiting.html.j2", groups=shown, seconds=page.seconds, notice=notice)
 
     def closed(self) -> str:
         """Return the page for every address that asks nothing: it does not say why."""
-        return self._render("closed.html.j2")
+        return self.render("closed.html.j2")
 
     def error(self, title: str, text: str) -> str:
         """Return the page for a request that cannot be answered."""
-        return self._render("error.html.j2", title=title, text=text)
+        return self.render("error.html.j2", title=title, text=text)
 
     def unavailable(self, *, seconds: int, sent: Mapping[str, Sequence[str]]) -> str:
         """Return the page while nothing can be looked up; from it, what its reader has just sent can be sent again."""
         fields = [(name, value) for name, values in sent.items() for value in values]
-        return self._render("unavailable.html.j2", seconds=seconds, sent=fields)
+        return self.render("unavailable.html.j2", seconds=seconds, sent=fields)
 
-    def _render(self, template: str, **values: Any) -> str:
+    def render(self, template: str, **values: Any) -> str:
+        """Return the page of a template."""
         return self._templates.get_template(template).render(self._shared, **values)
+
+
+def _check_templates(environment: Environment, folder: Path, ours: Sequence[str]) -> None:
+    """Check that the templates of a folder can be read, replace others, and use values that pages have.
+
+    Args:
+        environment: Reads templates of the folder, and of the package.
+        folder: The folder.
+        ours: The names of the templates of the package.
+
+    Raises:
+        ValueError: One of them is invalid.
+    """
+    found = {
+        path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.suffix in _SUFFIXES
+    }
+    used: set[str] = set()
+    for name, path in found.items():
+        used |= _check_template(environment, name, path)
+    for name in found.keys() - used - set(ours):
+        nearest = get_close_matches(name, ours, n=1, cutoff=0.0)
+        raise ValueError(
+            f"templates: {name!r} replaces no template, and no other one uses it; did you mean {nearest[0]!r}?"
+        )
+
+
+def _check_template(environment: Environment, name: str, path: Path) -> set[str]:
+    """Check a template, and return the names of those that it uses.
+
+    Raises:
+        ValueError: It is invalid.
+    """
+    try:
+        tree = environment.parse(path.read_text(encoding="utf-8"), name)
+        environment.get_template(name)
+        used = {one for one in meta.find_referenced_templates(tree) if one is not None}
+        for one in used:
+            environment.get_template(one)
+    except TemplateSyntaxError as error:
+        raise ValueError(f"templates: {error.name or name!r}, line {error.lineno}: {error.message}") from error
+    except TemplateNotFound as error:
+        raise ValueError(f"templates: {name!r} uses {error.name!r}, which does not exist") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"templates: {name!r} cannot be read: {error}") from error
+    # A part of pages may be used by any of them.
+    given = _VALUES.get(name, frozenset[str]().union(*_VALUES.values())) | _SHARED
+    unknown = sorted(meta.find_undeclared_variables(tree) - given - environment.globals.keys() - _set_in(tree))
+    if unknown:
+        known = ", ".join(sorted(given))
+        raise ValueError(f"templates: {name!r} uses {unknown[0]!r}, which no page gives it; it has {known}")
+    return used
+
+
+def _set_in(tree: nodes.Template) -> set[str]:
+    """Return the names that a template sets: blocks see those that are set outside of them."""
+    names = {one.name for one in tree.find_all(nodes.Name) if one.ctx == "store"}
+    names |= {one.target for one in tree.find_all(nodes.Import)} | {one.name for one in tree.find_all(nodes.Macro)}
+    for one in tree.find_all(nodes.FromImport):
+        names |= {name if isinstance(name, str) else name[1] for name in one.names}
+    return names

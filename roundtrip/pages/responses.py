@@ -12,8 +12,6 @@ from roundtrip.pages.forms import PostUnreadable, parse_body
 from roundtrip.pages.headers import is_form, is_own_form, origin_of, page_headers
 from roundtrip.pages.rendering import PageRenderer
 
-__all__ = ["RETRY_HEADERS", "BodyTooLong", "PageResponses", "PostWords", "read_body"]
-
 _RETRY_SECONDS: Final = 5
 RETRY_HEADERS: Final = {"Retry-After": str(_RETRY_SECONDS)}
 """The headers of a response while the store cannot be used."""

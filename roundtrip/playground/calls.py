@@ -35,11 +35,10 @@ from roundtrip.playground.results import result_data
 from roundtrip.revisions import FIRST_OF_RETRY_ERA
 from roundtrip.testing.conversations import Message
 from roundtrip.testing.question_pages import waiting_call
-from roundtrip.testing.tap import Tap
+from roundtrip.testing.tap import tapped
 from roundtrip.trace.page.data import Data
 from roundtrip.trace.page.forms import json_text
-
-__all__ = ["ClientKind", "PlayedCall", "PlayedState", "Playing"]
+from roundtrip.untrusted import mapping_of
 
 ClientKind = Literal["forms", "links", "none"]
 """What the client shows: forms and links, links only, or neither."""
@@ -55,7 +54,6 @@ _MAX_SHOWN_CHARS: Final = 100_000
 _MAX_ALL_CHARS: Final = 1_000_000
 """Characters of a call's messages, after which only the beginnings of further ones are shown."""
 _MAX_LATE_CHARS: Final = 500
-_FIRST_PAUSE_SECONDS: Final = 0.05
 _MAX_PAUSE_SECONDS: Final = 0.5
 _OVER: Final = ("completed", "waiting", "failed", "declined", "stopped")
 
@@ -124,14 +122,10 @@ class PlayedCall:
         self._questions: list[OpenQuestion] = []
         self._happened: list[Data] = []
         self._messages: list[Data] = []
-        self._message_chars = 0
         self._left_out = 0
         self._failure = ""
-        self._round = 0
-        self._names = set[str]()
-        self._pause = _FIRST_PAUSE_SECONDS
-        self._task_id: str | None = None
-        self._status: tuple[str, str | None] | None = None
+        self._task: RemoteTask | None = None
+        """The task that the call became, as it was seen last."""
         self._scope = anyio.CancelScope()
 
     @property
@@ -156,7 +150,7 @@ class PlayedCall:
             "arguments": json_text(self.playing.arguments, indent=2),
             "era": _REVISIONS[self.playing.era],
             "client": self.playing.client,
-            "task": self._task_id,
+            "task": self._task.task_id if self._task is not None else None,
             "questions": [question.data() for question in self._questions],
             "happened": self._happened,
             "result": result_data(self.result) if self.result is not None else None,
@@ -171,16 +165,13 @@ class PlayedCall:
 
     async def stop(self) -> None:
         """Cancel the call, as a user does who does not want to wait."""
-        if not self.is_over and self._task_id is not None:
+        if not self.is_over and (task := self._task) is not None:
             try:
                 with anyio.move_on_after(5):
-                    await within(self._connected(), self._cancel_task)
+                    await within(self._connected(), lambda client: TaskRequests(client.session, task.task_id).cancel())
             except Exception as error:  # noqa: BLE001  # the call is left in any case
                 self._note("note", f"the task could not be cancelled: {innermost(error)}")
         self._scope.cancel()
-
-    async def _cancel_task(self, client: Client) -> None:
-        await TaskRequests(client.session, str(self._task_id)).cancel()
 
     async def run(self) -> None:
         """Make the call."""
@@ -195,17 +186,17 @@ class PlayedCall:
 
     async def _make(self) -> None:
         leg = LegRequest(self.playing.tool, self.playing.arguments)
-        is_leg_by_leg = self.playing.era is Era.RETRY and self._target.url is not None
-        if is_leg_by_leg:
+        drive_call = partial(drive, leg, answer=self._answer_round, max_pause=_MAX_PAUSE_SECONDS)
+        if self.playing.era is Era.RETRY and self._target.url is not None:
             # Each leg has a connection of its own: the process that served the last one may have been replaced.
             async def send_leg(leg: LegRequest) -> LegResult:
                 return await within(self._connected(), partial(self._send, leg=leg))
 
-            result = await drive(leg, send=send_leg, answer=self._answer_round)
+            result = await drive_call(send=send_leg)
         else:
 
             async def converse(client: Client) -> LegResult:
-                return await drive(leg, send=partial(self._send_over, client), answer=self._answer_round)
+                return await drive_call(send=partial(self._send, client))
 
             result = await within(self._connected(), converse)
         self.result = cast("CallToolResult", result)
@@ -214,12 +205,13 @@ class PlayedCall:
         else:
             self._end("declined" if self.is_declined else "failed")
 
-    async def _send_over(self, client: Client, leg: LegRequest) -> LegResult:
-        return await self._send(client, leg=leg)
-
-    async def _send(self, client: Client, *, leg: LegRequest) -> LegResult:
+    async def _send(self, client: Client, leg: LegRequest) -> LegResult:
         send_leg = partial(send, client.session, progress=self._progress)
-        return await follow(client.session, leg, send=send_leg, seen=self._polled)
+        result = await follow(client.session, leg, send=send_leg, seen=self._polled)
+        if isinstance(result, InputRequiredResult) and result.request_state is not None:
+            self.tokens.append(result.request_state)
+            self._changed()
+        return result
 
     @asynccontextmanager
     async def _connected(self) -> AsyncGenerator[Client]:
@@ -227,7 +219,7 @@ class PlayedCall:
         asks = self.playing.client != "none"
         has_tasks = self.playing.has_tasks and self.playing.era is Era.RETRY
         async with kind(
-            Tap(self._target.connect(self._terminal), heard=self._heard),
+            tapped(self._target.connect(self._terminal), self._heard),
             mode=self.playing.era.mode,
             logging_callback=self._log,
             log_level="debug",
@@ -241,21 +233,12 @@ class PlayedCall:
     # Questions.
 
     async def _answer_round(self, asked: InputRequiredResult) -> Mapping[str, InputResponse]:
-        if asked.request_state is not None:
-            self.tokens.append(asked.request_state)
-        requests = asked.input_requests or {}
-        if not requests:
-            self._changed()
-            await anyio.sleep(self._pause)
-            self._pause = min(self._pause * 2, _MAX_PAUSE_SECONDS)
-            return {}
-        self._pause = _FIRST_PAUSE_SECONDS
-        self._count_round()
+        round = self._next_round()
         questions: dict[str, OpenQuestion] = {}
-        for key, request in requests.items():
-            name = question_name(key, self._names) if isinstance(asked, TaskRound) else key
-            self._names.add(name)
-            questions[key] = self._open(name, request)
+        for key, request in (asked.input_requests or {}).items():
+            before = [question.key for question in self._questions]
+            name = question_name(key, before) if isinstance(asked, TaskRound) else key
+            questions[key] = self._open(name, request, round)
         await self._wait_for(*questions.values())
         responses: dict[str, InputResponse] = {}
         for key, question in questions.items():
@@ -269,18 +252,19 @@ class PlayedCall:
         return responses
 
     async def _answer_live(self, request: InputRequest) -> InputResponse | ErrorData:
-        self._count_round()
-        question = self._open(None, request)
+        question = self._open(None, request, self._next_round())
         await self._wait_for(question)
         return question.response or ErrorData(code=0, message="no answer")
 
-    def _count_round(self) -> None:
-        self._round += 1
-        if self._round > _MAX_ROUNDS:
+    def _next_round(self) -> int:
+        """Return the number of the round that begins."""
+        number = self._questions[-1].round + 1 if self._questions else 1
+        if number > _MAX_ROUNDS:
             raise CallFailed(f"The call was given up after {_MAX_ROUNDS} rounds.")
+        return number
 
-    def _open(self, key: str | None, request: InputRequest) -> OpenQuestion:
-        question = OpenQuestion(f"q{len(self._questions) + 1}", key, request, self._round)
+    def _open(self, key: str | None, request: InputRequest, round: int) -> OpenQuestion:
+        question = OpenQuestion(f"q{len(self._questions) + 1}", key, request, round)
         self._questions.append(question)
         return question
 
@@ -296,12 +280,9 @@ class PlayedCall:
     # What happens meanwhile.
 
     def _polled(self, task: RemoteTask) -> None:
-        self._task_id = task.task_id
-        shown = (task.status, task.status_message)
-        if shown != self._status:
-            self._status = shown
-            message = f": {task.status_message}" if task.status_message else ""
-            self._note("task", f"{task.status.replace('_', ' ')}{message}")
+        before, self._task = self._task, task
+        if before is None or task.shown != before.shown:
+            self._note("task", task.shown)
 
     async def _progress(self, progress: float, total: float | None, message: str | None) -> None:
         share = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
@@ -332,10 +313,10 @@ class PlayedCall:
         else:
             text = json.dumps(sent, ensure_ascii=False)
             # The page gets all messages again at each change.
-            limit = _MAX_SHOWN_CHARS if self._message_chars < _MAX_ALL_CHARS else _MAX_LATE_CHARS
+            shown = sum(len(one["text"]) for one in self._messages)
+            limit = _MAX_SHOWN_CHARS if shown < _MAX_ALL_CHARS else _MAX_LATE_CHARS
             if len(text) > limit:
                 text = f"{text[:limit]} … ({len(text)} characters)"
-            self._message_chars += len(text)
             at = f"{time.time() - self.began_at:.2f} s"
             self._messages.append({"from": sender, "title": _title(sent), "at": at, "text": text})
         self._changed()
@@ -362,8 +343,7 @@ class PlayedCall:
 
 
 def _title(message: Mapping[str, Any]) -> str:
-    params: Any = message.get("params")
     if "method" in message:
-        name: Any = cast("Mapping[str, Any]", params).get("name") if isinstance(params, dict) else None
+        name = mapping_of(message.get("params")).get("name")
         return f"{message['method']}{f' {name}' if isinstance(name, str) else ''}"
     return "error" if "error" in message else "result"

@@ -1,29 +1,22 @@
 """Show the forms of tools and questions as controls of a page, and read the texts that the page sends."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import asdict
 from hashlib import sha256
 from typing import Any, Final, cast
 
 from roundtrip.client.fields import is_single_value
+from roundtrip.client.tools import schema_at
 from roundtrip.pages.controls import LEFT_OUT, FieldView, Posted, read_field, view_of_field
-from roundtrip.questions.fields import FormField, fields_of
+from roundtrip.questions.fields import fields_of
 from roundtrip.trace.page.data import Data
+from roundtrip.trace.page.requests import FormInvalid
 from roundtrip.untrusted import list_of, mapping_of
-
-__all__ = ["FormInvalid", "ShownForm", "argument_schema", "posted_of"]
 
 _MAX_DEPTH: Final = 8
 """Nested references and alternatives to follow in a schema."""
 _MAX_POSTED: Final = 1000
-
-
-class FormInvalid(Exception):
-    """Texts of a form do not fit it; `errors` has a sentence for each wrong field, by its id."""
-
-    def __init__(self, errors: Mapping[str, str]) -> None:
-        super().__init__("; ".join(errors.values()))
-        self.errors = dict(errors)
 
 
 class ShownForm:
@@ -35,7 +28,7 @@ class ShownForm:
     """
 
     def __init__(self, id: str, schema: Mapping[str, Any]) -> None:
-        fields: Sequence[FormField] = fields_of(schema)
+        fields = fields_of(schema)
         is_only = is_single_value(fields)
         self._views = [view_of_field(_id_of(id, field.name), field, is_only=is_only) for field in fields]
 
@@ -79,13 +72,9 @@ def _field_data(view: FieldView) -> Data:
         "required": view.field.required,
         "typed": view.typed,
         "mode": view.input_mode,
-        "options": [_option(one.id, one.wire, one.label, chosen=one.chosen) for one in view.options],
-        "zones": [_option(one.id, one.wire, one.label, chosen=one.chosen) for one in view.zones],
+        "options": [asdict(one) for one in view.options],
+        "zones": [asdict(one) for one in view.zones],
     }
-
-
-def _option(id: str, wire: str, label: str, *, chosen: bool) -> Data:
-    return {"id": id, "wire": wire, "label": label, "chosen": chosen}
 
 
 def posted_of(value: object) -> Posted:
@@ -112,9 +101,8 @@ def argument_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """
     properties = mapping_of(schema.get("properties"))
     flat = {name: _flat(shape, schema, 0) for name, shape in properties.items()}
-    listed: object = schema.get("required")
-    required = cast("list[object]", listed) if isinstance(listed, list) else []
-    return {"properties": flat, "required": [name for name in required if isinstance(name, str)]}
+    required = [name for name in list_of(schema.get("required")) if isinstance(name, str)]
+    return {"properties": flat, "required": required}
 
 
 def _flat(shape: object, root: Mapping[str, Any], depth: int) -> dict[str, Any]:
@@ -123,7 +111,7 @@ def _flat(shape: object, root: Mapping[str, Any], depth: int) -> dict[str, Any]:
         return parts
     reference = parts.pop("$ref", None)
     if isinstance(reference, str):
-        return _flat({**_referred(reference, root), **parts}, root, depth + 1)
+        return _flat({**schema_at(reference, root), **parts}, root, depth + 1)
     for word in ("anyOf", "oneOf", "allOf"):
         options = [one for one in list_of(parts.get(word)) if mapping_of(one).get("type") != "null"]
         if len(options) == 1:
@@ -137,12 +125,3 @@ def _flat(shape: object, root: Mapping[str, Any], depth: int) -> dict[str, Any]:
     if parts.get("type") == "array":
         parts["items"] = _flat(parts.get("items"), root, depth + 1)
     return parts
-
-
-def _referred(reference: str, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    if not reference.startswith("#/"):
-        return {}
-    place: object = root
-    for step in reference[2:].split("/"):
-        place = mapping_of(place).get(step.replace("~1", "/").replace("~0", "~"))
-    return mapping_of(place)

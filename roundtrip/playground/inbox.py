@@ -12,8 +12,6 @@ from roundtrip.client.targets import TooLarge
 from roundtrip.safe_text import printable
 from roundtrip.trace.page.data import Data
 
-__all__ = ["PlayedInbox"]
-
 _SECONDS: Final = 10.0
 _SHOWN: Final = ("id", "message", "by", "tool", "caller", "until")
 _NO_LOGIN: Final = (

@@ -1,7 +1,7 @@
 """State of the page: the server's tools, the calls, and the trace that the server writes of them."""
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,13 +24,12 @@ from roundtrip.playground.inbox import PlayedInbox
 from roundtrip.playground.tokens import call_of_token, token_page_data
 from roundtrip.safe_text import printable
 from roundtrip.server.stored_replies import CONTINUE_TOOL
+from roundtrip.trace.index.filters import CallFilter
+from roundtrip.trace.index.index import CallIndex, index_path
 from roundtrip.trace.page.data import Data, data_of
 from roundtrip.trace.page.forms import json_text
 from roundtrip.trace.reading.calls import TracedCall
-from roundtrip.trace.reading.following import LiveCalls
 from roundtrip.trace.writing.lines import Revealed
-
-__all__ = ["Playground", "ServedFacts", "TooManyCalls"]
 
 _LOOK_SECONDS: Final = 0.2
 """Time between two looks at the transcripts while a page is open."""
@@ -50,17 +49,6 @@ class TooManyCalls(Exception):
     """More calls are open than the page may have."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServedFacts:
-    """Facts about the server that the page shows."""
-
-    name: str
-    """The text by which the developer named the server."""
-    is_traced: bool = False
-    """True if it may write a trace, which servers of other libraries do not."""
-    reloads: bool = False
-
-
 @dataclass(slots=True)
 class _Listed:
     """The tools of the server, as they were listed last."""
@@ -77,39 +65,36 @@ class Playground:
 
     Args:
         target: The server.
-        facts: Facts about it.
-        terminal: Shows what a command writes to its standard error.
-        folder: The folder of its transcripts; None without a trace.
+        name: The text by which the developer named the server.
+        folder: The folder of its transcripts; None for a server that this command did not start.
         keys: Its keys, as far as they are known, the newest first.
         inbox: What waits for approval; None for a server that has no pages.
-        tasks: Runs the calls.
     """
 
     def __init__(
         self,
         target: Target,
-        facts: ServedFacts,
-        terminal: Terminal,
+        name: str,
         *,
-        folder: Path | None,
-        keys: Sequence[bytes],
+        folder: Path | None = None,
+        keys: Sequence[bytes] = (),
         inbox: PlayedInbox | None = None,
-        tasks: TaskGroup,
     ) -> None:
+        self.tasks: TaskGroup | None = None
+        """Runs the calls while the page is served."""
         self.version = 1
         """Number that grows with every change."""
-        self.facts = facts
+        self._name = name
         self._target = target
-        self._terminal = terminal
+        self._terminal = Terminal(listen=False)
         self._keys = keys
         self._inbox = inbox
-        self._tasks = tasks
         self._calls: dict[str, PlayedCall] = {}
         self._begun = 0
-        self._traces = LiveCalls([folder]) if folder is not None else None
+        self._traces = CallIndex([folder], index_path([folder])) if folder is not None else None
         self._traced_lines = 0
         self._listed = _Listed()
-        self._is_listing = self._must_list = False
+        self._must_list = anyio.Event()
         self._reload_failure = ""
         self._notices: deque[Data] = deque(maxlen=_MAX_NOTICES)
         self._change = anyio.Event()
@@ -121,7 +106,7 @@ class Playground:
         self._change.set()
 
     def close(self) -> None:
-        """Close the files of the trace."""
+        """Close the index of the trace."""
         if self._traces is not None:
             self._traces.close()
 
@@ -196,18 +181,14 @@ class Playground:
 
     def list_soon(self) -> None:
         """List the tools again, as they may have changed; once for all changes that come meanwhile."""
-        self._must_list = True
-        if not self._is_listing:
-            self._is_listing = True
-            self._tasks.start_soon(self._list_again)
+        self._must_list.set()
 
-    async def _list_again(self) -> None:
-        try:
-            while self._must_list:
-                self._must_list = False
-                await self.list_tools()
-        finally:
-            self._is_listing = False
+    async def watch_tools(self) -> None:
+        """List the tools now and after each change, until it is cancelled."""
+        while True:
+            self._must_list = anyio.Event()
+            await self.list_tools()
+            await self._must_list.wait()
 
     # Approvals.
 
@@ -240,16 +221,14 @@ class Playground:
         """
         return find_tool(self._listed.tools, name)
 
-    def form_of(self, tool: Tool) -> ShownForm:
-        """Return the form of a tool's arguments."""
-        return _form_of(tool)
-
     def begin(self, playing: Playing) -> PlayedCall:
         """Begin a call.
 
         Raises:
             TooManyCalls: Too many calls are open.
         """
+        if self.tasks is None:
+            raise RuntimeError("the page of the playground is not served")
         if sum(not call.is_over for call in self._calls.values()) >= _MAX_OPEN_CALLS:
             raise TooManyCalls(f"{_MAX_OPEN_CALLS} calls are open; stop some of them")
         self._begun += 1
@@ -265,7 +244,7 @@ class Playground:
         over = [id for id, one in self._calls.items() if one.is_over]
         for id in over[: max(0, len(self._calls) - _MAX_CALLS)]:
             del self._calls[id]
-        self._tasks.start_soon(call.run)
+        self.tasks.start_soon(call.run)
         self.changed()
         return call
 
@@ -281,11 +260,10 @@ class Playground:
         call = self._calls.get(call_id) or next(reversed(self._calls.values()), None)
         return {
             "server": {
-                "target": self.facts.name,
+                "target": self._name,
                 "name": self._listed.server,
                 "failure": self._reload_failure or self._listed.failure,
-                "traced": self.facts.is_traced,
-                "reloads": self.facts.reloads,
+                "traced": self._traces is not None,
             },
             "tools": self._listed.data,
             "toolsVersion": self._listed.version,
@@ -309,22 +287,25 @@ class Playground:
         if self._traces is None:
             return None
         if call.trace_id is None:
-            self._name_traces(self._traces)
-        found = self._traces.find(call.trace_id) if call.trace_id is not None else None
-        return found[0] if found is not None else None
+            self._name_traces()
+        return self._traces.find(call.trace_id) if call.trace_id is not None else None
 
     def find_traced(self, id: str) -> tuple[TracedCall, int] | None:
-        """Return a call of the trace by its id there, and its number of lines."""
+        """Return a call of the trace by its id there, and a number that changes with the trace."""
         if self._traces is None:
             return None
         self._look()
-        return self._traces.find(id)
+        found = self._traces.find(id)
+        return (found, self._traced_lines) if found is not None else None
 
-    def all_traced(self) -> list[TracedCall]:
-        """Return all calls of the trace."""
-        return self._traces.newest_first() if self._traces is not None else []
+    def all_traced(self, *, without: Collection[str | None] = ()) -> list[TracedCall]:
+        """Return the calls of the trace, the newest first, but those with some ids."""
+        if self._traces is None:
+            return []
+        ids = [row["call"] for row in self._traces.rows(CallFilter())]
+        return [call for id in ids if id not in without and (call := self._traces.find(id)) is not None]
 
-    def _name_traces(self, traces: LiveCalls) -> None:
+    def _name_traces(self) -> None:
         """Find the ids of the calls in the trace. A token has its call's; without one, arguments and order tell."""
         unnamed: list[PlayedCall] = []
         for call in self._calls.values():
@@ -333,7 +314,7 @@ class Playground:
             if call.trace_id is None:
                 unnamed.append(call)
         taken = {call.trace_id for call in self._calls.values()}
-        free = [traced for traced in reversed(traces.newest_first()) if traced.id not in taken]
+        free = self.all_traced(without=taken)[::-1]
         for is_its in (_has_arguments_of, _may_be):
             for call in unnamed:
                 traced = next((one for one in free if is_its(one, call)), None)
@@ -353,7 +334,8 @@ def _has_arguments_of(traced: TracedCall, call: PlayedCall) -> bool:
     return _may_be(traced, call) and isinstance(shown, Revealed) and shown.value == call.playing.arguments
 
 
-def _form_of(tool: Tool) -> ShownForm:
+def form_of(tool: Tool) -> ShownForm:
+    """Return the form of a tool's arguments."""
     return ShownForm(tool.name, argument_schema(tool.input_schema))
 
 
@@ -371,5 +353,5 @@ def _tool_data(tool: Tool) -> Data:
     }
     # A schema of any shape can come from a server; without fields the page takes JSON.
     with suppress(RecursionError):
-        shown["fields"] = _form_of(tool).data()
+        shown["fields"] = form_of(tool).data()
     return shown

@@ -1,8 +1,6 @@
 """Open questions of a call on the page: what the page shows of each, and reading the answer that it sends."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal, cast
+from typing import Final, Literal, cast
 
 import anyio
 from mcp_types import (
@@ -24,39 +22,15 @@ from pydantic import FileUrl, ValidationError
 
 from roundtrip.client.answers import DECLINED, kind_of_question
 from roundtrip.client.person import can_be_opened
-from roundtrip.machine.journal import ACTIONS
-from roundtrip.playground.forms import FormInvalid, ShownForm
+from roundtrip.machine.journal import ACTIONS, OUTCOMES
+from roundtrip.pages.controls import Posted
+from roundtrip.playground.forms import ShownForm
 from roundtrip.trace.page.data import Data
 from roundtrip.trace.page.forms import json_text
+from roundtrip.trace.page.requests import FormInvalid
 
-__all__ = ["OpenQuestion", "PageAnswer"]
-
+_Action = Literal["accept", "decline", "cancel"]
 _MODEL: Final = "a person at the playground"
-_ANSWERS: Final = {"accept": "accepted", "decline": "declined", "cancel": "cancelled"}
-
-
-@dataclass(frozen=True, slots=True)
-class PageAnswer:
-    """Answer as the page sends it."""
-
-    action: Literal["accept", "decline", "cancel"]
-    posted: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """The texts of the form's fields."""
-    text: str = ""
-    """The answer for a model; or folders, one on each line."""
-
-    @classmethod
-    def read(cls, action: object, posted: Mapping[str, Any], text: object) -> "PageAnswer":
-        """Read a reply.
-
-        Raises:
-            ValueError: It has another shape.
-        """
-        if not isinstance(action, str) or action not in ACTIONS:
-            raise ValueError("action must be accept, decline or cancel")
-        if not isinstance(text, str):
-            raise ValueError("text must be a text")
-        return cls(cast("Any", action), posted, text)
 
 
 class OpenQuestion:
@@ -105,32 +79,41 @@ class OpenQuestion:
         elif isinstance(self._request, CreateMessageRequest):
             shown |= _asked_of_model(self._request.params)
         if self._action:
-            shown["answer"] = {"action": _ANSWERS[self._action], "text": self._answer_text()}
+            shown["answer"] = {"action": OUTCOMES[self._action], "text": self._answer_text()}
         return shown
 
-    def answer(self, reply: PageAnswer) -> None:
-        """Answer the question, if that has not been done.
+    def answer(self, action: object, posted: Posted, text: object) -> None:
+        """Answer the question as the page says, if that has not been done.
+
+        Args:
+            action: `accept`, `decline` or `cancel`.
+            posted: The texts of the form's fields.
+            text: The answer for a model; or folders, one on each line.
 
         Raises:
+            ValueError: The action is unknown, or the text is none.
             FormInvalid: The texts do not fit the form.
         """
-        if self.answered.is_set():
-            return
-        self.response = self._response(reply)
-        self._action = reply.action
-        self.answered.set()
+        if not isinstance(action, str) or action not in ACTIONS:
+            raise ValueError("action must be accept, decline or cancel")
+        if not isinstance(text, str):
+            raise ValueError("text must be a text")
+        if not self.answered.is_set():
+            self.response = self._response(cast("_Action", action), posted, text)
+            self._action = action
+            self.answered.set()
 
-    def _response(self, reply: PageAnswer) -> InputResponse | ErrorData:
+    def _response(self, action: _Action, posted: Posted, text: str) -> InputResponse | ErrorData:
         if isinstance(self._request, ElicitRequest):
-            content = self._form.read(reply.posted) if reply.action == "accept" and self._form is not None else None
-            return ElicitResult(action=reply.action, content=content)
-        if reply.action != "accept":
+            content = self._form.read(posted) if action == "accept" and self._form is not None else None
+            return ElicitResult(action=action, content=content)
+        if action != "accept":
             return DECLINED
         if isinstance(self._request, CreateMessageRequest):
-            said = TextContent(text=reply.text)
+            said = TextContent(text=text)
             return CreateMessageResult(role="assistant", content=said, model=_MODEL, stop_reason="endTurn")
         try:
-            roots = [Root(uri=FileUrl(line.strip())) for line in reply.text.splitlines() if line.strip()]
+            roots = [Root(uri=FileUrl(line.strip())) for line in text.splitlines() if line.strip()]
         except ValidationError:
             raise FormInvalid({f"{self.id}-text": "Each line must be an address such as file:///home/ada."}) from None
         return ListRootsResult(roots=roots)

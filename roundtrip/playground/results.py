@@ -24,8 +24,6 @@ from roundtrip.trace.explaining.wording import size_text
 from roundtrip.trace.page.data import Data
 from roundtrip.trace.page.forms import json_text
 
-__all__ = ["result_data"]
-
 _PICTURES: Final = frozenset(f"image/{kind}" for kind in ("png", "jpeg", "gif", "webp", "avif", "bmp"))
 """Pictures without scripts and references, which the page shows. Others are files."""
 _SOUNDS: Final = frozenset(

@@ -1,10 +1,11 @@
-"""Run the page of a playground, which ends with its command."""
+"""Run the page of a playground, which ends with its command, and the server, which changes of its code replace."""
 
 import asyncio
 import logging
+import signal
 import socket
 import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,70 +15,70 @@ from typing import Final
 import anyio
 
 from roundtrip.client.failures import quiet
-from roundtrip.client.targets import Target
-from roundtrip.client.terminal import Terminal
-from roundtrip.playground.hosting import NoticeHandler, PageHost
-from roundtrip.playground.inbox import PlayedInbox
-from roundtrip.playground.playground import Playground, ServedFacts
+from roundtrip.playground.hosting import PageHost
+from roundtrip.playground.playground import Playground
 from roundtrip.playground.serving import PlaygroundApp
 from roundtrip.playground.writing import TestWriter
+from roundtrip.server.probe import Identity
+from roundtrip.serving.agreement import cautions
+from roundtrip.serving.reloading import ReloadingSupervisor
+from roundtrip.serving.settings import ProcessSettings
 from roundtrip.trace.page.loopback import Loopback
-
-__all__ = ["RunningPage", "run_page"]
 
 _FORMAT: Final = "roundtrip: %(message)s"
 _END_SECONDS: Final = 2.0
 _OPEN_SECONDS: Final = 60.0
 _LEADS_TO: Final = '<!doctype html><meta http-equiv="refresh" content="0; url={url}"><title>Playground</title>'
-_QUIET: Final = ("uvicorn.error",)
+
+
+class NoticeHandler(logging.Handler):
+    """Shows log records on the page.
+
+    Args:
+        show: Called with the level and the text of each.
+    """
+
+    def __init__(self, show: Callable[[str, str], None]) -> None:
+        super().__init__(logging.INFO)
+        self._show = show
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show one record."""
+        try:
+            self._show(record.levelname.lower(), record.getMessage())
+        except Exception:  # noqa: BLE001 - as every handler of the standard library does
+            self.handleError(record)
 
 
 @dataclass(slots=True, eq=False)
 class RunningPage:
     """One playground to run."""
 
-    target: Target
-    facts: ServedFacts
+    playground: Playground
     listening: socket.socket
     """The socket from which the page is served."""
     opener: Mapping[str, str] | None = None
     """The environment of the browser that opens the page: the developer's own; None to open none."""
-    folder: Path | None = None
-    """The folder of the transcripts."""
-    keys: Sequence[bytes] = ()
     writer: TestWriter | None = None
-    inbox: PlayedInbox | None = None
-    playground: Playground | None = field(default=None, init=False)
-    loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
+    ready: anyio.Event = field(default_factory=anyio.Event, init=False)
+    """Set once the first worker serves."""
     ended: anyio.Event = field(default_factory=anyio.Event, init=False)
-
-    def note(self, level: str, text: str) -> None:
-        """Show a line of the log, which any thread may write."""
-        if self.playground is not None and self.loop is not None:
-            with suppress(RuntimeError):
-                self.loop.call_soon_threadsafe(self.playground.note, level, text)
-
-    def reloaded(self) -> None:
-        """List the tools of the changed code."""
-        if self.playground is not None:
-            self.playground.reloaded()
-
-    def not_reloaded(self, reason: str) -> None:
-        """Show why changed code does not serve, until other code does."""
-        if self.playground is not None:
-            self.playground.not_reloaded(reason)
-
-    def end(self) -> None:
-        """End the page and its calls."""
-        self.ended.set()
+    """Set to end the page and its calls."""
 
     @contextmanager
     def logged(self) -> Generator[None]:
         """Show the log of this process at the terminal and on the page inside a `with` block."""
+        loop = asyncio.get_running_loop()
+
+        def note(level: str, text: str) -> None:
+            # Any thread may write to the log.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(self.playground.note, level, text)
+
         logger = logging.getLogger("roundtrip")
         terminal = logging.StreamHandler(sys.stderr)
         terminal.setFormatter(logging.Formatter(_FORMAT))
-        handlers = [terminal, NoticeHandler(self.note)]
+        handlers = [terminal, NoticeHandler(note)]
         before, propagates = logger.level, logger.propagate
         logger.setLevel(logging.INFO)
         logger.propagate = False
@@ -92,27 +93,63 @@ class RunningPage:
             logger.propagate = propagates
 
 
+class WatchedSupervisor(ReloadingSupervisor):
+    """Supervisor that tells a page when its worker serves, is replaced or fails, and when it is to stop.
+
+    Args:
+        command: As for `ReloadingSupervisor`.
+        settings: As for `ReloadingSupervisor`.
+        listening: As for `ReloadingSupervisor`.
+        page: The page.
+        folders: As for `ReloadingSupervisor`.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        settings: ProcessSettings,
+        listening: socket.socket,
+        page: RunningPage,
+        *,
+        folders: Iterable[Path],
+    ) -> None:
+        super().__init__(command, settings, listening, on_ready=self._tell_ready, folders=folders)
+        self._page = page
+
+    def _tell_ready(self, identity: Identity) -> None:
+        for caution in cautions(identity):
+            logging.getLogger("roundtrip").warning("%s", caution)
+        self._page.ready.set()
+
+    def _begin(self, tasks: asyncio.TaskGroup) -> None:
+        super()._begin(tasks)
+        # A closed terminal ends it, where it makes a service replace its workers.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._on_stop, signal.SIGTERM)
+
+    def _tell_success(self) -> None:
+        super()._tell_success()
+        self._page.playground.reloaded()
+
+    def _tell_failure(self, text: str) -> None:
+        super()._tell_failure(text)
+        self._page.playground.not_reloaded(text)
+
+    def _on_stop(self, number: int) -> None:
+        self._page.ended.set()
+        super()._on_stop(signal.SIGTERM if not self._stop.is_set() else number)
+
+
 async def run_page(page: RunningPage, announce: Callable[[str], None]) -> None:
-    """Serve the page, and call the function with its address, until `page.end`."""
-    listening = page.listening
-    for name in _QUIET:
-        logging.getLogger(name).setLevel(logging.WARNING)
+    """Serve the page, and call the function with its address, until `page.ended` is set."""
+    playground, listening = page.playground, page.listening
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     with quiet():
         async with anyio.create_task_group() as tasks:
-            page.loop = asyncio.get_running_loop()
-            page.playground = Playground(
-                page.target,
-                page.facts,
-                Terminal(listen=False),
-                folder=page.folder,
-                keys=page.keys,
-                inbox=page.inbox,
-                tasks=tasks,
-            )
+            playground.tasks = tasks
             loopback = Loopback(listening.getsockname()[1])
-            host = PageHost(PlaygroundApp(page.playground, loopback, page.writer))
-            tasks.start_soon(page.playground.list_tools)
-            tasks.start_soon(page.playground.watch_inbox)
+            host = PageHost(PlaygroundApp(playground, loopback, page.writer))
+            tasks.start_soon(playground.watch_tools)
+            tasks.start_soon(playground.watch_inbox)
 
             served = anyio.Event()
 
@@ -129,10 +166,10 @@ async def run_page(page: RunningPage, announce: Callable[[str], None]) -> None:
             finally:
                 # Answer the requests that wait, and end the calls then.
                 host.should_exit = True
-                page.playground.end()
+                playground.end()
                 with anyio.move_on_after(_END_SECONDS, shield=True):
                     await served.wait()
-                page.playground.close()
+                playground.close()
                 tasks.cancel_scope.cancel()
 
 

@@ -8,7 +8,7 @@ other sites cannot send without a permission that this server never gives.
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final
-from urllib.parse import parse_qs, quote
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,27 +16,23 @@ from starlette.types import Receive, Scope, Send
 
 from roundtrip.client.failures import CallFailed
 from roundtrip.playground.calls import PlayedCall, Playing
-from roundtrip.playground.forms import FormInvalid, posted_of
-from roundtrip.playground.playground import Playground, TooManyCalls
-from roundtrip.playground.questions import PageAnswer
+from roundtrip.playground.forms import posted_of
+from roundtrip.playground.playground import Playground, TooManyCalls, form_of
 from roundtrip.playground.writing import NotWritable, TestWriter
 from roundtrip.trace.page.data import Data, data_of
 from roundtrip.trace.page.document import STEP_SCRIPTS, PageKind, call_page, page_of
 from roundtrip.trace.page.loopback import Loopback
 from roundtrip.trace.page.requests import (
     PageRejected,
+    answer_change,
     answer_request,
-    check_change,
     is_change,
     json_answer,
     json_object,
     local_place,
     page_answer,
-    read_object,
     text_of,
 )
-
-__all__ = ["PLAYGROUND_PAGE", "PlaygroundApp"]
 
 PLAYGROUND_PAGE: Final = PageKind(
     "playground.html",
@@ -73,13 +69,14 @@ class PlaygroundApp:
         await answer_request(self._respond, scope, receive, send)
 
     async def _respond(self, request: Request) -> Response:
-        place = local_place(request, self._loopback, "roundtrip dev")
+        place, is_from_here = local_place(request, self._loopback, "roundtrip dev")
         if is_change(request):
-            return await self._post(place, request)
+            errors = (CallFailed, TooManyCalls, NotWritable)
+            return await answer_change(request, self._actions.get(place), *errors, is_from_here=is_from_here)
         return await self._get(place, request)
 
     async def _get(self, place: str, request: Request) -> Response:
-        query = {name: values[-1] for name, values in parse_qs(request.url.query, keep_blank_values=True).items()}
+        query = request.query_params
         if place == "":
             page = page_of(PLAYGROUND_PAGE, "Playground", self._data(query.get("call", "")))
             return page_answer(page)
@@ -104,21 +101,6 @@ class PlaygroundApp:
     def _data(self, call_id: str) -> Data:
         return {**self._playground.data(call_id), "writesTests": self._writer is not None}
 
-    async def _post(self, place: str, request: Request) -> Response:
-        host = request.headers["host"]
-        is_from_here = self._loopback.sent_from_here(request.headers.getlist("origin"), host)
-        check_change(request, is_from_here=is_from_here)
-        action = self._actions.get(place)
-        if action is None:
-            raise PageRejected(HTTPStatus.NOT_FOUND, "there is no such action")
-        try:
-            return json_answer(await action(await read_object(request)))
-        except FormInvalid as invalid:
-            # Not an error of HTTP, which the browser would log on its console.
-            return json_answer({"errors": invalid.errors})
-        except (ValueError, CallFailed, TooManyCalls, NotWritable) as error:
-            return json_answer({"error": str(error)})
-
     # Actions.
 
     async def _begin(self, asked: Mapping[str, Any]) -> Data:
@@ -127,14 +109,14 @@ class PlaygroundApp:
             complaint = 'the arguments must be a JSON object, such as {"film": "Solaris"}'
             arguments = json_object(text_of(asked, "json"), complaint)
         else:
-            arguments = self._playground.form_of(tool).read(posted_of(asked.get("fields")))
+            arguments = form_of(tool).read(posted_of(asked.get("fields")))
         return {"call": self._playground.begin(Playing.read(tool.name, arguments, asked)).id}
 
     async def _answer(self, asked: Mapping[str, Any]) -> Data:
         question = self._call(asked).question(text_of(asked, "question"))
         if question is None:
             raise ValueError("the call has no such question")
-        question.answer(PageAnswer.read(asked.get("action"), posted_of(asked.get("fields", {})), asked.get("text", "")))
+        question.answer(asked.get("action"), posted_of(asked.get("fields", {})), asked.get("text", ""))
         return {}
 
     async def _stop(self, asked: Mapping[str, Any]) -> Data:

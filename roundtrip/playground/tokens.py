@@ -11,8 +11,6 @@ from roundtrip.trace.page.data import Data
 from roundtrip.trace.page.forms import json_text
 from roundtrip.trace.reading.tokens import Sealed, SignatureCheck, TokenView, foreign_kind, view_token
 
-__all__ = ["call_of_token", "token_page_data"]
-
 _SEALED: Final = {
     Sealed.NONE: "nothing",
     Sealed.CLOSED: "a part that only the server's keys open",
@@ -29,17 +27,19 @@ def token_page_data(token: str, keys: Sequence[bytes]) -> Data:
         keys: Keys of the server, as far as they are known.
     """
     view = _view(token, keys)
+    shown: Data = {"text": token, "answers": [], "asked": [], "computed": []}
     if view is None:
         kind = foreign_kind(token) or "a request state of another library"
-        facts = [["Kind", kind], ["Size", size_text(len(token))]]
-        return {"text": token, "facts": facts, "answers": [], "asked": [], "computed": []}
-    journal = view.journal
-    facts = [["Size", size_text(view.size)], ["Signature", _signature(view)], ["Sealed", _SEALED[view.sealed]]]
+        return {**shown, "facts": [["Kind", kind], ["Size", size_text(len(token))]]}
+    is_valid = view.signature is SignatureCheck.VALID
+    signature = "valid" if is_valid else "not checked, as the server has keys of its own"
+    facts = [["Size", size_text(view.size)], ["Signature", signature], ["Sealed", _SEALED[view.sealed]]]
     if view.reason is not None:
         facts.append(["Rejected", view.reason.value])
-    if journal is None:
-        return {"text": token, "facts": facts, "answers": [], "asked": [], "computed": []}
-    return {"text": token, "facts": facts + _journal_facts(journal), **_journal_lists(journal, view.sealed)}
+    if view.journal is not None:
+        facts += _journal_facts(view.journal)
+        shown |= _journal_lists(view.journal, view.sealed)
+    return {**shown, "facts": facts}
 
 
 def call_of_token(token: str) -> str | None:
@@ -55,12 +55,6 @@ def _view(token: str, keys: Sequence[bytes]) -> TokenView | None:
         return view_token(token) if keys and view.signature is SignatureCheck.INVALID else view
     except TokenRejected:
         return None
-
-
-def _signature(view: TokenView) -> str:
-    if view.signature is SignatureCheck.VALID:
-        return "valid"
-    return "not checked, as the server has keys of its own"
 
 
 def _journal_facts(journal: Journal) -> list[list[str]]:

@@ -17,8 +17,6 @@ from roundtrip.safe_text import printable
 from roundtrip.trace.page.data import Data
 from roundtrip.trace.reading.calls import TracedCall
 
-__all__ = ["NotWritable", "ServerPlace", "TestWriter"]
-
 _RUN_SECONDS: Final = 120.0
 _MAX_SHOWN_CHARS: Final = 6000
 _MAX_NAME_CHARS: Final = 40

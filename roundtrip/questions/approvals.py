@@ -18,8 +18,6 @@ from roundtrip.questions.markers import MAX_APPROVED_CHARS, NOTHING, InboxQuesti
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.questions.wire import Question
 
-__all__ = ["Approval", "ApprovalQuestion", "ApprovalState", "Approve", "LegApprovals", "seconds_of"]
-
 _MIN_REMIND_SECONDS = 1.0
 _ANY: TypeAdapter[Any] = TypeAdapter(Any)
 
@@ -173,11 +171,13 @@ class ApprovalQuestion(Question):
 
     @override
     def restore(self, action: Action, data: Any) -> Outcome:
-        if data["pin"] != self.pin:
-            raise AnswerInvalid("it replaces an approval of another wording")
-        if data["kind"] == "value":
-            return Outcome(data["value"])
-        return Outcome(_APPROVAL.validate_python(data["value"]))
+        match data:
+            case {"pin": self.pin, "kind": "value", "value": value}:
+                return Outcome(value)
+            case {"pin": self.pin, "kind": "approval", "value": value}:
+                return Outcome(_APPROVAL.validate_python(value))
+            case _:
+                raise AnswerInvalid("it replaces an approval of another wording")
 
     @override
     def plain(self, value: Any) -> Any:

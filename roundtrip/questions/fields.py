@@ -15,8 +15,6 @@ from urllib.parse import urlsplit
 from roundtrip.safe_text import printable
 from roundtrip.untrusted import list_of, mapping_of
 
-__all__ = ["FORMATS", "FieldChoice", "FieldInvalid", "FieldKind", "FormField", "fields_of"]
-
 _EMAIL_PATTERN: Final = re.compile(r"[^@\s]+@[^@\s]+")
 _DATE_PATTERN: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _TIME_PATTERN: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})", re.ASCII)
@@ -66,16 +64,20 @@ class FormField:
     @property
     def bounds(self) -> str | None:
         """Describe the smallest and the largest value, text or choice in words; None without limits."""
+        return self.bounds_in(_number)
+
+    def bounds_in(self, number: Callable[[float], str]) -> str | None:
+        """Describe the bounds as `bounds` does, with another function that writes numbers."""
         unit = {FieldKind.TEXT: " characters", FieldKind.SEVERAL: " of them"}.get(self.kind, "")
         match (self.least, self.most):
             case (None, None):
                 return None
             case (least, None):
-                return f"at least {_number(least)}{unit}"
+                return f"at least {number(least)}{unit}"
             case (None, most):
-                return f"at most {_number(most)}{unit}"
+                return f"at most {number(most)}{unit}"
             case (least, most):
-                return f"{_number(least)} to {_number(most)}{unit}"
+                return f"{number(least)} to {number(most)}{unit}"
 
     def check(self, value: Any, *, has_format: bool = True) -> None:
         """Raise FieldInvalid unless a JSON value fits; `has_format=False` skips the check of a text's format."""

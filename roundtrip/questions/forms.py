@@ -10,7 +10,7 @@ import math
 from collections.abc import Hashable, Mapping
 from contextlib import suppress
 from functools import lru_cache
-from typing import Annotated, Any, Final, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, cast
 
 from pydantic import AfterValidator, PydanticUserError, TypeAdapter, ValidationError, create_model
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
@@ -18,8 +18,12 @@ from pydantic_core import PydanticSerializationError, core_schema, to_jsonable_p
 
 from roundtrip.errors import SchemaNotRenderable
 from roundtrip.machine.pins import digest
+from roundtrip.on_demand import load_on_use
 
-__all__ = ["AnswerInvalid", "Form", "digest_of_form", "explain", "form_of"]
+if TYPE_CHECKING:
+    from roundtrip.questions import fields
+else:
+    load_on_use(globals(), "roundtrip.questions.fields")
 
 _FORMATS: Final = frozenset({"email", "uri", "date", "date-time"})
 _REASONS_SHOWN: Final = 3
@@ -107,6 +111,12 @@ class _FormSchema(GenerateJsonSchema):
         if rendered.get("default") is None:
             rendered.pop("default", None)
         return rendered
+
+
+@lru_cache(maxsize=256)
+def adapter_for(kind: Any) -> TypeAdapter[Any]:
+    """Return the adapter of a type; for values besides those of forms."""
+    return TypeAdapter(kind)
 
 
 def form_of(schema: Any) -> Form:
@@ -331,12 +341,9 @@ def _wrong_fields(error: BaseException | None) -> set[object]:
 
 def _shaped_values(schema: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values that have the shape of their fields; a form must not show the others again."""
-    # Imported only for an invalid answer: most servers never read a form.
-    from roundtrip.questions.fields import FieldInvalid, fields_of
-
     shaped: dict[str, Any] = {}
-    for field in fields_of(schema):
-        with suppress(FieldInvalid):
+    for field in fields.fields_of(schema):
+        with suppress(fields.FieldInvalid):
             if field.name in content:
                 field.check(content[field.name], has_format=False)
                 shaped[field.name] = content[field.name]

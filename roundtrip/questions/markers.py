@@ -6,7 +6,7 @@ All but `ElicitUrl` extend the SDK's classes of the same names, so a function wr
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from enum import Enum
-from typing import Any, Final, Generic, Literal, TypeAlias, TypeGuard, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeGuard, overload
 
 from mcp.server.mcpserver.resolve import Elicit as SdkElicit
 from mcp.server.mcpserver.resolve import ListRoots as SdkListRoots
@@ -23,6 +23,13 @@ from mcp_types import (
     ToolChoice,
 )
 from typing_extensions import TypedDict, TypeForm, TypeVar, Unpack
+
+from roundtrip.on_demand import load_on_use
+
+if TYPE_CHECKING:
+    from roundtrip.questions import samples
+else:
+    load_on_use(globals(), "roundtrip.questions.samples")
 
 __all__ = [
     "ATTEMPTS",
@@ -149,10 +156,9 @@ class Elicit(SdkElicit[Any], Generic[T]):
         if not isinstance(message, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"Elicit(message, schema) must begin with a text, got {type(message).__name__}")
         super().__init__(message, schema)
-        if not _is_count(attempts):
-            raise ValueError(f"Elicit(attempts=...) must be a whole number of at least 1, got {attempts!r}")
-        if guesses is not None and not _is_count(guesses):
-            raise ValueError(f"Elicit(guesses=...) must be a whole number of at least 1, got {guesses!r}")
+        _check_count("Elicit(attempts=...)", attempts)
+        if guesses is not None:
+            _check_count("Elicit(guesses=...)", guesses)
         if answered_by not in _ANSWERERS:
             raise ValueError(
                 f"Elicit(answered_by=...) must be 'human' or 'anyone', got {answered_by!r}; leave it out for a "
@@ -165,9 +171,10 @@ class Elicit(SdkElicit[Any], Generic[T]):
         self.answered_by: AnsweredBy = answered_by
 
 
-def _is_count(value: object) -> bool:
-    """Return True for a whole number of at least 1."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+def _check_count(option: str, value: object) -> None:
+    """Check that an option is a whole number of at least 1."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{option} must be a whole number of at least 1, got {value!r}")
 
 
 WEB: Final = ("https", "http")
@@ -326,18 +333,15 @@ class Sample(SdkSample):
         otherwise: Otherwise[CreateMessageResult | CreateMessageResultWithTools] = NOTHING,
         **params: Unpack[SamplingParams],
     ) -> None:
-        if not _is_count(attempts):
-            raise ValueError(f"Sample(attempts=...) must be a whole number of at least 1, got {attempts!r}")
+        _check_count("Sample(attempts=...)", attempts)
         self.result_type = result_type
         self.attempts = attempts
         self.otherwise = otherwise
         if isinstance(messages, str):
             messages = [SamplingMessage(role="user", content=TextContent(type="text", text=messages))]
         if result_type is not None:
-            from roundtrip.questions.samples import instruction_for  # few samples have a type
-
             prompt = params.get("system_prompt")
-            params["system_prompt"] = "\n\n".join(filter(None, [prompt, instruction_for(result_type)]))
+            params["system_prompt"] = "\n\n".join(filter(None, [prompt, samples.instruction_for(result_type)]))
         super().__init__(list(messages), max_tokens=max_tokens, **params)
 
 

@@ -9,8 +9,6 @@ from roundtrip.machine.pins import digest
 from roundtrip.questions.forms import AnswerInvalid, Form
 from roundtrip.questions.markers import AnsweredBy
 
-__all__ = ["Review", "ReviewForm"]
-
 
 class Review(NamedTuple):
     """Question of a review: its message, and the forms and answers by the names of their questions."""

@@ -3,16 +3,13 @@
 import json
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final, Generic
 
 from mcp_types import CreateMessageResult, CreateMessageResultWithTools, TextContent
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from typing_extensions import TypeVar
 
-from roundtrip.questions.forms import AnswerInvalid, explain
-
-__all__ = ["Sampled", "instruction_for", "read_structured", "text_of"]
+from roundtrip.questions.forms import AnswerInvalid, adapter_for, explain
 
 T = TypeVar("T", default=str)
 
@@ -40,7 +37,7 @@ def text_of(message: CreateMessageResult | CreateMessageResultWithTools) -> str:
 
 def instruction_for(result_type: Any) -> str:
     """Return the instruction for a model to answer with a value of a type."""
-    schema = json.dumps(_adapter(result_type).json_schema(), separators=(",", ":"))
+    schema = json.dumps(adapter_for(result_type).json_schema(), separators=(",", ":"))
     return f"Answer with JSON that fits this schema, and with nothing else: {schema}"
 
 
@@ -52,11 +49,6 @@ def read_structured(result_type: Any, text: str) -> Any:
     """
     fenced = _FENCED.fullmatch(text)
     try:
-        return _adapter(result_type).validate_json(fenced[1] if fenced is not None else text)
+        return adapter_for(result_type).validate_json(fenced[1] if fenced is not None else text)
     except ValidationError as error:
         raise AnswerInvalid(explain(error)) from error
-
-
-@lru_cache(maxsize=256)
-def _adapter(result_type: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(result_type)

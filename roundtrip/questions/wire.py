@@ -1,9 +1,13 @@
 """Provide questions as they are sent: their requests, the digests that pin them, and their answers."""
 
+import functools
+import inspect
 import json
 import re
+import types
+import typing
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
@@ -31,14 +35,14 @@ from mcp_types import (
     UrlElicitationCapability,
 )
 from mcp_types.methods import serialize_server_result
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from typing_extensions import override
 
 from roundtrip.errors import CapabilityMissing
 from roundtrip.machine.facts import Reason
 from roundtrip.machine.journal import ACTIONS, Action, Asked
 from roundtrip.machine.pins import LIST_ROOTS, PAGE, SAMPLE, SAMPLE_WITH_TOOLS, digest
-from roundtrip.questions.forms import AnswerInvalid, form_of
+from roundtrip.questions.forms import AnswerInvalid, adapter_for, form_of
 from roundtrip.questions.markers import (
     ATTEMPTS,
     NOTHING,
@@ -53,20 +57,6 @@ from roundtrip.questions.outcomes import Outcome
 from roundtrip.questions.reviews import Review, ReviewForm
 from roundtrip.questions.samples import read_structured, text_of
 from roundtrip.revisions import FIRST_OF_RETRY_ERA
-
-__all__ = [
-    "TICKET",
-    "TICKET_SHOWN",
-    "FormQuestion",
-    "ModelQuestion",
-    "PendingQuestion",
-    "Question",
-    "UrlQuestion",
-    "complaint_for_model",
-    "digest_of_page",
-    "question_of",
-    "with_complaint",
-]
 
 _SENT = ("properties", "required", "type")
 """The parts of a form's schema that 2026-07-28 allows."""
@@ -229,18 +219,14 @@ class UrlQuestion(Question):
 
     @override
     def restore(self, action: Action, data: Any) -> Outcome:
-        from roundtrip.questions.done_values import values_of  # few calls visit pages
-
         try:
-            return Outcome(True if data is None else values_of(self.done).validate_python(data), action)
+            return Outcome(True if data is None else _values_of(self.done).validate_python(data), action)
         except ValidationError as error:
             raise AnswerInvalid("it is not of the type that `done` returns") from error
 
     @override
     def plain(self, value: Any) -> Any:
-        from roundtrip.questions.done_values import values_of
-
-        return values_of(self.done).dump_python(value, mode="json", by_alias=True, warnings="error")
+        return _values_of(self.done).dump_python(value, mode="json", by_alias=True, warnings="error")
 
     @override
     def _missing(self, declared: ClientCapabilities) -> tuple[str, ClientCapabilities] | None:
@@ -403,3 +389,25 @@ def question_of(marker: Marker | Review) -> Question:
     if isinstance(marker, InboxQuestion):
         return marker.question()
     return SampleQuestion(marker) if isinstance(marker, SdkSample) else RootsQuestion(marker)
+
+
+def _values_of(done: Callable[..., Any] | None) -> TypeAdapter[Any]:
+    """Return the adapter for the values of a function; without one, the value is consent."""
+    return adapter_for(bool if done is None else _returned_by(done))
+
+
+def _returned_by(done: Callable[..., Any]) -> Any:
+    """Return the annotation of what a callable returns; `Any` for none, or one that cannot be evaluated."""
+    while isinstance(done, functools.partial):
+        done = done.func
+    function = inspect.unwrap(done) if inspect.isroutine(done) else type(done).__call__
+    written = getattr(function, "__annotations__", {})
+    if "return" not in written:
+        return Any
+    # Alone: other parameters may have annotations for type checkers only.
+    lone = types.SimpleNamespace(__annotations__={"return": written["return"]})
+    try:
+        hints = typing.get_type_hints(lone, globalns=getattr(function, "__globals__", {}), include_extras=True)
+    except Exception:  # noqa: BLE001 - an annotation may be any expression
+        return Any
+    return hints["return"]

@@ -5,9 +5,10 @@ A marker that nothing would read is rejected, as a client could fill its paramet
 
 import inspect
 from collections.abc import Callable, Collection
-from typing import Annotated, Any, Final, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast, get_args, get_origin
 
 from roundtrip.errors import InvalidSignature
+from roundtrip.on_demand import load_on_use
 from roundtrip.questions.markers import MARKERS
 from roundtrip.resolvers.markers import Dependency, Depends, Marker, SdkResolve
 from roundtrip.resolvers.signatures import (
@@ -19,7 +20,10 @@ from roundtrip.resolvers.signatures import (
     wants_outcome,
 )
 
-__all__ = ["asking_arms", "filled_foreign", "find_resolved", "marker_of", "read_marker"]
+if TYPE_CHECKING:
+    from roundtrip.resolvers import foreign
+else:
+    load_on_use(globals(), "roundtrip.resolvers.foreign")
 
 _FOREIGN_PACKAGES: Final = ("docket", "uncalled_for")
 
@@ -33,9 +37,7 @@ def filled_foreign(fn: Callable[..., Any]) -> dict[str, Any]:
         if name not in given and _is_foreign(parameter.default)
     }
     if found:
-        from roundtrip.resolvers.foreign import is_filled  # few tools have any
-
-        return {name: default for name, default in found.items() if is_filled(default)}
+        return {name: default for name, default in found.items() if foreign.is_filled(default)}
     return found
 
 
@@ -111,9 +113,7 @@ def _check_not_foreign(default: Any, extras: tuple[Any, ...], subject: str) -> N
     """Reject a dependency of Docket's or FastMCP's."""
     for given in (default, *extras):
         if _is_foreign(given):
-            from roundtrip.resolvers.foreign import rejection  # for mistakes only
-
-            raise rejection(given, subject)
+            raise foreign.rejection(given, subject)
 
 
 def _check_spelling(parameter: inspect.Parameter, annotation: Any, extras: tuple[Any, ...], subject: str) -> None:

@@ -5,8 +5,6 @@ import math
 
 import anyio
 
-__all__ = ["cancel_requests", "is_cancelled", "strayed"]
-
 
 def cancel_requests() -> int:
     """Return the number of cancellation requests that the running task has; 0 outside of asyncio."""

@@ -16,8 +16,6 @@ from roundtrip.errors import InvalidSignature
 from roundtrip.questions.markers import is_marker
 from roundtrip.resolvers.threads import HeldThread
 
-__all__ = ["Managers", "PlainEntry", "checked", "enter_plain", "exc_info", "never_yielded"]
-
 _UNSET: Final = object()
 
 

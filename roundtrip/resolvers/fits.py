@@ -2,19 +2,23 @@
 
 import functools
 from types import NoneType
-from typing import Any, Final, TypeVar, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, get_args, get_origin
 
 from mcp_types import CreateMessageResult, CreateMessageResultWithTools, ListRootsResult
 from pydantic import PydanticUserError, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema
 
 from roundtrip.errors import InvalidSignature
+from roundtrip.on_demand import load_on_use
 from roundtrip.questions.markers import ElicitUrl, InboxQuestion, SdkListRoots, SdkSample
 from roundtrip.questions.outcomes import AcceptedElicitation
 from roundtrip.resolvers.annotations import asking_arms
 from roundtrip.resolvers.signatures import arms_of, wants_outcome
 
-__all__ = ["asked_type", "check_asking", "is_page", "misfit", "must_ask", "once_adapter"]
+if TYPE_CHECKING:
+    from roundtrip.questions import approvals, forms
+else:
+    load_on_use(globals(), "roundtrip.questions.approvals", "roundtrip.questions.forms")
 
 _TOWER: Final = ((bool, int), (int, float), (float, complex), (int, complex))
 """Pairs of types: a value of the first fits an annotation of the second, although it is not a subclass."""
@@ -38,10 +42,8 @@ def check_asking(returns: Any, label: str, where: str) -> None:
     schema = elicited(asking[0]) if asking and not is_page(asking[0]) else None
     # A list may stand for a mapping of titles, which an annotation cannot spell: that is left to the call.
     if isinstance(schema, type):
-        from roundtrip.questions.forms import form_of  # only tools that ask have forms
-
         try:
-            form_of(schema)
+            forms.form_of(schema)
         except InvalidSignature as error:
             raise InvalidSignature(f"{where}, resolver {label!r}: {error}") from error
 
@@ -105,9 +107,7 @@ def _yielded(arm: Any) -> tuple[Any, ...]:
     """Return the types that the answer to a question may have."""
     kind = get_origin(arm) or arm
     if issubclass(kind, InboxQuestion):
-        from roundtrip.questions.approvals import Approval  # few resolvers need an approval
-
-        return (Approval,)
+        return (approvals.Approval,)
     if issubclass(kind, SdkListRoots):
         return (ListRootsResult,)
     if issubclass(kind, SdkSample):

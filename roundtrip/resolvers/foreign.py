@@ -7,8 +7,6 @@ from typing import Any, Final, cast
 
 from roundtrip.errors import InvalidSignature
 
-__all__ = ["is_filled", "rejection"]
-
 _FILLED: Final = frozenset(("Timeout", "Retry", "ExponentialRetry", "Progress", "TaskKey", "TaskLogger"))
 _NOT_DOCKETS: Final = "Docket only delivers the call, and does not run it; use ctx.call and ctx.task of a Context"
 _NO_LIMIT: Final = "Docket sees no arguments; limit the legs of a worker with its --concurrency"

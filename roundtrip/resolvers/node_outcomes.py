@@ -8,8 +8,6 @@ from roundtrip.questions.markers import Marker
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.resolvers.plan import Node, Plan, Source
 
-__all__ = ["DeclinedParameter", "NodeOutcomes", "Reused", "reuse_kept", "reuse_known"]
-
 
 class DeclinedParameter(NamedTuple):
     """Parameter whose question the user declined, and whose consumer needs the bare value."""
@@ -34,17 +32,14 @@ class NodeOutcomes:
 
     def settle(self, node: Node, marker: Marker) -> Outcome | None:
         """Return the outcome of a node's question, or None while it has no answer."""
-        del node, marker
         return None
 
     def recall(self, node: Node) -> Outcome | None:
         """Return the outcome of a `once` node on an earlier leg, if it has one."""
-        del node
         return None
 
     def keeps(self, node: Node) -> bool:
         """Return True if `recall` would give the value of a `once` node."""
-        del node
         return False
 
     def remember(self, node: Node, value: Any) -> None:

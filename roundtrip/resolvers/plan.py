@@ -10,8 +10,6 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import TypeAdapter
 
-__all__ = ["EMPTY", "Input", "Node", "Plan", "Source"]
-
 
 class Source(Enum):
     """Source of a parameter's value."""
@@ -90,7 +88,6 @@ class Plan(NamedTuple):
     fingerprint: str
     names: Mapping[str, int]
     """Each key and former key, with the index of its node."""
-    bare_names: Mapping[str, tuple[int, ...]]
     never_suspended: list[bool]
     """For each node, True if it has so far finished without suspending. A wrong entry costs time only."""
     functions: Mapping[Hashable, Callable[..., Any]]
@@ -113,4 +110,4 @@ class Plan(NamedTuple):
         return tuple(sorted(found))
 
 
-EMPTY: Final = Plan((), (), "", {}, {}, [], {}, enters=False)
+EMPTY: Final = Plan((), (), "", {}, [], {}, enters=False)

@@ -8,12 +8,7 @@ from typing import Any, NamedTuple, get_origin
 
 from roundtrip.errors import CircularDependencyError, InvalidSignature
 from roundtrip.questions.markers import is_marker
-from roundtrip.resolvers.annotations import (
-    asking_arms,
-    find_resolved,
-    marker_of,
-    read_marker,
-)
+from roundtrip.resolvers.annotations import asking_arms, marker_of, read_marker
 from roundtrip.resolvers.fits import asked_type, check_asking, is_page, misfit, must_ask, once_adapter
 from roundtrip.resolvers.markers import Dependency, Marker, Resolve
 from roundtrip.resolvers.plan import EMPTY, Input, Node, Plan, Source
@@ -30,8 +25,6 @@ from roundtrip.resolvers.signatures import (
     wants_outcome,
 )
 
-__all__ = ["Replacements", "ResolvedParameters", "make_plan"]
-
 ResolvedParameters = Mapping[str, tuple[Marker, bool]]
 """The parameters of a function that are filled, each with its marker, and True if the consumer takes the outcome."""
 
@@ -44,7 +37,6 @@ class _Draft:
     """Node while the plan is being made."""
 
     who: Hashable
-    base: Hashable
     fn: Callable[..., Any]
     label: str
     key: str | None
@@ -116,7 +108,6 @@ class _Planner:
             roots=inputs,
             fingerprint=_fingerprint(nodes),
             names=self._index_names(nodes),
-            bare_names=_group(nodes),
             never_suspended=[node.inline for node in nodes],
             functions=self.functions,
             enters=any(node.enters for node in nodes),
@@ -149,7 +140,7 @@ class _Planner:
             if who in self.drafts:
                 self._merge(self.drafts[who], marker)
                 continue
-            draft = self.drafts[who] = self._read(who, base, marker, path, filled)
+            draft = self.drafts[who] = self._read(who, marker, path, filled)
             open_[base] = draft.label
             stack.append((mention, path, True))
             stack.extend((child, (*path, name), False) for name, child in reversed(draft.mentions.items()))
@@ -194,7 +185,7 @@ class _Planner:
         draft.inline = draft.inline or inline
         draft.enters = draft.enters or _is_entered(marker, draft.fn)
 
-    def _read(self, who: Hashable, base: Hashable, marker: Marker, path: tuple[str, ...], filled: Any) -> _Draft:
+    def _read(self, who: Hashable, marker: Marker, path: tuple[str, ...], filled: Any) -> _Draft:
         label = display_name(marker.fn)
         who_asked = identity(marker.fn)
         self.functions[who_asked] = marker.fn
@@ -225,7 +216,7 @@ class _Planner:
         key, was, once, inline = _options(marker)
         returns = fn if inspect.isclass(fn) else hints.get("return", Any)
         check_asking(returns, label, f"{self.owner}, parameter {path[-1]!r}")
-        draft = _Draft(who, base, fn, label, key, was, once, inline, _is_entered(marker, fn), path, returns, filled)
+        draft = _Draft(who, fn, label, key, was, once, inline, _is_entered(marker, fn), path, returns, filled)
         # A parameter that a partial has bound is filled; an argument of the same name must not replace it.
         bound = given_by_partials(fn)
         parameters = [parameter for parameter in signature.parameters.values() if parameter.name not in bound]
@@ -435,24 +426,22 @@ def make_plan(
     owner: str,
     arguments: Mapping[str, str],
     context_types: tuple[type, ...],
-    resolved: ResolvedParameters | None = None,
+    resolved: ResolvedParameters,
     replacements: Replacements | None = None,
 ) -> Plan:
     """Return the plan of a function.
 
     Args:
-        fn: The tool's function; may be left out when `resolved` is given.
+        fn: The function whose parameters are filled, for their annotations; None without one.
         owner: The registered item, for error messages: `tool 'order'`.
         arguments: Names by which resolvers may ask for the tool's arguments, each with the argument's own name.
         context_types: The classes that annotate a parameter for the request's context.
-        resolved: The parameters to fill, if the caller knows them already.
+        resolved: The parameters to fill.
         replacements: Functions that replace others.
 
     Raises:
         InvalidSignature: The graph can never work.
     """
-    if resolved is None:
-        resolved = find_resolved(fn, owner=owner) if fn is not None else {}
     if not resolved:
         return EMPTY
     filled: dict[str, Any] = {}
@@ -503,13 +492,6 @@ def _lanes(nodes: Sequence[Node], roots: Sequence[Input]) -> tuple[tuple[int | N
     home = next((min(nearest[root.node]) for root in roots if nearest[root.node]), None)
     lanes = tuple(lane_of(node.index) if node.index in lane else None for node in nodes)
     return lanes, None if home is None else lanes[home]
-
-
-def _group(nodes: Sequence[Node]) -> dict[str, tuple[int, ...]]:
-    groups: dict[str, list[int]] = {}
-    for node in nodes:
-        groups.setdefault(node.bare_key, []).append(node.index)
-    return {name: tuple(group) for name, group in groups.items()}
 
 
 def _fingerprint(nodes: Sequence[Node]) -> str:

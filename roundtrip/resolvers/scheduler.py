@@ -16,7 +16,7 @@ import inspect
 import types
 from collections.abc import Awaitable, Callable, Generator, Hashable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from anyio.abc import TaskGroup
@@ -24,6 +24,7 @@ from anyio.abc import TaskGroup
 from roundtrip.errors import InvalidSignature
 from roundtrip.machine.facts import NodeBegan, NodeEnded, NodeHow, Watch
 from roundtrip.machine.journal import Action
+from roundtrip.on_demand import load_on_use
 from roundtrip.questions.markers import Marker, is_marker
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.resolvers.cancellation import cancel_requests, is_cancelled, strayed
@@ -32,7 +33,10 @@ from roundtrip.resolvers.node_outcomes import DeclinedParameter, NodeOutcomes, R
 from roundtrip.resolvers.plan import Input, Node, Plan, Source
 from roundtrip.resolvers.threads import AnyThreads, Threads
 
-__all__ = ["Scheduler"]
+if TYPE_CHECKING:
+    from roundtrip.resolvers import drive
+else:
+    load_on_use(globals(), "roundtrip.resolvers.drive")
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -229,12 +233,13 @@ class Scheduler:
 
     async def _drive(self, group: TaskGroup | None) -> None:
         """Have a thread run plain functions. With a group, others go on when one of them takes long."""
-        driven = _DrivenNodes(self, group)
+        driven = drive.Drive(self, group)
         how: NodeHow = "failed"
         try:
             lane = self.plan.lanes[(self._plain or self._entering)[0]]
             try:
-                await self.threads.drive(driven, lane=lane, shares=group is not None)
+                begun = driven.watch if group is not None else None
+                await driven.around(self.threads.drive(driven.run, lane=lane, begun=begun))
             except BaseException as error:
                 if not driven.is_open or driven.node is None:
                     raise
@@ -490,53 +495,3 @@ class Scheduler:
         """Run other nodes while a thread still runs one."""
         self._in_flight += 1
         group.start_soon(self._drain, group)
-
-
-class _DrivenNodes:
-    """Plain nodes of a scheduler, for a drive."""
-
-    __slots__ = ("_group", "_scheduler", "is_beside", "is_last", "is_open", "is_over", "node", "value")
-
-    def __init__(self, scheduler: Scheduler, group: TaskGroup | None) -> None:
-        self._scheduler = scheduler
-        self._group = group
-        self.node: Node | None = None
-        """The node whose function runs, or has run and is not settled."""
-        self.is_beside = False
-        """True once other nodes run beside it."""
-        self.is_last = False
-        """True once the function after all nodes has begun."""
-        self.is_over = False
-        """True once its value is settled."""
-        self.is_open = False
-        self.value: Any = None
-
-    def next_call(self) -> Callable[[], Any] | None:
-        if self.is_last:
-            next_exit, last = self._scheduler.next_exit, self._scheduler.last_value
-            return next_exit(last[0]) if next_exit is not None and last is not None else None
-        found = self._scheduler.next_plain(may_enter=self._group is None)
-        if found is None:
-            call = self._scheduler.next_last()
-            self.is_last = self.is_last or call is not None
-            return call
-        self.node, call = found
-        return call
-
-    def settle_value(self, value: Any) -> None:
-        node, self.node = self.node, None
-        if self.is_last:
-            if not self.is_over:
-                self._scheduler.last_value = (value,)
-                self.is_over = True
-        elif node is not None:
-            self._scheduler.settle_plain(node, value)
-
-    def delays_others(self) -> bool:
-        # Without a node, the thread has not begun, or is between two.
-        return not self.is_last and (self.node is None or self._scheduler.delays_others(self.node))
-
-    def go_on(self) -> None:
-        if self._group is not None:
-            self.is_beside = True
-            self._scheduler.go_on_beside(self._group)

@@ -11,21 +11,6 @@ from mcp_types import InputRequiredResult
 
 from roundtrip.questions.outcomes import AcceptedElicitation, CancelledElicitation, DeclinedElicitation
 
-__all__ = [
-    "arms_of",
-    "display_name",
-    "given_by_partials",
-    "hints_of",
-    "identity",
-    "is_async",
-    "is_async_generator_function",
-    "is_generator_function",
-    "is_manager_class",
-    "makes_async_manager",
-    "returns_input_required",
-    "wants_outcome",
-]
-
 _MANAGER_METHODS: Final = (("__aenter__", "__aexit__"), ("__enter__", "__exit__"))
 _OUTCOMES: Final = (AcceptedElicitation, DeclinedElicitation, CancelledElicitation)
 

@@ -4,8 +4,6 @@ from collections.abc import Callable, Hashable
 from contextvars import Context
 from typing import Any, Final, Protocol, TypeVar
 
-__all__ = ["SHARED_SECONDS", "AnyThreads", "Driven", "HeldThread", "Threads"]
-
 T = TypeVar("T")
 
 
@@ -51,13 +49,13 @@ class Threads(Protocol):
         """Run a function in the thread of its lane; without a lane, in any."""
         ...
 
-    async def drive(self, work: "Driven", *, lane: Hashable, shares: bool) -> None:
-        """Run functions in the thread of a lane, until the loop has to go on.
+    async def drive(self, run: Callable[[], None], *, lane: Hashable, begun: Callable[[], None] | None) -> None:
+        """Run several functions of the plan in the thread of a lane; see `Drive`.
 
         Args:
-            work: The functions.
+            run: Runs them.
             lane: The lane of the first.
-            shares: True if functions that wait may move to other threads.
+            begun: Called if the loop goes on meanwhile.
         """
         ...
 
@@ -94,7 +92,7 @@ class AnyThreads:
         del lane
         return await to_thread.run_sync(call)
 
-    async def drive(self, work: "Driven", *, lane: Hashable, shares: bool) -> None:
+    async def drive(self, run: Callable[[], None], *, lane: Hashable, begun: Callable[[], None] | None) -> None:
         """Run nothing: these threads share none."""
         raise NotImplementedError
 
@@ -131,28 +129,3 @@ class _AnyThread:
 
     def let_go(self) -> None:
         pass
-
-
-class Driven(Protocol):
-    """Work that a drive does. It is called in the thread or on the loop, and never by both at once."""
-
-    is_open: bool
-    """True if a function has begun, and is not settled."""
-    value: Any
-    """Its value, if that is left to the loop."""
-
-    def next_call(self) -> Callable[[], Any] | None:
-        """Return the function to run next; None if the loop has to go on."""
-        ...
-
-    def settle_value(self, value: Any) -> None:
-        """Settle the function that has run."""
-        ...
-
-    def delays_others(self) -> bool:
-        """Return True if functions wait that may run in other threads."""
-        ...
-
-    def go_on(self) -> None:
-        """Run the other functions, on the loop, while the thread still runs one."""
-        ...

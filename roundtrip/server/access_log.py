@@ -6,8 +6,6 @@ from typing import Final
 
 from roundtrip.questions.wire import TICKET
 
-__all__ = ["hide_tickets"]
-
 _PAGE_TICKET: Final = re.compile(r"(?<=/ask/)[^ ?/]+")
 
 

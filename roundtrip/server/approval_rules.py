@@ -25,31 +25,6 @@ from roundtrip.server.persons import is_another
 if TYPE_CHECKING:
     from roundtrip.server.tasks.content import TaskContent
 
-__all__ = [
-    "GRACE_SECONDS",
-    "LABEL_PREFIX",
-    "ApprovalLook",
-    "Record",
-    "decide",
-    "decision_of",
-    "expire_open",
-    "is_open",
-    "is_waiting",
-    "listed_groups",
-    "look_at",
-    "may_decide",
-    "next_look",
-    "open_groups",
-    "park_approvals",
-    "pending_approvals",
-    "read_approvals",
-    "relabel",
-    "remind_now",
-    "shown_decisions",
-    "state_of",
-    "withdraw",
-]
-
 LABEL_PREFIX: Final = "approvals-"
 """The beginning of a label that names a group."""
 GRACE_SECONDS: Final = 60.0
@@ -70,6 +45,10 @@ def is_open(record: Mapping[str, Any]) -> bool:
     return record["decision"] is None and record["withdrawn"] is None
 
 
+def _open_records(content: TaskContent) -> list[Record]:
+    return [record for record in content.approvals if is_open(record)]
+
+
 def state_of(record: Mapping[str, Any], *, is_over: bool) -> str:
     """Return the state of an approval in a word; one that was open when its call ended cannot be decided."""
     made: Mapping[str, Any] = record["decision"] or {}
@@ -88,21 +67,20 @@ def relabel(entry: TaskEntry, content: TaskContent) -> None:
     """Let the store find the call by the groups for which it waits, and by what equal calls share meanwhile."""
     equal = {record.get("equal") for record in content.approvals}
     others = [label for label in entry.labels if not label.startswith(LABEL_PREFIX) and label not in equal]
-    pending = [record for record in content.approvals if is_open(record)]
-    own = {label for record in pending for label in (record["label"], record.get("equal")) if label is not None}
+    labels = (label for record in _open_records(content) for label in (record["label"], record.get("equal")))
+    own = {label for label in labels if label is not None}
     entry.labels = (*others, *sorted(own))
 
 
 def next_look(content: TaskContent) -> float | None:
     """Return the time at which the next approval expires, or its group is notified."""
-    found = [record["until"] for record in content.approvals if is_open(record)]
-    found += [record["notify"] for record in content.approvals if is_open(record) and record["notify"] is not None]
-    return min(found, default=None)
+    times = (at for record in _open_records(content) for at in (record["until"], record["notify"]))
+    return min((at for at in times if at is not None), default=None)
 
 
 def open_groups(content: TaskContent) -> list[str]:
     """Return the groups for whose decisions a call waits."""
-    return sorted({record["by"] for record in content.approvals if is_open(record)})
+    return sorted({record["by"] for record in _open_records(content)})
 
 
 def listed_groups(groups: Iterable[str]) -> str:
@@ -178,7 +156,7 @@ def _opened(wanted: Record, entry: TaskEntry, now: float) -> Record:
 
 def withdraw(content: TaskContent, entry: TaskEntry, now: float) -> bool:
     """Withdraw the open approvals of a call that its user declines, and end it. Return False if there are none."""
-    pending = [record for record in content.approvals if is_open(record)]
+    pending = _open_records(content)
     if not pending:
         return False
     for record in pending:
@@ -199,54 +177,50 @@ class ApprovalLook(NamedTuple):
 
 def look_at(content: TaskContent, entry: TaskEntry, now: float, *, holder: str) -> ApprovalLook:
     """Expire the approvals of a call that is due, and note that their groups are notified."""
-    expired = [record for record in content.approvals if is_open(record) and now >= record["until"]]
-    _expire(expired, now)
-    due = [
-        record
-        for record in content.approvals
-        if is_open(record) and record["notify"] is not None and now >= record["notify"]
-    ]
-    _note_notified(due, now)
+    expired = _expire([record for record in _open_records(content) if now >= record["until"]], now)
+    due = [record for record in _open_records(content) if record["notify"] is not None and now >= record["notify"]]
+    notified = _note_notified(due, now)
     if expired:
         relabel(entry, content)
-    is_idle = bool(due) and not _must_run(content, entry, now)
+    is_idle = bool(notified) and not _must_run(content, entry, now)
     if is_idle and entry.claim(holder, now, lease=0.0):
         entry.park(TaskEvent.ASK if content.questions else TaskEvent.WAIT, now, due=_next_due(content))
-    return ApprovalLook([dict(record) for record in due], [dict(record) for record in expired], is_idle)
+    return ApprovalLook(notified, expired, is_idle)
 
 
 def pending_approvals(content: TaskContent, now: float) -> list[Record]:
     """Return the approvals that can still be decided."""
-    return [record for record in content.approvals if is_open(record) and now < record["until"]]
+    return [record for record in _open_records(content) if now < record["until"]]
 
 
 def remind_now(content: TaskContent, entry: TaskEntry, now: float) -> list[Record]:
     """Note that the groups of all pending approvals are notified now, and return these approvals."""
-    pending = pending_approvals(content, now)
-    _note_notified(pending, now)
+    pending = _note_notified(pending_approvals(content, now), now)
     if pending and entry.state in (TaskState.ASKING, TaskState.WAITING):
         # Else a worker would look at the time of the notification that this one replaces.
         due = _next_due(content)
         entry.due = entry.expires if due is None else min(due, entry.expires)
-    return [dict(record) for record in pending]
+    return pending
 
 
 def expire_open(content: TaskContent, now: float) -> list[Record]:
     """Expire all open approvals of a call whose life ends, and return them."""
-    pending = [record for record in content.approvals if is_open(record)]
-    _expire(pending, now)
-    return [dict(record) for record in pending]
+    return _expire(_open_records(content), now)
 
 
-def _expire(records: Iterable[Record], now: float) -> None:
+def _expire(records: list[Record], now: float) -> list[Record]:
+    """Expire approvals, and return copies of them."""
     for record in records:
         record["decision"] = {"outcome": "expired", "when": now, "who": None, "reason": None}
+    return [dict(record) for record in records]
 
 
-def _note_notified(records: Iterable[Record], now: float) -> None:
+def _note_notified(records: list[Record], now: float) -> list[Record]:
+    """Note that the groups of approvals are notified now, and return copies of them."""
     for record in records:
         record["notified"] += 1
         record["notify"] = None if record["remind"] is None else now + record["remind"]
+    return [dict(record) for record in records]
 
 
 def _next_due(content: TaskContent) -> float | None:
@@ -271,7 +245,7 @@ def is_waiting(content: TaskContent, entry: TaskEntry) -> bool:
     if entry.state is not TaskState.DUE:
         return entry.state is TaskState.WAITING
     now = entry.updated
-    is_late = any(is_open(record) and now >= record["until"] for record in content.approvals)
+    is_late = any(now >= record["until"] for record in _open_records(content))
     return not (content.questions or is_late or _must_run(content, entry, now))
 
 

@@ -9,8 +9,6 @@ from typing import Any, cast
 
 from roundtrip.errors import Decision
 
-__all__ = ["Approvals", "PendingApproval"]
-
 
 @dataclass(frozen=True, slots=True)
 class PendingApproval:

@@ -10,11 +10,7 @@ from mcp.server.context import LifespanContextT, RequestT
 from mcp.server.elicitation import AcceptedUrlElicitation, UrlElicitationResult
 from mcp.server.mcpserver import Context as SdkContext
 from mcp.server.subscriptions import SubscriptionBus
-from mcp_types import (
-    CreateMessageResult,
-    ListRootsResult,
-    SamplingMessage,
-)
+from mcp_types import CreateMessageResult, ListRootsResult, SamplingMessage
 from pydantic import BaseModel
 from typing_extensions import TypedDict, TypeForm, Unpack
 
@@ -22,6 +18,7 @@ from roundtrip.engine.body import Body
 from roundtrip.engine.interruptions import clock_paused
 from roundtrip.errors import AskedTooLate, BodyMistake, UsedUnawaited
 from roundtrip.machine.journal import Action
+from roundtrip.on_demand import load_on_use
 from roundtrip.questions.markers import (
     WEB,
     AnsweredBy,
@@ -44,9 +41,10 @@ from roundtrip.questions.samples import Sampled, read_structured, text_of
 from roundtrip.server.calls import CallInfo
 
 if TYPE_CHECKING:
+    from roundtrip.questions import approvals
     from roundtrip.questions.approvals import Approval, Approve
-
-__all__ = ["AskingContext"]
+else:
+    load_on_use(globals(), "roundtrip.questions.approvals")
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -322,9 +320,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
             ApprovalExpired: The group did not decide in time, and there is no `otherwise`.
             BodyMistake: The server has no inbox, or the call cannot wait for so long.
         """
-        from roundtrip.questions.approvals import Approve  # few tools need an approval
-
-        return self.ask(key, Approve(message, **options))
+        return self.ask(key, approvals.Approve(message, **options))
 
     def ask_all(self, questions: Mapping[str, Marker]) -> Asking[dict[str, Any]]:
         """Ask several questions in one round and yield the values of their answers by name.

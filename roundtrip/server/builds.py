@@ -12,9 +12,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any, Final, cast
 
-from anyio.lowlevel import current_token
-
-__all__ = ["Build"]
+from roundtrip.server.late_writes import is_on_event_loop
 
 _digests: Final[dict[str, str | None]] = {}
 """Digests of files that were read; None for an unreadable file."""
@@ -33,7 +31,7 @@ class Build:
         self._functions = tuple(functions)
         self.text = given
         """The digest; None until `read` is called."""
-        if given is None and (not _is_on_event_loop() or all(map(_is_known, self._functions))):
+        if given is None and (not is_on_event_loop() or all(map(_is_known, self._functions))):
             self.read()
 
     def read(self) -> str:
@@ -42,14 +40,6 @@ class Build:
             digests = sorted({_digest_of(function) for function in self._functions})
             self.text = hashlib.sha256("".join(digests).encode()).hexdigest()[:6]
         return self.text
-
-
-def _is_on_event_loop() -> bool:
-    try:
-        current_token()
-    except RuntimeError:
-        return False
-    return True
 
 
 def _target_of(function: Callable[..., Any]) -> Any:

@@ -9,8 +9,6 @@ from roundtrip.machine.call import Call
 if TYPE_CHECKING:
     from roundtrip.server.tasks.legs import TaskLeg
 
-__all__ = ["CallInfo"]
-
 
 class CallInfo:
     """Id and progress of a call."""

@@ -14,14 +14,12 @@ from roundtrip.server.visibility import Component, Visibility
 if TYPE_CHECKING:
     from roundtrip.server.visibility_gates import GateEvaluator, VisibilityGate
 
-__all__ = ["Catalog"]
-
 Listed = Literal["prompts", "resources", "templates"]
 """A list that clients request; templates and resources are read in one way, and listed in two."""
 
 _LISTS: Final[tuple[Listed, ...]] = ("prompts", "resources", "templates")
 
-_Hidden = dict[Shelf, frozenset[str]]
+_Key = tuple[Shelf, str]
 
 T = TypeVar("T")
 
@@ -41,8 +39,8 @@ class Catalog:
         self._visibility = visibility
         self._effects = effects
         self._gate_evaluator = gates
-        self._entries: dict[tuple[Shelf, str], _CatalogEntry] = {}
-        self._hidden: _Hidden = {"prompt": frozenset(), "resource": frozenset()}
+        self._entries: dict[_Key, _CatalogEntry] = {}
+        self._hidden: frozenset[_Key] = frozenset()
         self._gates: dict[Listed, tuple[VisibilityGate, ...]] = dict.fromkeys(_LISTS, ())
         self._gated_kinds: frozenset[Shelf] = frozenset()
         self._lock = Lock()
@@ -84,7 +82,7 @@ class Catalog:
             self._put(key, before)
             raise
 
-    def _put(self, key: tuple[Shelf, str], entry: _CatalogEntry | None) -> None:
+    def _put(self, key: _Key, entry: _CatalogEntry | None) -> None:
         with self._lock:
             if entry is None:
                 self._entries.pop(key, None)
@@ -100,7 +98,7 @@ class Catalog:
 
     def sees(self, kind: Shelf, identifier: str) -> bool:
         """Return True if clients may see an item, its visibility gate aside."""
-        return identifier not in self._hidden[kind]
+        return (kind, identifier) not in self._hidden
 
     def knows(self, kind: Shelf, identifier: str) -> bool:
         """Return True if an item is registered."""
@@ -174,21 +172,16 @@ class Catalog:
         with self._lock:
             before = self._hidden
             self._look()
-            return [kind for kind, hidden in self._hidden.items() if hidden != before[kind]]
+            return list({kind for kind, _ in self._hidden ^ before})
 
     def _gate_of(self, kind: Shelf, identifier: str) -> "VisibilityGate | None":
         entry = self._entries.get((kind, identifier))
         return None if entry is None else entry.gate
 
     def _look(self) -> None:
-        rules = self._visibility.rules
-        hidden: dict[Shelf, set[str]] = {"prompt": set(), "resource": set()}
-        gates: dict[Listed, list[VisibilityGate]] = {listed: [] for listed in _LISTS}
-        for (kind, identifier), entry in self._entries.items():
-            if not rules.sees(entry.component):
-                hidden[kind].add(identifier)
-            elif entry.gate is not None:
-                gates[entry.listed].append(entry.gate)
-        self._hidden = {kind: frozenset(identifiers) for kind, identifiers in hidden.items()}
-        self._gates = {listed: tuple(some) for listed, some in gates.items()}
-        self._gated_kinds = frozenset(kind for (kind, _), entry in self._entries.items() if entry.gate is not None)
+        rules, entries = self._visibility.rules, self._entries.items()
+        hidden = frozenset[_Key](key for key, entry in entries if not rules.sees(entry.component))
+        gated = [(entry.listed, entry.gate) for key, entry in entries if entry.gate is not None and key not in hidden]
+        self._hidden = hidden
+        self._gates = {listed: tuple(gate for own, gate in gated if own == listed) for listed in _LISTS}
+        self._gated_kinds = frozenset[Shelf](kind for (kind, _), entry in entries if entry.gate is not None)

@@ -40,8 +40,6 @@ from roundtrip.server.sdk_private import connection_of, session_id_of
 if TYPE_CHECKING:
     from roundtrip.server.notifications import Listing
 
-__all__ = ["Changes", "OlderClients", "promise_changes"]
-
 logger = logging.getLogger("roundtrip")
 
 _LISTINGS: Final[tuple[tuple["Listing", ServerEvent, ServerNotification], ...]] = (

@@ -19,25 +19,12 @@ from mcp.server.streamable_http import EventStore
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.requests import Request
+from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from roundtrip.errors import ConnectionLost
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.sdk_private import RestartingManager
-
-__all__ = [
-    "MAX_JSON_VALUES",
-    "BoundedJson",
-    "HttpOptions",
-    "Responses",
-    "SseOptions",
-    "has_too_many_values",
-    "take_no_answers",
-    "warn_of_readable_errors",
-    "warn_of_unchecked_names",
-    "watch_app",
-    "while_answerable",
-]
 
 logger = logging.getLogger("roundtrip")
 
@@ -49,7 +36,7 @@ _limited_log = LimitedLog(logger)
 MAX_JSON_VALUES: Final = 50_000
 _HARMLESS_BYTES: Final = 2 * MAX_JSON_VALUES
 _TOO_LARGE_STATUS: Final = 413
-_TOO_LARGE_TEXT: Final = b"Request body has too many JSON values"
+_TOO_LARGE_TEXT: Final = "Request body has too many JSON values"
 
 _RESPONSE: Final = "roundtrip.response"
 
@@ -71,7 +58,7 @@ class _Response:
             scope.cancel()
 
 
-class _AroundPosts(ABC):
+class AroundPosts(ABC):
     """ASGI middleware around messages of clients."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -88,7 +75,7 @@ class _AroundPosts(ABC):
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None: ...
 
 
-class Responses(_AroundPosts):
+class Responses(AroundPosts):
     """ASGI middleware that ends the questions of a request when its response has ended."""
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -212,24 +199,23 @@ def _values_in(text: bytes) -> int:
     return text.count(b",") + text.count(b"[") + text.count(b"{")
 
 
-class BoundedJson(_AroundPosts):
+class BoundedJson(AroundPosts):
     """ASGI middleware that rejects requests with too many JSON values; it receives the body in one piece."""
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         whole = await receive()
         if has_too_many_values(whole.get("body", b"")):
             _limited_log.warning("rejected a request with more than %d JSON values", MAX_JSON_VALUES)
-            headers = [
-                (b"content-type", b"text/plain; charset=utf-8"),
-                (b"content-length", b"%d" % len(_TOO_LARGE_TEXT)),
-            ]
-            await send({"type": "http.response.start", "status": _TOO_LARGE_STATUS, "headers": headers})
-            await send({"type": "http.response.body", "body": _TOO_LARGE_TEXT})
+            await PlainTextResponse(_TOO_LARGE_TEXT, _TOO_LARGE_STATUS)(scope, receive, send)
             return
+        await self._app(scope, replaying([whole], receive), send)
 
-        kept: list[Message] = [whole]
 
-        async def replay() -> Message:
-            return kept.pop() if kept else await receive()
+def replaying(received: list[Message], receive: Receive) -> Receive:
+    """Return a function that returns the received messages again, and then new ones."""
+    kept = received[::-1]
 
-        await self._app(scope, replay, send)
+    async def replay() -> Message:
+        return kept.pop() if kept else await receive()
+
+    return replay

@@ -25,23 +25,6 @@ from pydantic import BaseModel
 from roundtrip.errors import NotSendable
 from roundtrip.questions.markers import is_marker
 
-__all__ = [
-    "BYTES",
-    "CONTENT_TYPES",
-    "UNKNOWN",
-    "Embeddable",
-    "ToolResult",
-    "as_block",
-    "as_blocks",
-    "as_json",
-    "as_text",
-    "embedded",
-    "require_sendable",
-    "require_sendable_model",
-    "require_sendable_text",
-    "unsendable",
-]
-
 UNKNOWN: Final = "application/octet-stream"
 """The media type of bytes of no known format."""
 

@@ -10,24 +10,23 @@ from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.connection import allowed_log_levels
 from mcp.server.context import LifespanContextT, RequestT
 from mcp.server.lowlevel.helper_types import ReadResourceContents
-from mcp_types import (
-    LoggingLevel,
-    LoggingMessageNotification,
-    LoggingMessageNotificationParams,
-)
+from mcp_types import LoggingLevel, LoggingMessageNotification, LoggingMessageNotificationParams
 from pydantic import AnyUrl
 
 from roundtrip.engine.body import BegunStep
 from roundtrip.errors import AskedTooLate, BodyMistake, NeedsTask
+from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.signatures import is_async
 from roundtrip.server.asking import AskingContext
+from roundtrip.server.late_writes import is_on_event_loop
 from roundtrip.server.notifications import announced_by_author
 from roundtrip.server.sdk_private import session_id_of
 
 if TYPE_CHECKING:
+    from roundtrip.server import workers
     from roundtrip.server.tasks.legs import TaskInfo
-
-__all__ = ["BlockingContext", "Context"]
+else:
+    load_on_use(globals(), "roundtrip.server.workers")
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -236,30 +235,19 @@ class BlockingContext:
         # A thread that was left behind has no leg to ask in. On its event loop, anyio would cancel it again and again.
         if self._context.is_over:
             raise AskedTooLate("ctx.blocking")
-        if _is_on_event_loop():
+        if is_on_event_loop():
             raise BodyMistake(
                 "ctx.blocking must be used in a plain `def` function, got an `async def` one; "
                 "write `await ctx.ask(...)` there, without blocking"
             )
-
-        from roundtrip.server.workers import unless_left  # tools without plain functions do without
 
         async def run() -> T:
             # anyio puts this task into the scope of the leg. If that scope was cancelled before, anyio tells the task
             # only when it leaves a scope of its own; untold, the task would spin forever at the first thing it awaits.
             with anyio.CancelScope():  # noqa: ASYNC100 - entered in order to be left
                 pass
-            with unless_left():
+            with workers.unless_left():
                 return await make()
             raise AskedTooLate("ctx.blocking")
 
         return anyio.from_thread.run(run)
-
-
-def _is_on_event_loop() -> bool:
-    """Return True in code that an event loop runs, and False in a worker thread."""
-    try:
-        anyio.get_cancelled_exc_class()
-    except RuntimeError:
-        return False
-    return True

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal, get_args
 
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import TaskEvent, TaskState
 from roundtrip.server.stored_replies import awaited_groups
-from roundtrip.server.tasks.book import TaskBook
-
-__all__ = ["SHOWINGS", "EqualCalls", "Showing"]
+from roundtrip.server.tasks.book import TaskBook, TaskView
 
 Showing = Literal["", "forms", "page", "any"]
 """Way in which a client shows questions: not at all, as forms, or on the page of this call; any while there are none
@@ -69,11 +67,7 @@ class EqualCalls:
         Raises:
             LedgerDown: The store cannot be used.
         """
-        for call_id in await self._equal(labels):
-            view = await self._book.view(call_id)
-            if view is not None and view.content.is_chosen and not view.entry.has_ended:
-                return call_id
-        return None
+        return await self._first(labels, lambda view: view.content.is_chosen)
 
     async def awaiting(self, labels: Iterable[str]) -> str | None:
         """Return a call of the labels that waits for an approval, and for nothing else; None if there is none.
@@ -81,9 +75,12 @@ class EqualCalls:
         Raises:
             LedgerDown: The store cannot be used.
         """
+        return await self._first(labels, awaited_groups)
+
+    async def _first(self, labels: Iterable[str], fits: Callable[[TaskView], object]) -> str | None:
         for call_id in await self._equal(labels):
             view = await self._book.view(call_id)
-            if view is not None and not view.entry.has_ended and awaited_groups(view):
+            if view is not None and not view.entry.has_ended and fits(view):
                 return call_id
         return None
 

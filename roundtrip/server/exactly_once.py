@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import anyio
@@ -14,7 +14,7 @@ from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, ErrorData
 
-from roundtrip.engine.claim import Recalled
+from roundtrip.engine.claim import Claim, Recalled
 from roundtrip.engine.computed import NotedValue
 from roundtrip.errors import (
     CallHasEnded,
@@ -33,8 +33,6 @@ from roundtrip.server.requests import SKEW
 from roundtrip.server.tools.options import OnUnknown
 from roundtrip.system import SYSTEM, System
 from roundtrip.tokens.token import Sealer
-
-__all__ = ["LedgerClaim"]
 
 logger = logging.getLogger("roundtrip")
 
@@ -56,13 +54,9 @@ _FIRST_PAUSE_SECONDS: Final = 0.5
 _MAX_PAUSE_SECONDS: Final = 5.0
 
 
-class _Unreadable(Exception):
-    """The entry was not sealed with a key of this server."""
-
-
-@dataclass(slots=True)
-class LedgerClaim:
-    """Claim of one leg on its call."""
+@dataclass(eq=False)
+class LedgerClaim(Claim):
+    """Claim of one leg on its call in the ledger."""
 
     ledger: Ledger
     call_id: str
@@ -80,13 +74,8 @@ class LedgerClaim:
     _digest: str = ""
     _is_firm: bool = False
     """True if the ledger knows that the body may have begun."""
-    _confirmed_at: float = 0.0
-    """Time at which the ledger last confirmed the claim."""
-    _is_taken_over: bool = False
     _is_released: bool = False
     """True once the leg has ended. Then its late writes must not claim the call again."""
-    _scope: anyio.CancelScope | None = None
-    _noted: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])
     _free_chars: int = 0
     """Characters that the call may still note."""
     _timer: asyncio.TimerHandle | None = None
@@ -94,12 +83,13 @@ class LedgerClaim:
     _renewal: asyncio.Task[None] | None = None
 
     def __post_init__(self) -> None:
+        super().__init__(f"tool {self.tool!r}")
         self._holder = holder_name(self.system.entropy(_HOLDER_BYTES))
 
     @property
-    def owner(self) -> str:
-        """Return the tool, for error messages."""
-        return f"tool {self.tool!r}"
+    def lease(self) -> float:
+        """Return the length of a lease."""
+        return LEASE_SECONDS
 
     async def begin(self, terms: str, *, at_once: bool) -> Recalled | None:
         """Claim the call, or recall its result.
@@ -131,10 +121,10 @@ class LedgerClaim:
         if answer.status is ClaimStatus.GRANTED:
             try:
                 self._read_notes(answer.notes)
-            except _Unreadable as error:
+            except LedgerUnavailable:
                 # Without the notes, steps would run again.
                 await self.release()
-                raise self._unreadable() from error
+                raise
             self._free_chars = MAX_NOTED_CHARS - sum(len(name) + len(value) for name, value in answer.notes.items())
             self._renew_in_time()
             return None
@@ -142,11 +132,7 @@ class LedgerClaim:
             raise OutcomeUnknown(self.owner)
         if answer.answers_digest != terms:
             raise CallHasEnded(self.owner)
-        try:
-            text = self._open(answer.result, "result")
-        except _Unreadable as error:
-            raise self._unreadable() from error
-        return Recalled(_parsed(text))
+        return Recalled(_parsed(self._open(answer.result, "result")))
 
     async def start_body(self) -> None:
         """Record that the body begins now.
@@ -166,39 +152,6 @@ class LedgerClaim:
             # A client that sends the request again gets the result.
             raise StillRunning(self.owner)
         self._is_firm = True
-
-    def noted(self) -> Mapping[int, Mapping[str, Any]]:
-        """Return the values that an earlier run of the same leg has computed, by their revision."""
-        return self._noted
-
-    @contextmanager
-    def holding(self) -> Generator[None]:
-        """Surround the work of the leg, and cancel it when another leg has taken the call over.
-
-        Raises:
-            CallTakenOver: Another leg has taken the call over.
-        """
-        with anyio.CancelScope() as self._scope:
-            try:
-                yield
-            except Exception as error:
-                if self._is_taken_over:
-                    raise CallTakenOver(self.owner) from error
-                if isinstance(error, CallTakenOver):
-                    # Not of this claim, which nobody will release.
-                    self._stop_renewals()
-                raise
-        if self._is_taken_over:
-            raise CallTakenOver(self.owner)
-
-    async def require_held(self) -> None:
-        """Renew the claim, if the ledger last confirmed it more than half a lease ago.
-
-        Raises:
-            CallTakenOver: Another leg has taken the call over.
-        """
-        if anyio.current_time() - self._confirmed_at > LEASE_SECONDS / 2:
-            await self.renew()
 
     async def note(self, noted: NotedValue) -> None:
         """Save a computed value in the ledger. If that fails, log it: the leg still uses the value.
@@ -235,7 +188,7 @@ class LedgerClaim:
     async def release(self) -> None:
         """Release the claim."""
         self._is_released = True
-        self._stop_renewals()
+        self.stop_renewals()
         try:
             await self.ledger.release(self.call_id, holder=self._holder)
         except LedgerDown as error:
@@ -258,7 +211,7 @@ class LedgerClaim:
             )
 
     def _renew_in_time(self) -> None:
-        """Extend the lease periodically, until `_stop_renewals`."""
+        """Extend the lease periodically, until `stop_renewals`."""
         loop = asyncio.get_running_loop()
         if self._timer is not None:
             self._renewal = loop.create_task(self._renew_or_cancel())
@@ -269,7 +222,8 @@ class LedgerClaim:
         with suppress(CallTakenOver):
             await self.renew()
 
-    def _stop_renewals(self) -> None:
+    def stop_renewals(self) -> None:
+        """Let the lease end."""
         for pending in (self._timer, self._renewal):
             if pending is not None:
                 pending.cancel()
@@ -281,7 +235,7 @@ class LedgerClaim:
         Raises:
             CallTakenOver: Another leg has the claim.
         """
-        if self._is_taken_over or self._is_released:
+        if self.is_taken_over or self._is_released:
             raise CallTakenOver(self.owner)
         began = anyio.current_time()
         held = await self._written(write)
@@ -289,10 +243,8 @@ class LedgerClaim:
             # The ledger had lost the entry, or it was free again.
             held = await self._written(write)
         if not held:
-            self._is_taken_over = True
-            self._stop_renewals()
-            if self._scope is not None:
-                self._scope.cancel()
+            self.stop_renewals()
+            self.lose_lease()
             raise CallTakenOver(self.owner)
         self._confirmed_at = began
 
@@ -330,7 +282,7 @@ class LedgerClaim:
         """Return the text that a ledger has kept.
 
         Raises:
-            _Unreadable: It was sealed with another key or for another use, or is not sealed and should be.
+            LedgerUnavailable: It was sealed with another key or for another use, or is not sealed and should be.
         """
         is_sealed = stored.startswith(_SEALED_PREFIX)
         if self.sealer is None and not is_sealed:
@@ -341,18 +293,15 @@ class LedgerClaim:
             sealed = from_text(stored.removeprefix(_SEALED_PREFIX))
             return self.sealer.open(sealed, self._bound(use)).decode("utf-8", "surrogatepass")
         except (TokenRejected, ValueError) as error:
-            raise _Unreadable from error
+            logger.error(
+                "the ledger has an entry for %s that no key of this server opens; give all instances that share a "
+                "ledger the same keys",
+                self.owner,
+            )
+            raise LedgerUnavailable(self.owner) from error
 
     def _bound(self, use: str) -> bytes:
         return json.dumps([self.call_id, self._digest, use]).encode()
-
-    def _unreadable(self) -> LedgerUnavailable:
-        logger.error(
-            "the ledger has an entry for %s that no key of this server opens; give all instances that share a ledger "
-            "the same keys",
-            self.owner,
-        )
-        return LedgerUnavailable(self.owner)
 
     async def _claim_in_turn(self) -> ClaimAnswer:
         """Claim the call as soon as no other leg has the claim.
@@ -392,7 +341,7 @@ class LedgerClaim:
         return answer
 
     async def _settle(self, write: Callable[[], str | None], purpose: str) -> None:
-        self._stop_renewals()
+        self.stop_renewals()
         result = self._stored_result(write, purpose)
         try:
             await self._record(result)

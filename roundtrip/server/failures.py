@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Awaitable
-from typing import Any, Final, Never, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Never, TypeVar
 
 from mcp.server.mcpserver.exceptions import (
     ResourceError,
@@ -37,22 +37,15 @@ from roundtrip.errors import (
     UrlRequired,
     ValueNotStorable,
 )
+from roundtrip.on_demand import load_on_use
 from roundtrip.safe_text import quoted
 from roundtrip.server.functions import AskingFunction
 from roundtrip.server.tools.arguments import ArgumentsRejected, fields_rejected_by, rejected_fields
 
-__all__ = [
-    "SERVER_ERROR",
-    "Crashed",
-    "failed_tool",
-    "log_tool_failure",
-    "log_unknown",
-    "raise_prompt_failure",
-    "resource_failure",
-    "told_by",
-    "tool_failure",
-    "with_failures",
-]
+if TYPE_CHECKING:
+    from roundtrip.server.tools import registry
+else:
+    load_on_use(globals(), "roundtrip.server.tools.registry")
 
 # The SDK's logger, with the SDK's messages for the same failures.
 logger = logging.getLogger("mcp.server.mcpserver.server")
@@ -223,11 +216,14 @@ def cannot_ask(error: CannotAsk) -> MCPError:
     )
 
 
+def store_down(message: str) -> MCPError:
+    """Return the error for a client that may try again later, as for tools that run once and whose ledger is down."""
+    return MCPError(code=SERVER_ERROR, message=f"{message}; try again later", data={"reason": "ledger_unavailable"})
+
+
 def log_tool_failure(name: str, error: Exception) -> None:
     """Log a failed tool as the SDK's handler does."""
-    from roundtrip.server.tools.registry import UnknownTool  # which imports this module
-
-    if isinstance(error, UnknownTool):
+    if isinstance(error, registry.UnknownTool):
         log_unknown("Tool")
     elif isinstance(error.__cause__, Crashed):
         logger.info("Tool %r returned the recorded error of its body again", name)

@@ -11,10 +11,10 @@ import asyncio
 import json
 import sys
 from asyncio import AbstractEventLoop, Handle, Task, TimerHandle
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, Self, cast
 
 import anyio
 from mcp.server.connection import Connection
@@ -51,7 +51,7 @@ from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from roundtrip.server.connections import has_too_many_values
+from roundtrip.server.connections import has_too_many_values, replaying
 from roundtrip.server.late_writes import is_on_asyncio
 from roundtrip.server.sdk_private import (
     is_running,
@@ -60,8 +60,6 @@ from roundtrip.server.sdk_private import (
     seconds_between_pings,
     transport_log,
 )
-
-__all__ = ["FastLane"]
 
 _METHODS: Final = frozenset(
     {
@@ -145,6 +143,11 @@ class FastLane:
         # The SDK calls it as any other application, but declares the class of its own.
         cast("Any", manager).asgi_app = cls(server, manager, manager.asgi_app)
 
+    def before(self, wrap: Callable[[ASGIApp], ASGIApp]) -> Self:
+        """Put a middleware between the lane and the SDK's application."""
+        self._sdk = wrap(self._sdk)
+        return self
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         headers = self._headers_of(scope)
@@ -155,7 +158,7 @@ class FastLane:
         received = await self._received(receive)
         checked = self._checked(received, headers, scope)
         if checked is None:
-            await self._sdk(scope, _replaying(received, receive), send)
+            await self._sdk(scope, replaying(received, receive), send)
             return
         request = request_with_body(scope, receive, checked.body)
         if self._manager.json_response:
@@ -309,16 +312,6 @@ def _is_one_of(name: str, allowed: tuple[str, ...]) -> bool:
     return name in allowed or any(each.endswith(":*") and name.startswith(each[:-1]) for each in allowed)
 
 
-def _replaying(received: list[Message], receive: Receive) -> Receive:
-    """Return a function that returns the received messages again, and then new ones."""
-    kept = received[::-1]
-
-    async def replay() -> Message:
-        return kept.pop() if kept else await receive()
-
-    return replay
-
-
 def _object(value: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if type(value) is dict else {}
 
@@ -453,12 +446,8 @@ class _RequestChannel:
         token: ProgressToken | None = progress_token_from_params(self._params)
         if token is None:
             return
-        told: dict[str, Any] = {"progressToken": token, "progress": progress}
-        if total is not None:
-            told["total"] = total
-        if message is not None:
-            told["message"] = message
-        await self.notify("notifications/progress", told)
+        told = {"progressToken": token, "progress": progress, "total": total, "message": message}
+        await self.notify("notifications/progress", {key: value for key, value in told.items() if value is not None})
 
 
 class _Stream:

@@ -6,14 +6,15 @@ import functools
 import inspect
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
 from mcp.server.mcpserver import Context as SdkContext
 from mcp_types import InputRequiredResult
 
 from roundtrip.engine.leg import DONE, Limits, PlainBody
-from roundtrip.errors import BodyMistake, ContextOfHost, InvalidSignature, OutcomeUsedAsValue, UsedUnawaited
+from roundtrip.errors import ContextOfHost, InvalidSignature, OutcomeUsedAsValue, UsedUnawaited
+from roundtrip.on_demand import load_on_use
 from roundtrip.questions.markers import InboxQuestion
 from roundtrip.questions.outcomes import AcceptedElicitation, CancelledElicitation, DeclinedElicitation
 from roundtrip.resolvers.annotations import filled_foreign, find_resolved
@@ -32,23 +33,16 @@ from roundtrip.server.slots import SHARED, Pool
 from roundtrip.server.threads import LegThreads, Pace
 
 if TYPE_CHECKING:
+    from roundtrip import tracing
+    from roundtrip.resolvers import planner
     from roundtrip.resolvers.planner import Replacements, ResolvedParameters
     from roundtrip.server.tasks.docket_parameters import DocketParameters
     from roundtrip.server.tools.confirmation import ToolConfirmation
     from roundtrip.server.tools.promises import OncePolicy
     from roundtrip.server.tools.task_mode import TaskMode
     from roundtrip.tracing import ServedFunction
-
-__all__ = [
-    "AskingFunction",
-    "FunctionSignature",
-    "Kind",
-    "Planned",
-    "check_timeout",
-    "contexts_of",
-    "misused_context",
-    "read_signature",
-]
+else:
+    load_on_use(globals(), "roundtrip.resolvers.planner", "roundtrip.tracing")
 
 Kind = Literal["tool", "prompt", "resource"]
 
@@ -118,7 +112,12 @@ def check_timeout(timeout: float | None, *, owner: str) -> None:
 
 
 def read_signature(
-    fn: Callable[..., Any], *, kind: Kind, name: str, dependencies: Sequence[Marker] = ()
+    fn: Callable[..., Any],
+    *,
+    kind: Kind,
+    name: str,
+    dependencies: Sequence[Marker] = (),
+    injected: Collection[str] | None = None,
 ) -> FunctionSignature:
     """Read the parameters of a function.
 
@@ -127,40 +126,36 @@ def read_signature(
         kind: The kind of item that it is registered as.
         name: The name that it is registered under; of a resource, its URI or template.
         dependencies: Markers of functions that run before it, though no parameter takes their values.
+        injected: The parameters that its host fills, if it fills any: then Docket fills none here.
 
     Raises:
         InvalidSignature: A marker would be ignored, or the function asks in two ways.
     """
     owner = f"{kind} {name!r}"
-    docket = filled_foreign(fn) if kind == "tool" else {}
-    resolved = find_resolved(fn, owner=owner, besides=docket)
+    docket = filled_foreign(fn) if kind == "tool" and injected is None else {}
+    filled_elsewhere = docket if injected is None else injected
+    resolved = find_resolved(fn, owner=owner, besides=filled_elsewhere)
     if any(isinstance(marker, SdkResolve) for marker, _ in resolved.values()) and returns_input_required(fn):
         raise InvalidSignature(
             f"{owner} combines Resolve(...) parameters with a returned InputRequiredResult: the questions of a call "
             "are asked by one of the two, not by both"
         )
     unpassed = {f"dependencies[{number}]": (marker, False) for number, marker in enumerate(dependencies)}
-    contexts = contexts_of(fn, besides=(*resolved, *docket))
-    return FunctionSignature(fn, kind, name, {**resolved, **unpassed}, contexts, frozenset(unpassed), docket)
-
-
-def contexts_of(fn: Callable[..., Any], *, besides: Iterable[str]) -> tuple[str, ...]:
-    """Return the parameters that take a context, without those that something else fills."""
-    filled = {"return", *besides, *given_by_partials(fn)}
-    return tuple(
-        name
-        for name, hint in hints_of(fn).items()
-        if name not in filled and any(isinstance(arm, type) and issubclass(arm, SdkContext) for arm in arms_of(hint))
+    filled = {"return", *resolved, *filled_elsewhere, *given_by_partials(fn)}
+    contexts = tuple(
+        parameter
+        for parameter, hint in hints_of(fn).items()
+        if parameter not in filled
+        and any(isinstance(arm, type) and issubclass(arm, SdkContext) for arm in arms_of(hint))
     )
+    return FunctionSignature(fn, kind, name, {**resolved, **unpassed}, contexts, frozenset(unpassed), docket)
 
 
 def _plan(fn: Callable[..., Any] | None, *, resolved: ResolvedParameters, **options: Any) -> Plan:
     """Return the plan of a function, as `make_plan` does."""
     if not resolved:
         return EMPTY
-    from roundtrip.resolvers.planner import make_plan  # most tools have nothing to plan
-
-    return make_plan(fn, resolved=resolved, **options)
+    return planner.make_plan(fn, resolved=resolved, **options)
 
 
 class AskingFunction:
@@ -289,11 +284,7 @@ class AskingFunction:
         return method != "tools/call" or name == self.name
 
     async def run(
-        self,
-        arguments: Mapping[str, Any],
-        filled: Mapping[str, Any],
-        context: Any,
-        threads: LegThreads,
+        self, arguments: Mapping[str, Any], filled: Mapping[str, Any], context: Any, threads: LegThreads
     ) -> Any:
         """Run the function, and convert its result; a plain function and its conversion run in a worker thread."""
         if self._unpassed:
@@ -325,10 +316,8 @@ class AskingFunction:
         try:
             return self._converted(call())
         except AttributeError as error:
-            mistake = _mistake_in(error)
-            if mistake is None:
-                raise
-            raise mistake from error
+            _raise_mistake(error)
+            raise
 
     async def _finish(self, result: Any) -> Any:
         """Await the body's result if it is a coroutine, convert it, and check it."""
@@ -336,10 +325,8 @@ class AskingFunction:
             try:
                 result = self._converted(await result)
             except AttributeError as error:
-                mistake = _mistake_in(error)
-                if mistake is None:
-                    raise
-                raise mistake from error
+                _raise_mistake(error)
+                raise
         if self._resolves and isinstance(result, InputRequiredResult):
             raise InvalidSignature(
                 f"{self.owner} returned an InputRequiredResult, but its parameters are filled by Resolve(...): the "
@@ -360,23 +347,22 @@ class AskingFunction:
 
 
 @functools.lru_cache(maxsize=1024)
-def _subject_of(kind: Kind, name: str, version: str | None, build: str, plan: str) -> ServedFunction:
-    from roundtrip.tracing import ServedFunction  # only traced servers need it
-
+def _subject_of(kind: Kind, name: str, version: str | None, build: str, plan: str) -> tracing.ServedFunction:
     # One object for each function and plan: tracers may cache by it.
-    return ServedFunction(_METHODS[kind], name, version, build, plan)
+    return tracing.ServedFunction(_METHODS[kind], name, version, build, plan)
 
 
-def _mistake_in(error: AttributeError) -> BodyMistake | None:
-    """Return the error for an unawaited answer, an outcome used as its value, or the context of the host."""
+def _raise_mistake(error: AttributeError) -> None:
+    """Raise the error for an unawaited answer, an outcome used as its value, or the context of the host."""
     used = error.obj
     if inspect.iscoroutine(used) and used.__qualname__ in _ASKING:
         used.close()
-        return UsedUnawaited(f"ctx.{used.__name__}()")
+        raise UsedUnawaited(f"ctx.{used.__name__}()") from error
     if isinstance(used, AcceptedElicitation | DeclinedElicitation | CancelledElicitation):
         kind = type(cast("object", used)).__name__.partition("[")[0]
-        return OutcomeUsedAsValue(str(error.name), kind=kind)
-    return misused_context(error)
+        raise OutcomeUsedAsValue(str(error.name), kind=kind) from error
+    if (mistake := misused_context(error)) is not None:
+        raise mistake from error
 
 
 def misused_context(error: BaseException | None) -> ContextOfHost | None:

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from mcp.server.context import ServerMiddleware, ServerRequestContext
 
-from roundtrip.engine.leg import Authored, Finished, HandedOver, Suspended
-
 if TYPE_CHECKING:
     from mcp_types import Tool as WireTool
     from mcp_types import ToolAnnotations
@@ -17,10 +15,9 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from roundtrip.server.functions import AskingFunction
+    from roundtrip.server.leg_runner import ServedEnd
     from roundtrip.server.requests import Incoming, RequestRecord
     from roundtrip.server.tools.registered import RegisteredTool
-
-__all__ = ["CallsOfTools", "HasFunction", "LegsOfTools", "StoringServer", "ToolHost", "ToolShelf"]
 
 PageHandler = Callable[["Request"], Awaitable["Response"]]
 
@@ -34,13 +31,13 @@ class LegsOfTools(Protocol):
 
     async def serve(
         self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None = None
-    ) -> Finished | Suspended | Authored | HandedOver:
+    ) -> ServedEnd:
         """Serve one leg; its errors are those that the handler of the server expects."""
         ...
 
     async def serve_caught(
         self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None = None
-    ) -> Finished | Suspended | Authored | HandedOver:
+    ) -> ServedEnd:
         """Serve one leg, whose failure is a result."""
         ...
 
@@ -106,13 +103,8 @@ class StoringServer(Protocol):
         ...
 
 
-class ToolHost(Protocol):
+class ToolHost(StoringServer, Protocol):
     """Server whose calls of tools `ToolCalls` serves."""
-
-    @property
-    def middleware(self) -> list[ServerMiddleware[Any]]:
-        """Return its middlewares, the outermost first."""
-        ...
 
     @property
     def has_own_tool_handler(self) -> bool:
@@ -125,21 +117,12 @@ class ToolHost(Protocol):
         ...
 
 
-class HasFunction(Protocol):
-    """A registered tool."""
-
-    @property
-    def function(self) -> AskingFunction:
-        """Return its function."""
-        ...
-
-
 class ToolShelf(Protocol):
     """The tools of a server that ask."""
 
     relist: Callable[[RegisteredTool, WireTool], WireTool] | None
     """Changes a tool as clients see it."""
 
-    def registered_as(self, name: str, version: str | None) -> HasFunction:
-        """Return a tool."""
+    def function_named(self, name: str) -> AskingFunction:
+        """Return the function of a tool without a version."""
         ...

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
 import anyio.to_thread
-from anyio.lowlevel import RunVar
 from mcp.server.auth.provider import AccessToken, principal_components
 from mcp.server.request_state import compact_json
 from starlette.responses import Response
@@ -43,6 +42,7 @@ from roundtrip.server.approval_rules import (
 from roundtrip.server.approvals import Approvals, PendingApproval
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.persons import name_of
+from roundtrip.server.slots import Pool
 from roundtrip.server.stored_pages import reaching_store
 from roundtrip.server.tasks.content import TaskContent, is_call_id, split_id
 
@@ -52,16 +52,13 @@ if TYPE_CHECKING:
     from roundtrip.questions.wire import PendingQuestion
     from roundtrip.server.functions import AskingFunction
     from roundtrip.server.parts import Parts
-    from roundtrip.server.tasks.book import TaskBook, TaskView
+    from roundtrip.server.tasks.book import TaskBook
     from roundtrip.server.tasks.legs import TaskLeg
-
-__all__ = ["Inbox", "check_approval"]
 
 _ID_BYTES: Final = 16
 _PAGE_SIZE: Final = 20
 _NOTIFY_SECONDS: Final = 30.0
-_MAX_THREADS: Final = 4
-_THREADS: Final = RunVar[anyio.CapacityLimiter]("threads for notifications")
+_THREADS: Final = Pool(4)
 """Plain functions that notify people share few threads, and take none from tools: mail servers may be slow."""
 _STOP_SECONDS: Final = 2.0
 _MARK: Final = re.compile(r"[A-Za-z0-9_-]{1,800}", re.ASCII)
@@ -234,29 +231,28 @@ class Inbox:
         """Implement `InboxApprovals.page`."""
         place = None if after is None else _place_of(after)
         with reaching_store():
-            return await self._page_behind(place, reader)
-
-    async def _page_behind(self, place: tuple[float, str] | None, reader: Reader) -> InboxPage:
-        calls: dict[str, TaskSummary] = {}
-        for label in {_label(group, key) for group in reader.groups for key in self._book.page_keys}:
-            for summary in await self._book.store.labelled(label, limit=_PAGE_SIZE + 1, after=place):
-                calls[summary.call_id] = summary
-        ordered = sorted(calls.values(), key=lambda summary: (summary.created, summary.call_id))
-        shown: list[ShownApproval] = []
-        for summary in ordered[:_PAGE_SIZE]:
-            view = await self._book.find(summary.call_id)
-            if view is not None and not view.entry.has_ended:
-                own = [record for record in view.content.approvals if may_decide(reader, view.content, record)]
-                shown += [one for record in own if (one := self._shown(view, record)).state == "pending"]
-        last = ordered[_PAGE_SIZE - 1] if len(ordered) > _PAGE_SIZE else None
-        return InboxPage(shown, None if last is None else _mark_of(last))
+            ordered = await self._oldest(reader.groups, limit=_PAGE_SIZE + 1, after=place)
+            shown: list[ShownApproval] = []
+            for summary in ordered[:_PAGE_SIZE]:
+                view = await self._book.find(summary.call_id)
+                if view is not None and not view.entry.has_ended:
+                    own = [record for record in view.content.approvals if may_decide(reader, view.content, record)]
+                    shown += [one for record in own if (one := self._shown(*view, record)).state == "pending"]
+            last = ordered[_PAGE_SIZE - 1] if len(ordered) > _PAGE_SIZE else None
+            return InboxPage(shown, None if last is None else _mark_of(last))
 
     async def waiting(self, *, limit: int) -> list[TaskSummary]:
         """Return calls that wait for groups which the author listed, those that have waited longest first."""
+        return (await self._oldest(self._listed or (), limit=limit))[:limit]
+
+    async def _oldest(
+        self, groups: Iterable[str], *, limit: int, after: tuple[float, str] | None = None
+    ) -> list[TaskSummary]:
+        """Return calls that wait for groups, `limit` of each at most, those that have waited longest first."""
         calls: dict[str, TaskSummary] = {}
-        for label in {_label(group, key) for group in self._listed or () for key in self._book.page_keys}:
-            calls |= {one.call_id: one for one in await self._book.store.labelled(label, limit=limit)}
-        return sorted(calls.values(), key=lambda one: one.created)[:limit]
+        for label in {_label(group, key) for group in groups for key in self._book.page_keys}:
+            calls |= {one.call_id: one for one in await self._book.store.labelled(label, limit=limit, after=after)}
+        return sorted(calls.values(), key=lambda one: (one.created, one.call_id))
 
     async def find(self, reader: Reader, approval_id: str) -> ShownApproval | None:
         """Implement `InboxApprovals.find`."""
@@ -266,7 +262,7 @@ class Inbox:
         record = _record_of(view.content, approval_id) if view is not None else None
         if view is None or record is None or not may_decide(reader, view.content, record):
             return None
-        return self._shown(view, record)
+        return self._shown(*view, record)
 
     async def decide(
         self, reader: Reader, approval_id: str, pin: str | None, choice: Choice, reason: str
@@ -293,14 +289,30 @@ class Inbox:
             return False
         entry, content, record = decided
         self.tell_decided(entry, content, [record])
-        return _shown(entry, content, record, self._caller_of(content))
+        return self._shown(entry, content, record)
 
     def _caller_of(self, content: TaskContent) -> str:
         return name_of(content.user or "", by_token=self._book.knows_users_by_token)
 
-    def _shown(self, view: TaskView, record: Mapping[str, Any]) -> ShownApproval:
-        shown = _shown(view.entry, view.content, record, self._caller_of(view.content))
-        if shown.state == "pending" and self._book.clock() >= shown.until:
+    def _shown(self, entry: TaskEntry, content: TaskContent, record: Mapping[str, Any]) -> ShownApproval:
+        shown = ShownApproval(
+            id=record["id"],
+            message=record["message"],
+            by=record["by"],
+            tool=entry.tool,
+            caller=self._caller_of(content),
+            opened=record["opened"],
+            until=record["until"],
+            pin=record["pin"],
+            # A page of the caller's machine does not know its reader.
+            tells_caller=bool(content.page_secret) and not content.is_local,
+        )
+        made = record["decision"]
+        if made is not None:
+            return shown._replace(state=made["outcome"], who=made["who"], when=made["when"], reason=made["reason"])
+        if record["withdrawn"] is not None or entry.has_ended:
+            return shown._replace(state="closed", when=entry.updated)
+        if self._book.clock() >= shown.until:
             return shown._replace(state="expired", when=shown.until)
         return shown
 
@@ -376,7 +388,7 @@ async def _sent(function: Callable[..., object], *arguments: object) -> bool:
                 await function(*arguments)
             return True
         # Its time begins when it gets a thread.
-        async with _threads():
+        async with _THREADS.slots().limiter:
             with anyio.fail_after(_NOTIFY_SECONDS):
                 done = await anyio.to_thread.run_sync(
                     lambda: function(*arguments), abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
@@ -387,16 +399,6 @@ async def _sent(function: Callable[..., object], *arguments: object) -> bool:
         logging.getLogger("roundtrip").exception("a function of Approvals(...) failed")
         return False
     return True
-
-
-def _threads() -> anyio.CapacityLimiter:
-    """Return the limiter of the threads for notifications in this event loop."""
-    try:
-        return _THREADS.get()
-    except LookupError:
-        limiter = anyio.CapacityLimiter(_MAX_THREADS)
-        _THREADS.set(limiter)
-        return limiter
 
 
 def _listed(groups: Mapping[str, Collection[str]]) -> frozenset[str]:
@@ -412,27 +414,6 @@ def _label(group: str, key: bytes) -> str:
 def _record_of(content: TaskContent, approval_id: str) -> Record | None:
     given = approval_id.encode("utf-8", "replace")
     return next((record for record in content.approvals if hmac.compare_digest(record["id"].encode(), given)), None)
-
-
-def _shown(entry: TaskEntry, content: TaskContent, record: Mapping[str, Any], caller: str) -> ShownApproval:
-    shown = ShownApproval(
-        id=record["id"],
-        message=record["message"],
-        by=record["by"],
-        tool=entry.tool,
-        caller=caller,
-        opened=record["opened"],
-        until=record["until"],
-        pin=record["pin"],
-        # A page of the caller's machine does not know its reader.
-        tells_caller=bool(content.page_secret) and not content.is_local,
-    )
-    made = record["decision"]
-    if made is not None:
-        return shown._replace(state=made["outcome"], who=made["who"], when=made["when"], reason=made["reason"])
-    if record["withdrawn"] is not None or entry.has_ended:
-        return shown._replace(state="closed", when=entry.updated)
-    return shown
 
 
 def _mark_of(summary: TaskSummary) -> str:

@@ -15,19 +15,10 @@ if TYPE_CHECKING:
     from roundtrip.server.hosts import StoringServer
     from roundtrip.server.leg_runner import LegRunner
     from roundtrip.server.pages import Pages
-    from roundtrip.server.tasks.service import TaskService
-
-__all__ = ["install_inbox"]
 
 
 def install_inbox(
-    settings: Approvals,
-    pages: Pages | None,
-    server: StoringServer,
-    legs: LegRunner,
-    service: TaskService,
-    *,
-    has_auth: bool,
+    settings: Approvals, pages: Pages | None, server: StoringServer, legs: LegRunner, *, has_auth: bool
 ) -> None:
     """Give a server its inbox.
 
@@ -39,7 +30,7 @@ def install_inbox(
             "approvals= needs pages=Pages(base_url=..., authenticate=...), which names the people who decide as "
             "principal= names callers"
         )
-    if legs.stored_calls is None or not legs.stored_calls.gives_links:
+    if legs.tasks is None or legs.stored_calls is None or not legs.stored_calls.gives_links:
         raise ValueError("approvals= needs the rung 'link', by which a caller gets the result; add it to ladder=")
     bind = legs.parts.protection.policy.bind_principal
     if bind is None or (bind is authenticated_principal and not has_auth):
@@ -47,7 +38,7 @@ def install_inbox(
             "approvals= needs to know callers, because they must not decide their own calls; give the server "
             "principal= or auth="
         )
-    book = service.book
+    book = legs.tasks.book
     inbox = Inbox(settings, legs.parts, book, authenticate=pages.authenticate, base_url=pages.base_url)
     legs.inbox = book.inbox = inbox
     site = InboxSite(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
@@ -22,6 +22,7 @@ from mcp.server.request_state import RequestStateBoundary
 from opentelemetry.trace import ProxyTracerProvider, get_tracer_provider
 
 from roundtrip.errors import KeysMissing
+from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.signatures import display_name, hints_of
 from roundtrip.server.functions import AskingFunction, FunctionSignature, Planned
 from roundtrip.server.leg_runner import LegRunner
@@ -32,11 +33,20 @@ from roundtrip.tokens.token import JournalCodec
 
 if TYPE_CHECKING:
     from roundtrip.ledger.contract import Ledger
+    from roundtrip.server import inbox, overrides
     from roundtrip.server.overrides import Overrides
+    from roundtrip.server.tools import promises
     from roundtrip.tokens.tickets import Ticket
+    from roundtrip.trace.writing import unwritten
     from roundtrip.tracing import Tracer
-
-__all__ = ["Attached", "LazySpans", "install", "install_lazy_spans", "wrap"]
+else:
+    load_on_use(
+        globals(),
+        "roundtrip.server.inbox",
+        "roundtrip.server.overrides",
+        "roundtrip.server.tools.promises",
+        "roundtrip.trace.writing.unwritten",
+    )
 
 _PROTOCOL_META: Final = "io.modelcontextprotocol/"
 _PROGRESS_META: Final = "progressToken"
@@ -67,11 +77,7 @@ def install(
     place = next(i for i, entry in enumerate(server.middleware) if isinstance(entry, RequestStateBoundary))
     # Inside the SDK's span of the request, so that the spans of tracers belong to it.
     server.middleware[place] = RequestBoundary(
-        parts,
-        service=server.name,
-        wrap=legs.wrap_authored,
-        make_context=legs.context_of,
-        subject_of=subject_of,
+        parts, service=server.name, make_context=legs.context_of, subject_of=subject_of
     )
     install_lazy_spans(server.middleware)
     server.lifespan = _recorded(server.lifespan, legs)
@@ -89,9 +95,7 @@ class Attached:
     @cached_property
     def overrides(self) -> Overrides:
         """Return the replaced functions of the graph with their replacements: for tests, instead of monkeypatching."""
-        from roundtrip.server.overrides import Overrides
-
-        return Overrides(self._planned)
+        return overrides.Overrides(self._planned)
 
     def _track(self, planned: Planned) -> None:
         """Let `overrides` replace functions of a plan."""
@@ -108,11 +112,9 @@ class Attached:
         finally:
             self._parts.effects.tracers.remove(tracer)
 
-    @contextmanager
-    def hurried(self, *, page_wait: float) -> Generator[None]:
+    def hurried(self, *, page_wait: float) -> AbstractContextManager[None]:
         """Limit the seconds that legs inside a `with` block wait for a page, as tests do."""
-        with self._legs.hurried(page_wait):
-            yield
+        return self._legs.hurried(page_wait)
 
     def verify_ticket(self, ticket: str, *, principal: str | AccessToken | None, purpose: str | None = None) -> Ticket:
         """Read the ticket that a browser brought to the page behind an `ElicitUrl`.
@@ -152,13 +154,9 @@ class Attached:
                 "request_state_security= gives no key for that; add seal_keys="
             )
         if function.once is not None or function.task is not None:
-            from roundtrip.server.tools.promises import check_promises  # most tools make none
-
-            check_promises(function, self._parts)
+            promises.check_promises(function, self._parts)
         if function.needs_approval:
-            from roundtrip.server.inbox import check_approval  # few functions need one
-
-            check_approval(function, self._legs.inbox)
+            inbox.check_approval(function, self._legs.inbox)
         # No token outlives the policy's clock, which serves all tools; a tool's own, if shorter, is in its journal.
         policy = self._parts.protection.policy
         policy.ttl = max(policy.ttl, function.limits.ttl)
@@ -238,9 +236,7 @@ def _recorded(lifespan: Lifespan, legs: LegRunner) -> Lifespan:
         finally:
             # The event loop may end with it.
             if legs.parts.effects.tracers:
-                from roundtrip.trace.writing.unwritten import flush_all  # most servers record nothing
-
-                flush_all()
+                unwritten.flush_all()
 
     return lifespan_recorded
 

@@ -13,8 +13,6 @@ from enum import Enum
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["KEYS_VARIABLE", "KEY_FILE_VARIABLE", "EnvironmentKeys", "KeyFile", "Role", "RoledKey", "keys_of"]
-
 logger = logging.getLogger("roundtrip")
 
 KEYS_VARIABLE: Final = "ROUNDTRIP_KEYS"

@@ -20,15 +20,17 @@ from roundtrip.errors import KeysMissing, RejectionReason, TokenRejected
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.journal_bytes import MAX_JOURNAL_BYTES
 from roundtrip.machine.pins import Pinner
+from roundtrip.on_demand import load_on_use
 from roundtrip.system import System
 from roundtrip.tokens.binding import MAX_BINDING_BYTES
 from roundtrip.tokens.token import MAX_TOKEN_BYTES, JournalCodec, KeyRing, Sealer, TokenCodec, from_text, to_text
 
 if TYPE_CHECKING:
+    from roundtrip.server import key_files
     from roundtrip.server.key_files import EnvironmentKeys
-    from roundtrip.tokens.tickets import TicketOffice
-
-__all__ = ["Keys", "Principal", "Protection", "limits_of", "protect"]
+    from roundtrip.tokens import tickets
+else:
+    load_on_use(globals(), "roundtrip.server.key_files", "roundtrip.tokens.tickets")
 
 Principal = Callable[[ServerRequestContext[Any, Any]], str | None]
 Keys = Sequence[bytes | bytearray | str]
@@ -81,7 +83,7 @@ class Protection(NamedTuple):
         token = get_access_token()
         return token is not None and not token.subject
 
-    def ticket_office(self) -> TicketOffice:
+    def ticket_office(self) -> tickets.TicketOffice:
         """Return the office that issues and verifies tickets.
 
         Raises:
@@ -89,9 +91,7 @@ class Protection(NamedTuple):
         """
         if self.ring is None:
             raise KeysMissing("tickets need a key to sign them, and request_state_security= gives none; add seal_keys=")
-        from roundtrip.tokens.tickets import TicketOffice  # few tools issue tickets
-
-        return TicketOffice(self.ring)
+        return tickets.TicketOffice(self.ring)
 
     def write(self, journal: Journal) -> bytes:
         """Return the bytes of a journal, whose deadline is no later than the policy's `ttl` allows.
@@ -241,9 +241,7 @@ def _with_ring(
 def _keys_of(environment: Mapping[str, str]) -> EnvironmentKeys | None:
     if "ROUNDTRIP_KEYS" not in environment and "ROUNDTRIP_KEY_FILE" not in environment:
         return None
-    from roundtrip.server.key_files import keys_of  # most servers get their keys as arguments
-
-    return keys_of(environment)
+    return key_files.keys_of(environment)
 
 
 def _ring_of(found: EnvironmentKeys) -> KeyRing:

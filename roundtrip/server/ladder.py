@@ -14,21 +14,24 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from mcp.server.context import ServerRequestContext
+from mcp_types import ClientCapabilities, ElicitationCapability, FormElicitationCapability, UrlElicitationCapability
+
 from roundtrip.engine.ways import Ways
-from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS
+from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS, FIRST_OF_RETRY_ERA
+from roundtrip.server.requests import RequestClient
 
 if TYPE_CHECKING:
-    from mcp_types import ClientCapabilities
-
     from roundtrip.server.pages import Pages
-
-__all__ = ["RUNGS", "Ladder", "Rung"]
 
 Rung = Literal["form", "local", "url", "model", "link"]
 """A way in which a question may be asked."""
 
 RUNGS: Final[tuple[Rung, ...]] = ("form", "local", "url", "model", "link")
 _PAGE_RUNGS: Final = ("local", "url", "link")
+
+PAGE_ELICITATION: Final = ElicitationCapability(form=FormElicitationCapability(), url=UrlElicitationCapability())
+"""The elicitation of a page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +138,39 @@ class Ladder:
             return False
         # A bare `elicitation: {}` is older than modes, and means forms.
         return elicitation.form is not None or elicitation.url is None
+
+
+class LadderClient(RequestClient):
+    """Client whose user can be asked in more ways than by the client itself, or in fewer."""
+
+    __slots__ = ("_ladder", "_ways")
+
+    def __init__(self, request: ServerRequestContext[Any, Any] | None, ladder: Ladder, ways: Ways) -> None:
+        super().__init__(request)
+        self._ladder = ladder
+        self._ways = ways
+        if ways.replaces_client:
+            # Its questions are returned, whatever the revision of the client.
+            self.protocol_version = FIRST_OF_RETRY_ERA
+
+    @property
+    def capabilities(self) -> ClientCapabilities | None:
+        """Return the declared capabilities, with those of a page, and without forms that the ladder does not use."""
+        declared = super().capabilities
+        if self._ways.page is not None:
+            return with_elicitation(declared, PAGE_ELICITATION)
+        elicitation = declared.elicitation if declared is not None else None
+        if elicitation is None or self._ladder.shows_forms(declared):
+            return declared
+        url = elicitation.url
+        return with_elicitation(declared, None if url is None else ElicitationCapability(url=url))
+
+
+def with_elicitation(
+    declared: ClientCapabilities | None, elicitation: ElicitationCapability | None
+) -> ClientCapabilities:
+    """Return the capabilities of a client with another elicitation."""
+    return (declared or ClientCapabilities()).model_copy(update={"elicitation": elicitation})
 
 
 def _declares_links(declared: ClientCapabilities | None) -> bool:

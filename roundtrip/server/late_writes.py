@@ -5,7 +5,7 @@ import contextvars
 from collections.abc import Coroutine
 from typing import Any, Final
 
-__all__ = ["finish_late_writes", "is_on_asyncio", "run_later"]
+from anyio.lowlevel import current_token
 
 _LATER_TASKS: Final[set[asyncio.Task[None]]] = set()
 """Asyncio tasks that write to a ledger later. An event loop has only weak references to its tasks."""
@@ -15,6 +15,15 @@ def is_on_asyncio() -> bool:
     """Return True on an event loop of asyncio. The SDK also runs on trio."""
     try:
         asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def is_on_event_loop() -> bool:
+    """Return True in code that an event loop of any kind runs, and False in a worker thread."""
+    try:
+        current_token()
     except RuntimeError:
         return False
     return True

@@ -10,16 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from roundtrip.errors import GuessUncounted
 from roundtrip.ledger.contract import LedgerDown, Reach
-from roundtrip.machine.journal import Journal
 from roundtrip.server.exactly_once import LedgerClaim
-from roundtrip.server.functions import AskingFunction
 from roundtrip.server.requests import SKEW
 
 if TYPE_CHECKING:
-    from roundtrip.server.leg_runner import LegRunner
+    from roundtrip.server.leg_runner import ServedLeg
     from roundtrip.server.tools.promises import OncePolicy
-
-__all__ = ["LedgerUse"]
 
 logger = logging.getLogger("roundtrip")
 
@@ -27,30 +23,18 @@ _DIGEST_BYTES: Final = 9
 
 
 class LedgerUse:
-    """Use of the ledger by one leg.
+    """Use of the ledger by one leg."""
 
-    Args:
-        runner: Has the ledger.
-        function: The function of the leg.
-        call_id: The call.
-        journal: The journal that the client brought.
-        principal: The caller.
-    """
-
-    def __init__(
-        self, runner: LegRunner, function: AskingFunction, call_id: str, journal: Journal | None, principal: str | None
-    ) -> None:
-        self._runner = runner
-        self._parts = runner.parts
-        self._function = function
-        self._call_id = call_id
-        self._journal = journal
-        self._account = f"tool {function.name}" if principal is None else f"caller {principal}"
+    def __init__(self, leg: ServedLeg) -> None:
+        self._leg = leg
+        self._parts = leg.runner.parts
+        principal = leg.principal()
+        self._account = f"tool {leg.function.name}" if principal is None else f"caller {principal}"
 
     def claim(self, once: OncePolicy) -> LedgerClaim:
         """Return a claim on the call, for a body that must run once."""
-        ledger, name = self._parts.effects.ledger, self._function.name
-        claim = LedgerClaim(ledger, self._call_id, name, self._keep(), once.on_unknown, system=self._parts.system)
+        ledger, name = self._parts.effects.ledger, self._leg.function.name
+        claim = LedgerClaim(ledger, self._leg.call.id, name, self._keep(), once.on_unknown, system=self._parts.system)
         if ledger.reach > Reach.PROCESS:
             # Values that never leave this process need no seal, and only its memory is scarce.
             claim.sealer = self._parts.protection.ledger_sealer
@@ -66,12 +50,12 @@ class LedgerUse:
         Raises:
             GuessUncounted: The ledger could not count the answer.
         """
-        counted = json.dumps([self._call_id, key, answer], sort_keys=True).encode()
+        counted = json.dumps([self._leg.call.id, key, answer], sort_keys=True).encode()
         item = hmac.digest(self._parts.protection.guess_key or b"", counted, "sha256").hex()
         question = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).hexdigest()
-        ledger, owner = self._parts.effects.ledger, self._function.owner
-        if ledger.reach is Reach.PROCESS and self._runner.warns_of_guesses:
-            self._runner.warns_of_guesses = False
+        ledger, owner = self._parts.effects.ledger, self._leg.function.owner
+        if ledger.reach is Reach.PROCESS and self._leg.runner.warns_of_guesses:
+            self._leg.runner.warns_of_guesses = False
             logger.warning(
                 "%s has a question with guesses=, and other processes with the same keys may count guesses apart; give "
                 "all processes one ledger= (SqliteLedger, RedisLedger or PostgresLedger), or pass "
@@ -80,7 +64,7 @@ class LedgerUse:
             )
         try:
             return await ledger.count(
-                f"{self._call_id}/guesses/{question}",
+                f"{self._leg.call.id}/guesses/{question}",
                 item,
                 most=guesses,
                 keep=self._keep() + SKEW,
@@ -92,7 +76,7 @@ class LedgerUse:
 
     def _keep(self) -> float:
         """Return the seconds after which no leg of the call can arrive."""
-        journal, limits = self._journal, self._function.limits
+        journal, limits = self._leg.journal, self._leg.function.limits
         if journal is None:
             return limits.max_age
         # The build that began the call, perhaps another one, chose how long its tokens live.

@@ -2,31 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final, cast
-
-from mcp.server.context import ServerRequestContext
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from roundtrip.engine.leg import Declined, Finished, HandedOver, LegEnd
-from roundtrip.machine.call import Call
 from roundtrip.machine.facts import Watch
 from roundtrip.machine.journal import Journal
 from roundtrip.revisions import is_retry_era
 from roundtrip.server.functions import AskingFunction
-from roundtrip.server.requests import RequestRecord
 from roundtrip.trace.writing.tracers import Tracers
-from roundtrip.tracing import (
-    Beginning,
-    Closed,
-    DeclinedFact,
-    HandedFact,
-    LinkedWatch,
-    Raised,
-    Returned,
-    ServedFunction,
-    Wrote,
-)
+from roundtrip.tracing import Beginning, Closed, DeclinedFact, HandedFact, LinkedWatch, Raised, Returned, Wrote
 
-__all__ = ["LegFacts"]
+if TYPE_CHECKING:
+    from roundtrip.server.leg_runner import ServedLeg
 
 _CALL: Final = "tools/call"
 
@@ -40,32 +27,9 @@ class LegFacts:
         self.watch = watch
 
     @classmethod
-    def begun(
-        cls,
-        tracers: Tracers,
-        call: Call,
-        subject: ServedFunction,
-        *,
-        wire: ServerRequestContext[Any, Any] | None,
-        record: RequestRecord | None,
-        within: RequestRecord | None,
-        journal: Journal | None,
-        principal: str | None,
-        arguments: Mapping[str, Any],
-    ) -> "LegFacts":
-        """Report the beginning of a leg, and return what reports its other facts.
-
-        Args:
-            tracers: The tracers.
-            call: Its call.
-            subject: Its function.
-            wire: The request of the client, also if the leg is another one's, which it calls.
-            record: The record of that request, if the client asked for this leg.
-            within: The record of the request during which the leg runs.
-            journal: The journal that the client brought.
-            principal: The caller.
-            arguments: The validated arguments, for a leg that no client asked for.
-        """
+    def begun(cls, tracers: Tracers, leg: "ServedLeg") -> "LegFacts":
+        """Report the beginning of a leg, and return what reports its other facts."""
+        call, wire, record, subject, arguments = leg.call, leg.wire, leg.record, leg.function.subject, leg.arguments
         protocol = wire.protocol_version if wire is not None else None
         era = "direct" if protocol is None else "retry" if is_retry_era(protocol) else "live"
         token_bytes = outer = None
@@ -78,8 +42,9 @@ class LegFacts:
             if subject.method == _CALL and isinstance(called, str) and called != subject.tool:
                 # Mounts and transforms of FastMCP rename tools.
                 subject = subject._replace(tool=called)
-        elif within is not None:
-            outer = within.call_id
+        elif leg.incoming.record is not None:
+            # It runs within the leg of another function.
+            outer = leg.incoming.record.call_id
         takes_over = False
         if record is not None and record.task is not None:
             era, takes_over = "task", record.task.claim.takes_over
@@ -91,8 +56,8 @@ class LegFacts:
                 subject,
                 era,
                 protocol,
-                principal,
-                journal,
+                leg.principal(),
+                leg.journal,
                 token_bytes,
                 arguments,
                 outer,

@@ -19,13 +19,13 @@ from roundtrip.engine.silent_body import serve_silent_body
 from roundtrip.errors import ChannelMissing, RoundtripError, ToolTimedOut
 from roundtrip.machine.call import Call
 from roundtrip.machine.journal import Journal
+from roundtrip.on_demand import load_on_use
 from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS, FIRST_OF_RETRY_ERA, is_retry_era
 from roundtrip.server.functions import AskingFunction
 from roundtrip.server.late_writes import is_on_asyncio
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.parts import Parts
 from roundtrip.server.requests import (
-    NO_EMPTY_ROUNDS,
     Incoming,
     RequestClient,
     RequestRecord,
@@ -39,21 +39,31 @@ from roundtrip.server.threads import LegThreads
 if TYPE_CHECKING:
     from mcp_types import InputRequiredResult
 
+    from roundtrip.engine import leg_run
     from roundtrip.engine.body import Body
     from roundtrip.questions.approvals import LegApprovals
     from roundtrip.questions.markers import Marker
+    from roundtrip.server import calls, ledger_use, leg_facts
     from roundtrip.server.context import Context
     from roundtrip.server.inbox import Inbox
     from roundtrip.server.ledger_use import LedgerUse
-    from roundtrip.server.leg_facts import LegFacts
     from roundtrip.server.stored_calls import StoredCalls
+    from roundtrip.server.tasks import docket_parameters, extension
     from roundtrip.server.tasks.engine import DistributedEngine
     from roundtrip.server.tasks.service import TaskService
     from roundtrip.server.tools.promises import OncePolicy
     from roundtrip.server.visibility_gates import OpenGates
     from roundtrip.trace.writing.tracers import Tracers
-
-__all__ = ["DeclinedByUser", "LegRunner", "log_teardown", "result_of"]
+else:
+    load_on_use(
+        globals(),
+        "roundtrip.engine.leg_run",
+        "roundtrip.server.calls",
+        "roundtrip.server.ledger_use",
+        "roundtrip.server.leg_facts",
+        "roundtrip.server.tasks.docket_parameters",
+        "roundtrip.server.tasks.extension",
+    )
 
 logger = logging.getLogger("roundtrip")
 # Limited, as clients can cause them.
@@ -66,7 +76,11 @@ _MANY_ROUNDS: Final = (
 )
 
 
-def result_of(end: Finished | Suspended | Authored | HandedOver) -> Any:
+ServedEnd = Finished | Suspended | Authored | HandedOver
+"""End of a leg whose user did not decline."""
+
+
+def result_of(end: ServedEnd) -> Any:
     """Return the result of an SDK handler for a leg: the function's result, or the questions in its place."""
     if isinstance(end, Finished):
         return end.value
@@ -85,8 +99,12 @@ class LegRunner:
     def __init__(self, server: MCPServer[Any] | None, parts: Parts) -> None:
         self.server = server
         self.parts = parts
-        self.no_empty_rounds = NO_EMPTY_ROUNDS
-        """Names of clients that never receive a round without questions."""
+        self.no_empty_rounds: frozenset[str] = frozenset()
+        """Names of clients that fail on a round without questions, and receive none.
+
+        The OpenAI Agents SDK (0.24) fails, but is not listed: its name is `mcp`, the default of the Python SDK, and
+        most clients with that name do not fail.
+        """
         self.warns_of_guesses = False
         """True if the log must still warn that each process counts guesses separately."""
         self.lifespans: dict[asyncio.AbstractEventLoop, list[Any]] = {}
@@ -102,7 +120,7 @@ class LegRunner:
         self.task_engine: DistributedEngine | None = None
         """Delivers tasks to workers, in place of each worker's look at the store."""
         self._page_waits: list[float] = []
-        self.facts_of: Callable[..., LegFacts] | None = None
+        self.facts_of: Callable[..., leg_facts.LegFacts] | None = None
         self.page_wait = math.inf
         """The most seconds that a leg waits for a page."""
 
@@ -157,7 +175,7 @@ class LegRunner:
         opened: OpenGates | None = None,
         *,
         is_traced: bool = True,
-    ) -> Finished | Suspended | Authored | HandedOver:
+    ) -> ServedEnd:
         """Serve one leg, and return the function's converted result or the questions.
 
         Args:
@@ -179,10 +197,8 @@ class LegRunner:
         confirm = function.confirmation
         confirmation = (confirm.key, confirm.question(arguments)) if confirm is not None else None
         if function.task is not None and incoming.record is not None and self.parts.effects.rehearsal is None:
-            from roundtrip.server.tasks.extension import require_task  # few tools are tasks
-
-            require_task(function, incoming)
-        served = _ServedLeg(self, function, arguments, incoming, opened)
+            extension.require_task(function, incoming)
+        served = ServedLeg(self, function, arguments, incoming, opened)
         call, record = served.call, served.record
         if is_traced and self.parts.effects.tracers.tracers:
             served.begin_facts(self.parts.effects.tracers)
@@ -197,9 +213,7 @@ class LegRunner:
                     call, served.execute, seconds=function.timeout, end_authored=served.end_authored
                 )
             else:
-                from roundtrip.engine.leg_run import serve  # a server whose tools never ask does without
-
-                end = await serve(
+                end = await leg_run.serve(
                     served.leg(confirmation),
                     arguments=arguments,
                     make_context=served.make_context,
@@ -214,15 +228,9 @@ class LegRunner:
             served.threads.close()
         return served.conclude(end)
 
-    def wrap_authored(self, ctx: ServerRequestContext[Any, Any], request: RequestRecord, state: str) -> bytes:
-        """Return a journal for a state that a function outside of roundtrip returned by hand."""
-        from roundtrip.server.authored_states import authored_journal  # few authors do
-
-        return authored_journal(self.parts, ctx, request, state)
-
 
 # It must not refer to its `Leg`, which refers to its methods: only the garbage collector would free such a cycle.
-class _ServedLeg:
+class ServedLeg:
     """One leg of a function, with the request and the tracers around it."""
 
     def __init__(
@@ -270,7 +278,7 @@ class _ServedLeg:
         )
         if opened is not None:
             opened.hand_over(self.threads, function.plan)
-        self.facts: LegFacts | None = None
+        self.facts: leg_facts.LegFacts | None = None
         """Reports to tracers, if there are any."""
 
     def needs_body_only(self) -> bool:
@@ -348,9 +356,7 @@ class _ServedLeg:
 
     def end_authored(self, result: InputRequiredResult) -> Authored:
         """End a silent leg with questions that the author asks by hand."""
-        from roundtrip.engine.leg_run import end_authored  # few authors do
-
-        return end_authored(self.leg(None), result)
+        return leg_run.end_authored(self.leg(None), result)
 
     async def execute(self, filled: dict[str, Any], context: Any) -> Any:
         """Run the body, unless the server rehearses."""
@@ -360,9 +366,7 @@ class _ServedLeg:
             rehearsal.stop(function.owner, outermost=self.record is not None, asks=asks, once=once)
         if function.docket is None:
             return await function.run(self.arguments, filled, context, self.threads)
-        from roundtrip.server.tasks.docket_parameters import DocketRun
-
-        run = DocketRun(self.call, self.task, self.wire.session if self.wire is not None else None)
+        run = docket_parameters.DocketRun(self.call, self.task, self.wire.session if self.wire is not None else None)
         return await function.docket.run(
             run, lambda values: function.run(self.arguments, {**filled, **values}, context, self.threads)
         )
@@ -376,7 +380,6 @@ class _ServedLeg:
 
     def make_context(self, body: Body | None = None) -> Context[Any, Any]:
         """Return a context for the functions of the leg; only with a body it can ask."""
-        from roundtrip.server.calls import CallInfo  # tools without a context need neither
         from roundtrip.server.context import Context
 
         return Context(
@@ -385,7 +388,7 @@ class _ServedLeg:
             input_params=self.incoming.params(),
             subscriptions=self.runner.parts.effects.bus,
             body=body,
-            call=CallInfo(self.call, self._issue_ticket, task=self.task),
+            call=calls.CallInfo(self.call, self._issue_ticket, task=self.task),
         )
 
     def _issue_ticket(self, purpose: str, unbound: bool) -> str | None:
@@ -427,9 +430,8 @@ class _ServedLeg:
 
     def principal(self) -> str | None:
         """Return the caller."""
-        return (
-            self.task.content.principal if self.task is not None else self.runner.parts.protection.principal(self.wire)
-        )
+        task = self.task
+        return task.content.principal if task is not None else self.runner.parts.protection.principal(self.wire)
 
     # Bodies that run once, and guesses, both of which the ledger counts.
 
@@ -449,9 +451,7 @@ class _ServedLeg:
 
     def ledger_use(self) -> LedgerUse:
         """Return the leg's use of the ledger."""
-        from roundtrip.server.ledger_use import LedgerUse  # most tools may run again, and few questions have guesses
-
-        return LedgerUse(self.runner, self.function, self.call.id, self.journal, self.principal())
+        return ledger_use.LedgerUse(self)
 
     async def count_guess(self, key: str, answer: Any, guesses: int) -> bool:
         """Count an answer to a question of the call; return False if it is one too many.
@@ -467,23 +467,11 @@ class _ServedLeg:
         """Report the beginning of the leg to tracers, and from now on its facts."""
         facts_of = self.runner.facts_of
         if facts_of is None:
-            from roundtrip.server.leg_facts import LegFacts  # only traced servers need it
-
             # Kept, as the statement above takes a microsecond each time.
-            facts_of = self.runner.facts_of = LegFacts.begun
-        self.facts = facts_of(
-            tracers,
-            self.call,
-            self.function.subject,
-            wire=self.wire,
-            record=self.record,
-            within=self.incoming.record,
-            journal=self.journal,
-            principal=self.principal(),
-            arguments=self.arguments,
-        )
+            facts_of = self.runner.facts_of = leg_facts.LegFacts.begun
+        self.facts = facts_of(tracers, self)
 
-    def conclude(self, end: LegEnd) -> Finished | Suspended | Authored | HandedOver:
+    def conclude(self, end: LegEnd) -> ServedEnd:
         """Report the end of the leg, and return it.
 
         Raises:

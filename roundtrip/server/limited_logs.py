@@ -6,8 +6,6 @@ from typing import Any, Final
 
 from roundtrip.system import SYSTEM
 
-__all__ = ["LimitedFilter", "LimitedLog"]
-
 _LINES: Final = 5
 _WINDOW_SECONDS: Final = 60.0
 _MAX_KEYS: Final = 256

@@ -7,38 +7,48 @@ import inspect
 import json
 import logging
 import os
+import subprocess
 import sys
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Generator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from contextvars import Context
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 from mcp.server.context import ServerRequestContext
-from mcp.shared.exceptions import MCPError
-from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY
 
 from roundtrip.ledger.contract import LedgerDown
+from roundtrip.on_demand import load_on_use
 from roundtrip.pages.calls import PageCalls
 from roundtrip.pages.handler import QuestionPages
-from roundtrip.server.desktop_browser import LOCAL_PAGES_VARIABLE, obstacle_to_browser, open_in_browser
 from roundtrip.server.late_writes import is_on_asyncio
 from roundtrip.server.stored_pages import CallsOfSite
 from roundtrip.server.switches import is_on
 from roundtrip.system import System
 
 if TYPE_CHECKING:
+    from roundtrip.server import local_site
     from roundtrip.server.local_site import LocalSite
     from roundtrip.server.pages import Pages
     from roundtrip.server.tasks.book import TaskBook, TaskView
-
-__all__ = ["LocalPages"]
+else:
+    load_on_use(globals(), "roundtrip.server.local_site")
 
 logger = logging.getLogger("roundtrip")
 
 _SECRET_BYTES: Final = 24
+LOCAL_PAGES_VARIABLE: Final = "ROUNDTRIP_LOCAL_PAGES"
+"""Decides about pages of this machine, whatever their obstacles: 1 or 0."""
+
+_CONTAINER_FILES: Final = ("/.dockerenv", "/run/.containerenv")
+_CONTAINER_VARIABLES: Final = ("container", "KUBERNETES_SERVICE_HOST")
+_SSH_VARIABLES: Final = ("SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY")
+_DISPLAY_VARIABLES: Final = ("DISPLAY", "WAYLAND_DISPLAY")
+_OWN_SCREEN: Final = ("darwin", "win32", "cygwin")
+"""Platforms on which a program needs no variable to find the screen."""
+_OPEN: Final = "import sys, webbrowser; sys.exit(not webbrowser.open(sys.argv[1]))"
 
 
 class LocalPages:
@@ -55,23 +65,12 @@ class LocalPages:
         ValueError: A setting is not of its form.
     """
 
-    def __init__(
-        self,
-        pages: Pages,
-        *,
-        name: str,
-        book: TaskBook,
-        system: System,
-    ) -> None:
+    def __init__(self, pages: Pages, *, name: str, book: TaskBook, system: System) -> None:
         self._process = system.new_id(_SECRET_BYTES)
         self._calls = CallsOfSite(book, is_local=True)
         self._book = book
         self._opener = opener = pages.local if callable(pages.local) else None
-        self._pages: dict[str, Any] = {
-            "keys": book.page_keys,
-            "look": pages.look(name),
-            "templates": pages.folder,
-        }
+        self._pages: dict[str, Any] = {"keys": book.page_keys, "look": pages.look(name), "templates": pages.folder}
         self._new_secret = partial(system.new_id, _SECRET_BYTES)
         self._obstacle = _find_obstacle(has_opener=opener is not None)
         self._sites: dict[asyncio.AbstractEventLoop, LocalSite] = {}
@@ -90,20 +89,14 @@ class LocalPages:
         """Return True if the user of a request can be asked on a page of this machine."""
         return self.is_for(ctx) and self._obstacle is None and is_on_asyncio()
 
-    @contextmanager
-    def explained(self, ctx: ServerRequestContext[Any, Any]) -> Generator[None]:
-        """Tell a client that cannot be asked why its user is not asked on a page."""
-        try:
-            yield
-        except MCPError as error:
-            code, obstacle = error.error.code, self._obstacle
-            if code != MISSING_REQUIRED_CLIENT_CAPABILITY or obstacle is None or not self.is_for(ctx):
-                raise
-            told = (
-                f"{error.error.message}; a page in a browser cannot ask either, as {obstacle}. If a browser opens here "
-                f"all the same, set {LOCAL_PAGES_VARIABLE}=1 in the environment of the server"
-            )
-            raise MCPError(code=code, message=told, data=error.error.data) from error
+    def obstacle_for(self, ctx: ServerRequestContext[Any, Any]) -> str | None:
+        """Return the words that tell a client of this machine why no page can ask its user; None if a page can."""
+        if self._obstacle is None or not self.is_for(ctx):
+            return None
+        return (
+            f"a page in a browser cannot ask either, as {self._obstacle}. If a browser opens here all the same, set "
+            f"{LOCAL_PAGES_VARIABLE}=1 in the environment of the server"
+        )
 
     def caller(self, principal: str | None) -> str:
         """Return a name of a caller on stdio, which is used in this process alone."""
@@ -157,17 +150,16 @@ class LocalPages:
         if site is not None:
             await site.close()
 
-    async def _site(self) -> LocalSite | None:
+    async def _site(self) -> local_site.LocalSite | None:
         """Return the site of this event loop, which the first call starts; None if no port can be used."""
-        from roundtrip.server.local_site import LocalSite, cookie_of  # no other transport needs uvicorn
 
         def make_pages(calls: PageCalls, base_url: str) -> QuestionPages:
-            return QuestionPages(calls, base_url=base_url, authenticate=cookie_of, **self._pages)
+            return QuestionPages(calls, base_url=base_url, authenticate=local_site.cookie_of, **self._pages)
 
         loop = asyncio.get_running_loop()
         if loop not in self._sites:
             try:
-                site = self._sites[loop] = LocalSite(
+                site = self._sites[loop] = local_site.LocalSite(
                     self._calls, make_pages, clock=self._book.clock, new_secret=self._new_secret
                 )
                 # In an empty context: requests for pages must not find the request that has started the site.
@@ -235,3 +227,49 @@ def _find_obstacle(*, has_opener: bool) -> str | None:
 
 async def _awaited(result: Awaitable[object]) -> object:
     return await result
+
+
+def obstacle_to_browser(
+    environment: Mapping[str, str], platform: str, exists: Callable[[str], bool], *, is_frozen: bool = False
+) -> str | None:
+    """Return the reason for which no browser of this machine's user can open a page of this process; None if one can.
+
+    Args:
+        environment: The variables of the process.
+        platform: The platform, as `sys.platform` names it.
+        exists: Returns True if there is a file of this path.
+        is_frozen: True if the process runs no Python of its own, but one program with everything in it.
+    """
+    if any(environment.get(name) for name in _SSH_VARIABLES):
+        return "the server runs over SSH, and its user's browser is on another machine"
+    if any(exists(path) for path in _CONTAINER_FILES) or any(environment.get(name) for name in _CONTAINER_VARIABLES):
+        return "the server runs in a container, and its user's browser is outside"
+    if platform not in _OWN_SCREEN and not any(environment.get(name) for name in _DISPLAY_VARIABLES):
+        return "there is no display: neither DISPLAY nor WAYLAND_DISPLAY is set"
+    if is_frozen:
+        return "a frozen program cannot open a browser apart from its own streams"
+    return None
+
+
+def open_in_browser(url: str) -> bool:
+    """Open an address as Python's `webbrowser` does, with its choice of a browser; return False if that failed.
+
+    A browser writes to the streams that it inherits, and on stdio they carry the protocol. So it runs in a process of
+    its own with null streams. It may stay in the foreground, and this returns when it has ended.
+    """
+    if not sys.executable or getattr(sys, "frozen", False):
+        return False
+    # Isolated: no module of the working folder takes the place of one of the standard library.
+    command = [sys.executable, "-I", "-c", _OPEN, url]
+    null = subprocess.DEVNULL
+    done = subprocess.run(  # noqa: S603 - no shell
+        command,
+        stdin=null,
+        stdout=null,
+        stderr=null,
+        check=False,
+        # The user's interrupt of the server must not end the browser, nor a console open on Windows.
+        start_new_session=True,
+        creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
+    )
+    return done.returncode == 0

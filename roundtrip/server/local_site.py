@@ -32,8 +32,6 @@ from roundtrip.pages.handler import QuestionPages
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.loopback_peers import is_of_another_user
 
-__all__ = ["HOST", "LocalPageCalls", "LocalSite", "MakePages", "cookie_of"]
-
 logger = logging.getLogger("roundtrip")
 # Limited, as any program of the machine can cause it.
 _LOG: Final = LimitedLog(logger)
@@ -128,7 +126,7 @@ class LocalSite:
     async def start(self) -> None:
         """Accept connections."""
         routes = [*self._pages.routes, Route(f"{_OPENING_PATH}/{{once}}", self._enter, methods=["GET"])]
-        app = _Guarded(Starlette(routes=routes), HOST, self._port)
+        app = _Guarded(Starlette(routes=routes), self._port)
         # Without settings for logs, as they would change the loggers of the process.
         config = uvicorn.Config(
             app, log_config=None, ws="none", lifespan="off", proxy_headers=False, server_header=False
@@ -223,10 +221,10 @@ class LocalSite:
 class _Guarded:
     """ASGI middleware for one user and one host: another site may point its own name to this machine."""
 
-    def __init__(self, app: ASGIApp, host: str, port: int) -> None:
+    def __init__(self, app: ASGIApp, port: int) -> None:
         self._app = app
-        self._name = f"{host}:{port}"
-        self._side = host, port
+        self._name = f"{HOST}:{port}"
+        self._side = HOST, port
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""

@@ -1,4 +1,4 @@
-"""Tell connections of other users of this machine, as far as the system tells whose they are: Linux does."""
+"""Tell hosts that only this machine reaches, and connections of its other users, whose owners Linux tells."""
 
 import os
 import sys
@@ -7,8 +7,6 @@ from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Endpoint", "is_of_another_user", "owner_in"]
-
 Endpoint = tuple[str, int]
 """Address and port of one side of a connection."""
 
@@ -16,6 +14,14 @@ _TABLES: Final = ("/proc/net/tcp", "/proc/net/tcp6")
 _MAPPED: Final = IPv6Address("::ffff:0:0")
 """The beginning of an IPv4 address that a socket of IPv6 uses."""
 _ROOT: Final = 0
+
+
+def is_loopback(host: str) -> bool:
+    """Return True for a host that only this machine reaches."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def is_of_another_user(client: Endpoint, server: Endpoint) -> bool:

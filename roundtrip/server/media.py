@@ -13,8 +13,6 @@ from mcp_types import Annotations, AudioContent, EmbeddedResource, ImageContent
 
 from roundtrip.server.content import BYTES, UNKNOWN, Embeddable, embedded
 
-__all__ = ["Audio", "File", "Image"]
-
 # Types that the standard library knows only from files of the machine, or by an older name.
 _BY_EXTENSION: Final = {
     ".7z": "application/x-7z-compressed",

@@ -12,8 +12,6 @@ from roundtrip.questions.fields import FieldInvalid, FormField, fields_of
 from roundtrip.safe_text import quoted
 from roundtrip.server.tasks.content import TaskContent
 
-__all__ = ["AnswersInvalid", "AnswersRefused", "answer_schema", "read_answer", "read_answers"]
-
 _VALUE: Final = "value"
 """The field of a form for a single value."""
 _MAX_SHOWN_CHARS: Final = 80

@@ -15,13 +15,15 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.subscriptions import SubscriptionBus
 from mcp_types import CacheableResult
 
+from roundtrip.on_demand import load_on_use
 from roundtrip.revisions import is_retry_era
 from roundtrip.server.parts import Effects
 
 if TYPE_CHECKING:
+    from roundtrip.server import changes
     from roundtrip.server.changes import Changes, OlderClients
-
-__all__ = ["Announcer", "Listing", "announced_by_author"]
+else:
+    load_on_use(globals(), "roundtrip.server.changes")
 
 Listing = Literal["tools", "prompts", "resources"]
 """A list that clients cache; templates are listed with the resources."""
@@ -48,7 +50,7 @@ _SERVED: ContextVar[_ServedRequest | None] = ContextVar("roundtrip_changes", def
 def announced_by_author(listing: Listing, bus: SubscriptionBus | None) -> Generator[None]:
     """Surround the author's own event for a list, so that it is not published again."""
     served = _SERVED.get()
-    if served is None or served.announcer.bus is not bus or served.changes is None:
+    if served is None or served.announcer.effects.bus is not bus or served.changes is None:
         yield
         return
     with served.changes.publishing(listing):
@@ -60,14 +62,9 @@ class Announcer:
     """Outermost middleware of one server: it announces changed lists, and keeps private lists out of caches."""
 
     def __init__(self, effects: Effects, *, is_private: Callable[[str], bool]) -> None:
-        self._effects = effects
+        self.effects = effects
         self._is_private = is_private
         self._older_clients: OlderClients | None = None
-
-    @property
-    def bus(self) -> SubscriptionBus:
-        """Return the bus that changes are published on."""
-        return self._effects.bus
 
     def note(self, listing: Listing) -> None:
         """Announce a list when the current request is done; outside of a request do nothing.
@@ -78,11 +75,9 @@ class Announcer:
         # A tool of one server may change another, whose clients made no request.
         if served is None or served.announcer is not self:
             return
-        from roundtrip.server.changes import Changes
-
         with _NOTING:
             if served.changes is None:
-                served.changes = Changes(served.ctx)
+                served.changes = changes.Changes(served.ctx)
         served.changes.note(listing)
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
@@ -97,19 +92,17 @@ class Announcer:
         finally:
             _SERVED.reset(reset)
             if served.changes is not None:
-                await served.changes.announce(self.bus)
+                await served.changes.announce(self.effects.bus)
         if not is_retry_era(ctx.protocol_version):
             return self._notice(ctx, result)
         return _uncached(result) if self._is_private(ctx.method) else result
 
     def _notice(self, ctx: ServerRequestContext[Any, Any], result: HandlerResult) -> HandlerResult:
         """Listen to the bus for a client on an older revision, and declare that changes are announced."""
-        from roundtrip.server.changes import OlderClients, promise_changes
-
         if self._older_clients is None:
-            self._older_clients = OlderClients(self._effects)
+            self._older_clients = changes.OlderClients(self.effects)
         self._older_clients.notice(ctx)
-        return promise_changes(result) if ctx.method == "initialize" else result
+        return changes.promise_changes(result) if ctx.method == "initialize" else result
 
 
 def _uncached(result: HandlerResult) -> HandlerResult:

@@ -8,8 +8,6 @@ from roundtrip.resolvers.planner import Replacements
 from roundtrip.resolvers.signatures import display_name, identity
 from roundtrip.server.functions import Planned
 
-__all__ = ["Overrides"]
-
 Function = Callable[..., Any]
 Pairs = dict[Hashable, tuple[Function, Function]]
 

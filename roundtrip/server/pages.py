@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from roundtrip.on_demand import load_on_use
 from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS
 
 if TYPE_CHECKING:
@@ -14,9 +15,10 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from roundtrip.pages import look
     from roundtrip.pages.look import PageLook
-
-__all__ = ["DEFAULT_WAIT_SECONDS", "Pages"]
+else:
+    load_on_use(globals(), "roundtrip.pages.look")
 
 DEFAULT_WAIT_SECONDS = 20.0
 """Seconds for which a request waits for the answers of a stored call."""
@@ -82,7 +84,4 @@ class Pages:
 
     def look(self, server: str) -> PageLook:
         """Return the look of the pages of a server."""
-        from roundtrip.pages.look import PageLook
-
-        options: dict[str, Any] = {"logo": self.logo, "accent": self.accent, "language": self.language}
-        return PageLook(self.name or server, **options)
+        return look.PageLook(self.name or server, logo=self.logo, accent=self.accent, language=self.language)

@@ -17,17 +17,18 @@ from mcp.server.request_state import RequestStateSecurity
 from mcp.server.subscriptions import InMemorySubscriptionBus, SubscriptionBus
 
 from roundtrip.engine.leg import Limits
+from roundtrip.on_demand import load_on_use
 from roundtrip.server.keys import Protection, limits_of, protect
 from roundtrip.system import SYSTEM, System
 from roundtrip.trace.writing.tracers import Tracers, tracers_of
 
 if TYPE_CHECKING:
+    from roundtrip.ledger import contract, memory
     from roundtrip.ledger.contract import Ledger
     from roundtrip.server.rehearsal import Rehearsed
     from roundtrip.trace.writing.tracers import Trace
-
-__all__ = ["Effects", "Parts", "parts_of"]
-
+else:
+    load_on_use(globals(), "roundtrip.ledger.contract", "roundtrip.ledger.memory")
 
 _MAKING: Final = Lock()
 
@@ -49,9 +50,7 @@ class Effects:
         """Return the ledger; make one in memory if none was given."""
         with _MAKING:
             if self.given_ledger is None:
-                from roundtrip.ledger.memory import MemoryLedger
-
-                self.given_ledger = MemoryLedger(system=self.system)
+                self.given_ledger = memory.MemoryLedger(system=self.system)
             return self.given_ledger
 
     def use(self, other: Effects) -> None:
@@ -84,9 +83,7 @@ class Parts(NamedTuple):
 
 
 def _check_ledger(given: object) -> None:
-    from roundtrip.ledger.contract import Ledger  # most servers have no ledger of their own
-
-    if not isinstance(given, Ledger):
+    if not isinstance(given, contract.Ledger):
         raise TypeError(f"ledger= must be a ledger, such as SqliteLedger('calls.db'), got {type(given).__name__}")
 
 
@@ -94,12 +91,12 @@ def parts_of(
     name: str | None,
     *,
     given: RequestStateSecurity | None,
-    ttl: float | None,
-    max_age: float | None,
-    trace: Trace,
-    ledger: Ledger | None,
     bus: SubscriptionBus | None,
-    system: System,
+    ttl: float | None = None,
+    max_age: float | None = None,
+    trace: Trace = None,
+    ledger: Ledger | None = None,
+    system: System = SYSTEM,
     **protection: Any,
 ) -> Parts:
     """Make the parts of a server from its arguments; `protection` are those of `protect`.

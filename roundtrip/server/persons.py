@@ -12,8 +12,6 @@ from typing import Any, Final, NamedTuple
 from roundtrip.safe_text import without_invisible
 from roundtrip.server.limited_logs import LimitedLog
 
-__all__ = ["is_another", "is_same", "name_of"]
-
 _LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
 _TWO_FORMS: Final = (
     "its reader and its caller have principals of two forms. Pages(authenticate=...) must return what "

@@ -12,21 +12,24 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mcp.server.mcpserver.exceptions import ToolError
 
 from roundtrip.errors import ChannelMissing
 from roundtrip.ledger.contract import LedgerDown, Reach
+from roundtrip.on_demand import load_on_use
 from roundtrip.server.context import Context
 from roundtrip.server.leg_runner import LegRunner
-from roundtrip.server.parts import Parts
 from roundtrip.server.tasks.service import TaskService
 from roundtrip.server.tools.options import ToolSpec
 from roundtrip.server.tools.registered import RegisteredTool, ToolDefaults, register
 from roundtrip.server.tools.registry import ToolRegistry
 
-__all__ = ["PROBE_TOOL", "Identity", "Probe", "identity_of", "identity_of_tools"]
+if TYPE_CHECKING:
+    from roundtrip.server.tasks import operations
+else:
+    load_on_use(globals(), "roundtrip.server.tasks.operations")
 
 PROBE_TOOL: Final = "roundtrip_probe"
 
@@ -108,32 +111,26 @@ def identity_of_tools(name: str, *, legs: LegRunner, tools: Iterable[RegisteredT
     """Return the identity of a `roundtrip.Server` with these tools."""
     tools = list(tools)
     told = (
-        f"{tool.name}@{tool.version or ''}\n{tool.function.build}\n{bool(tool.spec.exactly_once)}\n"
+        f"{tool.name}@{tool.version or ''}\n{tool.function.build}\n{bool(tool.spec.get('exactly_once'))}\n"
         f"{tool.listing.model_dump_json(by_alias=True, exclude_none=True)}"
         for tool in tools
     )
-    return identity_of(name, legs=legs, tools=told, exactly_once=any(tool.spec.exactly_once for tool in tools))
+    return identity_of(name, legs=legs, tools=told, exactly_once=any(tool.spec.get("exactly_once") for tool in tools))
 
 
 class Probe:
     """Probe of one server."""
 
     def __init__(
-        self,
-        parts: Parts,
-        tools: ToolRegistry,
-        *,
-        legs: LegRunner,
-        identity: Callable[[], Identity],
-        defaults: ToolDefaults,
+        self, tools: ToolRegistry, *, legs: LegRunner, identity: Callable[[], Identity], defaults: ToolDefaults
     ) -> None:
         self._identity = identity
         self._legs = legs
         """Has the tasks of the server, once there is a tool that runs as a task."""
         self._tools = tools
-        self._system = parts.system
-        self._protection = parts.protection
-        self._effects = parts.effects
+        self._system = legs.parts.system
+        self._protection = legs.parts.protection
+        self._effects = legs.parts.effects
         self.fellows: tuple[str, int] | None = None
         """The id of the group of workers that this process belongs to, and their number."""
         self.transport: str | None = None
@@ -211,10 +208,8 @@ class Probe:
         """Return how many tasks are in which state, and under which keys; nothing of a single task."""
         now = self._system.monotonic()
         if self._backlog is None or now - self._backlog[0] > _BACKLOG_SECONDS:
-            from roundtrip.server.tasks.operations import TaskOperations  # few servers have tasks
-
             try:
-                backlog = await TaskOperations(tasks.book).backlog(limit=_MAX_TASKS)
+                backlog = await operations.TaskOperations(tasks.book).backlog(limit=_MAX_TASKS)
             except LedgerDown as error:
                 logger.warning("the probe found the store of tasks down: %s", error)
                 told: dict[str, Any] = {"down": True}

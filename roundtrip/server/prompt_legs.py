@@ -18,8 +18,6 @@ from roundtrip.server.tools.registered import ToolDefaults
 if TYPE_CHECKING:
     from roundtrip.server.visibility_gates import OpenGates
 
-__all__ = ["in_legs"]
-
 
 def in_legs(
     signature: FunctionSignature,

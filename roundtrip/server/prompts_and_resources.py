@@ -25,6 +25,7 @@ from mcp_types import ResourceTemplate as WireTemplate
 from pydantic import AnyUrl
 
 from roundtrip.errors import InvalidSignature
+from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.markers import check_inline
 from roundtrip.resolvers.signatures import display_name
 from roundtrip.server.functions import FunctionSignature, read_signature
@@ -40,10 +41,16 @@ from roundtrip.server.visibility import Enabled, Strings, Visibility, read_enabl
 
 # Loaded by servers that use them.
 if TYPE_CHECKING:
-    from roundtrip.server.catalog import Catalog
-    from roundtrip.server.visibility_gates import GateEvaluator, OpenGates, VisibilityGate
-
-__all__ = ["LISTINGS", "PromptsAndResources"]
+    from roundtrip.server import catalog, failures, prompt_legs, visibility_gates
+    from roundtrip.server.visibility_gates import OpenGates, VisibilityGate
+else:
+    load_on_use(
+        globals(),
+        "roundtrip.server.catalog",
+        "roundtrip.server.failures",
+        "roundtrip.server.prompt_legs",
+        "roundtrip.server.visibility_gates",
+    )
 
 T = TypeVar("T")
 _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
@@ -87,21 +94,17 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
         self.middleware.insert(0, self._announcer)
 
     @cached_property
-    def _catalog(self) -> Catalog:
+    def _catalog(self) -> catalog.Catalog:
         """Return the catalog of the prompts and resources."""
-        from roundtrip.server.catalog import Catalog
-
         # Several threads may register the first one.
         return vars(self).setdefault(
-            "_catalog", Catalog(self._visibility, self._parts.effects, gates=lambda: self._gates)
+            "_catalog", catalog.Catalog(self._visibility, self._parts.effects, gates=lambda: self._gates)
         )
 
     @cached_property
-    def _gates(self) -> GateEvaluator:
+    def _gates(self) -> visibility_gates.GateEvaluator:
         """Return the evaluator of visibility gates."""
-        from roundtrip.server.visibility_gates import GateEvaluator
-
-        return GateEvaluator(
+        return visibility_gates.GateEvaluator(
             self,
             effects=self._parts.effects,
             replacements=lambda: self.overrides.replacements,
@@ -232,12 +235,13 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
         self, signature: FunctionSignature, gate: VisibilityGate | None, *, inline: bool
     ) -> Callable[..., Any]:
         """Return a function for the SDK that serves one leg of a prompt or template."""
-        from roundtrip.server.prompt_legs import in_legs  # most prompts and templates do not ask
 
         def opened() -> OpenGates | None:
             return self._gates.opened_here(gate) if gate is not None else None
 
-        function, plain = in_legs(signature, self._legs, defaults=self._defaults, inline=inline, opened=opened)
+        function, plain = prompt_legs.in_legs(
+            signature, self._legs, defaults=self._defaults, inline=inline, opened=opened
+        )
         self._adopt(function)
         return plain
 
@@ -272,9 +276,7 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
         try:
             return await self._catalog.serve("prompt", [name], get, _request_of(context))
         except ValueError as error:
-            from roundtrip.server.failures import raise_prompt_failure
-
-            raise_prompt_failure(name, error, for_client=for_client)
+            failures.raise_prompt_failure(name, error, for_client=for_client)
 
     async def read_resource(
         self, uri: AnyUrl | str, context: SdkContext[LifespanResultT, Any] | None = None
@@ -287,9 +289,7 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
         except ResourceError as error:
             if not for_client:
                 raise
-            from roundtrip.server.failures import resource_failure
-
-            raise resource_failure(str(uri), next(self.resources_for(str(uri)), None), error) from error
+            raise failures.resource_failure(str(uri), next(self.resources_for(str(uri)), None), error) from error
 
     def add_prompt(self, prompt: Prompt) -> None:
         """Register the SDK's own prompt object."""

@@ -34,8 +34,6 @@ from roundtrip.server.server import Server
 from roundtrip.trace.writing.tracers import Tracers
 from roundtrip.tracing import Beginning, DeclinedFact, Raised, TokenRejection, Unfailing, Wrote
 
-__all__ = ["Bodies", "End", "Rehearsal", "Rehearsed", "rehearsing"]
-
 Bodies = Literal["stop", "repeat", "to_step", "run"]
 """The end of a leg that comes to its body: before it, at its first step without a result, or after it.
 

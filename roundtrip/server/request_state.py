@@ -8,7 +8,7 @@ check fails. Unlike the SDK's, it writes no envelope around the journal.
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.request_state import InvalidRequestState, RequestStateSecurity
@@ -16,9 +16,11 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR
 from mcp_types.methods import INPUT_REQUIRED_METHODS, is_input_required
 
-from roundtrip.errors import RejectionReason, TokenRejected
+from roundtrip.errors import RejectionReason, RoundtripError, TokenRejected
+from roundtrip.machine.call import Call
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.journal_bytes import call_of
+from roundtrip.on_demand import load_on_use
 from roundtrip.server.parts import Parts
 from roundtrip.server.requests import (
     REQUEST,
@@ -39,14 +41,15 @@ from roundtrip.tokens.binding import (
     rejection_of,
 )
 
-__all__ = ["RequestBoundary"]
+if TYPE_CHECKING:
+    from roundtrip import tracing
+else:
+    load_on_use(globals(), "roundtrip.tracing")
 
 logger = logging.getLogger("roundtrip")
 
 Request = ServerRequestContext[Any, Any]
 
-Wrap = Callable[[Request, RequestRecord, str], bytes]
-"""Writes a state that an author made by hand into a journal, and seals it."""
 
 SubjectOf = Callable[[Request], tuple[str | None, bool]]
 """Returns the registered name that a request calls, and True if it is traced."""
@@ -64,18 +67,15 @@ class RequestBoundary:
         parts: Parts,
         *,
         service: str,
-        wrap: Wrap,
         make_context: Callable[[Request], Any],
         subject_of: SubjectOf | None = None,
     ) -> None:
         policy = parts.protection.policy
-        self._protection = parts.protection
+        self._parts = parts
         self._security: RequestStateSecurity = policy
         self._journals = parts.protection.journals
         self._audience = audience_digest(policy.audience if policy.audience is not None else service)
         self._clock = parts.system.time
-        self._effects = parts.effects
-        self._wrap = wrap
         self._make_context = make_context
         self._subject_of = subject_of
         self._has_warned = False
@@ -180,7 +180,7 @@ class RequestBoundary:
         if principal is not None and not isinstance(principal, str):
             logger.error("principal= must return text or None, got %s on %s", type(principal).__name__, ctx.method)
             raise _PrincipalUnknown
-        if not self._has_warned and self._protection.knows_client_alone:
+        if not self._has_warned and self._parts.protection.knows_client_alone:
             self._has_warned = True
             logger.warning(
                 "access tokens have no subject, so the users of one client id cannot be told apart: each of them may "
@@ -200,10 +200,29 @@ class RequestBoundary:
         if not isinstance(state, str):
             return result
         packed = request.packed if state == request.minted else None
-        token = self._seal(ctx, request, packed or self._wrap(ctx, request, state), claims)
+        token = self._seal(ctx, request, packed or self._authored_journal(ctx, request, state), claims)
         if isinstance(result, Mapping):
             return {**result, "requestState": token}
         return result.model_copy(update={"request_state": token})
+
+    def _authored_journal(self, ctx: Request, request: RequestRecord, state: str) -> bytes:
+        """Return a journal for a state that a function outside of roundtrip returned by hand.
+
+        Raises:
+            MCPError: It cannot be carried; the log has the reason.
+        """
+        journal, limits = request.journal, self._parts.limits
+        call = Call(self._parts.system.new_id()) if journal is None else Call.resumed(journal)
+        now = self._clock()
+        born = journal.born if journal is not None else now
+        end = journal.end if journal is not None else born + limits.max_age
+        deadline = min(now + limits.ttl, end)
+        note = Journal(call.id, born, deadline, end, leg=call.leg, round=call.round, authored=state, written=now)
+        try:
+            return self._parts.protection.write(note)
+        except RoundtripError as error:
+            logger.error("cannot carry the request state of %s: %s", ctx.method, error)
+            raise MCPError(code=INTERNAL_ERROR, message="Internal error") from error
 
     def _seal(self, ctx: Request, request: RequestRecord, packed: bytes, claims: bytes | None) -> str:
         """Return the token of a journal; within one call it keeps the claims of the received token."""
@@ -229,16 +248,14 @@ class RequestBoundary:
         # An unregistered name may be any text that a client wants to see in a log.
         subject, traced = self._subject_of(ctx) if self._subject_of is not None else (None, True)
         logger.warning("request state rejected on %s %r: %s%s", ctx.method, subject or "(unknown)", reason.value, said)
-        if not self._effects.tracers or not traced:
+        if not self._parts.effects.tracers or not traced:
             return
-        from roundtrip.tracing import TokenRejection
-
         try:
             principal = self._principal(ctx)
         except _PrincipalUnknown:
             principal = None
-        self._effects.tracers.reject(
-            TokenRejection(
+        self._parts.effects.tracers.reject(
+            tracing.TokenRejection(
                 reason,
                 method=ctx.method,
                 tool=subject,

@@ -33,46 +33,22 @@ from starlette.requests import Request
 
 from roundtrip.errors import RejectionReason
 from roundtrip.machine.journal import Journal
+from roundtrip.on_demand import load_on_use
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.safe_text import printable
 from roundtrip.server.sdk_private import session_id_of
 
 if TYPE_CHECKING:
     from roundtrip.engine.ways import Ways
+    from roundtrip.server import connections
     from roundtrip.server.context import Context
     from roundtrip.server.leg_facts import LegFacts
     from roundtrip.server.tasks.legs import TaskLeg
-
-__all__ = [
-    "NO_EMPTY_ROUNDS",
-    "REQUEST",
-    "SKEW",
-    "Incoming",
-    "RequestClient",
-    "RequestRecord",
-    "announced_name",
-    "asking_request",
-    "begins_for_client",
-    "client_name",
-    "get_access_token",
-    "get_context",
-    "get_http_headers",
-    "get_request",
-    "is_token_rejection",
-    "offer",
-    "read_forms",
-    "serving_client",
-    "take_back",
-    "token_rejection",
-]
+else:
+    load_on_use(globals(), "roundtrip.server.connections")
 
 SKEW: Final = 60.0
 """Seconds by which the clocks of two instances may differ."""
-
-NO_EMPTY_ROUNDS: Final[frozenset[str]] = frozenset()
-"""Names of clients that fail on a round without questions. The OpenAI Agents SDK (0.24) fails, but is not listed: its
-name is `mcp`, the default of the Python SDK, and most clients with that name do not fail."""
-
 _FORM_FIELDS: Final = frozenset({"action", "content"})
 _MAX_CLIENT_NAME_CHARS: Final = 60
 _REJECTION_MESSAGE: Final = "Invalid or expired requestState"
@@ -324,13 +300,11 @@ class RequestClient:
 
     async def send(self, request: InputRequest, result_type: type[BaseModel]) -> InputResponse:
         """Send one question over the connection of the request, and return the client's answer."""
-        from roundtrip.server.connections import while_answerable  # clients on 2026-07-28 are never asked live
-
         asked = self._request
         if asked is None:
             raise RuntimeError("there is no client to ask")
         metadata = ServerMessageMetadata(related_request_id=asked.request_id)
-        answer = await while_answerable(
+        answer = await connections.while_answerable(
             asked.request, lambda: asked.session.send_request(request, result_type, metadata=metadata)
         )
         return cast("InputResponse", answer)

@@ -26,10 +26,11 @@ from starlette.applications import Starlette
 from typing_extensions import Unpack
 
 from roundtrip.machine.journal_bytes import MAX_JOURNAL_BYTES
+from roundtrip.on_demand import load_on_use
 from roundtrip.server.keys import Keys, Principal
 from roundtrip.server.parts import parts_of
 from roundtrip.server.prompts_and_resources import LISTINGS
-from roundtrip.server.switches import FAST_LANE_VARIABLE, RUN_TASKS_VARIABLE, is_on
+from roundtrip.server.switches import FAST_LANE_VARIABLE, RUN_TASKS_VARIABLE, is_on, runs_tasks
 from roundtrip.server.tool_server import ToolServer
 from roundtrip.server.tools.registered import ToolDefaults
 from roundtrip.server.tools.registry import OnDuplicate
@@ -41,14 +42,20 @@ if TYPE_CHECKING:
     from mcp.server.transport_security import TransportSecuritySettings
 
     from roundtrip.ledger.contract import Ledger
+    from roundtrip.server import connections, inbox_pages, stored_calls
     from roundtrip.server.approvals import Approvals
     from roundtrip.server.connections import HttpOptions, SseOptions
     from roundtrip.server.ladder import Rung
     from roundtrip.server.pages import Pages
     from roundtrip.server.tasks.engine import DistributedEngine
     from roundtrip.trace.writing.tracers import Trace
-
-__all__ = ["Server"]
+else:
+    load_on_use(
+        globals(),
+        "roundtrip.server.connections",
+        "roundtrip.server.inbox_pages",
+        "roundtrip.server.stored_calls",
+    )
 
 _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
 
@@ -229,18 +236,12 @@ class Server(ToolServer[LifespanResultT]):
         self._legs.no_empty_rounds |= frozenset(no_empty_rounds)
         self._legs.task_engine = task_engine
         if run_tasks is not None or RUN_TASKS_VARIABLE in os.environ:
-            from roundtrip.server.tasks.choice import runs_tasks
-
             self._legs.runs_tasks = runs_tasks(run_tasks, environment=os.environ)
         if pages is not None or ladder is not None:
-            from roundtrip.server.stored_calls import StoredCalls
-
-            StoredCalls.install(ladder, pages, self, self._legs, self._store_calls, self._tools)
+            stored_calls.StoredCalls.install(ladder, pages, self, self._legs, self._calls, self._tools)
         if approvals is not None:
-            from roundtrip.server.inbox_pages import install_inbox
-
             has_auth = self.settings.auth is not None
-            install_inbox(approvals, pages, self, self._legs, self._store_calls(), has_auth=has_auth)
+            inbox_pages.install_inbox(approvals, pages, self, self._legs, has_auth=has_auth)
         for add in self._early:
             add()
         self._has_fast_lane = is_on(fast_lane, FAST_LANE_VARIABLE, environment=os.environ, default=True)
@@ -255,10 +256,8 @@ class Server(ToolServer[LifespanResultT]):
 
         A request may be as large as `max_request_body_size`, but is rejected if it has more than 50,000 JSON values.
         """
-        from roundtrip.server.connections import watch_app
-
         self._warn_of_exposure(options.get("transport_security"))
-        app = watch_app(self, super().streamable_http_app(**options), options)
+        app = connections.watch_app(self, super().streamable_http_app(**options), options)
         if self._has_fast_lane:
             from roundtrip.server.fast_lane import FastLane
 
@@ -279,12 +278,10 @@ class Server(ToolServer[LifespanResultT]):
         self._has_warned_of_errors = True
 
     def _warn_of_exposure(self, security: TransportSecuritySettings | None) -> None:
-        from roundtrip.server.connections import warn_of_readable_errors, warn_of_unchecked_names
-
         if self.shows_error_details and self.settings.auth is None and not self._has_warned_of_errors:
             self._has_warned_of_errors = True
-            warn_of_readable_errors(self.name)
-        warn_of_unchecked_names(security)
+            connections.warn_of_readable_errors(self.name)
+        connections.warn_of_unchecked_names(security)
 
     def enable(
         self,

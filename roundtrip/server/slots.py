@@ -19,8 +19,6 @@ import anyio
 
 from roundtrip.errors import ThreadsExhausted
 
-__all__ = ["SHARED", "Pool", "Slots"]
-
 _SHARE: Final = 2
 """The most slots of one owner, as a multiple of the free slots."""
 _RESERVED: Final = 0.25

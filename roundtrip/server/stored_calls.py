@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hmac
 import logging
-from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -29,20 +29,19 @@ from mcp_types import (
 from mcp_types import Tool as WireTool
 from pydantic import Field
 
-from roundtrip.engine.leg import Authored, Finished, HandedOver, Suspended
+from roundtrip.engine.leg import Suspended
 from roundtrip.engine.ways import Ways
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.machine.journal import Journal, to_text
+from roundtrip.on_demand import load_on_use
 from roundtrip.revisions import FIRST_OF_RETRY_ERA, is_retry_era
-from roundtrip.server.client_questions import ask_client
 from roundtrip.server.context import Context
 from roundtrip.server.equal_calls import SHOWINGS, EqualCalls, Showing
-from roundtrip.server.ladder import Ladder, Rung
-from roundtrip.server.ladder_client import PAGE_ELICITATION, LadderClient, with_elicitation
+from roundtrip.server.failures import store_down
+from roundtrip.server.ladder import PAGE_ELICITATION, Ladder, LadderClient, Rung, with_elicitation
 from roundtrip.server.leg_runner import result_of
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.model_answers import AnswersInvalid, AnswersRefused
-from roundtrip.server.outages import store_down
 from roundtrip.server.pages import DEFAULT_WAIT_SECONDS, Pages
 from roundtrip.server.probe import PROBE_TOOL
 from roundtrip.server.requests import Incoming, RequestClient, RequestRecord
@@ -59,18 +58,22 @@ from roundtrip.server.stored_replies import (
 from roundtrip.server.tasks.book import TaskView
 from roundtrip.server.tasks.claim import lease_seconds
 from roundtrip.server.tasks.content import ContentUnreadable, Pause, TaskContent, split_id
-from roundtrip.server.waiting_calls import WaitingCalls, out_of_reach
+from roundtrip.server.tasks.service import TaskService, service_of
+from roundtrip.server.waiting_calls import WaitingCalls, ask_client, out_of_reach, reaching_call
 
 if TYPE_CHECKING:
+    from roundtrip.server import approval_rules, local_pages, stored_pages
     from roundtrip.server.functions import AskingFunction
-    from roundtrip.server.hosts import LegsOfTools, StoringServer, ToolShelf
-    from roundtrip.server.leg_runner import LegRunner
-    from roundtrip.server.local_pages import LocalPages
-    from roundtrip.server.stored_pages import StoredPages
-    from roundtrip.server.tasks.service import TaskService
+    from roundtrip.server.hosts import CallsOfTools, LegsOfTools, StoringServer, ToolShelf
+    from roundtrip.server.leg_runner import LegRunner, ServedEnd
     from roundtrip.server.tools.registered import RegisteredTool
-
-__all__ = ["StoredCalls"]
+else:
+    load_on_use(
+        globals(),
+        "roundtrip.server.approval_rules",
+        "roundtrip.server.local_pages",
+        "roundtrip.server.stored_pages",
+    )
 
 _SECRET_BYTES: Final = 16
 _HOLDER: Final = "its request"
@@ -86,6 +89,7 @@ _DESCRIPTION_WITH_ANSWERS: Final = (
 _ANSWERS_DESCRIPTION: Final = (
     "The answers by question, as the result with the questions says; null in place of an answer declines it."
 )
+_Answers = Annotated[dict[str, Any] | None, Field(description=_ANSWERS_DESCRIPTION)]
 _UNKNOWN: Final = "There is no such call, or it has expired. Begin it again."
 _REFUSED: Final = (
     "No answer was taken. Answers may only be to questions that this call asks you now; call continue_call with the "
@@ -94,6 +98,10 @@ _REFUSED: Final = (
 _NEEDS_CLIENT: Final = (
     "This call needs a client that can answer for its own software, and this one cannot. Call it again with "
     "handle={handle!r} from the client that made the call."
+)
+_USER_UNKNOWN: Final = (
+    "a page cannot ask either, as the server does not know the user of this call: send an access token that names the "
+    "user, or let principal= of the server name them"
 )
 _LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
 
@@ -122,17 +130,12 @@ class StoredCalls:
         service.book.reply = self._in_result
         self.continuing: AskingFunction | None = None
         """The function of the tool that continues calls. It is not traced: it has handles and addresses of pages."""
-        self.site: StoredPages | None = None
-        self._local: LocalPages | None = None
+        self.site: stored_pages.StoredPages | None = None
+        self._local: local_pages.LocalPages | None = None
         if pages is not None and pages.base_url is not None:
-            from roundtrip.server.stored_pages import StoredPages  # it needs the extra of pages
-
-            self.site = StoredPages(pages, pages.base_url, name=name, book=service.book)
+            self.site = stored_pages.StoredPages(pages, pages.base_url, name=name, book=service.book)
         if pages is not None and "local" in ladder.rungs:
-            from roundtrip.server.local_pages import LocalPages  # few servers have pages of their own machine
-
-            system = legs.parts.system
-            self._local = LocalPages(pages, name=name, book=service.book, system=system)
+            self._local = local_pages.LocalPages(pages, name=name, book=service.book, system=legs.parts.system)
             service.stops_first.append(self._local.stop)
 
     @classmethod
@@ -142,7 +145,7 @@ class StoredCalls:
         pages: Pages | None,
         server: StoringServer,
         legs: LegRunner,
-        service: Callable[[str], TaskService],
+        calls: CallsOfTools,
         tools: ToolShelf,
     ) -> None:
         """Give a server stored calls, its pages, and the tool with which models continue calls that wait.
@@ -156,26 +159,21 @@ class StoredCalls:
         ladder = Ladder.of(given, pages, knows_users=legs.parts.protection.policy.bind_principal is not None)
         if pages is None and not ladder.continues:
             return
-        calls = legs.stored_calls = cls(
-            ladder, pages, name=server.name, legs=legs, service=service("ladder=" if pages is None else "pages=")
-        )
-        tools.relist = calls._relist
-        if calls.site is not None:
-            calls.site.serve_on(server)
+        service = service_of(server, legs, calls, "ladder=" if pages is None else "pages=")
+        stored = legs.stored_calls = cls(ladder, pages, name=server.name, legs=legs, service=service)
+        tools.relist = stored._relist
+        if stored.site is not None:
+            stored.site.serve_on(server)
         if not ladder.continues:
             return
 
-        async def continue_call(handle: str, ctx: Context, answers: dict[str, Any] | None = None) -> CallToolResult:
-            return await calls.go_on(handle, answers, ctx)
+        async def continue_call(handle: str, ctx: Context, answers: _Answers = None) -> CallToolResult:
+            return await stored.go_on(handle, answers, ctx)
 
         async def continue_without_answers(handle: str, ctx: Context) -> CallToolResult:
             return await continue_call(handle, ctx)
 
         takes_answers = "model" in ladder.rungs
-        answers: Any = Annotated[dict[str, Any] | None, Field(description=_ANSWERS_DESCRIPTION)]
-        parameters: dict[str, Any] = {"handle": str, "ctx": Context, "return": CallToolResult}
-        continue_call.__annotations__ = {**parameters, "answers": answers}
-        continue_without_answers.__annotations__ = parameters
         server.add_tool(
             continue_call if takes_answers else continue_without_answers,
             name=CONTINUE_TOOL,
@@ -185,7 +183,7 @@ class StoredCalls:
             annotations=ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=False),
             structured_output=False,
         )
-        calls.continuing = tools.registered_as(CONTINUE_TOOL, None).function
+        stored.continuing = tools.function_named(CONTINUE_TOOL)
 
     @property
     def gives_links(self) -> bool:
@@ -204,13 +202,14 @@ class StoredCalls:
         """Return True if a client may get word that its call waits, in place of the result of a function."""
         return self._ladder.has_results and _may_ask(function)
 
-    def _ways(self, ctx: ServerRequestContext[Any, Any], record: RequestRecord) -> Ways:
+    def _ways(self, record: RequestRecord) -> Ways:
         """Return the ways to ask the questions of a request, besides its client's own."""
+        ctx = record.context
         asked = record.journal.round if record.journal is not None else 0
         return self._ladder.ways(
             ctx.session.client_capabilities,
             asked=asked,
-            knows_user=self._legs.parts.protection.user(ctx) is not None,
+            knows_user=self._knows_user(ctx),
             is_live=not is_retry_era(ctx.protocol_version),
             can_open_locally=self._can_open_locally(ctx),
         )
@@ -218,54 +217,57 @@ class StoredCalls:
     def _can_open_locally(self, ctx: ServerRequestContext[Any, Any]) -> bool:
         return self._local is not None and self._local.can_ask(ctx)
 
+    def _knows_user(self, ctx: ServerRequestContext[Any, Any]) -> bool:
+        return self._legs.parts.protection.user(ctx) is not None
+
     @contextmanager
     def _explained(self, ctx: ServerRequestContext[Any, Any]) -> Generator[None]:
         """Tell a client that cannot be asked why its user is not asked on a page."""
-        with nullcontext() if self._local is None else self._local.explained(ctx):
-            try:
-                yield
-            except MCPError as error:
-                knows_user = self._legs.parts.protection.user(ctx) is not None
-                if error.error.code != MISSING_REQUIRED_CLIENT_CAPABILITY or not self.gives_links or knows_user:
-                    raise
-                told = (
-                    f"{error.error.message}; a page cannot ask either, as the server does not know the user of this "
-                    "call: send an access token that names the user, or let principal= of the server name them"
-                )
-                raise MCPError(code=error.error.code, message=told, data=error.error.data) from error
+        try:
+            yield
+        except MCPError as error:
+            if error.error.code != MISSING_REQUIRED_CLIENT_CAPABILITY:
+                raise
+            reasons: list[str] = []
+            if self.gives_links and not self._knows_user(ctx):
+                reasons.append(_USER_UNKNOWN)
+            if self._local is not None and (obstacle := self._local.obstacle_for(ctx)) is not None:
+                reasons.append(obstacle)
+            if not reasons:
+                raise
+            told = "; ".join([error.error.message, *reasons])
+            raise MCPError(code=error.error.code, message=told, data=error.error.data) from error
 
     async def serve(
         self, calls: LegsOfTools, name: str, arguments: dict[str, Any], record: RequestRecord, incoming: Incoming
-    ) -> Finished | Suspended | Authored | HandedOver | dict[str, Any]:
+    ) -> ServedEnd | dict[str, Any]:
         """Serve one leg of a client whose questions are returned; return the reply to it if the call is stored.
 
         Raises:
             MCPError: The tool raised a protocol error, its client cannot be asked, or the store cannot be used.
         """
-        ctx = record.context
         if self._legs.parts.effects.rehearsal is not None:
             # It neither reads nor writes the store, which may have the call that is rehearsed.
             return await calls.serve_caught(name, arguments, incoming)
-        if (reply := await self._reply(calls, name, ctx, record)) is not None:
+        if (reply := await self._reply(calls, name, record)) is not None:
             return reply
-        record.ways = self._ways(ctx, record)
-        with self._explained(ctx):
+        record.ways = self._ways(record)
+        with self._explained(record.context):
             end = await calls.serve_caught(name, arguments, incoming)
         # A round without questions only gives its call a token.
         if isinstance(end, Suspended) and _must_store(end):
-            return await self.store(calls.function_of(name, record), ctx, record, end)
+            return await self.store(calls.function_of(name, record), record, end)
         return end
 
-    async def _reply(
-        self, calls: LegsOfTools, name: str, ctx: ServerRequestContext[Any, Any], record: RequestRecord
-    ) -> dict[str, Any] | None:
+    async def _reply(self, calls: LegsOfTools, name: str, record: RequestRecord) -> dict[str, Any] | None:
         """Return the reply to a request of a call that is stored already; None for all others.
 
         Raises:
             MCPError: The store cannot be used.
         """
         if record.journal is None:
-            return await self._same_call(calls, name, ctx, record)
+            return await self._same_call(calls, name, record)
+        ctx = record.context
         sent: Mapping[str, Mapping[str, Any]] = (ctx.params or {}).get("inputResponses") or {}
         self._book.name(record.journal.call_id)
         try:
@@ -316,23 +318,21 @@ class StoredCalls:
         if record is None or is_retry_era(record.context.protocol_version):
             return result_of(await calls.serve(name, arguments, incoming, None))
         ctx = record.context
-        ways = self._ways(ctx, record)
+        ways = self._ways(record)
         # The probe of `roundtrip doctor` asks if its client can be asked itself.
         if name == PROBE_TOOL or (not ways.may_store and self._book.inbox is None):
             with self._explained(ctx):
                 return result_of(await calls.serve(name, arguments, incoming, None))
-        if (same := await self._same_call(calls, name, ctx, record)) is not None:
+        if (same := await self._same_call(calls, name, record)) is not None:
             return CallToolResult.model_validate(same)
         record.ways = ways
         with self._explained(ctx):
             end = await calls.serve(name, arguments, incoming, None)
         if not isinstance(end, Suspended) or not _must_store(end):
             return result_of(end)
-        return CallToolResult.model_validate(await self.store(calls.function_of(name, record), ctx, record, end))
+        return CallToolResult.model_validate(await self.store(calls.function_of(name, record), record, end))
 
-    async def _same_call(
-        self, calls: LegsOfTools, name: str, ctx: ServerRequestContext[Any, Any], record: RequestRecord
-    ) -> dict[str, Any] | None:
+    async def _same_call(self, calls: LegsOfTools, name: str, record: RequestRecord) -> dict[str, Any] | None:
         """Return the reply to a request that repeats a call which waits: models do so, and must not begin another.
 
         Clients that show links ask again on a page. But a call that only waits for an approval is theirs as well: a
@@ -342,6 +342,7 @@ class StoredCalls:
             function = calls.function_of(name, record)
         except ToolError:
             return None  # an unknown tool
+        ctx = record.context
         labels = self._labels(function, ctx, is_local=self._can_open_locally(ctx)) if _may_ask(function) else ()
         if not labels:
             return None
@@ -393,19 +394,17 @@ class StoredCalls:
     def _shows_links(self, ctx: ServerRequestContext[Any, Any]) -> bool:
         return self._ladder.shows_links(
             ctx.session.client_capabilities,
-            knows_user=self._legs.parts.protection.user(ctx) is not None,
+            knows_user=self._knows_user(ctx),
             is_live=not is_retry_era(ctx.protocol_version),
         )
 
-    async def store(
-        self, function: AskingFunction, ctx: ServerRequestContext[Any, Any], record: RequestRecord, end: Suspended
-    ) -> dict[str, Any]:
+    async def store(self, function: AskingFunction, record: RequestRecord, end: Suspended) -> dict[str, Any]:
         """Store a call that asks, and return the reply to its client.
 
         Raises:
             MCPError: The store cannot be used, and the client may try again.
         """
-        journal, ways = record.handed, record.ways or Ways()
+        ctx, journal, ways = record.context, record.handed, record.ways or Ways()
         if journal is None:
             raise RuntimeError("a call without a journal cannot be stored")
         content = self._service.content_of(function, ctx, journal)
@@ -463,7 +462,7 @@ class StoredCalls:
             raise MCPError(code=INTERNAL_ERROR, message="This call has ended; begin it again")
         self._service.start()
         if content.is_local:
-            return await self._first_locally(view, ctx, record)
+            return await self._first_locally(view, record)
         if view.entry.has_ended or not self._shows_links(ctx):
             return self._reply_to(view)
         if view.entry.call_id != journal.call_id:
@@ -474,7 +473,7 @@ class StoredCalls:
     def prepare_task(self, content: TaskContent, ctx: ServerRequestContext[Any, Any]) -> None:
         """Let a task whose client cannot show a question end for that client there, with a result as other calls."""
         declared: ClientCapabilities | None = ctx.session.client_capabilities
-        ways = self._ladder.ways_of_task(declared, knows_user=self._legs.parts.protection.user(ctx) is not None)
+        ways = self._ladder.ways_of_task(declared, knows_user=self._knows_user(ctx))
         if not ways.may_store:
             return
         content.leaves_at = "question" if ways.replaces_client else "link"
@@ -485,9 +484,7 @@ class StoredCalls:
             known = with_elicitation(declared, PAGE_ELICITATION)
             content.capabilities = known.model_dump(by_alias=True, mode="json", exclude_none=True)
 
-    async def _first_locally(
-        self, view: TaskView, ctx: ServerRequestContext[Any, Any], record: RequestRecord
-    ) -> dict[str, Any]:
+    async def _first_locally(self, view: TaskView, record: RequestRecord) -> dict[str, Any]:
         """Return the reply to the request that has begun a call, after its page has opened on this machine."""
         # The leg has ended, and others come before the reply.
         facts, record.facts = record.facts, None
@@ -496,7 +493,7 @@ class StoredCalls:
         journal = record.handed
         if self._local is not None and journal is not None and journal.call_id == view.entry.call_id:
             self._local.begin(view)
-        return await self._locally(view, ctx)
+        return await self._locally(view, record.context)
 
     async def _locally(
         self, view: TaskView, ctx: ServerRequestContext[Any, Any], *, is_repeated: bool = False
@@ -551,19 +548,14 @@ class StoredCalls:
         return CallToolResult.model_validate(self._reply_to(changed or view))
 
     async def _take_refusal(
-        self,
-        view: TaskView,
-        request: ServerRequestContext[Any, Any],
-        responses: Mapping[str, Mapping[str, Any]],
+        self, view: TaskView, request: ServerRequestContext[Any, Any], responses: Mapping[str, Mapping[str, Any]]
     ) -> TaskView | None:
         """Decline the questions of the page if the client declined its link, and wait as `_changed`."""
         action = responses.get(_page_key(view), {}).get("action")
         if self.site is None or action not in ("decline", "cancel"):
             return await self._waiting.changed(view, request)
-        try:
+        with reaching_call():
             await self.site.calls.refuse(view, action)
-        except (LedgerDown, ContentUnreadable) as error:
-            raise out_of_reach(error) from error
         # A call that asks on sends its client to the page again.
         return await self._waiting.changed(view, request, until_asking=True)
 
@@ -575,16 +567,10 @@ class StoredCalls:
         if view.content.user_questions or not requests:
             message = self._message
             if groups := awaited_groups(view):
-                from roundtrip.server.approval_rules import listed_groups  # few calls need an approval
-
-                message = f"This waits for an approval by {listed_groups(groups)}."
+                message = f"This waits for an approval by {approval_rules.listed_groups(groups)}."
             params = {"mode": "url", "message": message, "url": self.site.url_of(view)}
             requests[_page_key(view)] = {"method": "elicitation/create", "params": params}
-        return {
-            "inputRequests": requests,
-            "requestState": state,
-            "resultType": "input_required",
-        }
+        return {"inputRequests": requests, "requestState": state, "resultType": "input_required"}
 
     def _reply_to(self, view: TaskView) -> dict[str, Any]:
         """Return the end of a call, or the result for a client whose call has not ended."""

@@ -15,6 +15,7 @@ from mcp.server.request_state import compact_json
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import TaskState
+from roundtrip.on_demand import load_on_use
 from roundtrip.pages.calls import (
     AskingPage,
     AwaitingPage,
@@ -39,9 +40,10 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from roundtrip.server import approval_rules
     from roundtrip.server.hosts import StoringServer
-
-__all__ = ["CallsOfSite", "StoredPages", "reaching_store"]
+else:
+    load_on_use(globals(), "roundtrip.server.approval_rules")
 
 _LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
 
@@ -65,13 +67,7 @@ class CallsOfSite:
         knows_readers: True if the site tells its readers apart, and opens a page for the user of its call alone.
     """
 
-    def __init__(
-        self,
-        book: TaskBook,
-        *,
-        is_local: bool = False,
-        knows_readers: bool = False,
-    ) -> None:
+    def __init__(self, book: TaskBook, *, is_local: bool = False, knows_readers: bool = False) -> None:
         self._book = book
         self._is_local = is_local
         self._knows_readers = knows_readers
@@ -101,9 +97,7 @@ class CallsOfSite:
         decisions: tuple[ShownDecision, ...] = ()
         # Only for the caller: a reason may be about a person.
         if content.approvals and self._knows_readers:
-            from roundtrip.server.approval_rules import shown_decisions  # few calls need an approval
-
-            decisions = shown_decisions(content)
+            decisions = approval_rules.shown_decisions(content)
         has_failed = entry.state is not TaskState.COMPLETED
         was_refused = any(one.outcome != "approved" for one in decisions)
         return EndedPage(
@@ -119,8 +113,15 @@ class CallsOfSite:
         view = await self._own(ticket, subject)
         if view is None:
             return False
+
+        def answer(entry: TaskEntry, now: float) -> bool:
+            content = self._book.seal.read(entry.content, entry.call_id)
+            if entry.state is not TaskState.ASKING or _round_of(content) != round_id:
+                return False
+            return self._book.take_answers(entry, content, answers, now)
+
         with reaching_store():
-            if not await self._give(view, round_id, answers):
+            if not await self._book.change(view.entry.call_id, answer):
                 return False
         await self._until_next(view.entry.call_id)
         return True
@@ -153,17 +154,6 @@ class CallsOfSite:
 
         await self._book.change(view.entry.call_id, refuse)
 
-    async def _give(self, view: TaskView, round_id: str, answers: Mapping[str, Mapping[str, Any]]) -> bool:
-        """Give a round its answers, unless it has other ones."""
-
-        def answer(entry: TaskEntry, now: float) -> bool:
-            content = self._book.seal.read(entry.content, entry.call_id)
-            if entry.state is not TaskState.ASKING or _round_of(content) != round_id:
-                return False
-            return self._book.take_answers(entry, content, answers, now)
-
-        return await self._book.change(view.entry.call_id, answer) or False
-
     async def _own(self, ticket: str, subject: str | None) -> TaskView | None:
         """Return the call of a page for its reader; None if there is none, or if it is another user's or site's."""
         call_id, secret = split_id(ticket)
@@ -194,14 +184,7 @@ class StoredPages:
         book: The stored calls.
     """
 
-    def __init__(
-        self,
-        pages: Pages,
-        base_url: str,
-        *,
-        name: str,
-        book: TaskBook,
-    ) -> None:
+    def __init__(self, pages: Pages, base_url: str, *, name: str, book: TaskBook) -> None:
         self._pages = pages
         knows_readers = pages.authenticate is not None
         self.calls = CallsOfSite(book, knows_readers=knows_readers)

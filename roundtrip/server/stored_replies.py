@@ -7,27 +7,22 @@ can end its quotes and pass for the server's words. No reply has a secret beside
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mcp_types import CallToolResult, TextContent
 
 from roundtrip.machine.tasks import TaskState
+from roundtrip.on_demand import load_on_use
 from roundtrip.safe_text import printable
 from roundtrip.server.model_answers import answer_schema
 from roundtrip.server.tasks.book import TaskView
 from roundtrip.server.tasks.content import TaskContent
 from roundtrip.server.tools.registry import UnknownTool
 
-__all__ = [
-    "CONTINUE_TOOL",
-    "awaited_groups",
-    "ended",
-    "for_model",
-    "for_user",
-    "result_from",
-    "unknown_tool",
-    "unopened",
-]
+if TYPE_CHECKING:
+    from roundtrip.server import approval_rules
+else:
+    load_on_use(globals(), "roundtrip.server.approval_rules")
 
 CONTINUE_TOOL: Final = "continue_call"
 
@@ -71,9 +66,7 @@ def for_user(view: TaskView, link: str | None) -> dict[str, Any]:
     """
     handle = view.content.id_of(view.entry.call_id)
     if groups := awaited_groups(view):
-        from roundtrip.server.approval_rules import listed_groups  # few calls need an approval
-
-        what = f"This call waits for an approval by {listed_groups(groups)}, which its user cannot give."
+        what = f"This call waits for an approval by {approval_rules.listed_groups(groups)}, which its user cannot give."
         show = "" if link is None else f"Show the user this link, which tells them the decision: {link}\n"
         return _written(f"{what}\n{show}Later call {CONTINUE_TOOL} with handle={handle!r} to get the result.")
     waits = view.entry.state is TaskState.ASKING and bool(view.content.user_questions)
@@ -88,9 +81,7 @@ def awaited_groups(view: TaskView) -> list[str]:
     """Return the groups for whose decisions a call waits, if it waits for nothing else; see `listed_groups`."""
     if not view.content.approvals:
         return []
-    from roundtrip.server.approval_rules import is_waiting, open_groups  # few calls need an approval
-
-    return open_groups(view.content) if is_waiting(view.content, view.entry) else []
+    return approval_rules.open_groups(view.content) if approval_rules.is_waiting(view.content, view.entry) else []
 
 
 def ended(view: TaskView) -> dict[str, Any]:

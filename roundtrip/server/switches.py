@@ -1,13 +1,13 @@
 """Read the switches of a server: an argument, or else a variable of the environment."""
 
 from collections.abc import Mapping
-from typing import Final
-
-__all__ = ["FAST_LANE_VARIABLE", "PROBE_VARIABLE", "RUN_TASKS_VARIABLE", "is_on"]
+from typing import Final, Literal
 
 FAST_LANE_VARIABLE: Final = "ROUNDTRIP_FAST_LANE"
 PROBE_VARIABLE: Final = "ROUNDTRIP_PROBE"
 RUN_TASKS_VARIABLE: Final = "ROUNDTRIP_RUN_TASKS"
+OWN: Final = "own"
+"""The tasks that clients of this process have made or asked for, and no others."""
 
 _ON: Final = frozenset({"1", "true", "yes", "on"})
 _OFF: Final = frozenset({"", "0", "false", "no", "off"})
@@ -37,3 +37,19 @@ def is_on(given: object, variable: str, *, environment: Mapping[str, str], defau
     if said not in _ON | _OFF:
         raise ValueError(f"{variable} must be 1 or 0, got {said!r}")
     return said in _ON
+
+
+def runs_tasks(given: object, *, environment: Mapping[str, str]) -> bool | Literal["own"]:
+    """Return which tasks a process runs, by the argument `run_tasks=`, else by its variable: all, none, or its own.
+
+    Raises:
+        TypeError: The argument is none of the choices.
+        ValueError: The variable is none of them.
+    """
+    said = environment.get(RUN_TASKS_VARIABLE, "").strip().lower() if given is None else given
+    if said == OWN:
+        return OWN
+    try:
+        return is_on(given, RUN_TASKS_VARIABLE, environment=environment, default=True)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{error}; or {OWN!r}, for the tasks of this process's clients") from None

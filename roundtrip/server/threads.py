@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import anyio
 import anyio.lowlevel
 
-from roundtrip.resolvers.threads import SHARED_SECONDS, Driven, HeldThread
+from roundtrip.on_demand import load_on_use
+from roundtrip.resolvers.threads import SHARED_SECONDS, HeldThread
 from roundtrip.server.slots import SHARED, Pool
 
 if TYPE_CHECKING:
+    from roundtrip.engine import teardown
+    from roundtrip.server import workers
     from roundtrip.server.workers import Work, Worker
-
-__all__ = ["LegThreads", "Pace"]
+else:
+    load_on_use(globals(), "roundtrip.engine.teardown", "roundtrip.server.workers")
 
 T = TypeVar("T")
 
@@ -156,13 +159,9 @@ class LegThreads:
                 self._lanes.pop(lane, None)
                 self._started.discard(lane)
 
-    async def drive(self, work: Driven, *, lane: Hashable, shares: bool) -> None:
-        """Run functions in the thread of a lane, until the loop has to go on; see `Drive`."""
-        from roundtrip.server.drive import Drive  # tools without plain functions need neither this nor `workers`
-
-        drive = Drive(work)
-        begun = drive.watch if shares else None
-        await drive.around(self.run(drive.run, lane=lane, pace=self._pace, begun=begun))
+    async def drive(self, run: Callable[[], None], *, lane: Hashable, begun: Callable[[], None] | None) -> None:
+        """Run several functions of the plan in the thread of a lane; see `Drive`."""
+        await self.run(run, lane=lane, pace=self._pace, begun=begun)
 
     async def _run_at(
         self,
@@ -172,10 +171,8 @@ class LegThreads:
         pace: Pace | None,
         begun: Callable[[], None] | None,
     ) -> T:
-        from roundtrip.server.workers import Work
-
         slots, owner = pool.slots(), self._owner_of(call)
-        work = Work(call, may_be_left=self._leaves)
+        work = workers.Work(call, may_be_left=self._leaves)
         if not slots.take_now(work, owner):
             await slots.take(work, owner)
         gone: asyncio.Event | None = None
@@ -298,9 +295,7 @@ class LegThreads:
 
     def hold(self) -> HeldThread:
         """Keep the current thread for one more function. Code in it calls this."""
-        from roundtrip.server.workers import Worker
-
-        return _KeptWorker(Worker.here(), self._exit_pace)
+        return _KeptWorker(workers.Worker.here(), self._exit_pace)
 
     def apart(self) -> LegThreads:
         """Return threads for functions that must not wait for these."""
@@ -386,9 +381,7 @@ class _Seat:
     def do(self, work: Work) -> None:
         """Run a function in the thread."""
         if self._worker is None:
-            from roundtrip.server.workers import Worker
-
-            self._worker = Worker.take()
+            self._worker = workers.Worker.take()
         self.work = work
         self._worker.do(work)
 
@@ -426,10 +419,8 @@ class _KeptWorker:
 
     async def run(self, call: Callable[[], Any], context: Context) -> Any:
         # It takes no slot: if all were in use, legs could not end.
-        from roundtrip.server.workers import Work
-
         pace = self._pace
-        work = Work(call, may_be_left=False, context=context)
+        work = workers.Work(call, may_be_left=False, context=context)
         with work.scope:
             work.scope.shield = True
             self._worker.do(work)
@@ -454,9 +445,7 @@ def _waits_briefly(work: Work, pace: Pace | None) -> bool:
 
 
 def _innermost_scope() -> anyio.CancelScope | None:
-    from roundtrip.engine.teardown import innermost_scope
-
-    scope = innermost_scope()
+    scope = teardown.innermost_scope()
     return scope if isinstance(scope, anyio.CancelScope) else None
 
 

@@ -30,22 +30,24 @@ from mcp_types.methods import serialize_server_result, validate_client_request
 from pydantic import ValidationError
 from starlette.requests import Request
 
-from roundtrip.engine.leg import Authored, Finished, HandedOver, Suspended
+from roundtrip.engine.leg import Finished, HandedOver, Suspended
 from roundtrip.errors import RejectionReason
+from roundtrip.on_demand import load_on_use
 from roundtrip.revisions import is_retry_era
 from roundtrip.server.late_writes import is_on_asyncio
-from roundtrip.server.leg_runner import LegRunner, result_of
-from roundtrip.server.parts import Effects
+from roundtrip.server.leg_runner import LegRunner, ServedEnd, result_of
 from roundtrip.server.requests import Incoming, RequestRecord, read_forms, token_rejection
 from roundtrip.server.tools.registered import RegisteredTool
 from roundtrip.server.tools.registry import ToolRegistry, UnknownTool, version_key
 
 if TYPE_CHECKING:
+    from roundtrip.server import failures
     from roundtrip.server.functions import AskingFunction
     from roundtrip.server.hosts import ToolHost
+    from roundtrip.server.tasks import extension
     from roundtrip.server.visibility_gates import GateEvaluator, OpenGates
-
-__all__ = ["ToolCalls", "named_version", "result_of_reply"]
+else:
+    load_on_use(globals(), "roundtrip.server.failures", "roundtrip.server.tasks.extension")
 
 logger = logging.getLogger("roundtrip")
 
@@ -66,9 +68,6 @@ _PLAIN_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
 _MAX_METAS: Final = 128
 _MAX_META_BYTES: Final = 2000
 
-LegEnd = Finished | Suspended | Authored | HandedOver
-"""End of a leg whose user did not decline."""
-
 
 class ToolCalls:
     """Calls of one server's tools, and the innermost middleware, which answers them in place of the SDK's handler.
@@ -76,7 +75,6 @@ class ToolCalls:
     Args:
         server: The server.
         tools: The tools.
-        effects: The ledger, the tracers and the bus; a rehearsal, if there is one.
         legs: Serves the legs of their functions.
         gates: Returns the evaluator of visibility gates.
         probe: The tool that answers `roundtrip doctor`, if the server has it.
@@ -88,7 +86,6 @@ class ToolCalls:
         server: ToolHost,
         tools: ToolRegistry,
         *,
-        effects: Effects,
         legs: LegRunner,
         gates: Callable[[], GateEvaluator],
         probe: RegisteredTool | None,
@@ -96,7 +93,7 @@ class ToolCalls:
     ) -> None:
         self._server = server
         self._tools = tools
-        self._effects = effects
+        self._effects = legs.parts.effects
         self._legs = legs
         self._gates = gates
         self._probe = probe
@@ -147,13 +144,11 @@ class ToolCalls:
 
     async def _end_for_client(
         self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None = None
-    ) -> LegEnd | dict[str, Any]:
+    ) -> ServedEnd | dict[str, Any]:
         """Serve one leg for a client of the retry era; return its end, or the reply for a call that is stored."""
         stored, tasks, record = self._legs.stored_calls, self._legs.tasks, incoming.record
         if tasks is not None and record is not None:
-            from roundtrip.server.tasks.extension import declares_tasks  # few servers have tasks
-
-            record.may_become_task = is_on_asyncio() and declares_tasks(record.context)
+            record.may_become_task = is_on_asyncio() and extension.declares_tasks(record.context)
         if stored is None or record is None:
             end = await self.serve_caught(name, arguments, incoming, version)
         else:
@@ -164,7 +159,7 @@ class ToolCalls:
 
     async def serve_caught(
         self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None = None
-    ) -> LegEnd:
+    ) -> ServedEnd:
         """Serve one leg. An error of the tool is a result, as with the SDK's handler.
 
         Raises:
@@ -175,14 +170,14 @@ class ToolCalls:
         except MCPError:
             raise
         except Exception as error:  # noqa: BLE001 - as the SDK's handler does
-            from roundtrip.server.failures import log_tool_failure
-
-            log_tool_failure(name, error)
+            failures.log_tool_failure(name, error)
             return Finished(_failed(str(error)))
 
     def function_of(self, name: str, record: RequestRecord) -> AskingFunction:
         """Return the function of the tool that a request has called."""
-        return self._tools.registered_as(name, _version_of(record)).function
+        handed = record.handed
+        version = handed.version if handed is not None else named_version(record.context.params)
+        return self._tools.registered_as(name, version).function
 
     def has_task(self, name: str, version: str | None) -> bool:
         """Return True if there is a tool of this name, in this version, that is not hidden."""
@@ -241,10 +236,8 @@ class ToolCalls:
         return {SERVER_INFO_META_KEY: self._server_info()}
 
     def _stamped(self, result: dict[str, Any]) -> dict[str, Any]:
-        meta = result.get("_meta")
-        if meta is None:
-            result["_meta"] = {SERVER_INFO_META_KEY: self._server_info()}
-        elif meta.get(SERVER_INFO_META_KEY) is None:
+        meta: dict[str, Any] = result.get("_meta") or {}
+        if meta.get(SERVER_INFO_META_KEY) is None:
             result["_meta"] = {**meta, SERVER_INFO_META_KEY: self._server_info()}
         return result
 
@@ -258,7 +251,7 @@ class ToolCalls:
 
     async def serve(
         self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None = None
-    ) -> LegEnd:
+    ) -> ServedEnd:
         """Serve one leg of a call.
 
         Raises:
@@ -283,7 +276,9 @@ class ToolCalls:
                 return await opened.around(self._run(tool, arguments, incoming, opened))
         raise UnknownTool(name)
 
-    async def _rehearse(self, name: str, arguments: dict[str, Any], incoming: Incoming, wanted: str | None) -> LegEnd:
+    async def _rehearse(
+        self, name: str, arguments: dict[str, Any], incoming: Incoming, wanted: str | None
+    ) -> ServedEnd:
         """Serve one leg in a rehearsal, which has no user for whom a visibility gate could open."""
         tool = self._tools.registered_as(name, wanted)
         gate = tool.visibility_gate
@@ -296,7 +291,7 @@ class ToolCalls:
 
     async def _run(
         self, tool: RegisteredTool, arguments: dict[str, Any], incoming: Incoming, opened: OpenGates | None = None
-    ) -> LegEnd:
+    ) -> ServedEnd:
         if tool.names_headers:
             _check_headers(tool, incoming)
         try:
@@ -306,9 +301,7 @@ class ToolCalls:
             is_traced = tool is not self._probe and (stored is None or tool.function is not stored.continuing)
             return await self._legs.run(tool.function, validated, incoming, opened, is_traced=is_traced)
         except Exception as error:  # noqa: BLE001 - raised again, as the SDK's handler expects it
-            from roundtrip.server.failures import failed_tool
-
-            return Finished(failed_tool(tool.name, error, mask=self._masks_errors()))
+            return Finished(failures.failed_tool(tool.name, error, mask=self._masks_errors()))
 
 
 async def _nothing() -> None: ...
@@ -339,13 +332,6 @@ def _requested_version(name: str, incoming: Incoming) -> str | None:
         record.reason = RejectionReason.OTHER_VERSION
         raise token_rejection()
     return begun
-
-
-def _version_of(record: RequestRecord) -> str | None:
-    """Return the version of the tool that a request has called."""
-    if record.handed is not None:
-        return record.handed.version
-    return named_version(record.context.params)
 
 
 def named_version(params: Mapping[str, Any] | None) -> str | None:
@@ -384,7 +370,7 @@ def _check_headers(tool: RegisteredTool, incoming: Incoming) -> None:
         raise MCPError(code=rejection.code, message=rejection.message, data=rejection.data)
 
 
-def _sent(end: LegEnd, revision: str) -> dict[str, Any]:
+def _sent(end: ServedEnd, revision: str) -> dict[str, Any]:
     """Return the end of a leg as the retry era carries it."""
     if isinstance(end, Suspended):
         requests = {key: waiting.sent() for key, waiting in end.questions.items()}

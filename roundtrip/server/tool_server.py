@@ -16,6 +16,7 @@ from mcp_types import CallToolResult, Icon, InputRequiredResult, TextContent, To
 from mcp_types import Tool as WireTool
 from typing_extensions import Unpack
 
+from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.plan import Plan
 from roundtrip.server.leg_runner import result_of
 from roundtrip.server.parts import Parts
@@ -30,10 +31,12 @@ from roundtrip.server.tools.registry import OnDuplicate, ToolRegistry, UnknownTo
 from roundtrip.server.visibility import Visibility
 
 if TYPE_CHECKING:
+    from roundtrip.server import failures
     from roundtrip.server.probe import Identity, Probe
+    from roundtrip.server.tasks import service
     from roundtrip.server.tasks.service import TaskService
-
-__all__ = ["ToolServer"]
+else:
+    load_on_use(globals(), "roundtrip.server.failures", "roundtrip.server.tasks.service")
 
 logger = logging.getLogger("roundtrip")
 
@@ -64,7 +67,6 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
         self._calls = ToolCalls(
             self,
             self._tools,
-            effects=parts.effects,
             legs=self._legs,
             gates=lambda: self._gates,
             probe=self._probe.tool if self._probe is not None else None,
@@ -128,17 +130,9 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
         if tool.visibility_gate is not None:
             self._track(tool.visibility_gate.planned)
         if tool.function.task is not None:
-            self._store_calls().serve_extension()
+            service.service_of(self, self._legs, self._calls).serve_extension()
         if self._tools.add(tool):
             self._announcer.note("tools")
-
-    def _store_calls(self, needed_by: str = "task=") -> TaskService:
-        """Return the service that stores calls, for an option of the author."""
-        if self._legs.tasks is None:
-            from roundtrip.server.tasks.service import TaskService  # few servers have tasks or pages
-
-            self._legs.tasks = TaskService(self, self._legs, self._calls, needed_by)
-        return self._legs.tasks
 
     @overload
     def tool(self, target: _CallableT, /, *, name: str | None = None, **details: Unpack[ToolDetails]) -> _CallableT: ...
@@ -315,9 +309,7 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
         except UnknownTool as error:
             if not for_client:
                 raise
-            from roundtrip.server.failures import log_unknown
-
-            log_unknown("Tool")
+            failures.log_unknown("Tool")
             return CallToolResult(content=[TextContent(type="text", text=str(error))], is_error=True)
 
     def _subject_of(self, ctx: Request) -> tuple[str | None, bool]:
@@ -341,7 +333,7 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
             return None
         from roundtrip.server.probe import Probe
 
-        return Probe(self._parts, self._tools, legs=self._legs, identity=self.identity, defaults=self._defaults)
+        return Probe(self._tools, legs=self._legs, identity=self.identity, defaults=self._defaults)
 
     def tell_transport(self, transport: str) -> None:
         """Tell the log and the probe which way requests over HTTP on 2026-07-28 take, and why."""

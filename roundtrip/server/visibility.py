@@ -15,20 +15,14 @@ from collections.abc import Callable, Iterable
 from functools import partialmethod
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
+from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.markers import Marker
 
 if TYPE_CHECKING:
+    from roundtrip.server import visibility_gates
     from roundtrip.server.visibility_gates import VisibilityGate
-
-__all__ = [
-    "Component",
-    "Enabled",
-    "Kind",
-    "Rules",
-    "Strings",
-    "Visibility",
-    "read_enabled",
-]
+else:
+    load_on_use(globals(), "roundtrip.server.visibility_gates")
 
 Kind = Literal["tool", "prompt", "resource"]
 """The kind of a component; a resource template is a resource."""
@@ -51,9 +45,7 @@ def read_enabled(enabled: Enabled | None, *, owner: str) -> tuple[bool, Visibili
     """
     if enabled is None or isinstance(enabled, bool):
         return enabled is not False, None
-    from roundtrip.server.visibility_gates import read_gate  # few items have a gate
-
-    return True, read_gate(enabled, owner=owner)
+    return True, visibility_gates.read_gate(enabled, owner=owner)
 
 
 class Component(NamedTuple):
@@ -90,15 +82,12 @@ class Criteria(NamedTuple):
 
     def match(self, component: Component) -> bool:
         """Return True if a component matches."""
-        return (
-            (self.keys is None or not self.keys.isdisjoint(component.keys))
-            and (self.names is None or not self.names.isdisjoint(component.names))
-            and (self.tags is None or not self.tags.isdisjoint(component.tags))
-        )
+        own = (component.keys, component.names, component.tags)
+        return all(given is None or not given.isdisjoint(some) for given, some in zip(self, own, strict=True))
 
     def cover(self, other: Criteria) -> bool:
         """Return True if everything that matches the others matches these, too."""
-        return _covers(self.keys, other.keys) and _covers(self.names, other.names) and _covers(self.tags, other.tags)
+        return all(map(_covers, self, other))
 
 
 class _Rule(NamedTuple):
@@ -141,12 +130,8 @@ class Visibility:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._serial = 0
-        self._rules = Rules()
-
-    @property
-    def rules(self) -> Rules:
-        """Return the rules of this moment; another object after every change."""
-        return self._rules
+        self.rules = Rules()
+        """The rules of this moment; another object after every change."""
 
     def stamp(self) -> int:
         """Return the serial of a registration made now, for `Component.since`."""
@@ -155,7 +140,7 @@ class Visibility:
 
     def sees(self, component: Component) -> bool:
         """Return True if clients may see a component."""
-        return self._rules.sees(component)
+        return self.rules.sees(component)
 
     def _decide(
         self,
@@ -182,7 +167,7 @@ class Visibility:
         )
         with self._lock:
             rule = _Rule(self._next_serial(), criteria, enabled)
-            self._rules = self._rules.having(rule, only=only)
+            self.rules = self.rules.having(rule, only=only)
 
     enable = partialmethod(_decide, True)
     disable = partialmethod(_decide, False)

@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cache, reduce
+from functools import cache
 from typing import Any, Final, TypeVar, cast
 
 from mcp.server import MCPServer
@@ -41,8 +41,6 @@ from roundtrip.server.functions import Planned
 from roundtrip.server.parts import Effects
 from roundtrip.server.requests import REQUEST, RequestRecord, offer, take_back
 from roundtrip.server.threads import LegThreads
-
-__all__ = ["GateEvaluator", "OpenGates", "VisibilityGate", "read_gate"]
 
 logger = logging.getLogger("roundtrip")
 
@@ -439,5 +437,5 @@ def _is_true(value: object) -> bool:
 
 
 def _log_failure(gates: Sequence[VisibilityGate], error: BaseException) -> None:
-    hidden = reduce(lambda names, gate: f"{names}, {gate.owner}", gates[1:], gates[0].owner)
+    hidden = ", ".join(gate.owner for gate in gates)
     logger.warning("hidden from this request, as the visibility gate failed: %s", hidden, exc_info=error)

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
+from mcp_types import CreateMessageRequestParams
 
+from roundtrip.errors import CapabilityMissing
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import TaskState
+from roundtrip.questions.markers import ListRoots, Marker, SdkSample
+from roundtrip.questions.wire import question_of
+from roundtrip.server.context import Context
+from roundtrip.server.failures import store_down
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.model_answers import AnswersRefused, read_answers
-from roundtrip.server.outages import store_down
 from roundtrip.server.tasks.book import TaskView
 from roundtrip.server.tasks.changes import changes_of
 from roundtrip.server.tasks.content import ContentUnreadable
 
 if TYPE_CHECKING:
     from roundtrip.server.tasks.service import TaskService
-
-__all__ = ["WaitingCalls", "out_of_reach"]
 
 _LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
 
@@ -47,10 +51,8 @@ class WaitingCalls:
         Raises:
             MCPError: The store cannot be used.
         """
-        try:
+        with reaching_call():
             return await self._book.find(call_id)
-        except LedgerDown as error:
-            raise out_of_reach(error) from error
 
     async def changed(
         self, view: TaskView, request: ServerRequestContext[Any, Any], *, until_asking: bool = False
@@ -82,16 +84,10 @@ class WaitingCalls:
                 if current.entry.state is TaskState.ASKING and is_news:
                     return current
                 if current.entry.state is TaskState.WAITING and content.needs_client:
-                    await self._run_with(request, call_id)
+                    with reaching_call():
+                        await self._service.run_with_client(call_id, request)
                 await next_change()
         return await self.view(call_id)
-
-    async def _run_with(self, request: ServerRequestContext[Any, Any], call_id: str) -> None:
-        """Run the leg of a call that needs its client."""
-        try:
-            await self._service.run_with_client(call_id, request)
-        except (LedgerDown, ContentUnreadable) as error:
-            raise out_of_reach(error) from error
 
     async def take_from_client(self, view: TaskView, responses: Mapping[str, Any]) -> None:
         """Give a call the client's answers to questions that only its software answers, and no others.
@@ -108,10 +104,8 @@ class WaitingCalls:
             if not entry.has_ended:
                 self._book.take_answers(entry, content, known, now)
 
-        try:
+        with reaching_call():
             await self._book.change(view.entry.call_id, take)
-        except (LedgerDown, ContentUnreadable) as error:
-            raise out_of_reach(error) from error
 
     async def take_from_model(self, call_id: str, answers: dict[str, Any]) -> None:
         """Give a call the answers of a model.
@@ -128,14 +122,47 @@ class WaitingCalls:
                 return False
             return self._book.take_answers(entry, content, read_answers(content, answers), now, by_model=True)
 
-        try:
+        with reaching_call():
             if not await self._book.change(call_id, take):
                 raise AnswersRefused
-        except (LedgerDown, ContentUnreadable) as error:
-            raise out_of_reach(error) from error
+
+
+@contextmanager
+def reaching_call() -> Generator[None]:
+    """Raise the error for a client whose call cannot be reached, in place of that of a store that cannot be used."""
+    try:
+        yield
+    except (LedgerDown, ContentUnreadable) as error:
+        raise out_of_reach(error) from error
 
 
 def out_of_reach(error: Exception) -> MCPError:
     """Return the error for a client whose call cannot be reached, and log the reason."""
     _LOG.warning("a stored call cannot be reached: %s", error)
     return store_down("Calls cannot be reached now")
+
+
+async def ask_client(ctx: Context, questions: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the client's answers as on the wire, by the keys of their questions; None if it cannot answer all.
+
+    Args:
+        ctx: A request of the client.
+        questions: The requests as on the wire.
+    """
+    markers = {key: _marker_of(asked) for key, asked in questions.items()}
+    try:
+        for key, marker in markers.items():
+            question_of(marker).require(key, ctx.client_capabilities)
+    except CapabilityMissing:
+        return None
+    said = await ctx.ask_all(markers)
+    return {key: question_of(markers[key]).plain(answer) for key, answer in said.items()}
+
+
+def _marker_of(asked: Mapping[str, Any]) -> Marker:
+    if asked["method"] == "roots/list":
+        return ListRoots()
+    params = CreateMessageRequestParams.model_validate(asked["params"], by_name=False)
+    sample = SdkSample(params.messages, max_tokens=params.max_tokens)
+    sample.params = params
+    return sample

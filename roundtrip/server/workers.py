@@ -24,8 +24,6 @@ from anyio.lowlevel import current_token
 
 from roundtrip.resolvers.threads import SHARED_SECONDS
 
-__all__ = ["Work", "Worker", "unless_left"]
-
 logger = logging.getLogger("roundtrip")
 
 _IDLE_SECONDS: Final = 2.0

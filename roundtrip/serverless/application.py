@@ -26,8 +26,7 @@ from roundtrip.server.late_writes import finish_late_writes
 from roundtrip.server.sdk_private import is_running
 from roundtrip.server.server import Server
 from roundtrip.tracing import FlushedTracer
-
-__all__ = ["FLUSH_SECONDS", "JSON_TYPE", "ServerlessApp", "asgi_app", "json_body", "request_id_in"]
+from roundtrip.untrusted import mapping_of
 
 logger = logging.getLogger("roundtrip")
 
@@ -38,10 +37,10 @@ FLUSH_SECONDS: Final = 2.0
 _IMPORTED_BY_LEGS: Final = (
     "anyio._backends._asyncio",
     "roundtrip.engine.leg_run",
-    "roundtrip.server.drive",
     "roundtrip.server.exactly_once",
     "roundtrip.server.ledger_use",
     "roundtrip.server.workers",
+    "roundtrip.resolvers.drive",
     "roundtrip.tokens.signing",
 )
 """Modules that other processes import with their first leg. These hosts start processes often, and give them more of
@@ -279,7 +278,7 @@ def request_id_in(body: bytes) -> int | str | None:
         request: object = json.loads(body)
     except (ValueError, RecursionError):
         return None
-    found: object = cast("dict[str, object]", request).get("id") if isinstance(request, dict) else None
+    found = mapping_of(request).get("id")
     return found if isinstance(found, int | str) and not isinstance(found, bool) else None
 
 

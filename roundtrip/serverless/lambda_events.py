@@ -6,12 +6,12 @@ Function URLs and the HTTP APIs of API Gateway send events of payload format 2.0
 import base64
 import re
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 from urllib.parse import unquote
 
 from starlette.types import Message, Scope
 
-__all__ = ["Collected", "body_of", "scope_of"]
+from roundtrip.untrusted import mapping_of
 
 _FORMAT: Final = "2.0"
 _NO_STAGE: Final = "$default"
@@ -84,17 +84,13 @@ def _port(text: str) -> int:
 
 
 def _reason_to_reject(event: object) -> str | None:
-    members = _members(event)
-    request = _members(members.get("requestContext"))
+    members = mapping_of(event)
+    request = mapping_of(members.get("requestContext"))
     if "elb" in request:
         return _REJECTED_BALANCER
     if request and "httpMethod" in members:
         return _REJECTED_1_0
     return None if members.get("version") == _FORMAT and "http" in request else _REJECTED
-
-
-def _members(value: object) -> Mapping[str, object]:
-    return cast("dict[str, object]", value) if isinstance(value, dict) else {}
 
 
 class Collected:

@@ -18,8 +18,6 @@ from roundtrip.server.server import Server
 from roundtrip.serverless.application import FLUSH_SECONDS, JSON_TYPE, ServerlessApp, json_body, request_id_in
 from roundtrip.serverless.lambda_events import Collected, body_of, scope_of
 
-__all__ = ["lambda_handler"]
-
 logger = logging.getLogger("roundtrip")
 
 _RESERVE_SECONDS: Final = 0.5

@@ -7,8 +7,6 @@ from roundtrip.ledger.contract import Reach
 from roundtrip.server.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE
 from roundtrip.server.probe import Identity
 
-__all__ = ["caution_of_reload", "cautions", "objection", "objection_to_newcomer"]
-
 _GIVE_KEYS = (
     f"give all of them the same key: ROUNDTRIP_KEYS=$(roundtrip keys new --print), or a file with {KEY_FILE_VARIABLE} "
     "(roundtrip keys new FILE)"

@@ -19,8 +19,6 @@ from roundtrip.serving.others import OtherServer
 from roundtrip.serving.settings import LIVE_PATH, READY_PATH, ServeSettings
 from roundtrip.serving.transport import chosen_responses, http_options
 
-__all__ = ["Exchange", "ProcessState", "application_of", "closing"]
-
 logger = logging.getLogger("roundtrip")
 
 _PATIENCE: Final = 2.0
@@ -155,24 +153,22 @@ class _Orderly:
             await self._app(scope, receive, send)
             return
 
-        async def send_and_close(message: Message) -> None:
-            await (closing(send) if self._state.stopping else send)(message)
-
+        path, state = scope["path"], self._state
         try:
-            if scope["path"] in (LIVE_PATH, READY_PATH):
-                await self._health(scope, receive, send_and_close)
-            elif scope["path"] == self._path and (scope["method"] == "GET" or _LISTENS in scope["headers"]):
-                await self._serve_listener(scope, receive, send_and_close)
+            if path in (LIVE_PATH, READY_PATH):
+                await self._health(scope, receive, closing(send, state))
+            elif path == self._path and (scope["method"] == "GET" or _LISTENS in scope["headers"]):
+                await self._serve_listener(scope, receive, closing(send, state))
             else:
-                exchange = Exchange(scope, receive, send_and_close, is_mcp=scope["path"] == self._path)
-                self._state.requests[id(scope)] = exchange
+                exchange = Exchange(scope, receive, send, state, is_mcp=path == self._path)
+                state.requests[id(scope)] = exchange
                 try:
                     await self._app(scope, exchange.receive, exchange.send)
                 finally:
-                    del self._state.requests[id(scope)]
+                    del state.requests[id(scope)]
         except asyncio.CancelledError:
             # Only the end of the process cancels here; a leaving client does not.
-            self._state.broken_off = True
+            state.broken_off = True
             raise
 
     async def _serve_listener(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -201,17 +197,18 @@ class _Orderly:
 class Exchange:
     """One request and its response, whose client must learn if the process stops in between."""
 
-    __slots__ = ("_body", "_ended", "_kind", "_receive", "_room", "_send", "scope")
+    __slots__ = ("_begin", "_body", "_ended", "_receive", "_room", "_send", "_state", "scope")
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, *, is_mcp: bool) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, state: ProcessState, *, is_mcp: bool) -> None:
         self.scope = scope
         self._receive = receive
         self._send = send
+        self._state = state
         self._body: list[bytes] = []
         self._room = _MAX_KEPT_BYTES if is_mcp else 0
         """The bytes that may still be kept; a request with more is not answered."""
-        self._kind: bytes | None = None
-        """The content type of the response; None before it has begun."""
+        self._begin: Message | None = None
+        """The message with which the response has begun."""
         self._ended = False
 
     async def receive(self) -> Message:
@@ -229,7 +226,7 @@ class Exchange:
         if self._ended:
             return
         if message["type"] == "http.response.start":
-            self._kind = next((value for name, value in message.get("headers", ()) if name == b"content-type"), b"")
+            self._begin = message = _closed(message) if self._state.stopping else message
         else:
             self._ended = not message.get("more_body", False)
         await self._send(message)
@@ -245,20 +242,24 @@ class Exchange:
             return False
         # In ASCII: a lone surrogate has no place in UTF-8.
         text = json.dumps({"jsonrpc": "2.0", "id": number, "error": _STOPPED}).encode()
-        if self._kind is None:
+        if self._begin is None:
             await Response(text, media_type="application/json")(self.scope, self._receive, self.send)
-        elif self._kind.startswith(b"text/event-stream"):
+        elif dict(self._begin.get("headers", ())).get(b"content-type", b"").startswith(b"text/event-stream"):
             await self.send({"type": "http.response.body", "body": b"event: message\r\ndata: " + text + b"\r\n\r\n"})
         return self._ended
 
 
-def closing(send: Send) -> Send:
-    """Return `send` of a response that closes its connection."""
+def closing(send: Send, state: ProcessState | None = None) -> Send:
+    """Return `send` of a response that closes its connection; with a state, only while its process is stopping."""
 
     async def send_and_close(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            headers = [(name, value) for name, value in message.get("headers", ()) if name.lower() != b"connection"]
-            message = {**message, "headers": [*headers, (b"connection", b"close")]}
-        await send(message)
+        await send(_closed(message) if state is None or state.stopping else message)
 
     return send_and_close
+
+
+def _closed(message: Message) -> Message:
+    if message["type"] != "http.response.start":
+        return message
+    headers = [(name, value) for name, value in message.get("headers", ()) if name.lower() != b"connection"]
+    return {**message, "headers": [*headers, (b"connection", b"close")]}

@@ -13,8 +13,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from roundtrip.serving.intake import BoundedConnection, Intake
 from roundtrip.serving.plain_connection import PlainConnection
 
-__all__ = ["FastConnection"]
-
 _MAX_HEAD_BYTES: Final = 2**16
 _MAX_HEADERS: Final = 256
 _FRAMING: Final = 16

@@ -28,8 +28,6 @@ else:
     # One of uvicorn's protocols is the next class of a connection.
     _Protocol = object
 
-__all__ = ["SURPLUS_CONNECTIONS", "BoundedConnection", "Intake"]
-
 SURPLUS_CONNECTIONS: Final = 32
 _UNREAD_SECONDS: Final = 60.0
 """Seconds after which a client that does not read its response is disconnected."""

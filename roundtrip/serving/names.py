@@ -18,8 +18,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from roundtrip.server.limited_logs import LimitedLog
 
-__all__ = ["ANY", "CrossOrigin", "Names", "host_from", "origin_from"]
-
 ANY: Final = "*"
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 _HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\[\]:/?#@\\\s]+)(?::([0-9]{1,5}|\*))?")
@@ -55,16 +53,17 @@ def host_from(text: str) -> Host:
     Raises:
         ValueError: It is not a name or address, with or without a port.
     """
-    try:
-        return Host(f"[{ipaddress.IPv6Address(text).compressed}]", None)
-    except ValueError:
-        pass
+    if text.count(":") > 1 and not text.startswith("["):
+        text = f"[{text}]"
     found = _HOST.fullmatch(text)
-    if found is None:
-        raise ValueError("a host must be NAME or NAME:PORT, without a scheme or a path")
-    name, port = found[1].lower(), found[2]
-    if name.startswith("["):
-        name = f"[{ipaddress.IPv6Address(name[1:-1]).compressed}]"
+    try:
+        if found is None:
+            raise ValueError
+        name, port = found[1].lower(), found[2]
+        if name.startswith("["):
+            name = f"[{ipaddress.IPv6Address(name[1:-1]).compressed}]"
+    except ValueError:
+        raise ValueError("a host must be NAME or NAME:PORT, without a scheme or a path") from None
     return Host(name, None if port in (None, ANY) else int(port))
 
 

@@ -5,20 +5,18 @@ from __future__ import annotations
 from typing import Any, Final
 
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from roundtrip.ledger.contract import Ledger, Reach
 from roundtrip.server.adapters.finding import AnyServer, is_fastmcp, low_level
 from roundtrip.server.adapters.installation import installation_in
-from roundtrip.server.connections import BoundedJson, Responses, watch_app
+from roundtrip.server.connections import AroundPosts, BoundedJson, Responses, replaying, watch_app
 from roundtrip.server.probe import Identity
 from roundtrip.server.server import Server
 from roundtrip.serving.names import Names
 from roundtrip.serving.responses import declares_too_much, read_body
 from roundtrip.serving.settings import ServeSettings
 from roundtrip.serving.transport import chosen_responses, http_options
-
-__all__ = ["OtherServer", "as_served"]
 
 _TOO_LARGE_STATUS: Final = 413
 _TOO_LARGE_TEXT: Final = b"Request body too large"
@@ -87,18 +85,14 @@ class OtherServer:
         return chosen_responses(app, server.session_manager, settings)
 
 
-class _OnePieceBody:
+class _OnePieceBody(AroundPosts):
     """Middleware that rejects large requests, and passes the body of others on in one piece."""
 
     def __init__(self, app: ASGIApp, max_body: int) -> None:
-        self._app = app
+        super().__init__(app)
         self._max_body = max_body
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request, or the lifespan."""
-        if scope["type"] != "http" or scope["method"] != "POST":
-            await self._app(scope, receive, send)
-            return
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = None
         if not declares_too_much(scope, self._max_body):
             kept, body = await read_body(receive, self._max_body)
@@ -110,9 +104,5 @@ class _OnePieceBody:
             await send({"type": "http.response.start", "status": _TOO_LARGE_STATUS, "headers": headers})
             await send({"type": "http.response.body", "body": _TOO_LARGE_TEXT})
             return
-        whole: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-        async def replay() -> Message:
-            return whole.pop() if whole else await receive()
-
-        await self._app(scope, replay, send)
+        whole = {"type": "http.request", "body": body, "more_body": False}
+        await self._app(scope, replaying([whole], receive), send)

@@ -6,8 +6,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from roundtrip.serving.intake import BoundedConnection
 
-__all__ = ["PlainConnection"]
-
 
 class PlainConnection(BoundedConnection, H11Protocol):
     """Connection whose requests h11 reads."""

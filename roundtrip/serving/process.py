@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
+from functools import partial
 from types import FrameType
 from typing import Any, Final, Protocol, TypeVar
 
@@ -31,28 +32,10 @@ from roundtrip.server.limited_logs import LimitedFilter
 from roundtrip.server.probe import Identity
 from roundtrip.server.server import Server
 from roundtrip.serving.application import ProcessState, application_of
-from roundtrip.serving.connections import connections_for, protocol_for
-from roundtrip.serving.intake import Intake
+from roundtrip.serving.intake import SURPLUS_CONNECTIONS, Intake
 from roundtrip.serving.others import OtherServer
+from roundtrip.serving.plain_connection import PlainConnection
 from roundtrip.serving.settings import ProcessSettings, ServeSettings
-
-__all__ = [
-    "DEAD",
-    "FAILED",
-    "IDENTITY",
-    "IDENTITY_FORMAT",
-    "READY",
-    "SERVE",
-    "Ended",
-    "Served",
-    "break_off_after",
-    "listen",
-    "logger",
-    "serve",
-    "serve_app",
-    "set_up_logging",
-    "work",
-]
 
 logger = logging.getLogger("roundtrip")
 
@@ -80,6 +63,10 @@ _MARGIN: Final = 3.0
 _SDK_FORMAT: Final = "%(message)s"
 _BACKLOG: Final = 2048
 _ACCEPTS: Final = 64
+_SPARE_FILES: Final = 256
+"""Open files requested beyond the connections: for the ledger, tools and transcripts."""
+_LEAST_SPARE_FILES: Final = 32
+_LEAST_CONNECTIONS: Final = 8
 _CAUSED_BY_CLIENTS: Final = (
     "asyncio",
     "uvicorn.error",
@@ -221,6 +208,32 @@ def serve_app(
     if not process.started:
         return Ended.NOT_BEGUN
     return Ended.BROKEN_OFF if state.broken_off else Ended.IN_TIME
+
+
+def connections_for(wanted: int) -> int:
+    """Raise the limit of open files as far as needed, and return the possible number of connections."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return wanted
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed == resource.RLIM_INFINITY:
+        return wanted
+    needed = wanted + SURPLUS_CONNECTIONS + _SPARE_FILES
+    if allowed < needed:
+        allowed = needed if most == resource.RLIM_INFINITY else min(needed, most)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, most))
+    spare = min(_SPARE_FILES, max(_LEAST_SPARE_FILES, allowed // 2))
+    return min(wanted, max(_LEAST_CONNECTIONS, allowed - SURPLUS_CONNECTIONS - spare))
+
+
+def protocol_for(intake: Intake) -> Callable[..., asyncio.Protocol]:
+    """Return the factory of uvicorn's connections, which read requests with httptools where it is installed."""
+    try:
+        from roundtrip.serving.fast_connection import FastConnection
+    except ImportError:
+        return partial(PlainConnection, intake)
+    return partial(FastConnection, intake)
 
 
 def work(

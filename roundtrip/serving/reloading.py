@@ -20,8 +20,6 @@ from roundtrip.serving.agreement import caution_of_reload
 from roundtrip.serving.settings import ProcessSettings
 from roundtrip.serving.supervisor import Supervisor, WorkerFailed
 
-__all__ = ["ReloadingSupervisor", "SourceFiles", "folders_of", "prepare_processes"]
-
 logger = logging.getLogger("roundtrip")
 
 _LOOK_SECONDS: Final = 0.25

@@ -1,16 +1,15 @@
-"""Choose for each request between one JSON body and a stream.
+"""Choose for each request that the SDK's transport serves between one JSON body and a stream.
 
 A stream costs 50 % more, and is needed for progress and log messages. On 2026-07-28 a client says in its request if it
 wants them, so most requests get a body. The SDK cancels the request of a client that disconnects only while it streams;
 otherwise `ResponseChooser` does. Older clients get log messages without requesting them, so their responses are always
-streams.
+streams. The fast lane needs no choice beforehand: its response becomes a stream with the first message.
 """
 
 import asyncio
 import json
 import logging
 import math
-from collections import deque
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -25,10 +24,9 @@ from mcp_types import LOG_LEVEL_META_KEY
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from roundtrip.revisions import is_live_era
+from roundtrip.server.connections import AroundPosts, replaying
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.sdk_private import RestartingManager, require_names
-
-__all__ = ["JsonResponse", "ResponseChooser", "choose_per_request", "declares_too_much", "read_body"]
 
 JsonResponse = Literal["auto", "always", "never"]
 
@@ -52,11 +50,13 @@ require_names({StreamableHTTPSessionManager: _ADMITTING} if _HAS_LIMIT else {})
 
 
 class _ChoosingManager(RestartingManager):
-    """The SDK's manager, which reads `_ANSWERS_JSON` for each request.
+    """The SDK's manager, which reads `_ANSWERS_JSON` for each request, unless all responses are JSON.
 
     At the limit of sessions, a new session ends the one that was idle longest: any client can open sessions, and idle
     ones otherwise end after half an hour. In the protocol, a client whose session has ended opens another.
     """
+
+    always_json = False
 
     def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
         if self.max_sessions is not None and len(self._server_instances) >= self.max_sessions:
@@ -81,32 +81,27 @@ class _ChoosingManager(RestartingManager):
 
     @property
     def json_response(self) -> bool:
-        return _ANSWERS_JSON.get()
+        return self.always_json or _ANSWERS_JSON.get()
 
     @json_response.setter
     def json_response(self, value: bool) -> None:
         del value
 
 
-def choose_per_request(manager: StreamableHTTPSessionManager) -> None:
-    """Make a manager answer each request as `ResponseChooser` decides."""
+def choose_per_request(manager: StreamableHTTPSessionManager, json_response: JsonResponse) -> None:
+    """Make a manager answer each request as `ResponseChooser` decides, or always with JSON, or never."""
     manager.__class__ = _ChoosingManager
+    cast("_ChoosingManager", manager).always_json = json_response == "always"
 
 
-class ResponseChooser:
+class ResponseChooser(AroundPosts):
     """Middleware that chooses the kind of response for each request."""
 
-    def __init__(self, app: ASGIApp, json_response: JsonResponse, *, max_body: int) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, *, max_body: int) -> None:
+        super().__init__(app)
         self._max_body = max_body
-        self._json_response = json_response
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Choose, and pass the request on."""
-        if scope["type"] != "http" or scope["method"] != "POST" or self._json_response != "auto":
-            _ANSWERS_JSON.set(self._json_response == "always")
-            await self._app(scope, receive, send)
-            return
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         version = next((value.decode("latin-1") for name, value in scope["headers"] if name == _VERSION), None)
         if version is None or is_live_era(version) or declares_too_much(scope, self._max_body):
             # The SDK rejects what is too large before it has arrived.
@@ -116,11 +111,11 @@ class ResponseChooser:
         if kept[-1]["type"] == "http.disconnect":
             return
         if body is None or not _wants_one_body(body):
-            await self._app(scope, _replayed(kept, receive), send)
+            await self._app(scope, replaying(kept, receive), send)
             return
         _ANSWERS_JSON.set(True)
         with anyio.CancelScope() as request, _watched(receive, request):
-            await self._app(scope, _replayed(kept, _never), send)
+            await self._app(scope, replaying(kept, _never), send)
 
 
 @contextmanager
@@ -143,15 +138,6 @@ def _watched(receive: Receive, request: anyio.CancelScope) -> Generator[None]:
             task.cancel()
 
 
-def _replayed(kept: deque[Message], rest: Receive) -> Receive:
-    """Return a `receive` that replays the messages read so far, and then continues with the rest."""
-
-    async def receive() -> Message:
-        return kept.popleft() if kept else await rest()
-
-    return receive
-
-
 async def _never() -> Message:
     # `_watched` reads on.
     while True:
@@ -164,9 +150,9 @@ def declares_too_much(scope: Scope, max_body: int) -> bool:
     return size.isdigit() and (len(size) > _MAX_LENGTH_DIGITS or int(size) > max_body)
 
 
-async def read_body(receive: Receive, max_body: int) -> tuple[deque[Message], bytes | None]:
+async def read_body(receive: Receive, max_body: int) -> tuple[list[Message], bytes | None]:
     """Read a request's messages and its body; the body is None if it ends early or exceeds `max_body`."""
-    kept: deque[Message] = deque()
+    kept: list[Message] = []
     parts: list[bytes] = []
     size = 0
     while True:

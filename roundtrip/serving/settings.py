@@ -1,7 +1,6 @@
 """Read the settings of `roundtrip serve` and `roundtrip worker`: from arguments, the environment, and a file."""
 
 import difflib
-import ipaddress
 import os
 import tomllib
 from collections.abc import Mapping
@@ -12,21 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from pydantic_core import PydanticCustomError
 
 from roundtrip.server.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE
+from roundtrip.server.loopback_peers import is_loopback
 from roundtrip.server.switches import PROBE_VARIABLE
 from roundtrip.serving.names import ANY, host_from, origin_from
 from roundtrip.trace.writing.names import TRACE_VARIABLE
-
-__all__ = [
-    "DEFAULT_FILE",
-    "LIVE_PATH",
-    "READY_PATH",
-    "BadSettings",
-    "ProcessSettings",
-    "ServeSettings",
-    "WorkerSettings",
-    "misspelled_variables",
-    "read_settings",
-]
 
 DEFAULT_FILE: Final = "roundtrip.toml"
 LIVE_PATH: Final = "/health/live"
@@ -135,12 +123,7 @@ class ServeSettings(ProcessSettings):
     @property
     def is_loopback(self) -> bool:
         """Return True if only this machine can reach the host."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
 
 def misspelled_variables(environment: Mapping[str, str]) -> dict[str, str]:

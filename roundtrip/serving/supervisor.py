@@ -21,8 +21,6 @@ from roundtrip.serving.agreement import objection, objection_to_newcomer
 from roundtrip.serving.process import DEAD, FAILED, IDENTITY, IDENTITY_FORMAT, READY, SERVE
 from roundtrip.serving.settings import ProcessSettings
 
-__all__ = ["Supervisor", "WorkerFailed"]
-
 logger = logging.getLogger("roundtrip")
 
 _MARGIN: Final = 5.0

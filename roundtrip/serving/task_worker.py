@@ -12,8 +12,6 @@ from roundtrip.server.server import Server
 from roundtrip.serving.process import Ended, break_off_after
 from roundtrip.serving.settings import WorkerSettings
 
-__all__ = ["objection_to_worker", "run_tasks"]
-
 logger = logging.getLogger("roundtrip")
 
 _CUT: Final = "ended with work still running; another worker continues it when its lease has ended"

@@ -11,18 +11,22 @@ import math
 import os
 import random
 import threading
-from collections.abc import AsyncIterable, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterable, Iterator
 from contextlib import suppress
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import anyio.lowlevel
 from anyio.lowlevel import RunVar
-from mcp.server.subscriptions import ServerEvent
+from mcp.server.subscriptions import (
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ServerEvent,
+    ToolsListChanged,
+)
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from roundtrip.redis_connections import RedisConnections, RedisDown
-from roundtrip.subscriptions.messages import ALL_LISTS, MAX_EVENTS, ChangeMessage, UnreadableMessage, fits, read_message
-
-__all__ = ["RedisSubscriptionBus"]
 
 logger = logging.getLogger("roundtrip")
 
@@ -32,10 +36,27 @@ _MAX_WAITING_EVENTS: Final = 1024
 """Events that wait to be sent, or to be delivered; equal ones count once."""
 _FIRST_PAUSE_SECONDS: Final = 0.1
 _MAX_PAUSE_SECONDS: Final = 5.0
-_QUIET_SECONDS: Final = 15.0
-"""Seconds without a message after which Redis is pinged."""
 _COMPLAINT_SECONDS: Final = 60.0
 _NAME_BYTES: Final = 12
+
+# Messages. A reader is strict: any client of Redis may have sent them.
+
+_MAX_EVENTS: Final = 128
+"""Events that one message may have."""
+_MAX_URI_BYTES: Final = 2048
+_MAX_NAME_CHARS: Final = 64
+_ESCAPED: Final = 6
+"""The most bytes that one byte of text needs in JSON."""
+_MAX_MESSAGE_BYTES: Final = _MAX_EVENTS * (_MAX_URI_BYTES * _ESCAPED + 32) + 1024
+
+_List = Literal["tools", "prompts", "resources"]
+_LISTS: Final[dict[_List, ServerEvent]] = {
+    "tools": ToolsListChanged(),
+    "prompts": PromptsListChanged(),
+    "resources": ResourcesListChanged(),
+}
+_ALL_LISTS: Final[tuple[ServerEvent, ...]] = tuple(_LISTS.values())
+"""Events for changes of all lists."""
 
 
 class RedisSubscriptionBus:
@@ -73,7 +94,7 @@ class RedisSubscriptionBus:
             others = [other for other in self._hubs if other is not hub]
         for other in others:
             other.deliver_from_another_loop(event)
-        if fits(event):
+        if _fits(event):
             hub.send(event)
         else:
             logger.warning(
@@ -88,7 +109,7 @@ class RedisSubscriptionBus:
         token = object()
         hub.add(token, listener)
         with self._lock:
-            self._hubs = {other for other in self._hubs if not other.is_over} | {hub}
+            self._hubs = {other for other in self._hubs if not other.loop.is_closed()} | {hub}
 
         def unsubscribe() -> None:
             if hub.remove(token):
@@ -106,14 +127,12 @@ class RedisSubscriptionBus:
         await self._connections.aclose()
 
     def _hub(self) -> "_Hub":
-        try:
-            return self._own.get()
-        except LookupError:
+        if (hub := self._own.get(None)) is None:
             # A fork inherits the name, but is another instance.
             name = f"{self._name}-{os.getpid()}"
             hub = _Hub(self._connections, self._channel, name=name, timeout=self._timeout)
             self._own.set(hub)
-            return hub
+        return hub
 
 
 class _Hub:
@@ -124,7 +143,7 @@ class _Hub:
         self._channel = channel
         self._name = name
         self._timeout = timeout
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._listeners: dict[object, Listener] = {}
         self._outgoing: dict[ServerEvent, None] = {}
         self._incoming: dict[ServerEvent, None] = {}
@@ -134,10 +153,6 @@ class _Hub:
         self._sending: asyncio.Task[None] | None = None
         self._again: asyncio.TimerHandle | None = None
         self._complained = -_COMPLAINT_SECONDS
-
-    @property
-    def is_over(self) -> bool:
-        return self._loop.is_closed()
 
     def add(self, token: object, listener: Listener) -> None:
         self._listeners[token] = listener
@@ -166,7 +181,7 @@ class _Hub:
         if first:
             with suppress(RuntimeError):
                 # A loop that has ended has no listeners.
-                self._loop.call_soon_threadsafe(self._deliver_incoming)
+                self.loop.call_soon_threadsafe(self._deliver_incoming)
 
     def _deliver_incoming(self) -> None:
         with self._lock:
@@ -192,26 +207,26 @@ class _Hub:
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         # In an empty context: the task must not keep the context variables of the request that starts it.
-        return self._loop.create_task(work, context=contextvars.Context())
+        return self.loop.create_task(work, context=contextvars.Context())
 
     async def _send(self) -> None:
         """Send the waiting events, in batches of those that arrived together."""
-        pauses = _Pauses()
+        pauses = _pauses()
         was_down = False
         while self._outgoing:
-            batch = list(self._outgoing)[:MAX_EVENTS]
+            batch = list(self._outgoing)[:_MAX_EVENTS]
             for event in batch:
                 del self._outgoing[event]
             try:
-                text = ChangeMessage.of(batch, sender=self._name).model_dump_json()
+                text = _ChangeMessage.of(batch, sender=self._name).model_dump_json()
                 await self._connections.command("PUBLISH", self._channel, text)
             except RedisDown as error:
                 self._complain("changes cannot be sent to other instances for now, and wait: %s", error)
                 was_down = True
                 self._put_back(batch)
-                await asyncio.sleep(pauses.next())
+                await asyncio.sleep(next(pauses))
             else:
-                pauses.reset()
+                pauses = _pauses()
                 if was_down:
                     # Other instances may pause before they listen again: repeat the events after the longest pause.
                     was_down = False
@@ -231,28 +246,28 @@ class _Hub:
 
         if self._again is not None:
             self._again.cancel()
-        self._again = self._loop.call_later(_MAX_PAUSE_SECONDS + self._timeout, send_again)
+        self._again = self.loop.call_later(_MAX_PAUSE_SECONDS + self._timeout, send_again)
 
     async def _hear(self) -> None:
         """Deliver the events of other instances, and listen again after Redis was down."""
-        pauses = _Pauses()
+        pauses = _pauses()
         while True:
             since = math.inf
             try:
-                async with self._connections.subscribed(self._channel, quiet=_QUIET_SECONDS) as messages:
-                    since = self._loop.time()
+                async with self._connections.subscribed(self._channel) as messages:
+                    since = self.loop.time()
                     # Listeners that were added before may have missed events.
-                    for event in ALL_LISTS:
+                    for event in _ALL_LISTS:
                         self.deliver(event)
                     await self._hear_from(messages)
             except RedisDown as error:
                 self._complain("changes of other instances cannot be received for now: %s", error)
             except Exception:
                 logger.exception("changes of other instances cannot be received for now")
-            if self._loop.time() - since > _MAX_PAUSE_SECONDS:
+            if self.loop.time() - since > _MAX_PAUSE_SECONDS:
                 # A shorter connection counts as a failure: after each one, all clients fetch all lists again.
-                pauses.reset()
-            await asyncio.sleep(pauses.next())
+                pauses = _pauses()
+            await asyncio.sleep(next(pauses))
 
     async def _hear_from(self, messages: AsyncIterable[bytes | None]) -> None:
         """Deliver the events of messages, until the connection breaks."""
@@ -261,7 +276,7 @@ class _Hub:
             # Messages that arrive together are delivered together, so that equal events are delivered once.
             if message is not None:
                 waiting.update(dict.fromkeys(self._events_in(message)))
-            if message is None or len(waiting) >= MAX_EVENTS:
+            if message is None or len(waiting) >= _MAX_EVENTS:
                 for event in waiting:
                     self.deliver(event)
                     # The streams of clients have limited queues, and need a moment to send.
@@ -270,32 +285,26 @@ class _Hub:
 
     def _events_in(self, data: bytes) -> Iterable[ServerEvent]:
         try:
-            message = read_message(data)
-        except UnreadableMessage as error:
+            message = _read_message(data)
+        except _UnreadableMessage as error:
             self._complain("a message on the channel of changes is ignored: %s", error)
             return ()
         # Events that were published here have been delivered here.
         return () if message.sender == self._name else message.events()
 
     def _complain(self, text: str, error: Exception) -> None:
-        now = self._loop.time()
+        now = self.loop.time()
         if now - self._complained >= _COMPLAINT_SECONDS:
             self._complained = now
             logger.warning(text, error)
 
 
-class _Pauses:
-    """Pauses between attempts: longer each time, and random, so that instances do not all try at the same moment."""
-
-    def __init__(self) -> None:
-        self._next = _FIRST_PAUSE_SECONDS
-
-    def next(self) -> float:
-        pause, self._next = self._next, min(self._next * 2, _MAX_PAUSE_SECONDS)
-        return pause * random.uniform(0.5, 1.0)  # noqa: S311 - not a secret
-
-    def reset(self) -> None:
-        self._next = _FIRST_PAUSE_SECONDS
+def _pauses() -> Iterator[float]:
+    """Yield pauses between attempts: longer each time, and random, so that instances do not all try at once."""
+    pause = _FIRST_PAUSE_SECONDS
+    while True:
+        yield pause * random.uniform(0.5, 1.0)  # noqa: S311 - not a secret
+        pause = min(pause * 2, _MAX_PAUSE_SECONDS)
 
 
 def _wait_in(line: dict[ServerEvent, None], event: ServerEvent) -> int:
@@ -307,3 +316,69 @@ def _wait_in(line: dict[ServerEvent, None], event: ServerEvent) -> int:
         return 0
     line.pop(next(iter(line)))
     return 1
+
+
+# Messages.
+
+
+class _UnreadableMessage(ValueError):
+    """The data is not a message. The text says why, without a quote from it."""
+
+
+class _ChangeMessage(BaseModel):
+    """Changes on one instance."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
+
+    version: Literal[1]
+    sender: Annotated[str, StringConstraints(max_length=_MAX_NAME_CHARS)]
+    lists: Annotated[list[_List], Field(max_length=_MAX_EVENTS)] = []
+    updated: Annotated[
+        list[Annotated[str, StringConstraints(max_length=_MAX_URI_BYTES)]], Field(max_length=_MAX_EVENTS)
+    ] = []
+    """The URIs of resources."""
+
+    @classmethod
+    def of(cls, events: Iterable[ServerEvent], *, sender: str) -> "_ChangeMessage":
+        """Make the message of some events, all of which fit."""
+        lists: list[_List] = []
+        updated: list[str] = []
+        for event in events:
+            if isinstance(event, ResourceUpdated):
+                updated.append(event.uri)
+            else:
+                lists.extend(name for name, known in _LISTS.items() if event == known)
+        return cls(version=1, sender=sender, lists=lists, updated=updated)
+
+    def events(self) -> Iterator[ServerEvent]:
+        """Yield its events, each once."""
+        yield from dict.fromkeys(_LISTS[name] for name in self.lists)
+        yield from dict.fromkeys(ResourceUpdated(uri=uri) for uri in self.updated)
+
+
+def _fits(event: ServerEvent) -> bool:
+    """Return True if a message can hold an event."""
+    if not isinstance(event, ResourceUpdated):
+        return True
+    try:
+        return len(event.uri.encode()) <= _MAX_URI_BYTES
+    except UnicodeEncodeError:
+        return False
+
+
+def _read_message(data: object) -> _ChangeMessage:
+    """Read a message that any client of Redis may have sent.
+
+    Raises:
+        _UnreadableMessage: The data is not a message.
+    """
+    if not isinstance(data, bytes):
+        raise _UnreadableMessage("it is not text")
+    if len(data) > _MAX_MESSAGE_BYTES:
+        raise _UnreadableMessage(f"it must have at most {_MAX_MESSAGE_BYTES} bytes, got {len(data)}")
+    try:
+        return _ChangeMessage.model_validate_json(data)
+    except ValidationError as error:
+        # Only pydantic's own words: a key of the data must not reach the log.
+        kinds = sorted({one["type"] for one in error.errors(include_input=False, include_context=False)})
+        raise _UnreadableMessage(f"it is not a message of roundtrip's ({', '.join(kinds)})") from None

@@ -17,13 +17,7 @@ if TYPE_CHECKING:
     from roundtrip.testing.networks.network import Breach, Inapplicable, LegDelivery, Network, Route
     from roundtrip.testing.networks.tasks import Abort, Kill, Outage
     from roundtrip.testing.scripts import ACCEPT, CANCEL, DECLINE, IGNORE, LEAVE, Answers, Reply
-    from roundtrip.testing.users import (
-        Unanswered,
-        Unused,
-        User,
-        assert_same_in_all_lives,
-        assert_same_on_both_eras,
-    )
+    from roundtrip.testing.users import Unanswered, Unused, User, assert_same_in_all_lives, assert_same_on_both_eras
     from roundtrip.testing.visits import PageUnfinished, Visit
 
 __all__ = [
@@ -87,36 +81,21 @@ if not TYPE_CHECKING:
     # The pytest plugin imports parts of this package, and a test pays for those it uses.
     _HOMES: Final = {
         "roundtrip.client.legs": ["Era", "LegRequest"],
-        "roundtrip.testing.approvers": ["Approver", "Verdict"],
-        "roundtrip.testing.clocks": ["Clock"],
-        "roundtrip.testing.conversations": ["AskedQuestion", "Conversation", "Steps"],
-        "roundtrip.testing.exploration.explored": ["Coverage", "Explored", "Path", "PathAction", "PathOutcome"],
-        "roundtrip.testing.exploration.exploring": ["paths"],
-        "roundtrip.testing.hosting": ["served"],
-        "roundtrip.testing.leg_by_leg": ["LegByLeg"],
-        "roundtrip.testing.networks.attacks": [
-            "Delay",
-            "Eavesdrop",
-            "Garble",
-            "Interleave",
-            "Invent",
-            "Strip",
-            "Swap",
-            "Tamper",
-        ],
-        "roundtrip.testing.networks.carrying": ["Deploy", "Drop", "Duplicate", "Hop", "Reorder", "Restart", "Rotate"],
-        "roundtrip.testing.networks.fleet": ["TaskUnfinished"],
-        "roundtrip.testing.networks.tasks": ["Abort", "Kill", "Outage"],
-        "roundtrip.testing.networks.network": ["Breach", "Inapplicable", "LegDelivery", "Network", "Route"],
-        "roundtrip.testing.scripts": ["ACCEPT", "CANCEL", "DECLINE", "IGNORE", "LEAVE", "Answers", "Reply"],
-        "roundtrip.testing.users": [
-            "Unanswered",
-            "Unused",
-            "User",
-            "assert_same_in_all_lives",
-            "assert_same_on_both_eras",
-        ],
-        "roundtrip.testing.visits": ["PageUnfinished", "Visit"],
+        ".approvers": ["Approver", "Verdict"],
+        ".clocks": ["Clock"],
+        ".conversations": ["AskedQuestion", "Conversation", "Steps"],
+        ".exploration.explored": ["Coverage", "Explored", "Path", "PathAction", "PathOutcome"],
+        ".exploration.exploring": ["paths"],
+        ".hosting": ["served"],
+        ".leg_by_leg": ["LegByLeg"],
+        ".networks.attacks": ["Delay", "Eavesdrop", "Garble", "Interleave", "Invent", "Strip", "Swap", "Tamper"],
+        ".networks.carrying": ["Deploy", "Drop", "Duplicate", "Hop", "Reorder", "Restart", "Rotate"],
+        ".networks.fleet": ["TaskUnfinished"],
+        ".networks.tasks": ["Abort", "Kill", "Outage"],
+        ".networks.network": ["Breach", "Inapplicable", "LegDelivery", "Network", "Route"],
+        ".scripts": ["ACCEPT", "CANCEL", "DECLINE", "IGNORE", "LEAVE", "Answers", "Reply"],
+        ".users": ["Unanswered", "Unused", "User", "assert_same_in_all_lives", "assert_same_on_both_eras"],
+        ".visits": ["PageUnfinished", "Visit"],
     }
 
     def __getattr__(name: str) -> Any:

@@ -8,11 +8,9 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 
 import anyio
 import httpx2
-from starlette.applications import Starlette
 
 from roundtrip.server.adapters.finding import attached
-
-__all__ = ["Approver", "Verdict"]
+from roundtrip.testing.question_pages import browser_on
 
 # A failing test shows its own frames only.
 __tracebackhide__ = True
@@ -83,9 +81,7 @@ class Approver:
 
     def _client(self, server: object) -> httpx2.AsyncClient:
         if (ours := attached(server)) is not None:
-            app = Starlette(routes=ours.own_routes)
-            transport = httpx2.ASGITransport(app=app)
-            return httpx2.AsyncClient(transport=transport, base_url="http://inbox", headers=self._headers)
+            return browser_on(ours, base_url="http://inbox", headers=self._headers)
         if isinstance(server, str):
             return httpx2.AsyncClient(base_url=server.removesuffix("/mcp"), headers=self._headers)
         raise AssertionError("approver= needs a server of this process, or the address of one")

@@ -18,22 +18,6 @@ from roundtrip.trace.reading.calls import TracedCall, join
 from roundtrip.trace.reading.transcripts import read_files
 from roundtrip.trace.writing.recorder import Recorder
 
-__all__ = [
-    "CHOSEN",
-    "NETWORKS",
-    "TASK_NETWORKS",
-    "Chosen",
-    "Override",
-    "Traces",
-    "UserDefaults",
-    "choices_for",
-    "choose",
-    "chosen_for_test",
-    "name_of",
-    "overriding",
-    "stack_of",
-]
-
 Stack = tuple[Network, ...]
 """Networks that requests go through, outermost first."""
 
@@ -78,17 +62,7 @@ class Chosen:
     that runs asynchronous tests keeps the context of its first fixture.
     """
 
-    def __init__(self) -> None:
-        self._now = UserDefaults()
-
-    def get(self) -> UserDefaults:
-        """Return the defaults."""
-        return self._now
-
-    def set(self, choice: UserDefaults) -> UserDefaults:
-        """Replace the defaults, and return those before, for a later `set`."""
-        before, self._now = self._now, choice
-        return before
+    now = UserDefaults()
 
 
 CHOSEN: Final = Chosen()
@@ -115,9 +89,7 @@ def choices_for(
         raise ValueError("without=, deploy= and secrets= need hostile=; add hostile=True, or remove them")
     choices = {era.name.lower(): UserDefaults(era, over=over) for era in chosen}
     # In the live era there is no network between a question and its answer.
-    for era in (Era.RETRY, Era.TASK) if Era.TASK in chosen else (Era.RETRY,):
-        if era not in chosen and Era.TASK in chosen:
-            continue
+    for era in [era for era in chosen if era is not Era.LIVE] or [Era.RETRY]:
         for stack in choose(hostile, without=without, deploy=deploy, secrets=secrets, of_tasks=era is Era.TASK):
             name = name_of(stack) if era is Era.RETRY else f"task-{name_of(stack)}"
             alike = sum(one == name or one.startswith(f"{name}#") for one in choices)
@@ -208,11 +180,11 @@ def chosen_for_test(choice: UserDefaults | None, *, wired: bool, trace: Path | N
     recorder = choice.recorder if trace is None else Recorder(trace, reveal="all", instance="test")
     # Several tests, with other parameters, may share a choice.
     choice = replace(choice, carried=[], wired=wired or choice.wired, recorder=recorder)
-    before = CHOSEN.set(choice)
+    before, CHOSEN.now = CHOSEN.now, choice
     try:
         yield choice
     finally:
-        CHOSEN.set(before)
+        CHOSEN.now = before
 
 
 Override = Callable[[AnyServer, Mapping[Callable[..., Any], Callable[..., Any]]], None]

@@ -4,8 +4,6 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 
-__all__ = ["Clock"]
-
 
 class Clock:
     """A time of day that stands still until a test moves it.

@@ -23,8 +23,6 @@ from roundtrip.machine.table import Event, State
 from roundtrip.questions.wire import TICKET
 from roundtrip.tracing import TokenRejection
 
-__all__ = ["AskedQuestion", "Conversation", "LinkResult", "Message", "Steps"]
-
 Message = tuple[Literal["client", "server"], dict[str, Any]]
 """The sender, and a JSON-RPC message as sent."""
 

@@ -10,8 +10,6 @@ from starlette.types import ASGIApp
 
 from roundtrip.server.adapters.finding import AnyServer, is_fastmcp
 
-__all__ = ["served", "serving"]
-
 
 @asynccontextmanager
 async def served(server: AnyServer, **options: Any) -> AsyncGenerator[str]:

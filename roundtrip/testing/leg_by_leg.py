@@ -13,8 +13,6 @@ from roundtrip.testing.conversations import AskedQuestion
 from roundtrip.testing.networks.fleet import Instances, Target, acting_as
 from roundtrip.testing.scripts import Reply, response_to
 
-__all__ = ["LegByLeg"]
-
 _FORM: Final = ElicitRequestFormParams(message="", requested_schema={})
 
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import anyio
 import httpx2
@@ -26,29 +26,17 @@ from mcp_types import (
 from starlette.applications import Starlette
 
 from roundtrip.client.tools import WAITING
-from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import TaskState
 from roundtrip.pages.controls import Control, FieldView, view_of_field
-from roundtrip.pages.forms import DECISION, TOKEN, QuestionKind, QuestionView, form_of_questions
+from roundtrip.pages.forms import DECISION, TOKEN, QuestionKind, form_of_questions
 from roundtrip.pages.headers import FORM_TYPE
 from roundtrip.server.adapters.finding import attached
 from roundtrip.server.adapters.installation import Installation
 from roundtrip.server.approval_rules import is_open
 from roundtrip.server.server import Server
+from roundtrip.server.tasks.book import TaskView
 from roundtrip.server.tasks.content import TaskContent, split_id
 from roundtrip.testing.conversations import AskedQuestion
-
-__all__ = [
-    "QuestionPage",
-    "WaitingCall",
-    "call_of_handle",
-    "open_approvals",
-    "page_at",
-    "pages_among",
-    "questions_for_model",
-    "urls_in",
-    "waiting_call",
-]
 
 # A failing test shows its own frames only.
 __tracebackhide__ = True
@@ -99,8 +87,7 @@ def page_at(url: str, server: object) -> "QuestionPage | None":
 
 async def questions_for_model(server: object, call_id: str) -> list[AskedQuestion]:
     """Return the open questions of a stored call that a model may answer, by the names with which it does so."""
-    service = ours.task_service if (ours := attached(server)) is not None else None
-    view = await service.book.view(call_id) if service is not None else None
+    view = await _view(server, call_id)
     if view is None or view.entry.state is not TaskState.ASKING:
         return []
     asked = view.content.questions
@@ -109,12 +96,23 @@ async def questions_for_model(server: object, call_id: str) -> list[AskedQuestio
 
 async def open_approvals(server: object, call_id: str) -> str:
     """Return the approvals for which a stored call waits, in words; empty if there are none, or they are elsewhere."""
-    service = ours.task_service if (ours := attached(server)) is not None else None
-    view = await service.book.view(call_id) if service is not None else None
+    view = await _view(server, call_id)
     if view is None or view.entry.has_ended:
         return ""
     waiting = [record for record in view.content.approvals if is_open(record)]
     return " and ".join(f"approval {record['name']!r} by {record['by']!r}" for record in waiting)
+
+
+async def _view(server: object, call_id: str) -> TaskView | None:
+    """Return a stored call of a server in this process; None if there is none."""
+    service = ours.task_service if (ours := attached(server)) is not None else None
+    return await service.book.view(call_id) if service is not None else None
+
+
+def browser_on(server: Server[Any] | Installation[Any], **options: Any) -> httpx2.AsyncClient:
+    """Make a browser that opens the pages of a server in this process, under any host."""
+    app = Starlette(routes=server.own_routes)
+    return httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), **options)
 
 
 def pages_among(asked: InputRequiredResult | None, server: object) -> set[str]:
@@ -154,11 +152,10 @@ class QuestionPage:
         Raises:
             AssertionError: The page does not open, or does not take an answer.
         """
-        app = Starlette(routes=self._server.own_routes)
-        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), headers=headers) as browser:
-            while (stored := await self._paused()) is not None:
-                entry, content = stored
-                if entry.has_ended or not content.user_questions:
+        async with browser_on(self._server, headers=headers) as browser:
+            while (view := await self._paused()) is not None:
+                content = view.content
+                if view.entry.has_ended or not content.user_questions:
                     break
                 questions = [
                     AskedQuestion(content.names[key], ElicitRequest.model_validate(request).params, page=self.url)
@@ -178,17 +175,14 @@ class QuestionPage:
                 self._require(sent, 303, "answered")
         return True
 
-    async def _paused(self) -> tuple[TaskEntry, TaskContent] | None:
+    async def _paused(self) -> TaskView | None:
         """Wait until the call asks, needs its client or has ended, and return it; None if it was forgotten."""
-        service = self._server.task_service
-        if service is None:
-            return None
         with anyio.move_on_after(_WAIT_SECONDS):
-            while (view := await service.book.view(self.call_id)) is not None:
+            while (view := await _view(self._server, self.call_id)) is not None:
                 if view.entry.has_ended or view.entry.state is TaskState.ASKING or view.content.needs_client:
-                    return view.entry, view.content
+                    break
                 await anyio.sleep(_POLL_SECONDS)
-            return None
+            return view
         if awaited := await open_approvals(self._server, self.call_id):
             raise AssertionError(f"{awaited} still waits after {_WAIT_SECONDS:g} s; give User(approver=...)")
         raise AssertionError(f"the call behind a question page neither asks nor ends within {_WAIT_SECONDS:g} s")
@@ -202,44 +196,37 @@ class QuestionPage:
         answers: Sequence[InputResponse | None],
     ) -> httpx2.Response:
         form = form_of_questions(content.user_questions)
-        fields: list[tuple[str, str]] = [(TOKEN, _token_in(page)), (DECISION, "answer")]
+        declines = form.is_single and ElicitResult(action="decline") in answers
+        fields = [(TOKEN, _PageParser(page).token), (DECISION, "decline" if declines else "answer")]
         for view, question, reply in zip(form.questions, questions, answers, strict=True):
             if not isinstance(reply, ElicitResult) or reply.action == "cancel":
                 raise AssertionError(
                     f"the question {question} is asked on a page, where a user can answer, decline, or LEAVE; got "
                     f"{'no answer' if reply is None else repr(reply)}"
                 )
-            fields += _declined(view, is_single=form.is_single) if reply.action == "decline" else _typed(view, reply)
-            if reply.action == "accept" and not form.is_single and view.kind is not QuestionKind.FORM:
-                fields.append((view.choice_name, "yes"))
-        if form.is_single and ElicitResult(action="decline") in answers:
-            fields[1] = (DECISION, "decline")
+            accepts = reply.action == "accept"
+            if accepts:
+                # Fields that the answer leaves out stay as the page shows them.
+                fields += [pair for field in view.fields for pair in _texts(field, reply.content or {})]
+            if not form.is_single and not (accepts and view.kind is QuestionKind.FORM):
+                fields.append((view.choice_name, "yes" if accepts else "no"))
         parts = urlsplit(self.url)
         headers = {"origin": f"{parts.scheme}://{parts.netloc}", "content-type": FORM_TYPE}
-        return await browser.post(self.url, content=_encoded(fields), headers=headers)
+        return await browser.post(self.url, content=urlencode(fields), headers=headers)
 
     def _require(self, response: httpx2.Response, status: int, what: str) -> None:
         if response.status_code == status:
             return
+        mistakes = [" ".join(mistake.split()) for mistake in _PageParser(response.text).mistakes]
         reasons = {
             401: "its server has Pages(authenticate=...): give the user's login, such as User(page_headers={...})",
             404: "it is another user's, or has expired: is User(page_headers=...) the login of the call's user?",
-            _MISTAKES_STATUS: f"it does not accept the answer: {'; '.join(_mistakes_in(response.text))}",
+            _MISTAKES_STATUS: f"it does not accept the answer: {'; '.join(mistakes)}",
         }
         raise AssertionError(
             f"a question page could not be {what}: it answered {response.status_code}; "
             f"{reasons.get(response.status_code, response.text[:200])}"
         )
-
-
-def _declined(view: QuestionView, *, is_single: bool) -> list[tuple[str, str]]:
-    return [] if is_single else [(view.choice_name, "no")]
-
-
-def _typed(view: QuestionView, reply: ElicitResult) -> list[tuple[str, str]]:
-    """Return the texts of a form; fields that the answer leaves out stay as the page shows them."""
-    content: Mapping[str, Any] = reply.content or {}
-    return [pair for field in view.fields for pair in _texts(field, content)]
 
 
 def _texts(view: FieldView, content: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -256,18 +243,16 @@ def _texts(view: FieldView, content: Mapping[str, Any]) -> list[tuple[str, str]]
     return list(zip(view.names, typed, strict=False))
 
 
-def _encoded(fields: Sequence[tuple[str, str]]) -> bytes:
-    return str(httpx2.QueryParams(list(fields))).encode()
-
-
 class _PageParser(HTMLParser):
     """The token of a page's form, and the lines of its summary of mistakes."""
 
-    def __init__(self) -> None:
+    def __init__(self, html: str) -> None:
         super().__init__(convert_charrefs=True)
         self.token = ""
         self.mistakes: list[str] = []
         self._in_mistake = False
+        self.feed(html)
+        self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
@@ -283,18 +268,3 @@ class _PageParser(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self._in_mistake:
             self.mistakes[-1] += data
-
-
-def _parsed(html: str) -> _PageParser:
-    parser = _PageParser()
-    parser.feed(html)
-    parser.close()
-    return parser
-
-
-def _token_in(html: str) -> str:
-    return _parsed(html).token
-
-
-def _mistakes_in(html: str) -> list[str]:
-    return [" ".join(mistake.split()) for mistake in _parsed(html).mistakes]

@@ -1,7 +1,7 @@
 """Scripts: the answers of a scripted user."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
@@ -19,25 +19,6 @@ from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 from roundtrip.testing.conversations import AskedQuestion
-
-__all__ = [
-    "ACCEPT",
-    "CANCEL",
-    "DECLINE",
-    "IGNORE",
-    "LEAVE",
-    "Answers",
-    "AnswersBy",
-    "Matcher",
-    "MatcherT",
-    "Prepared",
-    "Reply",
-    "Script",
-    "Silence",
-    "UserAction",
-    "prepared",
-    "response_to",
-]
 
 
 class UserAction(Enum):
@@ -181,13 +162,18 @@ class Script:
     @property
     def unused(self) -> list[str]:
         """Return the answers that were not asked for."""
-        return [
-            str(one)
-            + (f" ({len(one.left)} left)" if one.in_order else "")
-            + (f" in round {one.round}" if one.round is not None else "")
-            for one in self.replies
-            if not one.used
-        ]
+        return unused_of(self.replies)
+
+
+def unused_of(values: Iterable[Prepared[Any]], unit: str = "") -> list[str]:
+    """Describe the prepared values that were not asked for, with the number of those left in lists."""
+    return [
+        str(one)
+        + (f" ({len(one.left)}{unit} left)" if one.in_order else "")
+        + (f" in round {one.round}" if one.round is not None else "")
+        for one in values
+        if not one.used
+    ]
 
 
 def response_to(question: AskedQuestion, reply: Reply) -> InputResponse:

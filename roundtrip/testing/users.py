@@ -50,11 +50,10 @@ from roundtrip.testing.scripts import (
     Script,
     Silence,
     prepared,
+    unused_of,
 )
 from roundtrip.testing.visits import PageUnfinished, VisitFn, VisitsBy, pay_visit
 from roundtrip.tracing import Tracer
-
-__all__ = ["Unanswered", "Unused", "User", "assert_same_in_all_lives", "assert_same_on_both_eras"]
 
 # A failing test shows where the test failed, and no frame of this module.
 __tracebackhide__ = True
@@ -203,7 +202,7 @@ class User:
     @property
     def era(self) -> Era:
         """Return the era that the user speaks."""
-        return self._era or CHOSEN.get().era
+        return self._era or CHOSEN.now.era
 
     async def call(self, tool: str, arguments: Mapping[str, Any] | None = None, /, **more: Any) -> Conversation:
         """Call a tool, answer its questions, and return the conversation.
@@ -273,12 +272,13 @@ class User:
         unknown = (f"Unknown tool: {leg.name}", f"Unknown tool: {leg.name!r}")
         if not self._allow_error and run.conversation.failure in unknown:
             raise LookupError(f"the server has no tool {leg.name!r}; if that is the test, pass allow_error=True")
-        if not self._allow_unused and (unused := [*script.unused, *run.unused_visits]):
+        unused = [*script.unused, *(f"the page {visit}" for visit in unused_of(run.visits, " visits"))]
+        if unused and not self._allow_unused:
             raise Unused(unused, run.conversation.questions, ended=run.conversation.told) from error
         return run.conversation
 
     async def _connect(self, run: "_UserCall", stack: AsyncExitStack, tracers: Sequence[Tracer]) -> Carry:
-        chosen, conversation = CHOSEN.get(), run.conversation
+        chosen, conversation = CHOSEN.now, run.conversation
         fleet = run.fleet = NetworkFleet(
             self._instances,
             callbacks(
@@ -343,15 +343,6 @@ class _UserCall:
     """The call that waits for an approval, in the store of a server in this process."""
     continues: bool = False
     """True while `continue_call` runs, which is another call."""
-
-    @property
-    def unused_visits(self) -> list[str]:
-        """Return the pages that no question sent the user to."""
-        return [
-            f"the page {one}" + (f" ({len(one.left)} visits left)" if one.in_order else "")
-            for one in self.visits
-            if not one.used
-        ]
 
     def listen(self, step: Transition, by_worker: bool) -> None:
         """Record the states, and the names of questions, of the live era."""
@@ -644,17 +635,14 @@ async def assert_same_in_all_lives(
 async def _require_same(users: Mapping[Era, User], tool: str, arguments: Mapping[str, Any] | None) -> Conversation:
     first, *others = [await user.call(tool, arguments) for user in users.values()]
     for other in others:
-        pairs: dict[str, tuple[Any, Any]] = {
-            "results": (first.returned, other.returned),
-            "questions": (first.asked, other.asked),
-            "contents of questions": (
-                [question.shown for question in first.questions],
-                [question.shown for question in other.questions],
-            ),
-            "states": (first.states, other.states),
-        }
-        for name, (one, another) in pairs.items():
+        for name, one in _compared(first).items():
+            another = _compared(other)[name]
             if one != another:
                 lives = f"{first.era.name.lower()}: {one}\n  {other.era.name.lower()}: {another}"
                 raise AssertionError(f"the {name} differ\n  {lives}")
     return first
+
+
+def _compared(call: Conversation) -> dict[str, Any]:
+    shown = [question.shown for question in call.questions]
+    return {"results": call.returned, "questions": call.asked, "contents of questions": shown, "states": call.states}

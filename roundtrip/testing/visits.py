@@ -9,15 +9,13 @@ from urllib.parse import parse_qsl, urlsplit
 import anyio
 import anyio.to_thread
 import httpx2
-from starlette.applications import Starlette
 
 from roundtrip.questions.wire import TICKET
 from roundtrip.resolvers.signatures import is_async
 from roundtrip.server.adapters.finding import attached
 from roundtrip.testing.conversations import AskedQuestion
+from roundtrip.testing.question_pages import browser_on
 from roundtrip.testing.scripts import MatcherT
-
-__all__ = ["PageUnfinished", "Visit", "VisitFn", "VisitsBy", "pay_visit"]
 
 # A failing test shows its own frames only.
 __tracebackhide__ = True
@@ -72,12 +70,9 @@ class Visit:
         Args:
             **options: Options of `httpx2.AsyncClient`, such as `cookies=`.
         """
-        server: object = self._server
-        if (ours := attached(server)) is not None and "transport" not in options:
-            app = Starlette(routes=ours.own_routes)
-            options["transport"] = httpx2.ASGITransport(app=app)
         options.setdefault("follow_redirects", True)
-        return httpx2.AsyncClient(**options)
+        ours = attached(self._server)
+        return httpx2.AsyncClient(**options) if ours is None or "transport" in options else browser_on(ours, **options)
 
 
 VisitFn = Callable[[Visit], Awaitable[object]] | Callable[[Visit], object]
@@ -90,7 +85,7 @@ VisitsBy: TypeAlias = Mapping[MatcherT, VisitFn | Sequence[VisitFn]]
 async def pay_visit(visit: VisitFn, question: AskedQuestion, *, server: object) -> None:
     """Visit a page; raise AssertionError if that takes too long."""
     seen = Visit(question.url or "", question.message, question.key, server)
-    with anyio.move_on_after(_VISIT_SECONDS) as patience:
+    with anyio.move_on_after(_VISIT_SECONDS):
         if is_async(visit):
             returned = visit(seen)
         else:
@@ -99,5 +94,4 @@ async def pay_visit(visit: VisitFn, question: AskedQuestion, *, server: object) 
         if inspect.isawaitable(returned):
             await returned
         return
-    if patience.cancelled_caught:
-        raise AssertionError(f"the visit of the page of {question} did not end within {_VISIT_SECONDS:g} s")
+    raise AssertionError(f"the visit of the page of {question} did not end within {_VISIT_SECONDS:g} s")

@@ -16,17 +16,6 @@ from typing import Any, Final, NamedTuple
 
 from roundtrip.errors import RejectionReason, TokenRejected
 
-__all__ = [
-    "MAX_BINDING_BYTES",
-    "TokenBinding",
-    "audience_digest",
-    "is_principal",
-    "pack_binding",
-    "principal_digest",
-    "read_binding",
-    "rejection_of",
-]
-
 FORMAT: Final = 3
 """Version of the binding. A payload of another version is rejected."""
 

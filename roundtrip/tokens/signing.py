@@ -7,8 +7,6 @@ from typing import Final
 from itsdangerous import BadSignature, Signer
 from itsdangerous.signer import SigningAlgorithm
 
-__all__ = ["ShortHmac", "is_signed", "signer_of"]
-
 # 128 bits, as RFC 2104 allows and AES-GCM has.
 _SIGNATURE_BYTES: Final = 16
 

@@ -19,8 +19,6 @@ from roundtrip.machine.journal import from_text, to_text
 from roundtrip.questions.wire import TICKET
 from roundtrip.tokens.token import KeyRing
 
-__all__ = ["Ticket", "TicketOffice"]
-
 _SIGNATURE_CHARS: Final = 43
 _PRINCIPAL_BYTES: Final = 16
 

@@ -25,19 +25,14 @@ from roundtrip.errors import KeysMissing, RejectionReason, TokenRejected, TokenT
 from roundtrip.machine.journal import Journal, from_text, to_text
 from roundtrip.machine.journal_bytes import MAX_JOURNAL_BYTES, pack, unpack
 from roundtrip.machine.pins import Pinner
+from roundtrip.on_demand import load_on_use
 
 if TYPE_CHECKING:
     from itsdangerous import Signer
 
-__all__ = [
-    "MAX_TOKEN_BYTES",
-    "JournalCodec",
-    "KeyRing",
-    "ParsedToken",
-    "Sealer",
-    "TokenCodec",
-    "read_unverified",
-]
+    from roundtrip.tokens import signing
+else:
+    load_on_use(globals(), "roundtrip.tokens.signing")
 
 MAX_TOKEN_BYTES: Final = 64 * 1024
 _MIN_KEY_BYTES: Final = 32
@@ -211,30 +206,17 @@ class TokenCodec:
         self._subkeys, self._hints = ring.derive(b"sign"), ring.hints()
         self._head = f"r3{'e' if encrypt else 's'}{self._hints[0]}."
         self._sealer = Sealer(ring, purpose=b"encrypt", entropy=entropy)
-        self._encrypt = encrypt
+        self.encrypts = encrypt
+        """True if tokens are encrypted as a whole."""
         self._max_token_bytes = max_token_bytes
-
-    @cached_property
-    def _signer(self) -> "Signer":
-        """Signer with the newest key."""
-        from roundtrip.tokens.signing import signer_of
-
-        return signer_of(self._subkeys[:1])
 
     @cached_property
     def _signers(self) -> "Mapping[str, Signer]":
         """Signers by the hints of their keys. Two keys may share a hint, if very rarely."""
-        from roundtrip.tokens.signing import signer_of
-
         keys: dict[str, list[bytes]] = {}
         for hint, subkey in zip(self._hints, self._subkeys, strict=True):
             keys.setdefault(hint, []).append(subkey)
-        return {hint: signer_of(subkeys) for hint, subkeys in keys.items()}
-
-    @property
-    def encrypts(self) -> bool:
-        """Return True if tokens are encrypted as a whole."""
-        return self._encrypt
+        return {hint: signing.signer_of(subkeys) for hint, subkeys in keys.items()}
 
     def seal(self, payload: bytes) -> str:
         """Return the token of a payload.
@@ -242,8 +224,8 @@ class TokenCodec:
         Raises:
             TokenTooLarge: It is over the limit. `check` reports this earlier.
         """
-        body = self._sealer.seal(payload, _ENCRYPTED) if self._encrypt else payload
-        token = self._signer.sign(self._head + to_text(body)).decode()
+        body = self._sealer.seal(payload, _ENCRYPTED) if self.encrypts else payload
+        token = self._signers[self._hints[0]].sign(self._head + to_text(body)).decode()
         if len(token) > self._max_token_bytes:
             raise TokenTooLarge("token", size=len(token), limit=self._max_token_bytes, largest=())
         return token
@@ -254,7 +236,7 @@ class TokenCodec:
         Raises:
             TokenTooLarge: With the journal's largest entries.
         """
-        if self._encrypt:
+        if self.encrypts:
             size = self._sealer.size_of(size)
         size = _OVERHEAD_CHARS + (size * 4 + 2) // 3
         if size > self._max_token_bytes:
@@ -270,9 +252,7 @@ class TokenCodec:
         signer = self._signers.get(match["hint"])
         if signer is None:
             raise TokenRejected(RejectionReason.UNKNOWN_KEY)
-        from roundtrip.tokens.signing import is_signed  # only calls that ask have tokens
-
-        if not is_signed(signer, token):
+        if not signing.is_signed(signer, token):
             raise TokenRejected(RejectionReason.TAMPERED)
         body = _body(match)
         return self._sealer.open(body, _ENCRYPTED) if match["kind"] == "e" else body

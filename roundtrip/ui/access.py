@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from http import HTTPStatus
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
@@ -20,8 +20,6 @@ from roundtrip.trace.page.loopback import Loopback
 from roundtrip.trace.page.requests import PageRejected, local_place
 from roundtrip.trace.writing.audit import user_of_system
 from roundtrip.trace.writing.folder_lock import locked_folder_of
-
-__all__ = ["Access", "Entered", "LocalAccess", "NamedUsers", "UsersUnusable", "add_user", "read_users"]
 
 _USER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", re.ASCII)
 _LINE: Final = re.compile(rf"({_USER.pattern}) sha256:([0-9a-f]{{64}})", re.ASCII)
@@ -46,18 +44,6 @@ class Entered:
     """True if a page of the same origin sent it."""
 
 
-class Access(Protocol):
-    """Rule by which requests may enter."""
-
-    def enter(self, request: Request) -> Entered:
-        """Return the user and the place of a request.
-
-        Raises:
-            PageRejected: It may not enter.
-        """
-        ...
-
-
 class LocalAccess:
     """Access of the user who started the command, on this machine, by an address that is a secret."""
 
@@ -66,10 +52,12 @@ class LocalAccess:
         self._user = user_of_system()
 
     def enter(self, request: Request) -> Entered:
-        """Implement `Access.enter`."""
-        place = local_place(request, self._loopback, _COMMAND)
-        is_from_here = self._loopback.sent_from_here(request.headers.getlist("origin"), request.headers["host"])
-        return Entered(self._user, place, is_from_here)
+        """Return the user and the place of a request.
+
+        Raises:
+            PageRejected: It may not enter.
+        """
+        return Entered(self._user, *local_place(request, self._loopback, _COMMAND))
 
 
 class NamedUsers:
@@ -89,7 +77,11 @@ class NamedUsers:
         self._path = f"{parts.path.rstrip('/')}/"
 
     def enter(self, request: Request) -> Entered:
-        """Implement `Access.enter`."""
+        """Return the user and the place of a request.
+
+        Raises:
+            PageRejected: It may not enter.
+        """
         if [host.lower() for host in request.headers.getlist("host")] != [self._host]:
             raise PageRejected(HTTPStatus.FORBIDDEN, "this server answers to its --base-url only")
         user = self._user_of(request.headers.getlist("authorization"))
@@ -116,6 +108,10 @@ class NamedUsers:
         # An unknown name takes as long as a wrong token.
         is_right = hmac.compare_digest(_digest(token), self._users.get(name, "0" * 64))
         return name if is_right and name in self._users else None
+
+
+Access = LocalAccess | NamedUsers
+"""Rule by which requests may enter."""
 
 
 def read_users(path: Path) -> dict[str, str]:

@@ -5,6 +5,7 @@ import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from hashlib import sha256
 from http import HTTPStatus
 from pathlib import Path
@@ -19,7 +20,6 @@ from starlette.types import Receive, Scope, Send
 
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.machine.tasks import TaskState
-from roundtrip.playground.forms import FormInvalid
 from roundtrip.server.tasks.operations import TaskNotChanged
 from roundtrip.trace.index.database import IndexUnusable
 from roundtrip.trace.index.index import CallIndex
@@ -27,12 +27,11 @@ from roundtrip.trace.page.data import UNSERVED, Data, data_of, data_of_unserved
 from roundtrip.trace.page.document import UI_PAGES, page_of
 from roundtrip.trace.page.requests import (
     PageRejected,
+    answer_change,
     answer_request,
-    check_change,
     is_change,
     json_answer,
     page_answer,
-    read_object,
     text_of,
 )
 from roundtrip.trace.reading.calls import TracedCall
@@ -43,8 +42,6 @@ from roundtrip.ui.fleet import fleet_data
 from roundtrip.ui.forks import Forks
 from roundtrip.ui.lists import Lists, Query
 from roundtrip.ui.stored import OperatedCalls, StoredAction
-
-__all__ = ["UiApp"]
 
 logger = logging.getLogger("roundtrip")
 
@@ -135,7 +132,10 @@ class UiApp:
     async def _respond(self, request: Request) -> Response:
         entered = self._access.enter(request)
         if is_change(request):
-            return await self._post(entered, request)
+            change = self._changes.get(entered.place)
+            act = partial(change, entered.user) if change is not None else None
+            errors = (TaskNotChanged, AuditUnwritable, LedgerDown)
+            return await answer_change(request, act, *errors, is_from_here=entered.is_from_here)
         return await self._get(entered, parse_qs(request.url.query, keep_blank_values=True))
 
     # Pages.
@@ -202,25 +202,14 @@ class UiApp:
 
     # Changes.
 
-    async def _post(self, entered: Entered, request: Request) -> Response:
-        check_change(request, is_from_here=entered.is_from_here)
-        change = self._changes.get(entered.place)
-        if change is None:
-            raise PageRejected(HTTPStatus.NOT_FOUND, "there is no such action")
-        try:
-            return json_answer(await change(entered.user, await read_object(request)))
-        except FormInvalid as invalid:
-            return json_answer({"errors": invalid.errors})
-        except (ValueError, TaskNotChanged, AuditUnwritable, LedgerDown) as error:
-            return json_answer({"error": str(error)})
-
     async def _act(self, user: str, asked: Mapping[str, Any]) -> Data:
         action = text_of(asked, "action")
         if action not in get_args(StoredAction):
             raise ValueError(f"action must be one of {', '.join(get_args(StoredAction))}")
         even_once = asked.get("even_once") is True
         call_id = text_of(asked, "call")
-        await self._stored.act(self._log(user), call_id, cast("StoredAction", action), even_once=even_once)
+        acting = self._stored.acting(self._log(user))
+        await acting.act(call_id, cast("StoredAction", action), even_once=even_once)
         return {"done": _DONE[action]}
 
     async def _answer(self, user: str, asked: Mapping[str, Any]) -> Data:

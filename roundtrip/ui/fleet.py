@@ -14,8 +14,6 @@ from roundtrip.trace.index.index import CallIndex
 from roundtrip.trace.index.rows import Row
 from roundtrip.trace.page.data import Data
 
-__all__ = ["fleet_data"]
-
 _SAMPLE: Final = 10_000
 """The newest calls, of which the figures are: more would take seconds."""
 _PERCENTILES: Final = (0.5, 0.9, 0.99)

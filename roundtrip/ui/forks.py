@@ -13,8 +13,6 @@ from roundtrip.checking.recorded import NotReplayable, recorded_call
 from roundtrip.trace.page.data import Data
 from roundtrip.trace.reading.calls import TracedCall
 
-__all__ = ["Forks"]
-
 _SECONDS: Final = 120.0
 _MAX_TEXT: Final = 2000
 _MAX_FORKS: Final = 2

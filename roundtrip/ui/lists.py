@@ -1,8 +1,8 @@
 """Collect the lists of the pages from an index: calls, rejected tokens, and actions of operators."""
 
 import time
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 from roundtrip.safe_text import build_text
@@ -12,11 +12,9 @@ from roundtrip.trace.explaining.wording import clock_text, duration_text, listed
 from roundtrip.trace.index.filters import CallFilter, time_of
 from roundtrip.trace.index.index import CallIndex, Noticed, Place
 from roundtrip.trace.index.rows import FACETS, Row
-from roundtrip.trace.page.data import STATE_SYMBOLS, Data
+from roundtrip.trace.page.data import STATE_SYMBOLS, Data, action_data
 from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.writing.lines import ActedLine, RejectedLine
-
-__all__ = ["Lists", "Query", "chosen_in"]
 
 Query = Mapping[str, Sequence[str]]
 """The query of an address: some values for each name."""
@@ -42,7 +40,7 @@ class Lists:
 
     def __init__(self, index: CallIndex) -> None:
         self._index = index
-        self._explained: OrderedDict[tuple[str, float], str] = OrderedDict()
+        self._why = lru_cache(_MAX_REMEMBERED)(self._explain)
 
     def calls(self, query: Query) -> Data:
         """Return the page of a list of calls, the newest first."""
@@ -87,11 +85,7 @@ class Lists:
         found, following = self._noticed("acted", query, ())
         shown = [
             {
-                "at": clock_text(line.at),
-                "by": line.by,
-                "action": line.action,
-                "outcome": line.outcome,
-                "why": line.why,
+                **action_data(line),
                 "call": line.call,
                 "tool": line.tool or "",
                 "known": self._index.has(line.call),
@@ -114,6 +108,7 @@ class Lists:
         waits = listed_text([*row["pending"], *awaited], _MAX_NAMES)
         if waits and until is not None:
             waits += f" ({'until' if until > time.time() else 'expired'} {clock_text(until)})"
+        is_explained = row["failure"] is not None or row["state"] in ("failed", "declined")
         return {
             "call": row["call"],
             "tool": row["tool"],
@@ -126,20 +121,16 @@ class Lists:
             "started": clock_text(row["started_at"]),
             "server": duration_text(row["server_ms"]),
             "waiting": duration_text(row["waited_ms"]) if row["waited_ms"] else "-",
-            "why": self._why(row) if row["failure"] is not None or row["state"] in ("failed", "declined") else "",
+            "why": self._why(row["call"], row["last_at"]) if is_explained else "",
             "waits": waits,
         }
 
-    def _why(self, row: Row) -> str:
-        """Return the sentence that explains a call without its result."""
-        key = (row["call"], row["last_at"])
-        if key not in self._explained:
-            call = self._index.find(row["call"])
-            end = explain_end(call) if call is not None else None
-            self._explained[key] = end[1] if end is not None else ""
-            if len(self._explained) > _MAX_REMEMBERED:
-                self._explained.popitem(last=False)
-        return self._explained[key]
+    def _explain(self, call_id: str, last_at: float) -> str:
+        """Return the sentence that explains a call without its result, as it was at the time of its last line."""
+        del last_at
+        call = self._index.find(call_id)
+        end = explain_end(call) if call is not None else None
+        return end[1] if end is not None else ""
 
     def _rejection(self, line: RejectedLine, call: TracedCall | None) -> Data:
         return {

@@ -11,20 +11,19 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import TaskState
-from roundtrip.playground.forms import FormInvalid, ShownForm, posted_of
+from roundtrip.playground.forms import ShownForm, posted_of
 from roundtrip.server.approval_rules import state_of
 from roundtrip.server.tasks.acting import AuditedOperations
 from roundtrip.server.tasks.content import ContentUnreadable, TaskContent, is_call_id
 from roundtrip.server.tasks.operations import AnswerUnfit, Backlog, TaskNotChanged, TaskOperations
 from roundtrip.trace.explaining.wording import clock_text, distance_text
 from roundtrip.trace.page.data import Data
+from roundtrip.trace.page.requests import FormInvalid
 from roundtrip.trace.writing.audit import AuditLog
 
 if TYPE_CHECKING:
     from roundtrip.server.adapters.installation import Installation
     from roundtrip.server.server import Server
-
-__all__ = ["OperatedCalls", "StoredAction"]
 
 T = TypeVar("T")
 
@@ -105,7 +104,8 @@ class OperatedCalls:
                     found += [self._approval(call_id, tool, record, is_over) for record in content.approvals]
         except LedgerDown as error:
             shown["error"] = str(error)
-        found.sort(key=_is_decided)
+        # Those that are decided come last.
+        found.sort(key=lambda approval: approval["state"] != "pending")
         return shown
 
     async def keys(self) -> Data:
@@ -210,16 +210,6 @@ class OperatedCalls:
 
     # Actions.
 
-    async def act(self, log: AuditLog, call_id: str, action: StoredAction, *, even_once: bool) -> None:
-        """Act on a stored call.
-
-        Raises:
-            TaskNotChanged: It cannot be done; the text says why.
-            AuditUnwritable: The audit log cannot be written.
-            LedgerDown: The store cannot be used.
-        """
-        await self._acting(log).act(call_id, action, even_once=even_once)
-
     async def answer(self, log: AuditLog, call_id: str, key: str, action: str, fields: object) -> None:
         """Answer an open question as a test user.
 
@@ -229,7 +219,7 @@ class OperatedCalls:
             AuditUnwritable: The audit log cannot be written.
             LedgerDown: The store cannot be used.
         """
-        acting = self._acting(log)
+        acting = self.acting(log)
         if not self._answers:
             raise TaskNotChanged(
                 "questions are answered here on development servers only; give roundtrip ui --test-user"
@@ -249,7 +239,12 @@ class OperatedCalls:
         except AnswerUnfit as error:
             raise error.__cause__ or error from None
 
-    def _acting(self, log: AuditLog) -> AuditedOperations:
+    def acting(self, log: AuditLog) -> AuditedOperations:
+        """Return the actions on stored calls, which the log records.
+
+        Raises:
+            TaskNotChanged: No stored calls are shown; the text says why.
+        """
         if self._operations is None:
             raise TaskNotChanged(self.problem)
         return AuditedOperations(self._operations, log)
@@ -295,7 +290,3 @@ def _form(call_id: str, key: str, schema: Mapping[str, Any]) -> ShownForm:
 def _counted(backlog: Backlog) -> int | None:
     """Return how many stored calls were counted; None for all of them."""
     return None if backlog.is_whole else _MAX_COUNTED
-
-
-def _is_decided(approval: Data) -> bool:
-    return approval["state"] != "pending"

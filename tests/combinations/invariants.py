@@ -206,7 +206,7 @@ class Rollout:
         """Send a leg, and after the end of the call send it again from time to time."""
         await route.fleet.deploy(self._make)
         delivery = await route.onward(leg) if leg.state is not None else None
-        await route.fleet.start()
+        await route.fleet.go_to(route.fleet.instances.first())
         if delivery is None or delivery.final is None:
             return await route.onward(leg)
         for _ in range(_TIMES):

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from roundtrip.engine.computed import NotedValue
 from roundtrip.engine.leg import Finished
 from roundtrip.ledger import MemoryLedger
-from roundtrip.ledger.contract import Reach
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.machine.tasks import ENDED, TASK_MACHINE, TaskState
+from roundtrip.server.hosts import CallsOfTools
 from roundtrip.server.parts import Effects, Parts, parts_of
 from roundtrip.server.tasks.book import TaskBook
 from roundtrip.server.tasks.claim import END_SECONDS, LEASE_SECONDS
 from roundtrip.server.tasks.content import TaskContent
 from roundtrip.server.tasks.engine import TaskEngine
 from roundtrip.server.tasks.legs import TaskLeg
+from roundtrip.server.tasks.sweep import TaskDelivery
 from roundtrip.system import System
 from tests.exhaustive.explorer import Operations, Worker
 from tests.simulation.loop import Process, at_once
@@ -88,26 +89,6 @@ class _Connection(MemoryLedger):
     def tasks(self) -> Any:
         return self._connected
 
-    @property
-    def reach(self) -> Reach:
-        return Reach.PROCESS
-
-
-class _Nothing:
-    """Delivery that delivers nothing: the scene says what is run."""
-
-    def look_soon(self) -> None:
-        pass
-
-    def skip(self, call_id: str, seconds: float) -> None:
-        pass
-
-    def pause(self) -> None:
-        pass
-
-    async def close(self) -> None:
-        pass
-
 
 class StoredCall:
     """Scene in which workers look for one task that is due, until it has ended.
@@ -156,10 +137,12 @@ class StoredCall:
             await book.cancel(_CALL)
             return "cancelled"
 
-        async def serve(tool: str, leg: TaskLeg) -> Finished:
+        async def serve(leg: TaskLeg) -> Finished:
             return Finished(await self._ship(worker, leg))
 
-        engine = TaskEngine(book, serve, system, knows=_knows, is_gated=_is_gated, deliver=lambda _: _Nothing())
+        calls = cast("CallsOfTools", _AllTools())
+        # The scene says what is run.
+        engine = TaskEngine(book, serve, calls, system, deliver=lambda _: TaskDelivery())
         while True:
             bell.clear()
             worker.forget()
@@ -249,12 +232,14 @@ class StoredCall:
         return broken
 
 
-def _knows(tool: str, version: str | None) -> bool:
-    return True
+class _AllTools:
+    """Tools of a server that has each, and no visibility gate."""
 
+    def has_task(self, name: str, version: str | None) -> bool:
+        return True
 
-def _is_gated(tool: str, version: str | None) -> bool:
-    return False
+    def is_gated(self, name: str, version: str | None) -> bool:
+        return False
 
 
 def _effects(ledger: MemoryLedger) -> Effects:

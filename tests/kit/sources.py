@@ -8,7 +8,7 @@ from typing import Final
 
 import roundtrip
 
-__all__ = ["PACKAGE", "UNUSED", "imported", "name_of", "sources"]
+__all__ = ["PACKAGE", "UNUSED", "imported", "loaded_on_use", "name_of", "sources"]
 
 PACKAGE: Final = Path(roundtrip.__file__).parent
 
@@ -60,7 +60,7 @@ def name_of(path: Path) -> str:
 
 def imported(tree: ast.Module, known: Mapping[str, ast.Module]) -> set[str]:
     """Return the modules among the known ones that a module imports, except for type checkers only."""
-    names: set[str] = set()
+    names = set(loaded_on_use(tree))
     for statement in _imports(tree):
         if isinstance(statement, ast.Import):
             names |= {alias.name for alias in statement.names}
@@ -71,6 +71,12 @@ def imported(tree: ast.Module, known: Mapping[str, ast.Module]) -> set[str]:
             inner = f"{statement.module}.{alias.name}"
             names.add(inner if inner in known else statement.module)
     return names & known.keys()
+
+
+def loaded_on_use(tree: ast.Module) -> list[str]:
+    """Return the modules that a module imports when it first uses them."""
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "load_on_use")
+    return [ast.literal_eval(module) for call in calls for module in call.args[1:]]
 
 
 def _imports(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:

@@ -386,7 +386,7 @@ def test_seeded_difference_is_found(compare: Compare, fault: str) -> None:
 
 
 def test_sound_request_takes_the_lane(compare: Compare) -> None:
-    replaying: Any = vars(fast_lane)["_replaying"]
+    replaying: Any = vars(fast_lane)["replaying"]
     to_the_sdk: list[tuple[str, dict[str, Any]]] = []
     with pytest.MonkeyPatch.context() as patch:
         for call in CALLS:
@@ -396,7 +396,7 @@ def test_sound_request_takes_the_lane(compare: Compare) -> None:
                     to_the_sdk.append(call)
                     return replaying(*args)
 
-                patch.setattr(fast_lane, "_replaying", noted)
+                patch.setattr(fast_lane, "replaying", noted)
                 compare(_post(*call), False, True)
     assert to_the_sdk == []
 

@@ -17,11 +17,10 @@ from roundtrip.audit.auditing import AuditFailed, AuditPlan, audit
 from roundtrip.audit.clauses import ClauseLevel
 from roundtrip.audit.sessions import AuditedTool, AuditLimits
 from roundtrip.audit.telling import as_data, as_junit, as_lines
-from roundtrip.audit.wires import AuditWire, HttpWire, stdio_wire
-from roundtrip.cli.command import CommandFailed
+from roundtrip.audit.wires import AuditWire, http_wire, stdio_wire
+from roundtrip.cli.command import CommandFailed, reported
 from roundtrip.cli.running.loading import load_any_server, running_own_tasks
-from roundtrip.cli.trace.sources import json_text
-from roundtrip.cli.trace.terminal import Screen
+from roundtrip.cli.trace.sources import present
 from roundtrip.client.answers import NO_ANSWERS, read_answers
 from roundtrip.client.failures import CallFailed
 from roundtrip.client.legs import within
@@ -32,8 +31,6 @@ from roundtrip.testing.hosting import served
 
 if TYPE_CHECKING:
     from roundtrip.audit.findings import AuditReport
-
-__all__ = ["run"]
 
 _MODULE: Final = re.compile(r"(?!https?:)[^\s]+:[A-Za-z_]\w*")
 
@@ -46,16 +43,13 @@ def run(arguments: Namespace) -> int:
         raise CommandFailed(printable(f"{failure}")) from failure
     level = ClauseLevel[arguments.fail_on.upper()]
     if arguments.junit is not None:
-        try:
+        with reported(OSError, about=f"cannot write {str(arguments.junit)!r}: "):
             arguments.junit.write_text(as_junit(report, level), encoding="utf-8")
-        except OSError as error:
-            raise CommandFailed(f"cannot write {str(arguments.junit)!r}: {error.strerror or error}") from error
-    if arguments.json:
-        print(json_text(as_data(report, level).model_dump(mode="json")))
-    else:
-        screen = Screen()
-        for indent, parts in as_lines(report, level):
-            screen.line(*parts, indent=indent)
+    present(
+        arguments,
+        lambda: as_data(report, level).model_dump(mode="json"),
+        lambda screen: screen.lines(as_lines(report, level)),
+    )
     return 1 if report.failures(level) else 0
 
 
@@ -114,17 +108,13 @@ def _tools(written: Sequence[str], listed: Mapping[str, Any]) -> "tuple[AuditedT
 def _arguments_in(file: str | None) -> Mapping[str, Any]:
     if file is None:
         return {}
-    try:
+    with reported(OSError, about=f"cannot read {file!r}: "):
         return _object(Path(file).read_text(encoding="utf-8"), f"--args {file}")
-    except OSError as error:
-        raise CommandFailed(f"cannot read {file!r}: {error.strerror or error}") from error
 
 
 def _object(text: str, where: str) -> Mapping[str, Any]:
-    try:
+    with reported(ValueError, about=f"{where}: the arguments are not JSON: "):
         value: Any = json.loads(text)
-    except ValueError as error:
-        raise CommandFailed(f"{where}: the arguments are not JSON: {error}") from error
     if not isinstance(value, Mapping):
         raise CommandFailed(f"{where}: the arguments must be a JSON object")
     return cast("Mapping[str, Any]", value)
@@ -168,5 +158,5 @@ def _without_log() -> "Generator[None]":
 @asynccontextmanager
 async def _http(target: "Target", url: str, arguments: Namespace, limits: "AuditLimits") -> "AsyncGenerator[AuditWire]":
     other = target_of(url, arguments.other_header or arguments.header)
-    async with HttpWire(url, limits.timeout, (target.headers, other.headers)).connect() as wire:
+    async with http_wire(url, limits.timeout, (target.headers, other.headers)) as wire:
         yield wire

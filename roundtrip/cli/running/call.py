@@ -22,8 +22,6 @@ from roundtrip.client.terminal import Terminal
 from roundtrip.client.tools import text_of_result, text_of_tools
 from roundtrip.server.adapters.finding import is_fastmcp
 
-__all__ = ["run"]
-
 
 def run(arguments: Namespace) -> int:
     """Run the command with its arguments, and return its exit code."""

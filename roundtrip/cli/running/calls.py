@@ -33,6 +33,7 @@ from roundtrip.server.tasks.content import ContentUnreadable
 from roundtrip.server.tasks.operations import TaskNotChanged
 from roundtrip.trace.explaining.stories import story
 from roundtrip.trace.explaining.wording import distance_text
+from roundtrip.trace.index.filters import CallFilter
 from roundtrip.trace.reading.transcripts import NoTranscript, files_of
 from roundtrip.trace.writing.audit import audit_path
 from roundtrip.trace.writing.names import TRACE_VARIABLE
@@ -40,8 +41,6 @@ from roundtrip.trace.writing.names import TRACE_VARIABLE
 if TYPE_CHECKING:
     from roundtrip.ledger.tasks import TaskSummary
     from roundtrip.trace.reading.calls import TracedCall
-
-__all__ = ["run"]
 
 _MAX_LISTED: Final = 1_000_000
 
@@ -60,23 +59,19 @@ def run(arguments: Namespace) -> int:
     if arguments.action in ("stored", "rekey"):
         shelf = load_shelf(arguments.server)
         return using_store(lambda: _rekey(shelf) if arguments.action == "rekey" else _list_stored(shelf, arguments))
-    calls, files = _without_files(arguments.calls)
+    first, *words = arguments.calls
+    files = [word for word in words if os.path.exists(word)]
+    calls = [first, *(word for word in words if word not in files)]
     if wrong := [word for word in calls if "/" in word or word.endswith(".jsonl")]:
         # Nothing is done before all words are understood: the directory says where the audit log is.
         raise CommandFailed(f"there is no file {wrong[0]!r}, and it is no id of a call")
     if LAST in calls and (files or os.environ.get(TRACE_VARIABLE)):
         # As the views of the same transcripts understand it.
-        newest = open_calls(arguments, files or [os.environ[TRACE_VARIABLE]]).newest(1)
-        calls = [newest[0].id if word == LAST and newest else word for word in calls]
-    target: str = arguments.server
-    shelf = load_shelf(target)
+        traced = open_calls(arguments, files or [os.environ[TRACE_VARIABLE]])
+        newest = next(traced.rows(CallFilter()), None)
+        calls = [newest["call"] if word == LAST and newest is not None else word for word in calls]
+    shelf = load_shelf(arguments.server)
     return using_store(lambda: act_on_each(shelf, arguments, calls, files))
-
-
-def _without_files(words: list[str]) -> tuple[list[str], list[str]]:
-    """Return the calls and the transcripts of some words, of which the first is a call."""
-    files = [word for word in words[1:] if os.path.exists(word)]
-    return [words[0], *(word for word in words[1:] if word not in files)], files
 
 
 def _with_audit_log(names: list[str]) -> list[str]:
@@ -203,8 +198,9 @@ async def _answer_one(shelf: Shelf, arguments: Namespace) -> int:
     operations = audited(shelf, arguments, arguments.files)
     try:
         call_id = await found_call(shelf, arguments.call)
-        response = _response(arguments.value)
-        if response is None:
+        if arguments.value in (":decline", ":cancel"):
+            response: dict[str, Any] = {"action": arguments.value[1:]}
+        else:
             # Without a form, the action is rejected, and logged.
             form: Mapping[str, Any] = {}
             with suppress(TaskNotChanged):
@@ -216,10 +212,6 @@ async def _answer_one(shelf: Shelf, arguments: Namespace) -> int:
         return 1
     print(f"{call_id}: answered")
     return 0
-
-
-def _response(value: str) -> dict[str, Any] | None:
-    return {"action": value[1:]} if value in (":decline", ":cancel") else None
 
 
 def _content(form: Mapping[str, Any], value: str) -> Any:

@@ -6,6 +6,7 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from roundtrip.checking.checking import check_calls
@@ -20,8 +21,6 @@ from roundtrip.server.probe import PROBE_TOOL
 if TYPE_CHECKING:
     from roundtrip.server.adapters.installation import Installation
     from roundtrip.server.server import Server
-
-__all__ = ["run"]
 
 
 def run(arguments: Namespace) -> int:
@@ -45,12 +44,9 @@ def run(arguments: Namespace) -> int:
         if not arguments.json:
             print(as_text(checked), file=output, flush=True)
 
-    async def check() -> None:
-        await check_calls(server, calls, report, now=time.time(), seconds=arguments.timeout)
-
     # What the server prints is no part of the report.
     with redirect_stdout(sys.stderr):
-        rehearse(check)
+        rehearse(partial(check_calls, server, calls, report, now=time.time(), seconds=arguments.timeout))
     if arguments.json:
         print(json_text([as_data(checked) for checked in found]))
     else:

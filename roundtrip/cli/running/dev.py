@@ -11,20 +11,18 @@ from typing import Any, Final
 
 import anyio
 
-from roundtrip.cli.command import CommandFailed
-from roundtrip.cli.running.listening import listen_at, listen_for, require_port
+from roundtrip.cli.command import CommandFailed, reported
 from roundtrip.cli.running.loading import find_any_server, names_server
+from roundtrip.cli.running.starting import listen_at, listen_for, require_fork, require_port
 from roundtrip.client.failures import CallFailed
 from roundtrip.client.targets import target_of
-from roundtrip.playground.hosting import WatchedSupervisor
 from roundtrip.playground.inbox import PlayedInbox
-from roundtrip.playground.playground import ServedFacts
-from roundtrip.playground.running import RunningPage, run_page
+from roundtrip.playground.playground import Playground
+from roundtrip.playground.running import RunningPage, WatchedSupervisor, run_page
 from roundtrip.playground.writing import ServerPlace, TestWriter
 from roundtrip.server.key_files import keys_of
 from roundtrip.server.server import Server
-from roundtrip.server.switches import RUN_TASKS_VARIABLE
-from roundtrip.server.tasks.choice import OWN
+from roundtrip.server.switches import OWN, RUN_TASKS_VARIABLE
 from roundtrip.serving.others import OtherServer, as_served
 from roundtrip.serving.process import serve, work
 from roundtrip.serving.reloading import folders_of, prepare_processes
@@ -32,8 +30,6 @@ from roundtrip.serving.settings import ServeSettings
 from roundtrip.serving.supervisor import WorkerFailed
 from roundtrip.trace.page.loopback import HOST
 from roundtrip.trace.writing.names import REVEAL_VARIABLE, TRACE_VARIABLE
-
-__all__ = ["run"]
 
 _PATH_VARIABLE: Final = "ROUNDTRIP_DEV_PATH"
 """The secret in the path of the server's endpoint. Other users can see command lines, but no environments."""
@@ -46,28 +42,27 @@ def run(arguments: Namespace) -> int:
     """Run the command with its arguments, and return its exit code."""
     for name, port in (("--port", arguments.port), ("--server-port", arguments.server_port or 0)):
         require_port(name, port)
-    try:
+    with reported(CallFailed):
         if not names_server(arguments.server):
             if arguments.server_port is not None:
                 raise CommandFailed("--server-port is for a server that this command starts; leave it out")
             return anyio.run(_play_with, arguments)
-        if not hasattr(os, "fork"):
-            raise CommandFailed("a file or MODULE:SERVER needs os.fork, which this system lacks; name an address")
+        require_fork("a file or MODULE:SERVER needs os.fork, which this system lacks; name an address")
         with TemporaryDirectory(prefix="roundtrip-dev-") as folder:
             return anyio.run(_play_and_reload, arguments, Path(folder))
-    except CallFailed as failure:
-        raise CommandFailed(str(failure)) from failure
 
 
 async def _play_with(arguments: Namespace) -> int:
     """Open the playground of a server that runs elsewhere, or that a command starts for each call."""
     target = target_of(arguments.server, arguments.header)
-    page = RunningPage(target, ServedFacts(arguments.server), listen_at(HOST, arguments.port))
+    inbox = None
     if arguments.approver:
         if target.url is None:
             raise CommandFailed("--approver is for servers over HTTP; a command that serves stdio has no inbox")
-        page.inbox = _inbox(target.url.rstrip("/").removesuffix("/mcp"), arguments)
-    page.opener = dict(os.environ) if arguments.open else None
+        inbox = _inbox(target.url.rstrip("/").removesuffix("/mcp"), arguments)
+    playground = Playground(target, arguments.server, inbox=inbox)
+    opener = dict(os.environ) if arguments.open else None
+    page = RunningPage(playground, listen_at(HOST, arguments.port), opener)
 
     async def end_at_signal(scope: anyio.CancelScope) -> None:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
@@ -98,29 +93,24 @@ async def _play_and_reload(arguments: Namespace, folder: Path) -> int:
     settings = ServeSettings(port=arguments.server_port or 0, show_errors=True, drain=0.0, log_level="warning")
     listening = listen_for(settings, cure="--server-port")
     port = listening.getsockname()[1]
-    page = RunningPage(
+    playground = Playground(
         target_of(f"http://{settings.host}:{port}/{secret}/mcp", arguments.header),
-        ServedFacts(arguments.server, is_traced=True, reloads=True),
-        listen_at(HOST, arguments.port),
-        opener=environment if arguments.open else None,
+        arguments.server,
         folder=transcripts,
         keys=_keys(),
-        writer=TestWriter(place, environment),
         inbox=_inbox(f"http://{settings.host}:{port}", arguments),
     )
+    opener = environment if arguments.open else None
+    page = RunningPage(playground, listen_at(HOST, arguments.port), opener, TestWriter(place, environment))
     failure: WorkerFailed | None = None
     in_time = True
     async with anyio.create_task_group() as tasks:
-        ready = anyio.Event()
         supervisor = WatchedSupervisor(
             [sys.executable, "-m", "roundtrip.cli.running.dev", arguments.server, settings.model_dump_json()],
             settings,
             listening,
+            page,
             folders=folders_of(arguments.server),
-            on_ready=ready.set,
-            on_reload=page.reloaded,
-            on_failure=page.not_reloaded,
-            on_end=page.end,
         )
 
         async def supervise() -> None:
@@ -133,7 +123,7 @@ async def _play_and_reload(arguments: Namespace, folder: Path) -> int:
 
         with page.logged():
             tasks.start_soon(supervise)
-            await ready.wait()
+            await page.ready.wait()
             await run_page(page, _announce)
             # The page ends at a signal, and the server then does.
             await anyio.sleep_forever()
@@ -143,10 +133,8 @@ async def _play_and_reload(arguments: Namespace, folder: Path) -> int:
 
 
 def _keys() -> list[bytes]:
-    try:
+    with reported(ValueError):
         found = keys_of(os.environ)
-    except ValueError as error:
-        raise CommandFailed(str(error)) from error
     return [] if found is None else [key.encode() for key in found.keys]
 
 

@@ -8,11 +8,10 @@ from functools import partial
 
 import anyio
 
-from roundtrip.cli.command import CommandFailed
-from roundtrip.cli.running.listening import listen_for
+from roundtrip.cli.command import CommandFailed, reported
 from roundtrip.cli.running.loading import names_server
-from roundtrip.cli.trace.sources import json_text
-from roundtrip.cli.trace.terminal import Screen
+from roundtrip.cli.running.starting import listen_for
+from roundtrip.cli.trace.sources import present
 from roundtrip.client.failures import CallFailed
 from roundtrip.client.targets import target_of
 from roundtrip.doctor.client_report import ClientReport
@@ -23,8 +22,6 @@ from roundtrip.doctor.probing import observe
 from roundtrip.doctor.telling import as_data, as_lines
 from roundtrip.serving.process import Ended, serve, set_up_logging
 from roundtrip.serving.settings import ServeSettings
-
-__all__ = ["run"]
 
 
 def run(arguments: Namespace) -> int:
@@ -65,30 +62,21 @@ def _compare(arguments: Namespace) -> int:
     with ExitStack() as started:
         urls: list[str] = []
         for url in dict.fromkeys(arguments.urls):
-            try:
+            with reported(InstanceNotStarted):
                 urls += started.enter_context(instances_of(url)) if names_server(url) else [url]
-            except InstanceNotStarted as failure:
-                raise CommandFailed(str(failure)) from failure
         return _compare_running(urls, arguments)
 
 
 def _compare_running(urls: list[str], arguments: Namespace) -> int:
-    try:
+    with reported(CallFailed):
         targets = [target_of(url, arguments.header) for url in urls]
-    except CallFailed as failure:
-        raise CommandFailed(str(failure)) from failure
     for url, target in zip(urls, targets, strict=True):
         if target.url is None:
             raise CommandFailed(f"{url!r} is not an address of http(s); a command over stdio is a single process")
 
     seen = anyio.run(partial(observe, targets, patience=arguments.timeout, expected=arguments.expect))
     findings = findings_of(seen)
-    if arguments.json:
-        print(json_text(as_data(seen, findings)))
-    else:
-        screen = Screen()
-        for indent, parts in as_lines(seen, findings):
-            screen.line(*parts, indent=indent)
+    present(arguments, lambda: as_data(seen, findings), lambda screen: screen.lines(as_lines(seen, findings)))
     if not seen.instances:
         return CommandFailed.exit_code
     return 1 if any(finding.level is Level.PROBLEM for finding in findings) else 0

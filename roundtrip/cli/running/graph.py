@@ -3,13 +3,11 @@
 from argparse import Namespace
 from pathlib import Path
 
-from roundtrip.cli.command import CommandFailed
+from roundtrip.cli.command import CommandFailed, reported
 from roundtrip.cli.running.loading import load_attached
 from roundtrip.cli.trace.calls import find_call
 from roundtrip.trace.drawings.machine import Format, draw_machine
 from roundtrip.trace.drawings.plans import draw_plans
-
-__all__ = ["run"]
 
 
 def run(arguments: Namespace) -> int:
@@ -22,15 +20,9 @@ def run(arguments: Namespace) -> int:
     if arguments.output is None:
         print(drawing, flush=True)
     else:
-        _write(arguments.output, drawing + "\n")
+        with reported(OSError, about=f"cannot write {arguments.output!r}: "):
+            Path(arguments.output).write_text(f"{drawing}\n", encoding="utf-8", errors="replace")
     return 0
-
-
-def _write(file: str, drawing: str) -> None:
-    try:
-        Path(file).write_text(drawing, encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise CommandFailed(f"cannot write {file!r}: {error.strerror or error}") from error
 
 
 def _draw_call(arguments: Namespace, format: "Format") -> str:

@@ -6,21 +6,19 @@ import sys
 from argparse import Namespace
 from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import anyio
 import httpx2
 
 from roundtrip.cli.command import CommandFailed
 from roundtrip.cli.inbox import TOKEN_VARIABLE
+from roundtrip.cli.running.addresses import read_address
 from roundtrip.cli.trace.terminal import Column, Screen
 from roundtrip.client.inbox import INBOX_PATH, InboxClient
 from roundtrip.client.targets import TooLarge
 from roundtrip.safe_text import printable
 
-__all__ = ["run"]
-
-_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 _SECONDS: Final = 30.0
 _MAX_SHOWN_CHARS: Final = 70
 _MAX_PAGES: Final = 1000
@@ -70,16 +68,7 @@ def _base_of(server: str) -> str:
     Raises:
         CommandFailed: The address is invalid, or would show the token to the network.
     """
-    try:
-        parts = urlsplit(server)
-        host, port = parts.hostname, parts.port
-    except ValueError as error:
-        raise CommandFailed(f"SERVER must be an address such as https://shop.example ({error})") from error
-    del port
-    if parts.scheme not in ("http", "https") or not host or parts.username or parts.query or parts.fragment:
-        raise CommandFailed("SERVER must be an address such as https://shop.example")
-    if parts.scheme == "http" and host not in _LOOPBACK:
-        raise CommandFailed("SERVER must begin with https://, because a token must not cross a network in clear text")
+    parts = read_address(server, name="SERVER", example="https://shop.example")
     base = server.rstrip("/")
     for path in (INBOX_PATH, "/approvals", "/mcp"):
         if parts.path.rstrip("/").endswith(path):

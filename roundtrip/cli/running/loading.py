@@ -13,34 +13,23 @@ import sysconfig
 import traceback
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast, get_type_hints
 
 from mcp.server import MCPServer
 
-from roundtrip.cli.command import CommandFailed
+from roundtrip.cli.command import CommandFailed, reported
 from roundtrip.errors import InvalidSignature
 from roundtrip.safe_text import printable
 from roundtrip.server.adapters.finding import attached, is_server, require_installed, server_classes
 from roundtrip.server.server import Server
-from roundtrip.server.switches import RUN_TASKS_VARIABLE
-from roundtrip.server.tasks.choice import OWN
+from roundtrip.server.switches import OWN, RUN_TASKS_VARIABLE
 from roundtrip.serving.others import OtherServer, as_served
 
 if TYPE_CHECKING:
     from roundtrip.server.adapters.installation import Installation
-
-__all__ = [
-    "FoundServer",
-    "find_any_server",
-    "load_any_server",
-    "load_attached",
-    "load_served",
-    "load_server",
-    "names_server",
-    "running_own_tasks",
-]
 
 _FORMS: Final = "write MODULE:SERVER, such as shop.app:server or shop.py:server, or a file with one server, shop.py"
 _MAX_CAUSES: Final = 5
@@ -87,12 +76,13 @@ def names_server(text: str) -> bool:
     return all(part.isidentifier() for part in target.module.split("."))
 
 
-class _Wanted(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Wanted:
     """Servers that a command can use."""
 
     kind: str
     fits: Callable[[object], bool]
-    hint: Callable[[object], str]
+    hint: Callable[[object], str] = lambda found: ""
     """Says how a server of another kind can be used, or nothing."""
 
 
@@ -102,11 +92,7 @@ def load_server(target: str) -> "Server[Any]":
     Raises:
         CommandFailed: The module or server is missing or fails.
     """
-
-    def fits(value: object) -> bool:
-        return isinstance(value, Server)
-
-    wanted = _Wanted("roundtrip.Server", fits, _hint_for_other_class)
+    wanted = _Wanted("roundtrip.Server", lambda value: isinstance(value, Server), _hint_for_other_class)
     return cast("Server[Any]", _load(target, wanted).server)
 
 
@@ -125,11 +111,7 @@ def load_attached(target: str) -> "Server[Any] | Installation[Any]":
     Raises:
         CommandFailed: The module or server is missing or fails, or the server has no roundtrip.
     """
-
-    def fits(value: object) -> bool:
-        return attached(value) is not None
-
-    wanted = _Wanted("server with roundtrip", fits, _hint_for_unattached)
+    wanted = _Wanted("server with roundtrip", lambda value: attached(value) is not None, _hint_for_unattached)
     return cast("Server[Any] | Installation[Any]", attached(_load(target, wanted).server))
 
 
@@ -148,11 +130,9 @@ def find_any_server(target: str) -> FoundServer:
     Raises:
         CommandFailed: The module or server is missing or fails.
     """
-    found = _load(target, _Wanted("server of MCP", is_server, _no_hint))
-    try:
+    found = _load(target, _Wanted("server of MCP", is_server))
+    with reported(InvalidSignature, about=f"{target}: "):
         require_installed(found.server)
-    except InvalidSignature as error:
-        raise CommandFailed(f"{target}: {error}") from error
     return found
 
 
@@ -166,7 +146,7 @@ def _load(text: str, wanted: _Wanted) -> FoundServer:
 
 
 def _found(target: _NamedServer, wanted: _Wanted) -> FoundServer:
-    text, (kind, fits, _) = target.text, wanted
+    text, kind, fits = target.text, wanted.kind, wanted.fits
     module = _import_file(Path(target.module)) if _is_file(target.module) else _import_module(target.module)
     servers = {name: value for name, value in vars(module).items() if fits(value)}
     if target.attribute is None:
@@ -230,11 +210,6 @@ def _makes_server(value: object, module: ModuleType) -> bool:
         return False
     origin = getattr(returned, "__origin__", returned)
     return isinstance(origin, type) and issubclass(origin, server_classes())
-
-
-def _no_hint(found: object) -> str:
-    del found
-    return ""
 
 
 def _hint_for_other_class(found: object) -> str:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from roundtrip.server.adapters.installation import Installation
     from roundtrip.server.server import Server
 
-__all__ = ["load_for_rehearsal", "rehearse"]
-
 T = TypeVar("T")
 
 

@@ -1,6 +1,5 @@
 """Run `roundtrip serve`."""
 
-import asyncio
 import os
 import signal
 import socket
@@ -13,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 from mcp.server.stdio import stdio_server
 
-from roundtrip.cli.command import CommandFailed
-from roundtrip.cli.running.listening import listen_for
+from roundtrip.cli.command import CommandFailed, reported
 from roundtrip.cli.running.loading import load_any_server, load_served
+from roundtrip.cli.running.starting import NO_WORKERS, exit_code_of, listen_for, require_fork, supervise
 from roundtrip.cli.serve import SWITCHES
 from roundtrip.doctor.local import PROBE_IGNORED
 from roundtrip.safe_text import printable
@@ -23,17 +22,15 @@ from roundtrip.server.adapters.finding import is_fastmcp
 from roundtrip.server.key_files import KEYS_VARIABLE
 from roundtrip.server.switches import PROBE_VARIABLE, is_on
 from roundtrip.serving.agreement import cautions
-from roundtrip.serving.process import Ended, logger, serve, set_up_logging, work
+from roundtrip.serving.process import logger, serve, set_up_logging, work
 from roundtrip.serving.reloading import ReloadingSupervisor, folders_of, prepare_processes
 from roundtrip.serving.settings import BadSettings, ServeSettings, misspelled_variables, read_settings
-from roundtrip.serving.supervisor import Supervisor, WorkerFailed
+from roundtrip.serving.supervisor import Supervisor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from roundtrip.server.probe import Identity
-
-__all__ = ["run"]
 
 _NO_SETTINGS: Final = ("target", "command", "config", "folder", *SWITCHES)
 _SETTINGS_OF_STDIO: Final = ("log_level",)
@@ -44,15 +41,14 @@ def run(arguments: Namespace) -> int:
     for written, meant in misspelled_variables(os.environ).items():
         print(f"roundtrip: {written} is not read; did you mean {meant}?", file=sys.stderr, flush=True)
     if arguments.folder is not None:
-        _enter(arguments.folder)
+        with reported(OSError, about=f"--folder {arguments.folder!r} cannot be entered: "):
+            os.chdir(arguments.folder)
     flags = {name: value for name, value in vars(arguments).items() if name not in _NO_SETTINGS}
     if arguments.stdio:
         _check_stdio(arguments, flags)
-    try:
+    with reported(BadSettings):
         file = Path(arguments.config) if arguments.config is not None else None
         settings = read_settings(ServeSettings, flags, file=file)
-    except BadSettings as error:
-        raise CommandFailed(str(error)) from error
     if arguments.stdio:
         return _serve_stdio(arguments.target, settings)
     if hasattr(signal, "SIGHUP"):
@@ -66,13 +62,6 @@ def run(arguments: Namespace) -> int:
     if arguments.reload:
         return _serve_and_reload(arguments.target, settings)
     return _serve_alone(arguments.target, settings) if settings.workers == 1 else _serve(arguments.target, settings)
-
-
-def _enter(folder: str) -> None:
-    try:
-        os.chdir(folder)
-    except OSError as error:
-        raise CommandFailed(f"--folder {folder!r} cannot be entered: {error.strerror}") from error
 
 
 def _check_stdio(arguments: Namespace, flags: dict[str, Any]) -> None:
@@ -106,19 +95,20 @@ def _serve_and_reload(target: str, settings: "ServeSettings") -> int:
     if settings.workers > 1:
         raise CommandFailed("--reload replaces one process, and --workers starts several; leave --workers out")
     has_key = prepare_processes(os.environ)
-
-    def supervisor(command: list[str], listening: "socket.socket") -> ReloadingSupervisor:
-        def announce(identity: "Identity") -> None:
-            for caution in cautions(identity):
-                logger.warning("%s", caution)
-            _announce(identity, settings, listening)
-            print("roundtrip: it reloads when Python files change", file=sys.stderr, flush=True)
-
-        return ReloadingSupervisor(command, settings, listening, on_ready=announce, folders=folders_of(target))
-
+    require_fork("--reload needs os.fork, which this system lacks")
     settings = settings.model_copy(update={"drain": 0.0})
+    command, listening = _prepare_workers(target, settings)
+
+    def announce(identity: "Identity") -> None:
+        for caution in cautions(identity):
+            logger.warning("%s", caution)
+        _announce(identity, settings, listening)
+        print("roundtrip: it reloads when Python files change", file=sys.stderr, flush=True)
+
     try:
-        return _supervise(target, settings, supervisor, why="--reload needs os.fork, which this system lacks")
+        return supervise(
+            ReloadingSupervisor(command, settings, listening, on_ready=announce, folders=folders_of(target))
+        )
     except CommandFailed as failure:
         said, newline, places = str(failure).partition("\n")
         if not has_key and f"keys from {KEYS_VARIABLE}" in said:
@@ -136,10 +126,7 @@ def _serve_alone(target: str, settings: "ServeSettings") -> int:
     listening = listen_for(settings, cure="--port or --host")
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, _cannot_roll)
-    ended = serve(server, settings, listening, on_ready=lambda: _announce(identity, settings, listening))
-    if ended is Ended.NOT_BEGUN:
-        raise CommandFailed("the server could not be started; its log is above")
-    return 0 if ended is Ended.IN_TIME else 1
+    return exit_code_of(serve(server, settings, listening, on_ready=lambda: _announce(identity, settings, listening)))
 
 
 def _cannot_roll(number: int, frame: FrameType | None) -> None:
@@ -149,35 +136,18 @@ def _cannot_roll(number: int, frame: FrameType | None) -> None:
 
 
 def _serve(target: str, settings: "ServeSettings") -> int:
-    def supervisor(command: list[str], listening: "socket.socket") -> Supervisor:
-        return Supervisor(
-            command, settings, listening, on_ready=lambda identity: _announce(identity, settings, listening)
-        )
-
-    why = "several workers need os.fork, which this system lacks; use --workers 1"
-    return _supervise(target, settings, supervisor, why=why)
+    require_fork(NO_WORKERS)
+    command, listening = _prepare_workers(target, settings)
+    return supervise(
+        Supervisor(command, settings, listening, on_ready=lambda served: _announce(served, settings, listening))
+    )
 
 
-def _supervise(
-    target: str,
-    settings: "ServeSettings",
-    supervisor: "Callable[[list[str], socket.socket], Supervisor]",
-    *,
-    why: str,
-) -> int:
-    if not hasattr(os, "fork"):
-        raise CommandFailed(why)
+def _prepare_workers(target: str, settings: "ServeSettings") -> tuple[list[str], socket.socket]:
+    """Return the command of a worker, and the socket that workers share."""
     set_up_logging(settings)
-    listening = listen_for(settings, cure="--port or --host")
     command = [sys.executable, "-m", "roundtrip.cli.running.serve", target, settings.model_dump_json()]
-
-    async def supervise() -> bool:
-        return await supervisor(command, listening).run()
-
-    try:
-        return 0 if asyncio.run(supervise()) else 1
-    except WorkerFailed as error:
-        raise CommandFailed(str(error)) from error
+    return command, listen_for(settings, cure="--port or --host")
 
 
 def _announce(identity: "Identity", settings: "ServeSettings", listening: "socket.socket") -> None:

@@ -1,6 +1,5 @@
 """Load the stored calls of a server for commands: find them, show what is stored, and act on them with an audit log."""
 
-import asyncio
 import json
 import os
 import sys
@@ -8,7 +7,9 @@ from argparse import Namespace
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from roundtrip.cli.command import CommandFailed
+import anyio
+
+from roundtrip.cli.command import CommandFailed, reported
 from roundtrip.cli.running.loading import load_attached
 from roundtrip.cli.trace.terminal import Screen
 from roundtrip.ledger.contract import LedgerDown, Reach
@@ -25,18 +26,6 @@ from roundtrip.trace.writing.names import AUDIT_VARIABLE
 if TYPE_CHECKING:
     from roundtrip.ledger.tasks import TaskEntry
     from roundtrip.server.tasks.book import TaskBook
-
-__all__ = [
-    "Shelf",
-    "act_on_each",
-    "audited",
-    "found_call",
-    "is_due",
-    "load_shelf",
-    "print_facts",
-    "stored_facts",
-    "using_store",
-]
 
 T = TypeVar("T")
 
@@ -81,14 +70,8 @@ def using_store(work: Callable[[], Awaitable[T]]) -> T:
     Raises:
         CommandFailed: The store cannot be used, or the audit log cannot be written.
     """
-
-    async def run() -> T:
-        return await work()
-
-    try:
-        return asyncio.run(run())
-    except (LedgerDown, AuditUnwritable) as error:
-        raise CommandFailed(str(error)) from error
+    with reported(LedgerDown, AuditUnwritable):
+        return anyio.run(work)
 
 
 async def found_call(shelf: Shelf, text: str) -> str:

@@ -1,14 +1,12 @@
 """`roundtrip trace`: what happened to calls, and why. Each module beside this one has the `COMMANDS` of some views."""
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from functools import partial
 from importlib import import_module
 from typing import Final
 
 from roundtrip.cli.command import Command
 from roundtrip.cli.parsing import OptionsAnywhere
-
-__all__ = ["COMMAND"]
 
 _VIEWS: Final = {
     "ls": ("listing", "list the calls"),
@@ -29,12 +27,9 @@ _GUESSES: Final = {"page": "export --html", "html": "export --html", "list": "ls
 """Other names that users try."""
 
 
-def _configure(parser: ArgumentParser) -> None:
-    chosen = parser.add_subparsers(
-        title="views", metavar="VIEW", dest="view", required=True, parser_class=OptionsAnywhere
-    )
-    if isinstance(parser, OptionsAnywhere):
-        parser.guesses = _GUESSES
+def _configure(parser: OptionsAnywhere) -> None:
+    chosen = parser.add_subparsers(title="views", metavar="VIEW", dest="view", required=True)
+    parser.guesses = _GUESSES
     for name, (_, summary) in _VIEWS.items():
         view = chosen.add_parser(name, help=summary, allow_abbrev=False)
         view.when_chosen(partial(_prepare, name=name))
@@ -44,7 +39,7 @@ def _command(view: str) -> Command:
     return import_module(f"{__name__}.{_VIEWS[view][0]}").COMMANDS[view]
 
 
-def _prepare(parser: ArgumentParser, *, name: str) -> None:
+def _prepare(parser: OptionsAnywhere, *, name: str) -> None:
     command = _command(name)
     parser.description = command.description
     command.configure(parser)

@@ -7,15 +7,13 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from typing import Final
 
-from roundtrip.cli.command import CommandFailed
+from roundtrip.cli.command import reported
 from roundtrip.cli.trace.calls import ReadCalls, call_named, find_call
 from roundtrip.cli.trace.sources import load, view, write_out
 from roundtrip.safe_text import printable
 from roundtrip.trace.explaining.sequence import mermaid
 from roundtrip.trace.page.document import html
 from roundtrip.trace.reading.calls import TracedCall
-
-__all__ = ["COMMANDS"]
 
 _FORMATS: Final[dict[str, tuple[Callable[[TracedCall], str], str]]] = {
     "--html": (html, "a page: one file that loads nothing, to step through the rounds"),
@@ -54,17 +52,13 @@ def _to_test(arguments: Namespace) -> int:
     from roundtrip.checking.playable import ServerName, write_test_of
     from roundtrip.checking.recorded import NotReplayable
 
-    try:
+    with reported(ValueError, about="--server "):
         server = ServerName(arguments.server)
-    except ValueError as error:
-        raise CommandFailed(f"--server {error}") from error
     traced = load(arguments)
     found = call_named(ReadCalls(traced), arguments.call)
-    try:
+    with reported(NotReplayable, about=f"cannot make a test of the call {printable(found.id)}: "):
         calls = traced.calls.values()
         source = write_test_of(found, calls, server, both=arguments.both, with_result=not arguments.no_result)
-    except NotReplayable as error:
-        raise CommandFailed(f"cannot make a test of the call {printable(found.id)}: {error}") from error
     write_out(arguments, source.removesuffix("\n"))
     return 0
 

@@ -5,6 +5,7 @@ import sys
 import time
 from argparse import ArgumentParser, Namespace
 from contextlib import redirect_stdout
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from roundtrip.checking.fork_reports import fork_data, fork_text
@@ -20,8 +21,6 @@ from roundtrip.safe_text import printable
 
 if TYPE_CHECKING:
     from roundtrip.trace.reading.calls import TracedCall
-
-__all__ = ["COMMANDS"]
 
 _DESCRIPTION: Final = """\
 Replay a recorded call, on the code as it is now, up to a round, and let it go another way from there. The recorded
@@ -61,20 +60,9 @@ def _fork(arguments: Namespace) -> int:
 
 def _forked(arguments: Namespace, found: "TracedCall", replies: "dict[str, OwnAnswer]") -> "Fork":
     server = load_for_rehearsal(arguments.server)
-
-    async def fork() -> "Fork":
-        return await fork_call(
-            server,
-            found,
-            at=arguments.at,
-            replies=replies,
-            run=arguments.run,
-            now=time.time(),
-            seconds=arguments.timeout,
-        )
-
+    fork = partial(fork_call, server, found, at=arguments.at, replies=replies, run=arguments.run)
     try:
-        return rehearse(fork)
+        return rehearse(partial(fork, now=time.time(), seconds=arguments.timeout))
     except NotReplayable as error:
         raise CommandFailed(f"cannot fork the call {printable(found.id)}: {printable(str(error))}") from error
 

@@ -5,19 +5,18 @@ import re
 import sys
 import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from contextlib import closing
 from typing import Final
 
-from roundtrip.cli.command import CommandFailed
+from roundtrip.cli.command import CommandFailed, reported
 from roundtrip.cli.trace.listing import read_age
 from roundtrip.cli.trace.sources import named_files, view, warn_of_losses
 from roundtrip.trace.explaining.wording import count_text, size_text
 from roundtrip.trace.index.database import IndexUnusable
 from roundtrip.trace.index.index import CallIndex, index_path
 from roundtrip.trace.reading.pruning import IDLE_SECONDS, prune
-from roundtrip.trace.reading.transcripts import NoTranscript, Reading
+from roundtrip.trace.reading.transcripts import NoTranscript
 from roundtrip.trace.writing.audit import audit_path
-
-__all__ = ["COMMANDS"]
 
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", re.IGNORECASE)
 _UNITS: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
@@ -29,18 +28,15 @@ def _index(arguments: Namespace) -> int:
     if path is None:
         raise CommandFailed("an index belongs to one file or directory; name one of them")
     taken = 0
-    try:
+    with reported(NoTranscript, IndexUnusable):
         index = CallIndex(names, path)
         while number := index.take():
             taken += number
             if sys.stderr.isatty():
                 print(f"\r{count_text(taken, 'line')}", end="", file=sys.stderr, flush=True)
-    except (NoTranscript, IndexUnusable) as error:
-        raise CommandFailed(str(error)) from error
     if taken and sys.stderr.isatty():
         print(file=sys.stderr)
-    unreadable, newer = index.unreadable()
-    warn_of_losses(Reading(unreadable=unreadable, newer=newer))
+    warn_of_losses(*index.unreadable())
     print(f"{path}: {count_text(index.count(), 'call')}, {count_text(taken, 'new line')}")
     index.close()
     return 0
@@ -80,9 +76,8 @@ def _prune(arguments: Namespace) -> int:
         print(*pruned.files, sep="\n", end="\n" if pruned.files else "")
         path = index_path(names)
         if pruned.files and not arguments.dry_run and path is not None and path.exists():
-            index = CallIndex(names, path)
-            index.refresh()
-            index.close()
+            with closing(CallIndex(names, path)) as index:
+                index.refresh()
     except OSError as error:
         raise CommandFailed(f"cannot delete {str(error.filename)!r}: {error.strerror}") from error
     except (NoTranscript, IndexUnusable) as error:

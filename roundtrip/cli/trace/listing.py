@@ -21,8 +21,6 @@ from roundtrip.trace.explaining.wording import clock_text, count_text, duration_
 from roundtrip.trace.index.filters import CallFilter, fits, time_of
 from roundtrip.trace.index.rows import FACETS, Row
 
-__all__ = ["COMMANDS", "read_age", "read_reason"]
-
 _REASONS: Final = tuple(
     dict.fromkeys([*(reason.value for reason in Reason), *(reason.value for reason in RejectionReason)])
 )

@@ -15,8 +15,6 @@ from roundtrip.trace.explaining.stories import summary
 from roundtrip.trace.explaining.wording import clock_text, count_text, duration_text
 from roundtrip.trace.reading.calls import TracedCall
 
-__all__ = ["COMMANDS"]
-
 _STYLES: Final = {
     ExplainedSubject.QUESTION: "yellow",
     ExplainedSubject.WAIT: "cyan",

@@ -12,7 +12,7 @@ from roundtrip.machine.facts import Reason
 from roundtrip.machine.table import State
 from roundtrip.safe_text import build_text
 from roundtrip.trace.explaining.explanations import explain_rejection, explain_replay, explain_takeover
-from roundtrip.trace.explaining.stories import outcome_of, story
+from roundtrip.trace.explaining.stories import outcome_of, story, until
 from roundtrip.trace.explaining.wording import (
     action_text,
     approval_text,
@@ -47,8 +47,6 @@ from roundtrip.trace.writing.lines import (
     StoppedLine,
     TokenWritten,
 )
-
-__all__ = ["COMMANDS", "show"]
 
 _SLOW_RATIO: Final = 2
 """A run that took this many times as long as all others together is marked as the slowest."""
@@ -90,30 +88,24 @@ class _CallView:
         call, began = self._call, self._call.began
         state = call.state.value
         self._screen.line((call.id, _HEAD), "  ", (call.tool, _HEAD), "  ", (state, STATE_STYLES.get(state, "")))
-        parts = [f"began {clock_text(call.started_at)}"]
-        parts += [
-            count_text(call.legs, "leg"),
-            f"{count_text(len(call.instances), 'instance')}",
-            count_text(call.round_count, "round"),
-        ]
+        counts = (call.legs, "leg"), (len(call.instances), "instance"), (call.round_count, "round")
+        parts = [f"began {clock_text(call.started_at)}", *(count_text(number, what) for number, what in counts)]
         self._fact("", " · ".join(parts))
         self._fact("", f"server {duration_text(call.server_ms)}{self._waited_text()} · {self._body_text()}")
         if call.omitted.requests:
-            self._fact("", omitted_text(call.omitted, call.request_count))
+            self._fact("", omitted_text(call))
         if began is None:
             self._fact("", "its first line is missing: rotated away, or in a file that was not named")
             return
         protocol = f", protocol {began.protocol}" if began.protocol is not None else ""
         life = "task" if any(serving.is_handed for serving in call.servings) else f"{began.era} era"
         self._fact("", f"{began.method} · {life}{protocol} · build {build_text(began.build)}")
-        if began.version is not None:
-            self._fact("version", began.version)
-        if began.principal is not None:
-            self._fact("principal", began.principal)
-        if began.within is not None:
-            self._fact("within", f"call {began.within}")
-        if began.arguments is not None:
-            self._fact("arguments", _value(began.arguments))
+        within = f"call {began.within}" if began.within is not None else None
+        arguments = _value(began.arguments) if began.arguments is not None else None
+        facts = {"version": began.version, "principal": began.principal, "within": within, "arguments": arguments}
+        for name, text in facts.items():
+            if text is not None:
+                self._fact(name, text)
 
     def _waited_text(self) -> str:
         call = self._call
@@ -316,15 +308,15 @@ class _CallView:
         names = [*(quoted(question.key) for question in call.pending), *awaited]
         parts: list[Part] = [("waits for ", _HEAD), ", ".join(names)]
         since = f" since {duration_text(max(0.0, self._now - waiting.asked.at) * 1000)}"
-        until = waiting.asked.until if call.pending else None
-        if until is None:
+        deadline = until(call)
+        if deadline is None:
             parts.append(since)
-        elif until > self._now:
-            left = duration_text((until - self._now) * 1000)
-            parts.append(f"{since}, until {clock_text(until)} ({left} left)")
+        elif deadline > self._now:
+            left = duration_text((deadline - self._now) * 1000)
+            parts.append(f"{since}, until {clock_text(deadline)} ({left} left)")
         else:
-            late = duration_text((self._now - until) * 1000)
-            parts += [since, (f"; that was possible until {clock_text(until)}, {late} ago", _BAD)]
+            late = duration_text((self._now - deadline) * 1000)
+            parts += [since, (f"; that was possible until {clock_text(deadline)}, {late} ago", _BAD)]
         self._screen.line(*parts)
 
     def _fact(self, name: str, text: str) -> None:

@@ -9,27 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from roundtrip.cli.command import Command, CommandFailed
+from roundtrip.cli.command import Command, CommandFailed, reported
 from roundtrip.cli.parsing import add_call, add_files, add_json, add_output
 from roundtrip.trace.reading.calls import Traced, join
-from roundtrip.trace.reading.transcripts import NoTranscript, Reading, files_of, read_files, without_collection
+from roundtrip.trace.reading.transcripts import NoTranscript, files_of, read_files, without_collection
 from roundtrip.trace.writing.names import TRACE_VARIABLE
 
 if TYPE_CHECKING:
     from roundtrip.cli.trace.terminal import Screen
-
-__all__ = [
-    "LAST",
-    "json_text",
-    "load",
-    "load_files",
-    "named_files",
-    "present",
-    "view",
-    "warn",
-    "warn_of_losses",
-    "write_out",
-]
 
 LAST: Final = "last"
 """The name of the newest call."""
@@ -88,23 +75,20 @@ def load_files(names: Sequence[str | Path]) -> Traced:
     Raises:
         CommandFailed: There is nothing to read.
     """
-    try:
-        with without_collection():
-            reading = read_files(files_of(names))
-            traced = join(reading.lines)
-            # The calls live until the command ends, so the collector need not examine them again.
-            gc.freeze()
-    except NoTranscript as error:
-        raise CommandFailed(str(error)) from error
-    warn_of_losses(reading)
+    with reported(NoTranscript), without_collection():
+        reading = read_files(files_of(names))
+        traced = join(reading.lines)
+        # The calls live until the command ends, so the collector need not examine them again.
+        gc.freeze()
+    warn_of_losses(reading.unreadable, reading.newer)
     return traced
 
 
-def warn_of_losses(reading: Reading) -> None:
+def warn_of_losses(unreadable: int, newer: int) -> None:
     """Report how many lines could not be read, if any."""
     for number, reason in (
-        (reading.unreadable, "not a transcript's, and left out"),
-        (reading.newer, "of a newer roundtrip, and left out; upgrade to read them"),
+        (unreadable, "not a transcript's, and left out"),
+        (newer, "of a newer roundtrip, and left out; upgrade to read them"),
     ):
         if number:
             warn(f"{number} line is {reason}" if number == 1 else f"{number} lines are {reason}")
@@ -143,11 +127,11 @@ def write_out(arguments: Namespace, text: str) -> None:
     if path is None:
         print(text, flush=True)
         return
-    try:
-        with open(path, "w", encoding="utf-8", opener=_open_for_its_owner) as file:
-            file.write(f"{text}\n")
-    except OSError as error:
-        raise CommandFailed(f"cannot write {str(path)!r}: {error.strerror}") from error
+    with (
+        reported(OSError, about=f"cannot write {str(path)!r}: "),
+        open(path, "w", encoding="utf-8", opener=_open_for_its_owner) as file,
+    ):
+        file.write(f"{text}\n")
 
 
 def _open_for_its_owner(path: str, flags: int) -> int:

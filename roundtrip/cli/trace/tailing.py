@@ -42,8 +42,6 @@ from roundtrip.trace.writing.lines import (
     StoppedLine,
 )
 
-__all__ = ["COMMANDS"]
-
 _POLL_SECONDS: Final = 0.2
 _MAX_KNOWN_CALLS: Final = 100_000
 """Calls whose tools are remembered: only the first line of each leg names the tool."""
@@ -108,7 +106,7 @@ def _run(arguments: Namespace) -> int:
     _check(names)
     follower = Follower(names)
     filter = _Filter(arguments)
-    print_lines = _printer(filter, as_json=arguments.json)
+    screen = None if arguments.json else Screen()
     pause = _pause_for(sys.stdout)
 
     def poll() -> list[Line]:
@@ -116,13 +114,13 @@ def _run(arguments: Namespace) -> int:
         return [line for line in sorted(follower.poll(), key=lambda line: line.at) if filter.passes(line)]
 
     past = poll()
-    print_lines(islice(past, max(0, len(past) - arguments.lines), None))
+    _print(islice(past, max(0, len(past) - arguments.lines), None), filter, screen)
     del past
-    warn_of_losses(follower.reading)
+    warn_of_losses(follower.reading.unreadable, follower.reading.newer)
     lost = follower.reading.lost
     while True:
         pause()
-        print_lines(poll())
+        _print(poll(), filter, screen)
         if follower.reading.lost > lost:
             lost = follower.reading.lost
             warn("another line could not be read, and is left out")
@@ -137,29 +135,20 @@ def _check(names: Iterable[str]) -> None:
             raise CommandFailed(f"{name!r} is neither a file nor a directory, and cannot be followed")
 
 
-def _printer(filter: _Filter, *, as_json: bool) -> Callable[[Iterable[Line]], None]:
-    if as_json:
-
-        def print_json(lines: Iterable[Line]) -> None:
-            for line in lines:
-                print(json_text(line.model_dump(exclude_unset=True), indent=None))
-            sys.stdout.flush()
-
-        return print_json
-    screen = Screen()
-
-    def print_lines(lines: Iterable[Line]) -> None:
-        for line in lines:
-            tool = filter.tool_of(line)
-            screen.line(
-                (clock_text(line.at, precise=True)[11:], "dim"),
-                (f"  {line.instance}", "dim"),
-                f"  {line.call or '-'}  {tool if tool is not None else '?'}  ",
-                *_event(line),
-            )
-        screen.flush()
-
-    return print_lines
+def _print(lines: Iterable[Line], filter: _Filter, screen: Screen | None) -> None:
+    """Print lines on a screen, or as JSON."""
+    for line in lines:
+        if screen is None:
+            print(json_text(line.model_dump(exclude_unset=True), indent=None))
+            continue
+        tool = filter.tool_of(line)
+        screen.line(
+            (clock_text(line.at, precise=True)[11:], "dim"),
+            (f"  {line.instance}", "dim"),
+            f"  {line.call or '-'}  {tool if tool is not None else '?'}  ",
+            *_event(line),
+        )
+    sys.stdout.flush()
 
 
 def _event(line: Line) -> list[Part]:
@@ -177,10 +166,9 @@ def _event(line: Line) -> list[Part]:
             parts += [", " if place else "", question.key, (f" ({question.reason.value})", "" if is_new else "yellow")]
         size = f", {token_text(line.token.bytes)}" if line.token is not None else ""
         return [*parts, (f", round {line.round} in leg {line.leg}{size}", "dim")]
-    if isinstance(line, AnsweredLine) and not line.keys:
-        return ["gave the question up", (f" after {duration_text(line.waited)}", "dim")]
     if isinstance(line, AnsweredLine):
-        return [f"answered {', '.join(line.keys)}", (f" after {duration_text(line.waited)}", "dim")]
+        event = f"answered {', '.join(line.keys)}" if line.keys else "gave the question up"
+        return [event, (f" after {duration_text(line.waited)}", "dim")]
     if isinstance(line, EndedLine):
         style = STATE_STYLES.get(line.state, "")
         error = f" with {line.error.type}" if line.error is not None else " with an error" if line.is_error else ""

@@ -5,22 +5,17 @@ Recorded text is untrusted: every string passes through `printable`, and none is
 
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 
-from roundtrip.client.terminal import console_on
+from roundtrip.client.terminal import Line, Part, console_on
 from roundtrip.safe_text import columns_of, printable
 from roundtrip.trace.reading.calls import SYMBOLS, Mark
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-__all__ = ["MARK_STYLES", "STATE_STYLES", "Column", "Part", "Screen"]
-
-Part = str | tuple[str, str]
-"""A text, or a text with its style."""
 
 MARK_STYLES: Final = {
     Mark.ASKED: "cyan",
@@ -84,6 +79,11 @@ class Screen:
 
         text = Text.assemble(*styled)
         self._console.print(Padding(text, (0, 0, 0, indent)) if indent else text)
+
+    def lines(self, lines: Iterable[Line]) -> None:
+        """Print lines, each given as its indent and its parts."""
+        for indent, parts in lines:
+            self.line(*parts, indent=indent)
 
     def table(self, columns: Sequence[Column], rows: Sequence[Sequence[Part]]) -> None:
         """Print rows under the titles of their columns."""

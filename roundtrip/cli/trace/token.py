@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from roundtrip.cli.command import Command, CommandFailed
+from roundtrip.cli.command import Command, CommandFailed, reported
 from roundtrip.cli.parsing import add_json
 from roundtrip.cli.trace.sources import present
 from roundtrip.cli.trace.terminal import Part, Screen
@@ -22,8 +22,6 @@ from roundtrip.tokens.binding import TokenBinding
 from roundtrip.tokens.token import MAX_TOKEN_BYTES
 from roundtrip.trace.explaining.wording import duration_text, size_text
 from roundtrip.trace.reading.tokens import Sealed, SignatureCheck, TokenView, foreign_kind, token_data, view_token
-
-__all__ = ["COMMANDS", "configure", "run"]
 
 _MAX_KEYS_BYTES: Final = 64 * 1024
 _ROLE: Final = re.compile(rb"(?:\s*#[^\n]*\n)*\s*(?:signs|next|former)\s")
@@ -101,33 +99,26 @@ def _read_keys(file: str | None) -> list[bytes]:
         raise CommandFailed("the file given with --keys-file holds no key; put one on each line, newest first")
     if _ROLE.match(raw) is None:
         return keys
-    try:
+    with reported(ValueError):
         return [key.encode() for key in KeyFile.read(Path(file)).keys]
-    except ValueError as error:
-        raise CommandFailed(str(error)) from error
 
 
 def _keys_of_environment() -> list[bytes]:
     """Return the keys as servers read them; none without a variable, or with an empty one."""
     set_ones = {name: os.environ[name] for name in (KEYS_VARIABLE, KEY_FILE_VARIABLE) if os.environ.get(name)}
-    try:
+    with reported(ValueError):
         found = keys_of(set_ones)
-    except ValueError as error:
-        raise CommandFailed(str(error)) from error
     return [] if found is None else [os.fsencode(key) for key in found.keys]
 
 
 def _read(source: str, *, limit: int, what: str) -> bytes:
-    try:
+    # The name may be a secret given in the wrong place, so the message does not repeat it.
+    with reported(OSError, ValueError, about=f"cannot read the file with the {what}: "):
         if source == "-":
             raw = sys.stdin.buffer.read(limit + 1)
         else:
             with Path(source).open("rb") as file:
                 raw = file.read(limit + 1)
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        # The name may be a secret given in the wrong place, so the message does not repeat it.
-        raise CommandFailed(f"cannot read the file with the {what}: {why}") from error
     if len(raw) > limit:
         raise CommandFailed(f"the file with the {what} must have at most {size_text(limit)}")
     return raw

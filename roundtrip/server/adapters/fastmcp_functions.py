@@ -24,7 +24,6 @@ from mcp_types import CallToolResult
 
 from roundtrip.engine.leg import Authored, Finished, HandedOver, PlainBody, Suspended
 from roundtrip.errors import InvalidSignature, RoundtripError
-from roundtrip.resolvers.annotations import find_resolved
 from roundtrip.resolvers.signatures import hints_of, is_async, is_generator_function
 from roundtrip.server.adapters.fastmcp_names import (
     FastMCPError,
@@ -43,7 +42,7 @@ from roundtrip.server.adapters.fastmcp_names import (
 from roundtrip.server.adapters.installation import Installation, InstalledServing, installation_in, serving_now
 from roundtrip.server.content import Embeddable, ToolResult, as_block
 from roundtrip.server.failures import told_by, tool_failure
-from roundtrip.server.functions import AskingFunction, FunctionSignature, Kind, contexts_of
+from roundtrip.server.functions import AskingFunction, Kind, read_signature
 from roundtrip.server.install import wrap
 from roundtrip.server.leg_runner import result_of
 from roundtrip.server.requests import Incoming, asking_request
@@ -53,16 +52,6 @@ from roundtrip.server.tools.registered import ToolDefaults, asking_function, dep
 
 if TYPE_CHECKING:
     from roundtrip.server.stored_calls import StoredCalls
-
-__all__ = [
-    "ERRORS",
-    "FastMcpFunction",
-    "StoredLeg",
-    "StoringCalls",
-    "function_for_fastmcp",
-    "function_of_plain",
-    "serving_stored_leg",
-]
 
 ERRORS: Final = {"tool": ToolError, "prompt": PromptError, "resource": ResourceError, "template": ResourceError}
 """The errors of FastMCP that clients may read, by kind of component."""
@@ -196,54 +185,64 @@ class FastMcpFunction(AskingFunction):
         if leg is not None and not leg.is_taken:
             return await self._serve_stored(leg, arguments, injected)
         serving = _serving(self)
-        incoming = Incoming.of(serving.request) if isinstance(serving, InstalledServing) else Incoming.by(None)
-        installation = serving.installation if isinstance(serving, InstalledServing) else serving
-        record = incoming.record
+        if isinstance(serving, Installation):
+            with self._in_host(injected, lambda failure: None):
+                return result_of(await serving.legs.run(self, arguments, Incoming.by(None)))
+        incoming = Incoming.of(serving.request)
+        legs, record = serving.installation.legs, incoming.record
         was_claimed = record is None or record.claimed
-        if isinstance(serving, InstalledServing):
-            # Middleware may try again, and then the last attempt counts.
-            serving.failure = None
-        before = _INJECTED.set(injected)
-        try:
-            calls, stored = installation.calls, installation.legs.stored_calls
-            if (
-                stored is None
-                or not isinstance(serving, InstalledServing)
-                or not isinstance(calls, StoringCalls)
-                or not self._is_asked_for(incoming)
-            ):
-                return result_of(await installation.legs.run(self, arguments, incoming))
-            result, serving.failure = await calls.serve_for_client(self, stored, arguments, incoming)
-            return result
-        except (FastMCPError, UnexpectedToolError):
-            raise
-        except (RoundtripError, SdkToolError, SdkResourceError) as error:
-            failure = self._failure(error)
-            is_clients = record is not None and record.claimed and not was_claimed
-            if isinstance(failure, MCPError) and isinstance(serving, InstalledServing) and is_clients:
+        # Middleware may try again, and then the last attempt counts.
+        serving.failure = None
+
+        def tell(failure: MCPError) -> None:
+            if record is not None and record.claimed and not was_claimed:
                 # FastMCP would make a result of it.
                 serving.failure = failure
-            raise self._for_host(failure, error) from error
-        finally:
-            _INJECTED.reset(before)
+
+        with self._in_host(injected, tell):
+            calls, stored = serving.installation.calls, legs.stored_calls
+            if stored is None or not isinstance(calls, StoringCalls) or not self._is_asked_for(incoming):
+                return result_of(await legs.run(self, arguments, incoming))
+            result, serving.failure = await calls.serve_for_client(self, stored, arguments, incoming)
+            return result
 
     async def _serve_stored(self, leg: StoredLeg, arguments: dict[str, Any], injected: Mapping[str, Any]) -> Any:
         """Serve a leg of a stored call."""
         leg.is_taken = True
+
+        def tell(failure: MCPError) -> None:
+            leg.failure = failure
+
+        with self._in_host(injected, tell):
+            try:
+                leg.end = await leg.installation.legs.run(self, arguments, leg.incoming)
+                return result_of(leg.end)
+            except MCPError as error:
+                leg.failure = error
+                raise
+
+    @contextmanager
+    def _in_host(self, injected: Mapping[str, Any], tell: Callable[[MCPError], None]) -> Generator[None]:
+        """Surround a leg with FastMCP's values, and make an error of FastMCP's of a failure that clients may read.
+
+        Args:
+            injected: The values.
+            tell: Receives the failure, if it is a protocol error.
+        """
         before = _INJECTED.set(injected)
         try:
-            leg.end = await leg.installation.legs.run(self, arguments, leg.incoming)
-            return result_of(leg.end)
+            yield
         except (FastMCPError, UnexpectedToolError):
             raise
-        except MCPError as error:
-            leg.failure = error
-            raise
         except (RoundtripError, SdkToolError, SdkResourceError) as error:
-            failure = self._failure(error)
+            failure = tool_failure(self.name, error, mask=False)
+            if isinstance(failure, UnexpectedToolError):
+                # An error of the author's code, masked or not as the server says.
+                raise
             if isinstance(failure, MCPError):
-                leg.failure = failure
-            raise self._for_host(failure, error) from error
+                tell(failure)
+            told = told_by(failure, error) or str(failure)
+            raise ERRORS[self.kind](told.removeprefix(f"Error executing tool {self.name}: ")) from error
         finally:
             _INJECTED.reset(before)
 
@@ -253,22 +252,6 @@ class FastMcpFunction(AskingFunction):
         if self.kind != "tool" or record is None or record.claimed:
             return False
         return self.is_called("tools/call", str((record.context.params or {}).get("name", "")))
-
-    def _failure(self, error: Exception) -> Exception:
-        """Return the failure of a leg.
-
-        Raises:
-            Exception: The error is of the author's code, and masked or not as the server says.
-        """
-        failure = tool_failure(self.name, error, mask=False)
-        if isinstance(failure, UnexpectedToolError):
-            raise error
-        return failure
-
-    def _for_host(self, failure: Exception, error: Exception) -> FastMCPError:
-        """Return the error of FastMCP for a failure."""
-        told = told_by(failure, error) or str(failure)
-        return ERRORS[self.kind](told.removeprefix(f"Error executing tool {self.name}: "))
 
 
 def function_for_fastmcp(
@@ -295,18 +278,14 @@ def function_for_fastmcp(
     Raises:
         InvalidSignature: A parameter or a resolver of it can never be filled.
     """
-    owner = f"{kind} {name!r}"
     if is_generator_function(fn):
-        raise InvalidSignature(f"{owner} is a generator, and cannot ask; collect what it yields, and return a list")
+        raise InvalidSignature(
+            f"{kind} {name!r} is a generator, and cannot ask; collect what it yields, and return a list"
+        )
     hints = hints_of(fn)
     injected = injected_parameters(fn, hints)
-    resolved = find_resolved(fn, owner=owner, besides=injected)
-    unpassed = {
-        f"dependencies[{number}]": (marker, False)
-        for number, marker in enumerate(dependencies_of(spec.dependencies, tool=name))
-    }
-    contexts = contexts_of(fn, besides=(*resolved, *injected))
-    signature = FunctionSignature(fn, kind, name, {**resolved, **unpassed}, contexts, frozenset(unpassed))
+    dependencies = dependencies_of(spec.get("dependencies"), tool=name)
+    signature = read_signature(fn, kind=kind, name=name, dependencies=dependencies, injected=injected)
     not_clients = {*signature.hidden, *injected}
     clients = {each: each for each in inspect.signature(fn).parameters if each not in not_clients}
 
@@ -315,11 +294,11 @@ def function_for_fastmcp(
 
     function = asking_function(
         signature,
-        spec._replace(inline=True) if inline and not is_async(fn) else spec,
+        {**spec, "inline": True} if inline and not is_async(fn) else spec,
         clients,
         defaults=defaults,
         version=version,
-        convert=for_ledger if spec.exactly_once else _in_blocks if kind == "tool" else None,
+        convert=for_ledger if spec.get("exactly_once") else _in_blocks if kind == "tool" else None,
         kind=FastMcpFunction,
     )
 

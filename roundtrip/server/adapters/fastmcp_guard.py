@@ -28,8 +28,6 @@ from roundtrip.server.adapters.fastmcp_names import (
 from roundtrip.server.adapters.marked import uses_roundtrip
 from roundtrip.server.functions import misused_context
 
-__all__ = ["MARKERS", "asks", "guard_functions", "is_unsafe"]
-
 logger = logging.getLogger(__name__)
 
 MARKERS: Final = (SdkResolve, Dependency)

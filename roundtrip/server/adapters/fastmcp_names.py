@@ -27,7 +27,7 @@ keeps it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
@@ -81,9 +81,8 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel import Server as LowLevelServer
     from mcp.server.request_state import RequestStateSecurity
 
+# Names of FastMCP that other modules take from this one.
 __all__ = [
-    "FUNCTION_COMPONENTS",
-    "LISTS",
     "DisabledError",
     "FastMCP",
     "FastMCPError",
@@ -103,22 +102,6 @@ __all__ = [
     "TransformedTool",
     "VersionSpec",
     "bind_request_context",
-    "components_of",
-    "function_below",
-    "has_generated_name",
-    "injected_parameters",
-    "is_client_tool_call",
-    "kind_and_name_of",
-    "low_level_of",
-    "mounted_by",
-    "passes_calls_on",
-    "policy_of",
-    "providers_of",
-    "routes_of",
-    "serving_server",
-    "session_now",
-    "wire_form",
-    "wire_result",
 ]
 
 _MOVED = "FastMCP {version} has moved {name}, which roundtrip.fastmcp uses; install FastMCP 4.2, or a later roundtrip"
@@ -152,11 +135,9 @@ def components_of(provider: LocalProvider) -> Iterable[Any]:
     return list(_private(provider, "_components").values())
 
 
-def providers_of(mcp: FastMCP[Any]) -> Iterator[LocalProvider]:
-    """Yield the providers of a server that hold functions."""
-    for provider in mcp.providers:
-        if isinstance(provider, LocalProvider):
-            yield provider
+def providers_of(mcp: FastMCP[Any]) -> list[LocalProvider]:
+    """Return the providers of a server that hold functions."""
+    return [provider for provider in mcp.providers if isinstance(provider, LocalProvider)]
 
 
 def mounted_by(provider: object) -> FastMCP[Any] | None:

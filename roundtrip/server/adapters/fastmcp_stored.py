@@ -38,7 +38,7 @@ from roundtrip.server.adapters.fastmcp_names import (
     wire_form,
 )
 from roundtrip.server.adapters.installation import serving_now
-from roundtrip.server.adapters.storing import InstalledHost, install_stored_calls
+from roundtrip.server.adapters.storing import install_stored_calls
 from roundtrip.server.leg_runner import result_of
 from roundtrip.server.stored_replies import result_from
 from roundtrip.server.tool_calls import named_version, result_of_reply
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from roundtrip.server.functions import AskingFunction
     from roundtrip.server.requests import Incoming, RequestRecord
     from roundtrip.server.stored_calls import StoredCalls
-
-__all__ = ["FastMcpCalls", "install_stored_fastmcp_calls"]
 
 
 def install_stored_fastmcp_calls(installation: Installation[FastMCP[Any]], options: InstallOptions) -> None:
@@ -66,10 +64,10 @@ def install_stored_fastmcp_calls(installation: Installation[FastMCP[Any]], optio
         del structured_output  # FastMCP's word for it is the schema
         mcp.tool(fn, output_schema=None, **details)
 
-    host = InstalledHost(installation, custom_route=mcp.custom_route, add_tool=add_tool)
-    calls = installation.calls = FastMcpCalls(installation, host)
+    installation.custom_route, installation.add_tool = mcp.custom_route, add_tool
+    calls = installation.calls = FastMcpCalls(installation)
     has_auth = mcp.auth is not None
-    install_stored_calls(installation, options, host=host, calls=calls, tools=calls, has_auth=has_auth)
+    install_stored_calls(installation, options, calls=calls, tools=calls, has_auth=has_auth)
     if installation.legs.stored_calls is not None:
         mcp.add_transform(_ListedForClients(installation, installation.legs.stored_calls))
 
@@ -107,18 +105,16 @@ class FastMcpCalls(StoringCalls):
 
     Args:
         installation: The installation on the server that clients connect to.
-        host: This server, as stored calls see it.
     """
 
-    def __init__(self, installation: Installation[FastMCP[Any]], host: InstalledHost) -> None:
+    def __init__(self, installation: Installation[FastMCP[Any]]) -> None:
         self._installation = installation
-        self._host = host
         self.relist: Any = None
         """Not used: FastMCP keeps the schema of a result with the tool."""
 
-    def registered_as(self, name: str, version: str | None) -> _Registered:
-        """Return a tool of this server."""
-        return _Registered(self._installation.functions["tool", name, version])
+    def function_named(self, name: str) -> AskingFunction:
+        """Return the function of a tool of this server."""
+        return self._installation.functions["tool", name, None]
 
     def function_of(self, name: str, record: RequestRecord) -> AskingFunction:
         """Return the function of the tool that a request has called."""
@@ -150,13 +146,7 @@ class FastMcpCalls(StoringCalls):
 
     def stamp(self) -> dict[str, Any]:
         """Return the metadata that results have."""
-        return dict(self._host.server_info_stamp)
-
-    async def serve(
-        self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None = None
-    ) -> Finished | Suspended | Authored | HandedOver:
-        """Serve one leg of a stored call; see `serve_caught`."""
-        return await self.serve_caught(name, arguments, incoming, version)
+        return dict(self._installation.server_info_stamp)
 
     async def serve_caught(
         self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None = None
@@ -184,6 +174,8 @@ class FastMcpCalls(StoringCalls):
         # FastMCP has no result for a leg that waits.
         return Finished(failed) if leg.end is None or isinstance(leg.end, Finished) else leg.end
 
+    serve = serve_caught
+
     async def serve_for_client(
         self, function: FastMcpFunction, stored: StoredCalls, arguments: dict[str, Any], incoming: Incoming
     ) -> tuple[Any, MCPError | None]:
@@ -206,13 +198,6 @@ class FastMcpCalls(StoringCalls):
                 raise
             return result_from(error.error.message, is_error=True), error
         return (result_of_reply(end) if isinstance(end, dict) else result_of(end)), None
-
-
-class _Registered:
-    """A registered tool."""
-
-    def __init__(self, function: AskingFunction) -> None:
-        self.function = function
 
 
 class _ClientLegs:
@@ -242,11 +227,8 @@ class _ClientLegs:
             self.raised = error
             raise
 
-    async def serve_caught(
-        self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None = None
-    ) -> Finished | Suspended | Authored | HandedOver:
-        """Serve the leg; FastMCP makes results of exceptions."""
-        return await self.serve(name, arguments, incoming, version)
+    serve_caught = serve
+    """Serves the leg; FastMCP makes results of exceptions."""
 
 
 def _version_spec(version: str | None) -> VersionSpec | None:

@@ -18,17 +18,6 @@ from roundtrip.server.server import Server
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-__all__ = [
-    "AnyServer",
-    "FastMcpServer",
-    "attached",
-    "is_fastmcp",
-    "is_server",
-    "low_level",
-    "require_installed",
-    "server_classes",
-]
-
 
 class FastMcpServer(Protocol):
     """A FastMCP server; FastMCP need not be installed."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final, Generic, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypedDict, TypeVar
 from weakref import WeakSet
 
 from mcp.server import MCPServer
@@ -23,44 +23,36 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.uri_template import UriTemplate
 
 from roundtrip.errors import InvalidSignature
-from roundtrip.machine.journal_bytes import MAX_JOURNAL_BYTES
+from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.plan import Plan
 from roundtrip.server.functions import AskingFunction, Kind
 from roundtrip.server.install import Attached
 from roundtrip.server.install import install as attach
-from roundtrip.server.parts import Parts, parts_of
+from roundtrip.server.parts import parts_of
 from roundtrip.server.request_state import Request, RequestBoundary
-from roundtrip.server.tasks.choice import runs_tasks
+from roundtrip.server.switches import runs_tasks
+from roundtrip.server.tools.options import ToolSpec, unknown_option
 from roundtrip.server.tools.registered import ToolDefaults
-from roundtrip.system import SYSTEM, System
-from roundtrip.tokens.token import MAX_TOKEN_BYTES
+from roundtrip.system import System
 
 if TYPE_CHECKING:
     from roundtrip.ledger.contract import Ledger
+    from roundtrip.server import probe
     from roundtrip.server.approvals import Approvals
-    from roundtrip.server.hosts import CallsOfTools
-    from roundtrip.server.keys import Keys, Principal
+    from roundtrip.server.hosts import CallsOfTools, PageHandler
+    from roundtrip.server.keys import Keys
     from roundtrip.server.ladder import Rung
     from roundtrip.server.pages import Pages
     from roundtrip.server.probe import Identity
     from roundtrip.server.tasks.service import TaskService
-    from roundtrip.trace.writing.tracers import Trace
-
-__all__ = [
-    "InstallOptions",
-    "Installation",
-    "InstalledServing",
-    "installation_in",
-    "refuse_options",
-    "refuse_second",
-    "serving_now",
-]
+else:
+    load_on_use(globals(), "roundtrip.server.probe")
 
 HostT = TypeVar("HostT")
 
 
-class InstallOptions(TypedDict, total=False):
-    """Options of `install`; those of `roundtrip.Server` with the same names say more."""
+class PartsOptions(TypedDict, total=False):
+    """Options of `install` for the parts that every leg uses; see `InstallOptions`."""
 
     keys: Keys | None
     """Secrets of at least 32 bytes, newest first, the same on every instance. By default those of ROUNDTRIP_KEYS or
@@ -75,16 +67,27 @@ class InstallOptions(TypedDict, total=False):
     """Returns the owner of a token, given the request's context; False binds tokens to no one."""
     audience: str | None
     """The service that tokens are for. By default the server's name."""
-    request_state_security: RequestStateSecurity | None
-    """The SDK's policy, instead of `keys`. FastMCP's servers have it already."""
     seal_keys: Keys | None
     """With `request_state_security=` of the server, the keys that seal values which the server computed."""
-    build: str | None
-    """A name for this build of the application. By default a digest of the tools' source."""
     trace: Any
     """The place to record calls, as `Server(trace=...)` takes it. By default the one that ROUNDTRIP_TRACE names."""
     ledger: Ledger | None
     """Keeps the results of tools that run once. By default in the memory of this process."""
+    max_token_bytes: int
+    """A longer token is neither made nor accepted."""
+    max_journal_bytes: int
+    """The most bytes that a call may remember."""
+    system: System
+    """The clocks, randomness and sleep to use."""
+
+
+class InstallOptions(PartsOptions, total=False):
+    """Options of `install`; those of `roundtrip.Server` with the same names say more."""
+
+    request_state_security: RequestStateSecurity | None
+    """The SDK's policy, instead of `keys`. FastMCP's servers have it already."""
+    build: str | None
+    """A name for this build of the application. By default a digest of the tools' source."""
     pages: Pages | None
     """`Pages(...)`, on which users answer if their clients cannot ask them by form."""
     ladder: Iterable[Rung] | None
@@ -93,12 +96,6 @@ class InstallOptions(TypedDict, total=False):
     """`Approvals(...)`, by which people of a group decide calls of others, with `Approve`."""
     no_empty_rounds: Iterable[str]
     """Names of clients that cannot take a round without questions."""
-    max_token_bytes: int
-    """A longer token is neither made nor accepted."""
-    max_journal_bytes: int
-    """The most bytes that a call may remember."""
-    system: System
-    """The clocks, randomness and sleep to use."""
 
 
 @dataclass(slots=True, eq=False)
@@ -156,6 +153,13 @@ class Installation(Attached, Generic[HostT]):
         mounted: Returns the installations of servers that are mounted on this one.
     """
 
+    has_own_tool_handler = False
+
+    custom_route: Callable[..., Callable[[PageHandler], object]]
+    """Adds a page beside MCP, on servers that store calls."""
+    add_tool: Callable[..., None]
+    """Registers a tool that asks, on servers that store calls."""
+
     def __init__(
         self,
         host: HostT,
@@ -181,23 +185,8 @@ class Installation(Attached, Generic[HostT]):
         self.functions: dict[tuple[Kind, str, str | None], AskingFunction] = {}
         """The functions that ask, by kind, name and version."""
         self._planned = WeakSet()
-        self._parts = parts_of(
-            low_level.name,
-            given=given,
-            keys=options.get("keys"),
-            ttl=options.get("ttl"),
-            max_age=options.get("max_age"),
-            encrypt=options.get("encrypt", False),
-            principal=cast("Principal | None", options.get("principal")),
-            audience=options.get("audience"),
-            seal_keys=options.get("seal_keys"),
-            max_token_bytes=options.get("max_token_bytes", MAX_TOKEN_BYTES),
-            max_journal_bytes=options.get("max_journal_bytes", MAX_JOURNAL_BYTES),
-            trace=cast("Trace", options.get("trace")),
-            ledger=options.get("ledger"),
-            bus=bus,
-            system=options.get("system", SYSTEM),
-        )
+        for_parts: dict[str, Any] = {name: options[name] for name in options.keys() & PartsOptions.__annotations__}
+        self.parts = self._parts = parts_of(low_level.name, given=given, bus=bus, **for_parts)
         self.defaults = ToolDefaults(self._parts.limits, build=options.get("build"))
         self.legs = self._legs = attach(low_level, self._parts, host=context_server, subject_of=self._subject_of)
         self._legs.no_empty_rounds |= frozenset(no_empty_rounds)
@@ -205,11 +194,6 @@ class Installation(Attached, Generic[HostT]):
         self._legs.runs_tasks = runs_tasks(None, environment=os.environ)
         place = next(i for i, entry in enumerate(low_level.middleware) if isinstance(entry, RequestBoundary))
         low_level.middleware.insert(place + 1, _Naming(self))
-
-    @property
-    def parts(self) -> Parts:
-        """Return the parts that its legs use."""
-        return self._parts
 
     @property
     def name(self) -> str:
@@ -220,6 +204,19 @@ class Installation(Attached, Generic[HostT]):
     def middleware(self) -> list[ServerMiddleware[Any]]:
         """Return the middlewares of the low-level server."""
         return self.low_level.middleware
+
+    @property
+    def server_info_stamp(self) -> dict[str, Any]:
+        """Return the part of results of 2026-07-28 that describes the server."""
+        return self.low_level.server_info_stamp
+
+    def advertise(self, extension: str) -> None:
+        """List an extension among the capabilities of the server."""
+        self.low_level.extensions[extension] = {}
+
+    def own_lifespan(self) -> AbstractAsyncContextManager[Any]:
+        """Return the lifespan of the server, to enter it without a transport."""
+        return self.low_level.lifespan(self.low_level)
 
     @property
     def own_routes(self) -> list[Any]:
@@ -233,12 +230,10 @@ class Installation(Attached, Generic[HostT]):
 
     def identity(self) -> Identity:
         """Return the facts that all instances of the service must have in common, now that tools are registered."""
-        from roundtrip.server.probe import identity_of
-
         functions = list(self._all_functions())
         told = (f"{function.kind} {function.name}@{function.version or ''}\n{function.build}" for function in functions)
         once = any(function.once is not None for function in functions)
-        return identity_of(self.name, legs=self._legs, tools=told, exactly_once=once)
+        return probe.identity_of(self.name, legs=self._legs, tools=told, exactly_once=once)
 
     def _all_functions(self) -> Iterator[AskingFunction]:
         yield from self.functions.values()
@@ -296,9 +291,7 @@ def _check_names(options: InstallOptions) -> None:
                 f"install() must be given no {name}=: each process that serves also runs stored calls, and `roundtrip "
                 "worker` serves only a roundtrip.Server"
             )
-        near = get_close_matches(name, InstallOptions.__annotations__, n=1)
-        meant = f"; did you mean {near[0]}=?" if near else f"; there are {', '.join(InstallOptions.__annotations__)}"
-        raise TypeError(f"install() has no option {name!r}{meant}")
+        raise unknown_option("install() has", name, [*InstallOptions.__annotations__])
 
 
 def installation_in(low_level: LowLevelServer[Any]) -> Installation[Any] | None:
@@ -316,11 +309,11 @@ def refuse_second(low_level: LowLevelServer[Any]) -> None:
         raise ValueError(f"server {low_level.name!r} has roundtrip already; call install() once, before its tools")
 
 
-def refuse_options(given: Iterable[str], reasons: Iterable[tuple[Sequence[str], str]], *, owner: str) -> None:
+def refuse_options(given: ToolSpec, reasons: Iterable[tuple[Sequence[str], str]], *, owner: str) -> None:
     """Reject options of the standalone `@tool` that mean nothing on a server.
 
     Args:
-        given: The names of the options.
+        given: The options.
         reasons: Names of options, and for each group the reason with what to do.
         owner: The tool, for the message.
 

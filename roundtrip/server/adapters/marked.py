@@ -7,9 +7,7 @@ from typing import Any, get_args
 from roundtrip.resolvers.markers import Dependency, Resolve
 from roundtrip.resolvers.signatures import hints_of
 from roundtrip.server.asking import AskingContext
-from roundtrip.server.tools.options import ToolSpec, spec_of
-
-__all__ = ["uses_roundtrip"]
+from roundtrip.server.tools.options import spec_of
 
 
 def uses_roundtrip(fn: Callable[..., Any], *, kinds: tuple[type[Any], ...] = (Resolve, Dependency)) -> bool:
@@ -19,7 +17,7 @@ def uses_roundtrip(fn: Callable[..., Any], *, kinds: tuple[type[Any], ...] = (Re
         fn: The function.
         kinds: The classes of markers that count.
     """
-    if spec_of(fn) != ToolSpec():
+    if spec_of(fn):
         return True
     try:
         parameters = inspect.signature(fn).parameters

@@ -7,7 +7,7 @@ import inspect
 import logging
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, Final, Never, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Never, TypeVar
 from weakref import WeakKeyDictionary
 
 from mcp.server import MCPServer
@@ -32,6 +32,7 @@ from pydantic import PrivateAttr
 
 from roundtrip.engine.leg import Limits
 from roundtrip.errors import InvalidSignature
+from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.signatures import display_name
 from roundtrip.server.adapters.installation import (
     Installation,
@@ -41,12 +42,7 @@ from roundtrip.server.adapters.installation import (
     serving_now,
 )
 from roundtrip.server.adapters.marked import uses_roundtrip
-from roundtrip.server.adapters.storing import (
-    InstalledHost,
-    install_stored_calls,
-    service_of,
-    wants_stored_calls,
-)
+from roundtrip.server.adapters.storing import install_stored_calls, wants_stored_calls
 from roundtrip.server.failures import log_tool_failure
 from roundtrip.server.functions import Kind, misused_context, read_signature
 from roundtrip.server.leg_runner import result_of
@@ -58,7 +54,10 @@ from roundtrip.server.tools.registered import RegisteredTool, ToolDefaults, regi
 from roundtrip.server.tools.registry import ToolRegistry
 from roundtrip.server.visibility import Visibility
 
-__all__ = ["BoundTools", "install_in_low_level", "install_in_mcpserver"]
+if TYPE_CHECKING:
+    from roundtrip.server.tasks import service
+else:
+    load_on_use(globals(), "roundtrip.server.tasks.service")
 
 logger = logging.getLogger("mcp.server.mcpserver.server")
 
@@ -81,26 +80,18 @@ _REFUSED: Final = (
 class _Tools:
     """The tools of one installation that ask."""
 
-    def __init__(self) -> None:
+    def __init__(self, installation: Installation[Any]) -> None:
         self.registry = ToolRegistry("replace", Visibility())
-        self.installation: Installation[Any] | None = None
-        self._served: tuple[InstalledHost, ToolCalls] | None = None
-
-    def serve_by(self, installation: Installation[Any], host: InstalledHost) -> ToolCalls:
-        """Let the legs of an installation serve the tools."""
-        self.installation = installation
-        calls = ToolCalls(
-            host,
+        self._installation = installation
+        self.calls = ToolCalls(
+            installation,
             self.registry,
-            effects=installation.effects,
             legs=installation.legs,
             gates=_no_gates,
             probe=None,
             # The SDK's classes never send the text of a crash.
             masks_errors=lambda: True,
         )
-        self._served = (host, calls)
-        return calls
 
     def register(self, fn: Callable[..., Any], spec: ToolSpec = ToolSpec()) -> RegisteredTool:  # noqa: B008 - a value
         """Make a tool of a function.
@@ -108,15 +99,10 @@ class _Tools:
         Raises:
             InvalidSignature: It cannot work on a server of the SDK's.
         """
-        merged = spec.over(spec_of(fn))
-        given = [each for each in ToolSpec._fields if getattr(merged, each) is not None]
-        refuse_options(given, _REFUSED, owner=f"tool {merged.name or display_name(fn)!r}")
-        installation = self.installation
-        tool = register(fn, spec, defaults=installation.defaults if installation is not None else _UNBOUND)
-        if installation is not None:
-            installation.adopt(tool.function)
-            if tool.function.task is not None and self._served is not None:
-                service_of(installation, *self._served, "task=").serve_extension()
+        tool = _registered(fn, spec, self._installation.defaults)
+        self._installation.adopt(tool.function)
+        if tool.function.task is not None:
+            service.service_of(self._installation, self._installation.legs, self.calls).serve_extension()
         self.registry.add(tool)
         return tool
 
@@ -129,13 +115,20 @@ class _Tools:
             ToolError: The arguments do not fit, or the tool failed.
             MCPError: The tool raised a protocol error, or its client cannot be asked.
         """
-        installation = self.installation
-        if installation is None or self._served is None:
-            raise RuntimeError(f"tool {tool.name!r} has no server")
-        calls = self._served[1]
         if _is_clients(tool, incoming):
-            return await calls.serve_in_handler(tool.name, arguments, incoming)
-        return result_of(await calls.serve(tool.name, arguments, incoming))
+            return await self.calls.serve_in_handler(tool.name, arguments, incoming)
+        return result_of(await self.calls.serve(tool.name, arguments, incoming))
+
+
+def _registered(fn: Callable[..., Any], spec: ToolSpec, defaults: ToolDefaults) -> RegisteredTool:
+    """Make a tool of a function.
+
+    Raises:
+        InvalidSignature: It cannot work on a server of the SDK's.
+    """
+    merged: ToolSpec = {**spec_of(fn), **spec}
+    refuse_options(merged, _REFUSED, owner=f"tool {merged.get('name') or display_name(fn)!r}")
+    return register(fn, spec, defaults=defaults)
 
 
 def _is_clients(tool: RegisteredTool, incoming: Incoming) -> bool:
@@ -206,7 +199,6 @@ def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any],
                 f"{kind} {name!r} asks by roundtrip, and was registered before roundtrip could fill its parameters; "
                 "call install() before tools are registered"
             )
-    tools = _Tools()
     installation = Installation(
         server,
         low_level,
@@ -217,11 +209,7 @@ def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any],
         routes=lambda: sdk_names.routes_of(server),
     )
 
-    def add_own_tool(fn: Callable[..., Any], **details: Any) -> None:
-        server.add_tool(fn, **details)
-
-    host = InstalledHost(installation, custom_route=server.custom_route, add_tool=add_own_tool)
-    calls = tools.serve_by(installation, host)
+    tools = _Tools(installation)
     add_tool, remove_tool = server.add_tool, server.remove_tool
 
     def add_asking_tool(fn: Callable[..., Any], *given: Any, **details: Any) -> None:
@@ -231,7 +219,7 @@ def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any],
             return
         named = inspect.signature(add_tool).bind(fn, *given, **details).arguments
         spec = spec_from({name: value for name, value in named.items() if name != "fn"})
-        if sdk_names.takes_tool(server, spec.over(spec_of(fn)).name or display_name(fn)):
+        if sdk_names.takes_tool(server, spec.get("name") or spec_of(fn).get("name") or display_name(fn)):
             sdk_names.put_tool(server, AskingTool.of(tools.register(fn, spec), tools))
 
     def remove_asking_tool(name: str) -> None:
@@ -249,8 +237,9 @@ def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any],
     _replace(server, "prompt", _asking_prompts(server.prompt, installation))
     _replace(server, "resource", _asking_resources(server.resource, installation))
     if wants_stored_calls(options):
+        installation.custom_route, installation.add_tool = server.custom_route, add_asking_tool
         has_auth = server.settings.auth is not None
-        install_stored_calls(installation, options, host=host, calls=calls, tools=tools.registry, has_auth=has_auth)
+        install_stored_calls(installation, options, calls=tools.calls, tools=tools.registry, has_auth=has_auth)
 
 
 def _adding_plain(add: Callable[..., Any], kind: Kind) -> Callable[..., Any]:
@@ -317,9 +306,7 @@ def _plain(kind: Kind, name: str, fn: Callable[..., Any], installation: Installa
     """Return a function for the SDK: itself, or one that serves a leg of it."""
     if not uses_roundtrip(fn):
         return fn
-    spec = spec_of(fn)
-    given = [each for each in ToolSpec._fields if getattr(spec, each) is not None]
-    refuse_options(given, [(ToolSpec._fields, "is for tools; leave it out")], owner=f"{kind} {name!r}")
+    refuse_options(spec_of(fn), [([*ToolSpec.__annotations__], "is for tools; leave it out")], owner=f"{kind} {name!r}")
     signature = read_signature(fn, kind=kind, name=name)
     function, plain = in_legs(signature, installation.legs, defaults=installation.defaults)
     installation.adopt(function)
@@ -338,8 +325,7 @@ class BoundTools:
         if not functions:
             raise TypeError("bind() must be given functions, got none")
         self._functions = functions
-        unbound = _Tools()
-        self._listing: list[WireTool] = [unbound.register(fn).listing for fn in functions]
+        self._listing: list[WireTool] = [_registered(fn, ToolSpec(), _UNBOUND).listing for fn in functions]
         self._tools: WeakKeyDictionary[Installation[Any], _Tools] = WeakKeyDictionary()
 
     async def list_tools(
@@ -381,8 +367,7 @@ class BoundTools:
         """
         tools = self._tools.get(installation)
         if tools is None:
-            tools = self._tools[installation] = _Tools()
-            tools.serve_by(installation, InstalledHost(installation))
+            tools = self._tools[installation] = _Tools(installation)
             for fn in self._functions:
                 tools.register(fn)
         return tools

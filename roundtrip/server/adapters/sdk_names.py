@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from mcp.server.mcpserver.tools.base import Tool
     from mcp.server.subscriptions import SubscriptionBus
 
-__all__ = ["bus_of", "functions_of", "low_level_of", "put_tool", "routes_of", "takes_tool"]
-
 require_names(
     {
         MCPServer: "_lowlevel_server _tool_manager _prompt_manager _resource_manager _subscriptions "

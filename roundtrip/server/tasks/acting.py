@@ -13,8 +13,6 @@ from roundtrip.server.tasks.operations import AnswerUnfit, TaskNotChanged, TaskO
 from roundtrip.trace.writing.audit import AuditLog, AuditUnwritable
 from roundtrip.trace.writing.lines import OperatorAction
 
-__all__ = ["AuditedOperations"]
-
 _UNKNOWN: Final = "it was interrupted, or the store could not be used; look at the call to see if it was done"
 _UNFIT: Final = "the answer does not fit its question"
 """Written in place of the rule, which may have values: the choices of a form may be known to its user only."""
@@ -82,14 +80,14 @@ class AuditedOperations:
 
     async def _logged(self, call_id: str, action: OperatorAction, work: Callable[[], Awaitable[str | None]]) -> None:
         tool = await self.operations.tool_of(call_id)
-        with self._log.open(call_id, tool, action) as line:
+        with self._log.open(call_id, tool, action) as write:
             try:
                 why = await work()
             except TaskNotChanged as error:
-                line.write("rejected", _UNFIT if isinstance(error, AnswerUnfit) else str(error))
+                write("rejected", _UNFIT if isinstance(error, AnswerUnfit) else str(error))
                 raise
             except BaseException:
                 with suppress(AuditUnwritable):
-                    line.write("rejected", _UNKNOWN)
+                    write("rejected", _UNKNOWN)
                 raise
-            line.write("done", why or "")
+            write("done", why or "")

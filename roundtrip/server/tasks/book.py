@@ -18,17 +18,20 @@ from roundtrip.ledger.tasks import HasTasks, SeenTask, TaskEntry, TaskStore, cha
 from roundtrip.machine.journal import Journal, from_text, to_text
 from roundtrip.machine.pins import Pinner
 from roundtrip.machine.tasks import TASK_MACHINE, TaskEvent, TaskState
+from roundtrip.on_demand import load_on_use
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.tasks.content import ContentUnreadable, Pause, TaskContent, TaskSeal, is_call_id
 from roundtrip.server.tasks.named import NamedTasks
 from roundtrip.tokens.token import JournalCodec, Sealer
 
 if TYPE_CHECKING:
+    from roundtrip import tracing
     from roundtrip.engine.leg import Authored
+    from roundtrip.server import approval_rules
     from roundtrip.server.inbox import Inbox
     from roundtrip.server.parts import Parts
-
-__all__ = ["POLL_SECONDS", "TaskBook", "TaskView"]
+else:
+    load_on_use(globals(), "roundtrip.server.approval_rules", "roundtrip.tracing")
 
 logger = logging.getLogger("roundtrip")
 _LOG: Final = LimitedLog(logger)
@@ -218,10 +221,8 @@ class TaskBook:
             return
         # A lease that has lapsed was that of a worker that is silent.
         ends_leg = before is TaskState.RUNNING and (how != "lost" or is_by_worker)
-        if how == "cancelled" and joins is not None:
-            self._tell(entry.call_id, entry.tool, "joined", ends_leg=ends_leg, joined=joins)
-        else:
-            self._tell(entry.call_id, entry.tool, how, ends_leg=ends_leg)
+        joined = joins if how == "cancelled" else None
+        self._tell(entry.call_id, entry.tool, how if joined is None else "joined", ends_leg=ends_leg, joined=joined)
 
     def tell_unstored(self, call_id: str, tool: str) -> None:
         """Report to tracers that a call which asks could not be stored."""
@@ -237,11 +238,9 @@ class TaskBook:
         ends_leg: bool,
         joined: str | None = None,
     ) -> None:
-        from roundtrip.tracing import StoppedCall, StoredCallTracer  # only traced servers need it
-
-        stopped = StoppedCall(call_id, tool, how, ends_leg, joined)
+        stopped = tracing.StoppedCall(call_id, tool, how, ends_leg, joined)
         for tracer in self._parts.effects.tracers.tracers:
-            if isinstance(tracer, StoredCallTracer):
+            if isinstance(tracer, tracing.StoredCallTracer):
                 try:
                     tracer.stop(stopped)
                 except Exception:
@@ -266,10 +265,8 @@ class TaskBook:
             pause = pause._replace(reply=self._reply)
         if self.inbox is None:
             return pause
-        from roundtrip.server.approval_rules import read_approvals  # few servers have an inbox
-
         needed = self.inbox.asked(end.approvals if isinstance(end, Suspended) else {}, call_id)
-        return pause._replace(approvals=needed, read_approvals=read_approvals(content))
+        return pause._replace(approvals=needed, read_approvals=approval_rules.read_approvals(content))
 
     def read_journal(self, content: TaskContent) -> Journal:
         """Return the journal of a task.
@@ -400,10 +397,8 @@ class TaskBook:
         }
         message = content.message
         if message is None and content.approvals and not entry.has_ended and content.reply is None:
-            from roundtrip.server.approval_rules import listed_groups, open_groups  # few tasks need an approval
-
-            groups = open_groups(content)
-            message = f"Waits for an approval by {listed_groups(groups)}" if groups else None
+            groups = approval_rules.open_groups(content)
+            message = f"Waits for an approval by {approval_rules.listed_groups(groups)}" if groups else None
         if message is not None:
             shown["statusMessage"] = message
         return shown

@@ -9,8 +9,6 @@ import anyio
 
 from roundtrip.ledger.tasks import TaskStore
 
-__all__ = ["NextChange", "changes_of"]
-
 NextChange = Callable[[], Awaitable[None]]
 """Returns once something has changed since the last time, or since the beginning; at times it returns too often."""
 

@@ -2,16 +2,16 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Generator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from contextvars import Context
 from functools import partial
 from itertools import chain, repeat
-from typing import Any, Final
+from typing import Final
 
 import anyio
 
-from roundtrip.engine.claim import Recalled
+from roundtrip.engine.claim import Claim
 from roundtrip.engine.computed import NotedValue
 from roundtrip.errors import CallTakenOver
 from roundtrip.ledger.contract import LedgerDown
@@ -20,8 +20,6 @@ from roundtrip.machine.tasks import TaskEvent
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.tasks.book import TaskBook
 from roundtrip.server.tasks.content import ContentUnreadable, TaskContent
-
-__all__ = ["END_SECONDS", "TaskClaim", "lease_seconds"]
 
 logger = logging.getLogger("roundtrip")
 # Limited, as a store that is down is tried again and again by each leg.
@@ -53,7 +51,7 @@ def _lease_of(entry: TaskEntry) -> float:
     return LEASE_SECONDS + (END_SECONDS if entry.runs_once and entry.has_begun else 0.0)
 
 
-class TaskClaim:
+class TaskClaim(Claim):
     """Lease of a worker on a task. Every write needs it, and fails once another worker has claimed the task.
 
     Args:
@@ -63,6 +61,7 @@ class TaskClaim:
     """
 
     def __init__(self, book: TaskBook, entry: TaskEntry, now: float) -> None:
+        super().__init__(f"tool {entry.tool!r}")
         self._book = book
         self._seen = SeenTask(entry, now, anyio.current_time)
         self._ahead = now - anyio.current_time()
@@ -70,60 +69,28 @@ class TaskClaim:
         self.expires = entry.expires
         """The end of the task's life, which no leg outlives."""
         self.tool = entry.tool
-        self._owner = f"tool {entry.tool!r}"
         self._holder, self._epoch = entry.holder, entry.epoch
         self._runs_once = entry.runs_once
         self.takes_over = entry.takes_over
         """True if the worker that had the task before stopped renewing its lease."""
-        self._noted: dict[int, dict[str, Any]] = {}
         for note in entry.notes:
             revision, key, value = book.seal.open(note, entry.call_id, "note")
             self._noted.setdefault(revision, {})[key] = value
         self._confirmed_at = anyio.current_time()
-        self._scope: anyio.CancelScope | None = None
         self._late: set[asyncio.Task[None]] = set()
         self._message_at = -_MESSAGE_SECONDS
         self._is_saying = self._is_looking = False
         self.message: str | None = None
         """The last status message of this leg."""
-        self.is_taken_over = False
-        """True if another worker has the task, or if it was cancelled."""
+
+    @property
+    def lease(self) -> float:
+        """Return the length of a lease."""
+        return LEASE_SECONDS
 
     def clock(self) -> float:
         """Return the time of the store's clock, which was not earlier when the task was found to be due."""
         return anyio.current_time() + self._ahead
-
-    async def begin(self, terms: str, *, at_once: bool) -> Recalled | None:
-        """Begin the leg; the worker has the lease already."""
-        del terms, at_once
-
-    def noted(self) -> Mapping[int, Mapping[str, Any]]:
-        """Return the results of steps that a worker before has stored, by their revision."""
-        return self._noted
-
-    @contextmanager
-    def holding(self) -> Generator[None]:
-        """Surround the work of the leg, and cancel it when the lease is lost.
-
-        Raises:
-            CallTakenOver: The lease is lost.
-        """
-        with anyio.CancelScope() as self._scope:
-            if self.is_taken_over:
-                self._scope.cancel()
-            try:
-                yield
-            except Exception as error:
-                if self.is_taken_over:
-                    raise CallTakenOver(self._owner) from error
-                raise
-        if self.is_taken_over:
-            raise CallTakenOver(self._owner)
-
-    async def require_held(self) -> None:
-        """Renew the lease, if the store last confirmed it more than half a lease ago."""
-        if anyio.current_time() - self._confirmed_at > LEASE_SECONDS / 2:
-            await self.renew()
 
     async def start_body(self) -> None:
         """Store that a body begins that must not begin twice."""
@@ -215,7 +182,7 @@ class TaskClaim:
 
         if self.is_taken_over or not await self._changed(fenced, patience):
             self.lose_lease()
-            raise CallTakenOver(self._owner)
+            raise CallTakenOver(self.owner)
         self._confirmed_at = began
 
     async def _changed(self, work: Callable[[TaskEntry, float], bool], patience: float) -> bool:
@@ -228,11 +195,11 @@ class TaskClaim:
                 _LOG.warning(
                     "a task of %s is now sealed with a key that this server does not have, and goes on elsewhere; give "
                     "all workers the new key before `roundtrip calls rekey`",
-                    self._owner,
+                    self.owner,
                 )
                 return False
             except LedgerDown as error:
-                _LOG.warning("a worker cannot write a task of %s, and tries again: %s", self._owner, error)
+                _LOG.warning("a worker cannot write a task of %s, and tries again: %s", self.owner, error)
                 left = ends - anyio.current_time()
                 if left <= 0:
                     break
@@ -250,7 +217,7 @@ class TaskClaim:
         try:
             await self._change_once(give_up)
         except LedgerDown as error:
-            logger.error("a worker could not release a task of %s: %s", self._owner, error)
+            logger.error("a worker could not release a task of %s: %s", self.owner, error)
 
     async def _change_once(self, work: Callable[[TaskEntry, float], bool]) -> bool:
         return await self._book.change(self.call_id, work, seen=self._seen) or False
@@ -292,21 +259,3 @@ class TaskClaim:
             entry, _ = await self._book.store.load(self.call_id)
             if entry is None or not entry.is_held(self._holder, self._epoch):
                 self.lose_lease()
-
-    def lose_lease(self) -> None:
-        """End the leg: another worker has the task, or it was cancelled."""
-        self.is_taken_over = True
-        if self._scope is not None:
-            self._scope.cancel()
-
-    async def settle(self, value: Any) -> None:
-        """Do nothing: the worker stores the result when the leg has ended."""
-
-    async def fail(self, error: Exception) -> None:
-        """Do nothing: the worker stores the error when the leg has ended."""
-
-    async def lose(self) -> None:
-        """Do nothing: the worker gives the task up when the leg has ended."""
-
-    async def release(self) -> None:
-        """Do nothing: the worker parks the task when the leg has ended."""

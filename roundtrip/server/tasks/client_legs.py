@@ -16,15 +16,17 @@ from mcp.server.context import ServerRequestContext
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.tasks import TaskEvent
+from roundtrip.on_demand import load_on_use
 from roundtrip.server.tasks.book import TaskBook
 from roundtrip.server.tasks.claim import TaskClaim, lease_seconds
 from roundtrip.server.tasks.content import TaskContent
 from roundtrip.server.tasks.legs import TaskLeg
 
 if TYPE_CHECKING:
+    from roundtrip.server import approval_rules
     from roundtrip.server.tasks.engine import TaskEngine
-
-__all__ = ["leave_to_client", "run_with_client"]
+else:
+    load_on_use(globals(), "roundtrip.server.approval_rules")
 
 
 def leave_to_client(content: TaskContent, entry: TaskEntry, now: float, *, holder: str) -> None:
@@ -35,11 +37,8 @@ def leave_to_client(content: TaskContent, entry: TaskEntry, now: float, *, holde
     entry.tries -= 1
     content.needs_client = not content.questions
     entry.apply(TaskEvent.ASK if content.questions else TaskEvent.WAIT, now)
-    if content.approvals:
-        from roundtrip.server.approval_rules import next_look  # few calls need an approval
-
-        if (look := next_look(content)) is not None:
-            entry.due = min(look, entry.expires)
+    if content.approvals and (look := approval_rules.next_look(content)) is not None:
+        entry.due = min(look, entry.expires)
 
 
 async def run_with_client(
@@ -71,4 +70,4 @@ async def run_with_client(
     # The leg may outlive the request, so it takes the token alone from its context.
     context = Context()
     context.run(auth_context_var.set, auth_context_var.get())
-    engine.begin_apart(claim, leg, entry.tool, context)
+    engine.begin_apart(leg, context)

@@ -6,15 +6,19 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from roundtrip.errors import TokenRejected
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.journal import from_text, to_text
 from roundtrip.machine.tasks import TaskEvent
+from roundtrip.on_demand import load_on_use
 from roundtrip.tokens.token import Sealer
 
-__all__ = ["ContentUnreadable", "Pause", "TaskContent", "TaskSeal", "is_call_id", "split_id"]
+if TYPE_CHECKING:
+    from roundtrip.server import approval_rules
+else:
+    load_on_use(globals(), "roundtrip.server.approval_rules")
 
 _SEALED_PREFIX: Final = "s1."
 """The prefix of sealed text, before the public name of its key. JSON cannot begin with it."""
@@ -167,10 +171,8 @@ class TaskContent:
         self.attempt, self.needs_client = pause.attempt, pause.needs_client
         due, is_decided = pause.until, False
         if pause.approvals or self.approvals:
-            from roundtrip.server.approval_rules import park_approvals  # few calls need an approval
-
             self.wakes = due
-            look, is_decided = park_approvals(
+            look, is_decided = approval_rules.park_approvals(
                 self, entry, pause.approvals, now, read=pause.read_approvals, asks_client=bool(pause.questions)
             )
             due = min((at for at in (due, look) if at is not None), default=None)
@@ -194,11 +196,9 @@ class TaskContent:
             entry: The call.
             now: The time.
         """
-        if action == "decline" and self.approvals:
-            from roundtrip.server.approval_rules import is_waiting, withdraw  # few calls need an approval
-
-            if is_waiting(self, entry) and withdraw(self, entry, now):
-                return
+        is_withdrawal = action == "decline" and bool(self.approvals) and approval_rules.is_waiting(self, entry)
+        if is_withdrawal and approval_rules.withdraw(self, entry, now):
+            return
         self.refusal = action
 
     def take_signals(self, signals: Mapping[str, Any], entry: TaskEntry, now: float) -> None:
@@ -276,9 +276,10 @@ class TaskSeal:
     def __init__(self, sealer: Sealer | None, hints: tuple[str, ...], service: str) -> None:
         self._sealer = sealer
         self._service = service
-        self._hint = hints[0] if hints else ""
         self.hints = hints if sealer is not None else ()
         """The public names of the keys that open tasks, the one that seals first."""
+        self.hint = next(iter(self.hints), "")
+        """The public name of the key that seals."""
 
     def write(self, content: TaskContent, call_id: str) -> str:
         """Return the stored form of a content."""
@@ -307,16 +308,11 @@ class TaskSeal:
             return json.dumps([self._service, value], separators=(",", ":"))
         text = json.dumps(value, separators=(",", ":"))
         sealed = self._sealer.seal(text.encode("utf-8", "surrogatepass"), self._bound(call_id, use))
-        return f"{_SEALED_PREFIX}{self._hint}.{to_text(sealed)}"
+        return f"{_SEALED_PREFIX}{self.hint}.{to_text(sealed)}"
 
     def hint_of(self, stored: str) -> str:
         """Return the public name of the key under which a text is sealed; empty for text that is not sealed."""
         return stored.removeprefix(_SEALED_PREFIX).rpartition(".")[0] if stored.startswith(_SEALED_PREFIX) else ""
-
-    @property
-    def hint(self) -> str:
-        """Return the public name of the key that seals."""
-        return self._hint if self._sealer is not None else ""
 
     def open(self, stored: str, call_id: str, use: str) -> Any:
         """Return a stored value.

@@ -21,8 +21,8 @@ from roundtrip.errors import InvalidSignature, RoundtripError
 from roundtrip.ledger.tasks import TaskEntry, TaskStore
 from roundtrip.machine.tasks import TaskState
 from roundtrip.server.tasks.book import TaskBook
-from roundtrip.server.tasks.engine import TaskDelivery, TaskEngine
-from roundtrip.server.tasks.sweep import Sweep
+from roundtrip.server.tasks.engine import TaskEngine
+from roundtrip.server.tasks.sweep import Sweep, TaskDelivery
 from roundtrip.system import System
 
 try:
@@ -31,8 +31,6 @@ try:
     from docket.execution import Disposition
 except ImportError as error:
     raise ImportError("DocketEngine needs Docket: pip install 'mcp-roundtrip[docket]'") from error
-
-__all__ = ["DocketEngine"]
 
 _SCHEMES: Final = ("redis://", "rediss://", "unix://", "redis+cluster://", "rediss+cluster://", "redis+sentinel://")
 
@@ -329,8 +327,11 @@ async def _placeholder(call_id: str) -> None:
     """Stand for the function of the workers, which has the same name."""
 
 
-class _Receiver:
-    """TaskDelivery of tasks to the engine of this event loop, by a worker of Docket in this process."""
+class _Receiver(TaskDelivery):
+    """Delivery of tasks to the engine of this event loop, by a worker of Docket in this process.
+
+    Docket delivers each task, and sends one again that this worker has skipped. So there is nothing to look for.
+    """
 
     def __init__(self, docket_engine: DocketEngine, engine: TaskEngine) -> None:
         self._docket_engine = docket_engine
@@ -340,12 +341,6 @@ class _Receiver:
         self._work = asyncio.get_running_loop().create_task(
             self._work_forever(), name="roundtrip: receive tasks from Docket", context=Context()
         )
-
-    def look_soon(self) -> None:
-        """Do nothing: Docket delivers each task."""
-
-    def skip(self, call_id: str, seconds: float) -> None:
-        """Do nothing: the task is sent again later, and another worker may receive it."""
 
     def pause(self) -> None:
         """Implement `TaskDelivery.pause`. The worker of Docket waits for the legs that run."""

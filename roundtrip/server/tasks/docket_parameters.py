@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from roundtrip.server.functions import FunctionSignature
     from roundtrip.server.tasks.legs import TaskLeg
 
-__all__ = ["DocketParameters", "DocketRun"]
-
 T = TypeVar("T")
 
 logger = logging.getLogger("roundtrip")

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
 from functools import partial
-from typing import Any, Final, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, runtime_checkable
 
 import anyio
 from mcp.shared.exceptions import MCPError
@@ -23,15 +23,21 @@ from roundtrip.ledger.holders import buried_processes, hear_of_deaths, holder_na
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.machine.tasks import TaskEvent, TaskState
+from roundtrip.on_demand import load_on_use
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.tasks.book import TaskBook
 from roundtrip.server.tasks.claim import END_SECONDS, TaskClaim, lease_seconds
 from roundtrip.server.tasks.content import ContentUnreadable, TaskContent
 from roundtrip.server.tasks.legs import TaskLeg
-from roundtrip.server.tasks.sweep import Sweep
+from roundtrip.server.tasks.sweep import Sweep, TaskDelivery
 from roundtrip.system import System
 
-__all__ = ["DistributedEngine", "ServeTask", "TaskDelivery", "TaskEngine"]
+if TYPE_CHECKING:
+    from roundtrip.server import approval_rules
+    from roundtrip.server.hosts import CallsOfTools
+    from roundtrip.server.tasks import client_legs
+else:
+    load_on_use(globals(), "roundtrip.server.approval_rules", "roundtrip.server.tasks.client_legs")
 
 logger = logging.getLogger("roundtrip")
 # Limited, as each due task causes them again and again.
@@ -49,28 +55,8 @@ _STOP_SECONDS: Final = 10.0
 _ENDING_SECONDS: Final = 1.0
 """Time in which a leg ends that has stored its end."""
 
-ServeTask = Callable[[str, TaskLeg], Awaitable["Finished | Suspended | Authored"]]
-"""Serves a leg of a tool's task. An error of the tool is a result; it raises `MCPError` for a protocol error."""
-
-
-class TaskDelivery(Protocol):
-    """Source of the tasks of one event loop that are due."""
-
-    def look_soon(self) -> None:
-        """Note that the store has changed, or that the engine has room."""
-        ...
-
-    def skip(self, call_id: str, seconds: float) -> None:
-        """Leave a task to other workers for some seconds."""
-        ...
-
-    def pause(self) -> None:
-        """Deliver no more tasks."""
-        ...
-
-    async def close(self) -> None:
-        """Release everything; the engine has no running legs."""
-        ...
+ServeTask = Callable[[TaskLeg], Awaitable["Finished | Suspended | Authored"]]
+"""Serves a leg of a task. An error of the tool is a result; it raises `MCPError` for a protocol error."""
 
 
 @runtime_checkable
@@ -114,8 +100,7 @@ class TaskEngine:
     Args:
         book: The tasks.
         serve: Serves a leg.
-        knows: Returns True if a tool of this name and version is served here.
-        is_gated: Returns True if its visibility gate needs a request of the client.
+        calls: Knows the tools.
         system: The clocks, ids and randomness.
         most: The number of tasks to run at once. Tasks that wait do not count.
         deliver: Makes the delivery; None for a sweep of the store.
@@ -125,17 +110,15 @@ class TaskEngine:
         self,
         book: TaskBook,
         serve: ServeTask,
+        calls: CallsOfTools,
         system: System,
         *,
-        knows: Callable[[str, str | None], bool],
-        is_gated: Callable[[str, str | None], bool],
         most: int = _MAX_RUNNING,
         deliver: Callable[[TaskEngine], TaskDelivery] | None = None,
     ) -> None:
         self._book = book
         self._serve = serve
-        self._knows = knows
-        self._is_gated = is_gated
+        self._calls = calls
         self._system = system
         self.most = most
         self.holder = holder_name(system.entropy(_HOLDER_BYTES))
@@ -263,21 +246,17 @@ class TaskEngine:
             # Another worker may have the key, the tool, or a newer version of the format.
             content = self._book.seal.read(entry.content, call_id)
             journal = self._book.read_journal(content)
-            if not entry.has_ended and not self._knows(entry.tool, content.version):
+            if not entry.has_ended and not self._calls.has_task(entry.tool, content.version):
                 raise _NotHere
             look = None
             if content.approvals and entry.state is TaskState.DUE:
-                from roundtrip.server.approval_rules import look_at  # few calls need an approval
-
-                look = look_at(content, entry, now, holder=self.holder)
+                look = approval_rules.look_at(content, entry, now, holder=self.holder)
                 entry.content = self._book.seal.write(content, call_id)
                 if look.is_idle:
                     return entry, now, content, journal
             is_due = entry.state is TaskState.DUE and content.is_continued
-            if is_due and (content.needs_request or self._is_gated(entry.tool, content.version)):
-                from roundtrip.server.tasks.client_legs import leave_to_client  # few tools have a gate and pages
-
-                leave_to_client(content, entry, now, holder=self.holder)
+            if is_due and (content.needs_request or self._calls.is_gated(entry.tool, content.version)):
+                client_legs.leave_to_client(content, entry, now, holder=self.holder)
                 entry.content = self._book.seal.write(content, call_id)
                 look = None if look is None else look._replace(is_idle=True)
                 return (entry, now, content, journal) if look is not None else False
@@ -308,9 +287,7 @@ class TaskEngine:
                     if look.is_idle:
                         return
                 claim = TaskClaim(self._book, entry, now)
-                await self._serve_leg(
-                    entry.tool, TaskLeg(content, journal, claim, self._book.pinner_of(content)), claim
-                )
+                await self._serve_leg(TaskLeg(content, journal, claim, self._book.pinner_of(content)))
             elif claimed is None:
                 # It was forgotten. A store may have lost it, and still name it as due.
                 self._delivery.skip(call_id, _PAUSE_SECONDS)
@@ -333,13 +310,11 @@ class TaskEngine:
         """Return True if a request may begin a leg."""
         return len(self._apart) < self.most
 
-    def begin_apart(
-        self, claim: TaskClaim, leg: TaskLeg, tool: str, context: Context | None = None
-    ) -> asyncio.Task[None]:
+    def begin_apart(self, leg: TaskLeg, context: Context | None = None) -> asyncio.Task[None]:
         """Begin a leg for a request, which has taken a lease for this worker."""
-        call_id = claim.call_id
+        call_id = leg.claim.call_id
         work = asyncio.get_running_loop().create_task(
-            self._serve_leg(tool, leg, claim), name=f"roundtrip: call {call_id}", context=context or Context()
+            self._serve_leg(leg), name=f"roundtrip: call {call_id}", context=context or Context()
         )
         self._apart[call_id] = work
         work.add_done_callback(partial(self._ended, self._apart, call_id))
@@ -351,11 +326,12 @@ class TaskEngine:
         if claim is not None:
             claim.lose_lease()
 
-    async def _serve_leg(self, tool: str, leg: TaskLeg, claim: TaskClaim) -> None:
+    async def _serve_leg(self, leg: TaskLeg) -> None:
         """Serve a leg, and store how it ended."""
+        claim = leg.claim
         self._claims[claim.call_id] = claim
         try:
-            end = await self._serve(tool, leg)
+            end = await self._serve(leg)
         except MCPError as error:
             if not claim.is_taken_over:
                 await _fail(claim, error)
@@ -369,16 +345,16 @@ class TaskEngine:
             if isinstance(end, Finished):
                 await _finish(claim, end.value)
             else:
-                await self._pause(claim, leg, end)
+                await self._pause(leg, end)
         finally:
             self._claims.pop(claim.call_id, None)
             claim.close()
 
-    async def _pause(self, claim: TaskClaim, leg: TaskLeg, end: Suspended | Authored) -> None:
+    async def _pause(self, leg: TaskLeg, end: Suspended | Authored) -> None:
         """Store the journal of a leg, its open questions, and the times and signals that it waits for."""
         if leg.written is None:
             raise BodyMistake("a leg of a task has no journal")
-        journal = to_text(self._book.journals.write(leg.written))
+        claim, journal = leg.claim, to_text(self._book.journals.write(leg.written))
         pause = leg.pause(end, journal, claim.clock())
         delivered = frozenset(leg.content.answers)
         pause = self._book.with_approvals(pause, end, leg.content, claim.call_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -15,10 +15,10 @@ from starlette.requests import Request
 
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.revisions import is_retry_era
+from roundtrip.server.failures import store_down
 from roundtrip.server.limited_logs import LimitedLog
-from roundtrip.server.outages import store_down
 from roundtrip.server.tasks.book import TaskBook, TaskView
-from roundtrip.server.tasks.content import ContentUnreadable, is_call_id, split_id
+from roundtrip.server.tasks.content import split_id
 from roundtrip.server.tasks.listening import LISTEN, TaskListening, tasks_listened_for
 
 if TYPE_CHECKING:
@@ -30,9 +30,8 @@ logger = logging.getLogger("roundtrip")
 # Limited, as clients can cause them.
 _LOG: Final = LimitedLog(logger)
 
-__all__ = ["EXTENSION", "TaskMethods", "declares_tasks", "extension_missing", "require_task"]
-
 EXTENSION: Final = "io.modelcontextprotocol/tasks"
+_METHODS: Final = ("tasks/get", "tasks/update", "tasks/cancel")
 _HEADER_MISMATCH: Final = -32020
 _EXTENSION_MISSING: Final = -32021
 
@@ -69,21 +68,16 @@ class TaskMethods:
     """Middleware that serves the methods of the extension.
 
     Args:
-        book: Returns the tasks of the server.
+        book: The tasks of the server.
         parts: Its keys, which say who the client is.
         stamp: Returns the server's description for the metadata of results.
     """
 
-    def __init__(self, book: Callable[[], TaskBook], parts: Parts, stamp: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, book: TaskBook, parts: Parts, stamp: Callable[[], dict[str, Any]]) -> None:
         self._book = book
         self._parts = parts
         self._stamp = stamp
         self._listening = TaskListening(book)
-        self._methods: Mapping[str, Callable[[TaskView, Mapping[str, Any]], Awaitable[dict[str, Any]]]] = {
-            "tasks/get": self._get,
-            "tasks/update": self._update,
-            "tasks/cancel": self._cancel,
-        }
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """Serve one message, as the SDK's middlewares do."""
@@ -91,8 +85,7 @@ class TaskMethods:
             return await call_next(ctx)
         if ctx.method == LISTEN and (ids := tasks_listened_for(ctx.params)) is not None:
             return await self._listen(ctx, call_next, ids)
-        method = self._methods.get(ctx.method)
-        if method is None:
+        if ctx.method not in _METHODS:
             return await call_next(ctx)
         if not declares_tasks(ctx):
             raise extension_missing()
@@ -102,30 +95,20 @@ class TaskMethods:
             raise MCPError(code=INVALID_PARAMS, message=f"{ctx.method} needs taskId, a text")
         _check_name(ctx, task_id)
         try:
-            view = await self._find(ctx, task_id)
-            shown = await method(view, params)
+            view = await self._own(ctx, task_id)
+            if view is None:
+                # The same answer whether the task is another client's or there is none.
+                raise MCPError(code=INVALID_PARAMS, message="Task not found")
+            shown = await self._serve(ctx.method, view, params)
         except LedgerDown as error:
             raise _out_of_reach(error) from error
         return {**shown, "resultType": "complete", "_meta": {**self._stamp()}}
-
-    async def _find(self, ctx: ServerRequestContext[Any, Any], task_id: str) -> TaskView:
-        """Return a task of this client.
-
-        Raises:
-            MCPError: There is no such task, or it is another client's: the answers must be the same.
-        """
-        view = await self._own(ctx, task_id)
-        if view is None:
-            raise _unknown()
-        return view
 
     async def _own(self, ctx: ServerRequestContext[Any, Any], task_id: str) -> TaskView | None:
         """Return a task of this client; None if there is no such task, or if it is another client's."""
         call_id, secret = split_id(task_id)
         # Of other texts the secrets cannot be compared.
-        if not is_call_id(call_id) or not secret.isascii():
-            return None
-        view = await self._view(call_id)
+        view = await self._book.find(call_id) if secret.isascii() else None
         if view is None or not hmac.compare_digest(view.content.secret, secret):
             return None
         # The handle of another call is not a task's, else its holder could answer for the user of its page.
@@ -133,7 +116,7 @@ class TaskMethods:
             return None
         if view.content.principal != self._parts.protection.principal(ctx):
             return None
-        self._book().name(call_id)
+        self._book.name(call_id)
         return view
 
     async def _listen(
@@ -149,37 +132,23 @@ class TaskMethods:
             raise _out_of_reach(error) from error
         return await self._listening.serve(ctx, call_next, own)
 
-    async def _view(self, call_id: str) -> TaskView | None:
-        try:
-            return await self._book().view(call_id)
-        except ContentUnreadable:
-            _LOG.warning("a client asks for a task that no key of this server opens; give all instances the same keys")
-            return None
-
-    async def _get(self, view: TaskView, params: Mapping[str, Any]) -> dict[str, Any]:
-        return self._book().describe(view)
-
-    async def _update(self, view: TaskView, params: Mapping[str, Any]) -> dict[str, Any]:
-        responses = params.get("inputResponses")
-        if not isinstance(responses, Mapping):
-            raise MCPError(code=INVALID_PARAMS, message="tasks/update needs inputResponses, an object")
-        await self._book().answer(view.entry.call_id, cast("Mapping[str, Any]", responses))
-        return {}
-
-    async def _cancel(self, view: TaskView, params: Mapping[str, Any]) -> dict[str, Any]:
-        # One that has ended for its client goes on as a call.
-        if view.content.reply is None:
-            await self._book().cancel(view.entry.call_id)
+    async def _serve(self, method: str, view: TaskView, params: Mapping[str, Any]) -> dict[str, Any]:
+        if method == "tasks/get":
+            return self._book.describe(view)
+        if method == "tasks/update":
+            responses = params.get("inputResponses")
+            if not isinstance(responses, Mapping):
+                raise MCPError(code=INVALID_PARAMS, message="tasks/update needs inputResponses, an object")
+            await self._book.answer(view.entry.call_id, cast("Mapping[str, Any]", responses))
+        elif view.content.reply is None:
+            # One that has ended for its client goes on as a call.
+            await self._book.cancel(view.entry.call_id)
         return {}
 
 
 def _out_of_reach(error: LedgerDown) -> MCPError:
     _LOG.warning("a client cannot reach its task: %s", error)
     return store_down("Tasks cannot be reached now")
-
-
-def _unknown() -> MCPError:
-    return MCPError(code=INVALID_PARAMS, message="Task not found")
 
 
 def _check_name(ctx: ServerRequestContext[Any, Any], task_id: str) -> None:

@@ -26,8 +26,6 @@ from roundtrip.server.tasks.content import TaskContent
 from roundtrip.server.tasks.engine import TaskEngine
 from roundtrip.server.tasks.legs import TaskLeg
 
-__all__ = ["run_in_foreground"]
-
 _LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
 _RETRY_SECONDS: Final = 1.0
 """Time between two attempts to store a call while its body runs."""
@@ -109,7 +107,7 @@ async def run_in_foreground(
     now = book.clock()
     entry.claim(engine.holder, now, lease=lease_seconds())
     claim = _LocalClaim(book, entry, now)
-    work = engine.begin_apart(claim, TaskLeg(content, journal, claim, book.pinner_of(content)), entry.tool)
+    work = engine.begin_apart(TaskLeg(content, journal, claim, book.pinner_of(content)))
     publishing: asyncio.Task[TaskView | None] | None = None
     try:
         await asyncio.wait([work], timeout=seconds)

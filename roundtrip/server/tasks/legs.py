@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 from mcp.server.connection import Connection
@@ -20,12 +20,16 @@ from roundtrip.machine.call import Call
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.pins import Pinner
 from roundtrip.machine.table import State
+from roundtrip.on_demand import load_on_use
 from roundtrip.questions.wire import PendingQuestion, UrlQuestion
 from roundtrip.server.requests import Incoming, RequestRecord
 from roundtrip.server.tasks.claim import TaskClaim
 from roundtrip.server.tasks.content import Pause, TaskContent
 
-__all__ = ["TaskInfo", "TaskLeg", "incoming_of"]
+if TYPE_CHECKING:
+    from roundtrip.engine import ways
+else:
+    load_on_use(globals(), "roundtrip.engine.ways")
 
 _PAGE_SECONDS: Final = 2.0
 """Time until the first look at a page that a user is visiting."""
@@ -96,39 +100,35 @@ class TaskLeg:
             journal: Its journal, as base64url.
             now: The time.
         """
-        questions: dict[str, tuple[Any, str]] = {}
-        is_visiting, looks = False, self.content.looks
-        look = now + min(_PAGE_SECONDS * _PAGE_GROWTH ** min(looks, _MAX_LOOKS), _MAX_PAGE_SECONDS)
+        questions: dict[str, tuple[Any, str]]
         times: list[float] = []
         signals: list[str] = []
         if isinstance(end, Suspended):
-            for name, waiting in end.questions.items():
-                if _is_visited(waiting):
-                    is_visiting = True
-                    times.append(look)
-                else:
-                    questions[name] = waiting.sent(), waiting.asked.pin.hex()
+            asked = {name: waiting for name, waiting in end.questions.items() if not _is_visited(waiting)}
+            questions = {name: (waiting.sent(), waiting.asked.pin.hex()) for name, waiting in asked.items()}
+            is_visiting = len(asked) < len(end.questions)
             times += [wait.until for wait in end.waits if wait.until is not None]
             signals += [wait.signal for wait in end.waits if wait.signal is not None]
         else:
-            for name, request in (end.result.input_requests or {}).items():
-                questions[name] = request.model_dump(by_alias=True, mode="json", exclude_none=True), ""
-            if not questions:
-                is_visiting = True
-                times.append(look)
-        # Nothing else that a body does ends a leg so.
-        needs_client = self.content.is_continued and self.retry_seconds is None
-        waits_for_others = isinstance(end, Suspended) and bool(end.approvals)
-        needs_client = needs_client and not (questions or times or signals or waits_for_others)
-        attempt = 1
+            requests = (end.result.input_requests or {}).items()
+            questions = {
+                name: (one.model_dump(by_alias=True, mode="json", exclude_none=True), "") for name, one in requests
+            }
+            is_visiting = not questions
+        looks, attempt, needs_client = self.content.looks, 1, False
+        if is_visiting:
+            times.append(now + min(_PAGE_SECONDS * _PAGE_GROWTH ** min(looks, _MAX_LOOKS), _MAX_PAGE_SECONDS))
         if self.retry_seconds is not None:
             times.append(now + self.retry_seconds)
             attempt = self.content.attempt + 1
-        until = min(times, default=None)
+        elif self.content.is_continued:
+            # Nothing else that a body does ends a leg so.
+            waits_for_others = isinstance(end, Suspended) and bool(end.approvals)
+            needs_client = not (questions or times or signals or waits_for_others)
         return Pause(
             journal,
             questions,
-            until,
+            min(times, default=None),
             signals,
             looks=looks + 1 if is_visiting else 0,
             attempt=attempt,
@@ -143,18 +143,17 @@ def _is_visited(waiting: PendingQuestion) -> bool:
     return waiting.consented and isinstance(question, UrlQuestion) and question.done is not None
 
 
-def incoming_of(leg: TaskLeg, tool: str, lifespan: Any) -> Incoming:
+def incoming_of(leg: TaskLeg, lifespan: Any) -> Incoming:
     """Return the request of a leg of a task.
 
     Args:
         leg: The leg.
-        tool: The name of its tool.
         lifespan: The state that the server's lifespan has yielded.
     """
     content = leg.content
     connection = Connection.from_envelope(content.protocol, None, content.capabilities)
     session = ServerSession(_NoClient(leg.claim.say), connection)
-    params: dict[str, Any] = {"name": tool, "arguments": content.arguments}
+    params: dict[str, Any] = {"name": leg.claim.tool, "arguments": content.arguments}
     kind = ServerRequestContext[Any, Any]
     if content.is_continued and leg.request is None:
         kind = _ClientlessContext
@@ -168,12 +167,10 @@ def incoming_of(leg: TaskLeg, tool: str, lifespan: Any) -> Incoming:
     )
     record = RequestRecord(context, may_ask=True, journal=leg.journal, task=leg)
     if content.page_secret or content.asks_model:
-        from roundtrip.engine.ways import Ways  # most tasks do without
-
         if content.leaves_at == "link" and content.reply is None:
-            record.ways = Ways(for_links="link")
+            record.ways = ways.Ways(for_links="link")
         else:
-            record.ways = Ways("page" if content.page_secret else None, content.asks_model)
+            record.ways = ways.Ways("page" if content.page_secret else None, content.asks_model)
     known = {name: answer for name, answer in leg.responses.items() if answer is not None}
     return Incoming(context, record, known or None, leg.journal.authored or None)
 

@@ -23,11 +23,10 @@ from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 from mcp_types import INVALID_PARAMS, Notification, SubscriptionFilter, SubscriptionsAcknowledgedNotification
 
 from roundtrip.ledger.contract import LedgerDown
+from roundtrip.ledger.tasks import TaskStore
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.tasks.book import TaskBook
 from roundtrip.server.tasks.content import ContentUnreadable
-
-__all__ = ["LISTEN", "TaskListening", "tasks_listened_for"]
 
 LISTEN: Final = "subscriptions/listen"
 _MAX_TASKS: Final = 256
@@ -66,7 +65,7 @@ def tasks_listened_for(params: Mapping[str, Any] | None) -> Sequence[str] | None
 class TaskListening:
     """Streams of one server whose clients listen for tasks."""
 
-    def __init__(self, book: Callable[[], TaskBook]) -> None:
+    def __init__(self, book: TaskBook) -> None:
         self._book = book
         self._hubs: dict[asyncio.AbstractEventLoop, _LoopStreams] = {}
 
@@ -80,12 +79,11 @@ class TaskListening:
             call_next: Serves the rest of the stream.
             tasks: The ids of the tasks by their calls; all belong to the client.
         """
-        book, loop = self._book(), asyncio.get_running_loop()
-        stream = _TaskStream(book, ctx, tasks)
+        loop = asyncio.get_running_loop()
+        stream = _TaskStream(self._book, ctx, tasks)
         hub = self._hubs.get(loop)
         if hub is None:
-            hub = self._hubs[loop] = _LoopStreams()
-            hub.stop = book.store.listen(hub.changed)
+            hub = self._hubs[loop] = _LoopStreams(self._book.store)
         hub.add(stream)
         # Not in a task group, which would wrap the errors of the SDK's handler.
         pump = loop.create_task(stream.pump(), name="roundtrip: send the states of tasks")
@@ -165,9 +163,9 @@ class _TaskStream:
 class _LoopStreams:
     """Streams of one event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: TaskStore) -> None:
         self.streams: set[_TaskStream] = set()
-        self.stop: Callable[[], None] = lambda: None
+        self.stop = store.listen(self.changed)
         self._by_call: dict[str, set[_TaskStream]] = {}
 
     def add(self, stream: _TaskStream) -> None:

@@ -1,21 +1,11 @@
 """The tasks that clients of one process have made or asked for, in a process that runs no others."""
 
-from typing import Final, Protocol
+from typing import Final
 
 from roundtrip.ledger.tasks import TaskStore
 
-__all__ = ["DueTasks", "NamedTasks"]
-
 _MOST: Final = 100
 """The most calls to look at. Those that clients asked for longest ago are left to other processes."""
-
-
-class DueTasks(Protocol):
-    """Tasks of which some are due, such as all of a store."""
-
-    async def due(self, limit: int) -> tuple[list[str], float | None]:
-        """Return the calls of tasks that are due, the longest due first, and the seconds until the next one is."""
-        ...
 
 
 class NamedTasks:
@@ -33,19 +23,14 @@ class NamedTasks:
             del self._calls[next(iter(self._calls))]
 
     async def due(self, limit: int) -> tuple[list[str], float | None]:
-        """Implement `DueTasks.due`. What has ended is forgotten until a client asks for it again."""
-        found: list[tuple[float, str]] = []
-        following: float | None = None
+        """Look for due ones, as `TaskStore.due` does. What has ended is forgotten until a client asks for it again."""
+        waits: list[tuple[float, str]] = []
         for call_id in list(self._calls):
             entry, now = await self._store.load(call_id)
-            if entry is None:
-                continue
-            if entry.has_ended:
+            if entry is not None and entry.has_ended:
                 self._calls.pop(call_id, None)
-                continue
-            wait = min(entry.due, entry.expires) - now
-            if wait <= 0:
-                found.append((wait, call_id))
-            else:
-                following = wait if following is None else min(following, wait)
-        return [call_id for _, call_id in sorted(found)][:limit], None if found else following
+            elif entry is not None:
+                waits.append((min(entry.due, entry.expires) - now, call_id))
+        waits.sort()
+        due = [call_id for wait, call_id in waits if wait <= 0]
+        return due[:limit], None if due or not waits else waits[0][0]

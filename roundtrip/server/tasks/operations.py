@@ -18,8 +18,6 @@ from roundtrip.server.tasks.book import TaskBook
 from roundtrip.server.tasks.content import ContentUnreadable, TaskContent, is_call_id, split_id
 from roundtrip.trace.writing.lines import OperatorAction
 
-__all__ = ["AnswerUnfit", "Backlog", "TaskNotChanged", "TaskOperations"]
-
 T = TypeVar("T")
 
 _PAGE: Final = 200

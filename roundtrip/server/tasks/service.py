@@ -18,24 +18,27 @@ from roundtrip.errors import InvalidSignature
 from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.journal import Journal, to_text
+from roundtrip.on_demand import load_on_use
+from roundtrip.server.failures import store_down
 from roundtrip.server.limited_logs import LimitedLog
-from roundtrip.server.outages import store_down
-from roundtrip.server.requests import REQUEST, SKEW, Incoming, RequestRecord, offer, take_back
+from roundtrip.server.requests import REQUEST, SKEW, RequestRecord, offer, take_back
+from roundtrip.server.switches import OWN
 from roundtrip.server.tasks.book import TaskBook, TaskView
-from roundtrip.server.tasks.choice import OWN
 from roundtrip.server.tasks.content import ContentUnreadable, TaskContent
 from roundtrip.server.tasks.engine import DistributedEngine, TaskEngine
 from roundtrip.server.tasks.extension import EXTENSION, TaskMethods
 from roundtrip.server.tasks.legs import TaskLeg, incoming_of
 from roundtrip.server.tasks.named import NamedTasks
+from roundtrip.server.tasks.sweep import TaskDelivery
 from roundtrip.server.tool_calls import written
 
 if TYPE_CHECKING:
     from roundtrip.server.functions import AskingFunction
     from roundtrip.server.hosts import CallsOfTools, StoringServer
     from roundtrip.server.leg_runner import LegRunner
-
-__all__ = ["TaskService"]
+    from roundtrip.server.tasks import client_legs, foreground
+else:
+    load_on_use(globals(), "roundtrip.server.tasks.client_legs", "roundtrip.server.tasks.foreground")
 
 _SECRET_BYTES: Final = 16
 # Limited, as clients can cause them.
@@ -56,7 +59,7 @@ class TaskService:
         KeysMissing: There are no keys for what it would store.
     """
 
-    def __init__(self, server: StoringServer, legs: LegRunner, calls: CallsOfTools, needed_by: str = "task=") -> None:
+    def __init__(self, server: StoringServer, legs: LegRunner, calls: CallsOfTools, needed_by: str) -> None:
         self._legs = legs
         self._calls = calls
         self._server = server
@@ -85,7 +88,7 @@ class TaskService:
         self._has_methods = True
         server, calls = self._server, self._calls
         server.advertise(EXTENSION)
-        methods = TaskMethods(lambda: self.book, self._legs.parts, calls.stamp)
+        methods = TaskMethods(self.book, self._legs.parts, calls.stamp)
         # Just before the innermost middleware, so inside all of the author's.
         entries: list[object] = [*server.middleware]
         server.middleware.insert(entries.index(calls) if calls in entries else len(entries), methods)
@@ -104,10 +107,7 @@ class TaskService:
         """Run the server in a worker of a distributed engine's own, which calls `TaskEngine.run`."""
         self._legs.runs_tasks = False
         async with self._server.own_lifespan():
-            engine = self._start_engine(deliver=_NoDelivery)
-            if engine is None:
-                raise RuntimeError("tasks can be run only during the server's lifespan")
-            yield engine
+            yield self._require_engine(deliver=_deliver_nothing)
 
     def start(self) -> None:
         """Run tasks on this event loop, while the server's lifespan is active here. A rehearsal runs none."""
@@ -125,11 +125,21 @@ class TaskService:
             if self._delivers is not None:
                 self._delivers.start()
                 options = {"deliver": self._delivers.deliver, **options}
-            calls = self._calls
-            self._engines[loop] = TaskEngine(
-                self.book, self._serve, system, knows=calls.has_task, is_gated=calls.is_gated, **options
-            )
+            self._engines[loop] = TaskEngine(self.book, self._serve, self._calls, system, **options)
         return self._engines.get(loop)
+
+    def _require_engine(self, **options: Any) -> TaskEngine:
+        engine = self._start_engine(**options)
+        if engine is None:
+            raise RuntimeError("tasks can be run only during the server's lifespan")
+        return engine
+
+    def _engine_of_requests(self) -> TaskEngine | None:
+        """Return the engine in which requests begin legs; one that runs nothing else if tasks are left to others."""
+        self.start()
+        if not self._legs.runs_tasks:
+            self._start_engine(deliver=_deliver_nothing)
+        return self._engines.get(asyncio.get_running_loop())
 
     async def stop(self) -> None:
         """Give up the tasks that run on this event loop."""
@@ -155,10 +165,7 @@ class TaskService:
         """
         await self.stop()
         self.book.named, self._delivers = None, self._legs.task_engine
-        engine = self._start_engine(most=concurrency)
-        if engine is None:
-            raise RuntimeError("tasks can be run only during the server's lifespan")
-        yield engine
+        yield self._require_engine(most=concurrency)
 
     async def create(
         self, function: AskingFunction, ctx: ServerRequestContext[Any, Any], record: RequestRecord
@@ -223,18 +230,16 @@ class TaskService:
         self, entry: TaskEntry, content: TaskContent, journal: Journal, seconds: float | None, *, is_repeatable: bool
     ) -> dict[str, Any] | TaskView | None:
         """Run the body for some seconds: see `run_in_foreground`. None if it has to begin as a task."""
-        self.start()
-        if seconds is not None and not self._legs.runs_tasks:
-            # The body runs here all the same, until it has to wait.
-            self._start_engine(deliver=_NoDelivery)
-        engine = self._engines.get(asyncio.get_running_loop())
-        if seconds is None or engine is None or not engine.has_room_apart:
+        if seconds is None:
+            self.start()
+            return None
+        # The body runs here even if tasks are left to others, until it has to wait.
+        engine = self._engine_of_requests()
+        if engine is None or not engine.has_room_apart:
             return None
         if is_repeatable and (known := await self.book.view(entry.call_id)) is not None:
             return known
-        from roundtrip.server.tasks.foreground import run_in_foreground  # few tools are tasks after some seconds
-
-        return await run_in_foreground(engine, self.book, entry, content, journal, seconds=seconds)
+        return await foreground.run_in_foreground(engine, self.book, entry, content, journal, seconds=seconds)
 
     async def is_visible(self, view: TaskView, request: ServerRequestContext[Any, Any]) -> bool:
         """Return True if a request of its client may see the tool of a stored call, which it may not see any more."""
@@ -242,14 +247,9 @@ class TaskService:
 
     async def run_with_client(self, call_id: str, request: ServerRequestContext[Any, Any]) -> None:
         """Run a leg that needs its client, with a request of that client; see `client_legs`."""
-        from roundtrip.server.tasks.client_legs import run_with_client  # few bodies read a request behind a page
-
-        self.start()
-        if not self._legs.runs_tasks:
-            self._start_engine(deliver=_NoDelivery)
-        engine = self._engines.get(asyncio.get_running_loop())
+        engine = self._engine_of_requests()
         if engine is not None:
-            await run_with_client(engine, self.book, call_id, request)
+            await client_legs.run_with_client(engine, self.book, call_id, request)
 
     async def signal(self, call_id: str, name: str, payload: Any) -> bool:
         """Store a signal for a task; see `Server.signal`."""
@@ -259,9 +259,21 @@ class TaskService:
             raise ValueError(f"server.signal(..., {name!r}): the payload must be JSON: {error}") from None
         return await self.book.signal(call_id, name, plain)
 
-    async def _serve_tool(self, tool: str, incoming: Incoming, content: TaskContent) -> Finished | Suspended | Authored:
-        """Serve a leg of a tool; a result is returned as the protocol writes it."""
-        end = await self._calls.serve_caught(tool, content.arguments, incoming, content.version)
+    async def _serve(self, leg: TaskLeg) -> Finished | Suspended | Authored:
+        """Serve a leg of a task, as if a client had sent it; a result is returned as the protocol writes it."""
+        content, lifespans = leg.content, self._legs.lifespans.get(asyncio.get_running_loop())
+        incoming = incoming_of(leg, lifespans[-1] if lifespans else None)
+        served = REQUEST.set(incoming.record)
+        request = incoming.request
+        offered = offer(lambda: self._legs.context_of(request)) if request is not None else None
+        try:
+            end = await self._calls.serve_caught(leg.claim.tool, content.arguments, incoming, content.version)
+        finally:
+            if incoming.record is not None:
+                incoming.record.ended = True
+            if offered is not None:
+                take_back(offered)
+            REQUEST.reset(served)
         if isinstance(end, HandedOver):
             raise RuntimeError("a leg of a task became another task")
         if not isinstance(end, Finished):
@@ -270,37 +282,19 @@ class TaskService:
         del result["resultType"]
         return Finished(result)
 
-    async def _serve(self, tool: str, leg: TaskLeg) -> Finished | Suspended | Authored:
-        """Serve a leg of a task, as if a client had sent it."""
-        lifespans = self._legs.lifespans.get(asyncio.get_running_loop())
-        incoming = incoming_of(leg, tool, lifespans[-1] if lifespans else None)
-        served = REQUEST.set(incoming.record)
-        request = incoming.request
-        offered = offer(lambda: self._legs.context_of(request)) if request is not None else None
-        try:
-            return await self._serve_tool(tool, incoming, leg.content)
-        finally:
-            if incoming.record is not None:
-                incoming.record.ended = True
-            if offered is not None:
-                take_back(offered)
-            REQUEST.reset(served)
+
+def service_of(server: StoringServer, legs: LegRunner, calls: CallsOfTools, needed_by: str = "task=") -> TaskService:
+    """Return the service that stores the calls of a server; see `TaskService`. The first option that needs it makes it.
+
+    Raises:
+        InvalidSignature: The ledger cannot store calls.
+    """
+    if legs.tasks is None:
+        legs.tasks = TaskService(server, legs, calls, needed_by)
+    return legs.tasks
 
 
-class _NoDelivery:
-    """TaskDelivery of an engine whose `run` is called from outside."""
-
-    def __init__(self, engine: TaskEngine) -> None:
-        del engine
-
-    def look_soon(self) -> None:
-        """Do nothing."""
-
-    def skip(self, call_id: str, seconds: float) -> None:
-        """Do nothing."""
-
-    def pause(self) -> None:
-        """Do nothing."""
-
-    async def close(self) -> None:
-        """Do nothing."""
+def _deliver_nothing(engine: TaskEngine) -> TaskDelivery:
+    """Return the delivery of an engine whose legs are begun from outside."""
+    del engine
+    return TaskDelivery()

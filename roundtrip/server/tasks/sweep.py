@@ -10,10 +10,9 @@ from contextvars import Context
 from typing import Final
 
 from roundtrip.ledger.contract import LedgerDown
-from roundtrip.server.tasks.named import DueTasks
+from roundtrip.ledger.tasks import TaskStore
+from roundtrip.server.tasks.named import NamedTasks
 from roundtrip.system import System
-
-__all__ = ["Sweep"]
 
 logger = logging.getLogger("roundtrip")
 
@@ -22,7 +21,23 @@ _SWEEP_SECONDS: Final = 1.0
 _MAX_SKIPPED: Final = 5_000
 
 
-class Sweep:
+class TaskDelivery:
+    """Source of the tasks of one event loop that are due. This one has none: its engine is told by other means."""
+
+    def look_soon(self) -> None:
+        """Note that the store has changed, or that the engine has room."""
+
+    def skip(self, call_id: str, seconds: float) -> None:
+        """Leave a task to other workers for some seconds."""
+
+    def pause(self) -> None:
+        """Deliver no more tasks."""
+
+    async def close(self) -> None:
+        """Release everything; the engine has no running legs."""
+
+
+class Sweep(TaskDelivery):
     """Asyncio task of one event loop that hands over the calls of the tasks that are due.
 
     Args:
@@ -36,7 +51,7 @@ class Sweep:
 
     def __init__(
         self,
-        tasks: DueTasks,
+        tasks: TaskStore | NamedTasks,
         hand_over: Callable[[Sequence[str]], Awaitable[None]],
         system: System,
         *,

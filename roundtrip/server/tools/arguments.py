@@ -22,8 +22,6 @@ from typing_extensions import is_typeddict
 from roundtrip.resolvers.signatures import arms_of
 from roundtrip.server.tools.schemas import SchemaMismatch
 
-__all__ = ["ArgumentReader", "ArgumentsRejected", "mistakes_in", "rejected_fields"]
-
 _SHOWN_MISTAKES = 2000
 _CALLED_BY: Final = "pydantic._internal._validate_call"
 """Module in which pydantic checks the arguments of prompts and templates before it calls the function."""

@@ -22,8 +22,6 @@ from roundtrip.safe_text import printable, quoted
 if TYPE_CHECKING:
     from roundtrip.questions.approvals import Approve
 
-__all__ = ["ToolConfirmation"]
-
 _SHOWN = 200
 """Characters shown of a value."""
 

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 if TYPE_CHECKING:
     from docstring_parser import Docstring
 
-__all__ = ["read_sections"]
-
 _OTHER_GOOGLE_SECTION = re.compile(r"(?:Attributes|Except(?:ions?)?|Examples?|Raises?|Returns?|Warns?|Yields?):$")
 _GOOGLE_PARAMETERS = (
     "Args",

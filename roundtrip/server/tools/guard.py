@@ -18,8 +18,6 @@ from roundtrip.resolvers.signatures import display_name, is_async
 if TYPE_CHECKING:
     from types import FrameType
 
-__all__ = ["guarded"]
-
 _OURS: Final = "roundtrip."
 _SERVERS: Final = ("mcp.server.", "fastmcp.")
 _THREADS: Final = ("anyio._backends.", "trio._core._thread_cache")

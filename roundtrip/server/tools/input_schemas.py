@@ -8,8 +8,6 @@ from typing import Any, cast
 from roundtrip.errors import InvalidSignature
 from roundtrip.server.tools.schemas import Check, check_of_own, subschemas
 
-__all__ = ["check_of", "checked_schema", "input_checker"]
-
 _DATE = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _TIME = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?([Zz]|[+-][0-9]{2}:?[0-9]{2})?"
 # Patterns of formats. Times without a zone fit too, as pydantic writes and reads them.

@@ -4,30 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, cast, overload
 
 from mcp_types import Icon, ToolAnnotations
 from typing_extensions import Unpack
 
 from roundtrip.errors import InvalidSignature
+from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.markers import Dependency
 from roundtrip.server.visibility import Enabled
 
 if TYPE_CHECKING:
     from roundtrip.questions.approvals import Approve
+    from roundtrip.server.tools import guard
     from roundtrip.server.tools.task_mode import After
-
-__all__ = [
-    "OnUnknown",
-    "ToolDetails",
-    "ToolOptions",
-    "ToolSpec",
-    "mark_registered",
-    "spec_from",
-    "spec_of",
-    "tool",
-    "version_text",
-]
+else:
+    load_on_use(globals(), "roundtrip.server.tools.guard")
 
 _ATTACHED = "__roundtrip_tool__"
 _PROMISES = ("confirm", "dependencies", "enabled", "exactly_once")
@@ -98,78 +90,51 @@ class ToolDetails(ToolOptions, total=False):
     structured_output: bool | None
 
 
-class ToolSpec(NamedTuple):
-    """Given options of a tool; None where absent."""
+class ToolSpec(ToolDetails, total=False):
+    """Given options of a tool; those that are None are left out."""
 
-    name: str | None = None
-    title: str | None = None
-    description: str | None = None
-    annotations: ToolAnnotations | dict[str, Any] | None = None
-    icons: list[Icon] | None = None
-    meta: dict[str, Any] | None = None
-    structured_output: bool | None = None
-    tags: Iterable[str] | None = None
-    timeout: float | None = None
-    version: str | int | None = None
-    input_schema: dict[str, Any] | None = None
-    output_schema: dict[str, Any] | None = None
-    enabled: Enabled | None = None
-    dependencies: Sequence[Dependency | Callable[..., Any]] | None = None
-    confirm: str | Approve | None = None
-    ttl: float | None = None
-    max_age: float | None = None
-    exactly_once: bool | Literal["when_possible"] | None = None
-    on_unknown: OnUnknown | None = None
-    inline: bool | None = None
-    task: bool | Literal["required"] | After | None = None
-    task_ttl: float | None = None
+    name: str | None
 
-    def over(self, other: ToolSpec) -> ToolSpec:
-        """Return these options, completed from `other`."""
-        merged: dict[str, Any] = {}
-        for name in self._fields:
-            own = getattr(self, name)
-            merged[name] = own if own is not None else getattr(other, name)
-        return ToolSpec(**merged)
 
-    @property
-    def hints(self) -> ToolAnnotations | None:
-        """Return the annotations, from a model or a dict with either spelling of the fields."""
-        given = self.annotations
-        if not isinstance(given, dict):
-            return given
-        for name in given.keys() - _HINT_NAMES.keys():
-            # The SDK drops unknown names, so a misspelled hint would have no effect.
-            from difflib import get_close_matches  # for mistakes only
+def hints_of_tool(spec: ToolSpec) -> ToolAnnotations | None:
+    """Return the annotations of a tool, from a model or a dict with either spelling of the fields."""
+    given = spec.get("annotations")
+    if not isinstance(given, dict):
+        return given
+    for name in given.keys() - _HINT_NAMES.keys():
+        # The SDK drops unknown names, so a misspelled hint would have no effect.
+        from difflib import get_close_matches  # for mistakes only
 
-            if near := get_close_matches(name, _HINT_NAMES, n=1, cutoff=0.8):
-                raise InvalidSignature(f"annotations= have no {name!r}; did you mean {_HINT_NAMES[near[0]]!r}?")
-        return ToolAnnotations.model_validate(given, by_name=True, by_alias=True)
+        if near := get_close_matches(name, _HINT_NAMES, n=1, cutoff=0.8):
+            raise InvalidSignature(f"annotations= have no {name!r}; did you mean {_HINT_NAMES[near[0]]!r}?")
+    return ToolAnnotations.model_validate(given, by_name=True, by_alias=True)
 
-    def listed_meta(self, versions: Iterable[str] = ()) -> dict[str, Any] | None:
-        """Return the metadata as clients see it, with tags and versions where FastMCP's clients look for them."""
-        public: dict[str, Any] = {}
-        if self.tags is not None:
-            public["tags"] = sorted(self.label_set)
-        if self.version is not None:
-            public["version"] = str(self.version)
-        if others := list(versions):
-            public["versions"] = others
-        if not public:
-            return self.meta
-        meta: Mapping[str, Any] = self.meta or {}
-        given = meta.get("fastmcp", {})
-        if not isinstance(given, Mapping):
-            raise InvalidSignature(f"meta['fastmcp'] must be a dict, got {given!r}; tags and versions go there")
-        return {**meta, "fastmcp": {**cast("Mapping[str, Any]", given), **public}}
 
-    @property
-    def label_set(self) -> frozenset[str]:
-        """Return the tags, as a set."""
-        tags = frozenset([self.tags] if isinstance(self.tags, str) else self.tags or ())
-        if not all(isinstance(tag, str) for tag in tags):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidSignature(f"tags must be strings, got {self.tags!r}")
-        return tags
+def listed_meta(spec: ToolSpec, versions: Iterable[str] = ()) -> dict[str, Any] | None:
+    """Return the metadata as clients see it, with tags and versions where FastMCP's clients look for them."""
+    public: dict[str, Any] = {}
+    if spec.get("tags") is not None:
+        public["tags"] = sorted(label_set(spec))
+    if (version := spec.get("version")) is not None:
+        public["version"] = str(version)
+    if others := list(versions):
+        public["versions"] = others
+    meta = spec.get("meta")
+    if not public:
+        return meta
+    given: object = (meta or {}).get("fastmcp", {})
+    if not isinstance(given, Mapping):
+        raise InvalidSignature(f"meta['fastmcp'] must be a dict, got {given!r}; tags and versions go there")
+    return {**(meta or {}), "fastmcp": {**cast("Mapping[str, Any]", given), **public}}
+
+
+def label_set(spec: ToolSpec) -> frozenset[str]:
+    """Return the tags, as a set."""
+    given = spec.get("tags")
+    tags = frozenset([given] if isinstance(given, str) else given or ())
+    if not all(isinstance(tag, str) for tag in tags):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidSignature(f"tags must be strings, got {given!r}")
+    return tags
 
 
 @overload
@@ -214,11 +179,9 @@ def tool(target: Any = None, /, *, name: str | None = None, **details: Unpack[To
                 "put it below the decorator that registers the function, or give the options to add_tool"
             )
         setattr(function, _ATTACHED, spec)
-        if all(getattr(spec, each) is None for each in _PROMISES):
+        if spec.keys().isdisjoint(_PROMISES):
             return fn
-        from roundtrip.server.tools.guard import guarded  # most functions promise nothing
-
-        return guarded(fn)
+        return guard.guarded(fn)
 
     return attach if target is None else attach(target)
 
@@ -232,25 +195,36 @@ def spec_from(given: Mapping[str, Any]) -> ToolSpec:
     for name in given:
         if name in _REMOVED:
             raise TypeError(f"tools have no option {name!r} anymore; docs/upgrading.md says what to use instead")
-        if name not in ToolSpec._fields:
-            from difflib import get_close_matches  # for mistakes only
+        if name not in ToolSpec.__annotations__:
+            raise unknown_option("tools have", name, [*ToolSpec.__annotations__])
+    return cast("ToolSpec", {name: value for name, value in given.items() if value is not None})
 
-            near = get_close_matches(name.replace("-", "_").lower(), ToolSpec._fields, n=1)
-            meant = f"; did you mean {near[0]}=?" if near else f"; there are {', '.join(ToolSpec._fields)}"
-            raise TypeError(f"tools have no option {name!r}{meant}")
-    return ToolSpec(**given)
+
+def unknown_option(owner: str, name: str, known: Sequence[str]) -> TypeError:
+    """Return the error for an option that does not exist, with the one that was probably meant.
+
+    Args:
+        owner: The start of the message: what has options, and the verb.
+        name: The name.
+        known: The options that exist.
+    """
+    from difflib import get_close_matches  # for mistakes only
+
+    near = get_close_matches(name.replace("-", "_").lower(), known, n=1)
+    meant = f"did you mean {near[0]}=?" if near else f"there are {', '.join(sorted(known))}"
+    return TypeError(f"{owner} no option {name!r}; {meant}")
 
 
 def spec_of(fn: Any) -> ToolSpec:
     """Return the options that the standalone `@tool` attached to a function."""
     attached = getattr(fn, _ATTACHED, None)
-    return attached if isinstance(attached, ToolSpec) else ToolSpec()
+    return cast("ToolSpec", attached) if isinstance(attached, dict) else ToolSpec()
 
 
 def mark_registered(fn: Any) -> None:
     """Note that a server has registered a function without options: any that come later are an error."""
     function = getattr(fn, "__func__", fn)
-    if spec_of(function) != ToolSpec():
+    if spec_of(function):
         return
     with suppress(AttributeError, TypeError):  # some callables take no attributes
         setattr(function, _REGISTERED, function)

@@ -8,8 +8,6 @@ from roundtrip.server.functions import AskingFunction
 from roundtrip.server.parts import Parts
 from roundtrip.server.tools.options import OnUnknown, ToolSpec
 
-__all__ = ["OncePolicy", "check_promises"]
-
 logger = logging.getLogger("roundtrip")
 
 
@@ -27,18 +25,17 @@ class OncePolicy(NamedTuple):
         Raises:
             InvalidSignature: One has no usable value.
         """
-        if spec.exactly_once not in (None, False, True, "when_possible"):
-            raise InvalidSignature(
-                f"tool {tool!r}: exactly_once must be True, False or 'when_possible', got {spec.exactly_once!r}"
-            )
-        if spec.on_unknown not in (None, *get_args(OnUnknown)):
-            raise InvalidSignature(f"tool {tool!r}: on_unknown must be 'fail' or 'rerun', got {spec.on_unknown!r}")
-        if spec.on_unknown is not None and not spec.exactly_once:
+        once, on_unknown = spec.get("exactly_once"), spec.get("on_unknown")
+        if once not in (None, False, True, "when_possible"):
+            raise InvalidSignature(f"tool {tool!r}: exactly_once must be True, False or 'when_possible', got {once!r}")
+        if on_unknown not in (None, *get_args(OnUnknown)):
+            raise InvalidSignature(f"tool {tool!r}: on_unknown must be 'fail' or 'rerun', got {on_unknown!r}")
+        if on_unknown is not None and not once:
             raise InvalidSignature(
                 f"tool {tool!r}: on_unknown must be given together with exactly_once=True; add exactly_once=True, or "
                 "leave on_unknown out"
             )
-        return cls(spec.on_unknown or "fail", spec.exactly_once == "when_possible") if spec.exactly_once else None
+        return cls(on_unknown or "fail", once == "when_possible") if once else None
 
 
 def check_promises(function: AskingFunction, parts: Parts) -> None:
@@ -47,17 +44,13 @@ def check_promises(function: AskingFunction, parts: Parts) -> None:
     Raises:
         ValueError: The server can never keep one.
     """
-    if function.task is not None and parts.may_forget:
-        logger.warning(
-            "%s runs as a task, and other processes may have the keys of its calls; give all of them one "
-            "ledger= (SqliteLedger, RedisLedger or PostgresLedger), or ledger=MemoryLedger() if there is only one "
-            "process",
-            function.owner,
-        )
-    if function.once is not None and parts.may_forget:
-        logger.warning(
-            "%s has to run exactly once, and other processes may have the keys of its calls; give all of them "
-            "one ledger= (SqliteLedger, RedisLedger or PostgresLedger), or ledger=MemoryLedger() if there is only one "
-            "process",
-            function.owner,
-        )
+    if not parts.may_forget:
+        return
+    for option, promise in ((function.task, "runs as a task"), (function.once, "has to run exactly once")):
+        if option is not None:
+            logger.warning(
+                "%s %s, and other processes may have the keys of its calls; give all of them one ledger= "
+                "(SqliteLedger, RedisLedger or PostgresLedger), or ledger=MemoryLedger() if there is only one process",
+                function.owner,
+                promise,
+            )

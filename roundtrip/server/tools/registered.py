@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
+import functools
 import inspect
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar, cast, get_args, get_origin
 
 from mcp.server.mcpserver.tools.base import Tool as SdkTool
 from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata, func_metadata
@@ -17,28 +20,48 @@ from pydantic import PydanticUserError
 
 from roundtrip.engine.leg import Limits
 from roundtrip.errors import InvalidSignature
+from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.markers import Dependency
 from roundtrip.resolvers.signatures import display_name, given_by_partials, hints_of
 from roundtrip.server.functions import AskingFunction, FunctionSignature, read_signature
 from roundtrip.server.tools.arguments import ArgumentReader
-from roundtrip.server.tools.descriptions import describe
-from roundtrip.server.tools.options import ToolSpec, mark_registered, spec_of, version_text
-from roundtrip.server.tools.results import WRAPPED, results_for, returned_type
+from roundtrip.server.tools.options import (
+    ToolSpec,
+    hints_of_tool,
+    label_set,
+    listed_meta,
+    mark_registered,
+    spec_from,
+    spec_of,
+    version_text,
+)
+from roundtrip.server.tools.results import WRAPPED, mark_wrapped, results_for, returned_type
 from roundtrip.server.tools.schemas import inlined, with_descriptions
 from roundtrip.server.visibility import Component, read_enabled
 
 if TYPE_CHECKING:
-    from roundtrip.server.tasks.docket_parameters import DocketParameters
-    from roundtrip.server.tools.confirmation import ToolConfirmation
-    from roundtrip.server.tools.promises import OncePolicy
-    from roundtrip.server.tools.task_mode import TaskMode
+    from roundtrip.server.tasks import docket_parameters
+    from roundtrip.server.tools import confirmation, docstring_sections, input_schemas, promises, task_mode
     from roundtrip.server.visibility_gates import VisibilityGate
-
-__all__ = ["RegisteredTool", "ToolDefaults", "asking_function", "dependencies_of", "register"]
+else:
+    load_on_use(
+        globals(),
+        "roundtrip.server.tasks.docket_parameters",
+        "roundtrip.server.tools.confirmation",
+        "roundtrip.server.tools.docstring_sections",
+        "roundtrip.server.tools.input_schemas",
+        "roundtrip.server.tools.promises",
+        "roundtrip.server.tools.task_mode",
+    )
 
 logger = logging.getLogger("roundtrip")
 
 FunctionT = TypeVar("FunctionT", bound=AskingFunction)
+
+_OF_SDK_TOOLS: Final = ("name", "title", "description", "annotations", "icons", "meta")
+"""Options that a tool object of the SDK has."""
+# Without any of these there is nothing to parse, and the parsers need not be imported.
+_SECTIONED: Final = re.compile(r"^(?::\w|[A-Z][A-Za-z ]*:[ \t]*$|-{3,}[ \t]*$)", re.MULTILINE)
 
 
 class ToolDefaults(NamedTuple):
@@ -77,7 +100,7 @@ class RegisteredTool(NamedTuple):
         if self.version is None:
             return self.listing
         versions = [tool.version for tool in (self, *lower) if tool.version is not None]
-        update: dict[str, Any] = {"meta": self.spec.listed_meta(versions)}
+        update: dict[str, Any] = {"meta": listed_meta(self.spec, versions)}
         if any(tool.listing.output_schema != self.listing.output_schema for tool in lower):
             # Clients check the results of all versions against this one schema.
             update["output_schema"] = None
@@ -101,63 +124,61 @@ def register(
     """
     if isinstance(target, SdkTool):
         fn, prepared = target.fn, target.fn_metadata
-        attached = _spec_of_prepared(target).over(spec_of(fn))
+        attached: ToolSpec = {**spec_of(fn), **spec_from({name: getattr(target, name) for name in _OF_SDK_TOOLS})}
     else:
         fn, prepared, attached = _callable_part(target), None, spec_of(target)
-    spec = spec.over(attached)
-    name = spec.name or display_name(fn)
+    spec = {**attached, **spec}
+    name = spec.get("name") or display_name(fn)
     validate_and_warn_tool_name(name)
     if name == "<lambda>":
         raise ValueError("You must provide a name for lambda functions")
     _require_bound(fn, tool=name)
-    signature = read_signature(fn, kind="tool", name=name, dependencies=dependencies_of(spec.dependencies, tool=name))
-    metadata = prepared or _metadata_of(signature, tool=name, structured=spec.structured_output is not False)
+    signature = read_signature(
+        fn, kind="tool", name=name, dependencies=dependencies_of(spec.get("dependencies"), tool=name)
+    )
+    metadata = prepared or _metadata_of(signature, tool=name, structured=spec.get("structured_output") is not False)
     derived = schema = metadata.arg_model.model_json_schema(by_alias=True)
     names = {field: info.alias or field for field, info in metadata.arg_model.model_fields.items()}
-    description = spec.description
+    description = spec.get("description")
     if isinstance(target, SdkTool):
         schema = target.parameters
     else:
-        docstring = describe(fn)
-        described = {**docstring.parameters, **_described_by_annotation(fn)}
+        text, documented = describe(fn)
+        described = {**documented, **_described_by_annotation(fn)}
         schema = with_descriptions(schema, {names.get(key, key): text for key, text in described.items()})
-        description = description or docstring.text
-    if spec.input_schema is not None:
-        from roundtrip.server.tools.input_schemas import checked_schema  # few tools have one
-
-        schema = checked_schema(spec.input_schema, derived, tool=name)
+        description = description or text
+    if (given := spec.get("input_schema")) is not None:
+        schema = input_schemas.checked_schema(given, derived, tool=name)
     if (reason := find_invalid_x_mcp_header(schema)) is not None:
         raise InvalidSignature(f"Tool {name!r} has an invalid x-mcp-header annotation: {reason}")
     results = results_for(
         metadata,
         hints_of(fn).get("return"),
         tool=name,
-        output_schema=spec.output_schema,
+        output_schema=spec.get("output_schema"),
         # A tool object of the SDK was created with this choice.
-        structured=False if prepared is not None and prepared.output_schema is None else spec.structured_output,
+        structured=False if prepared is not None and prepared.output_schema is None else spec.get("structured_output"),
     )
     check: Callable[[object], None] | None = None
-    if defaults.strict or spec.input_schema is not None:
-        from roundtrip.server.tools.input_schemas import check_of  # most servers coerce arguments
-
-        check = check_of(schema, tool=name)
+    if defaults.strict or given is not None:
+        check = input_schemas.check_of(schema, tool=name)
     arguments = ArgumentReader(metadata, check)
-    version = version_text(spec.version, tool=name)
+    version = version_text(spec.get("version"), tool=name)
     convert = results.convert
     if version is not None and WRAPPED in (results.output_schema or {}):
-        from roundtrip.server.tools.versioned_results import marked  # few tools have versions
-
-        convert = marked(convert)
-    serve = inlined if defaults.inline else _as_written
+        convert = mark_wrapped(convert)
+    serve = inlined if defaults.inline else copy.deepcopy
     # Serve a hand-written schema unchanged: its references and anchors belong to its author.
-    by_hand = spec.input_schema is not None or (isinstance(target, SdkTool) and schema != derived)
+    by_hand = given is not None or (isinstance(target, SdkTool) and schema != derived)
     enabled, visibility_gate = read_enabled(
-        spec.enabled, owner=f"tool {name!r}" if version is None else f"tool {name!r}, version {version}"
+        spec.get("enabled"), owner=f"tool {name!r}" if version is None else f"tool {name!r}, version {version}"
     )
     if not isinstance(target, SdkTool):
         mark_registered(target)
     return RegisteredTool(
-        component=Component(kind="tool", name=name, tags=spec.label_set, version=version, since=since, enabled=enabled),
+        component=Component(
+            kind="tool", name=name, tags=label_set(spec), version=version, since=since, enabled=enabled
+        ),
         spec=spec,
         function=asking_function(signature, spec, arguments.names, defaults=defaults, version=version, convert=convert),
         arguments=arguments,
@@ -165,13 +186,13 @@ def register(
         names_headers=bool(x_mcp_header_map(listed_schema := copy.deepcopy(schema) if by_hand else serve(schema))),
         listing=WireTool(
             name=name,
-            title=spec.title,
+            title=spec.get("title"),
             description=description or "",
             input_schema=listed_schema,
             output_schema=serve(results.output_schema) if results.output_schema is not None else None,
-            annotations=spec.hints,
-            icons=spec.icons,
-            _meta=spec.listed_meta(),
+            annotations=hints_of_tool(spec),
+            icons=spec.get("icons"),
+            _meta=listed_meta(spec),
         ),
     )
 
@@ -192,31 +213,29 @@ def asking_function(
         InvalidSignature: An option has no usable value, or a graph of resolvers cannot work.
         ValueError: A time is invalid.
     """
-    name = signature.name
+    name, confirm = signature.name, spec.get("confirm")
+    confirmed = once = task = docket = None
+    if confirm is not None:
+        confirmed = confirmation.ToolConfirmation.of(confirm, tool=name, arguments=arguments)
+    if not spec.keys().isdisjoint(("exactly_once", "on_unknown")):
+        once = promises.OncePolicy.of(spec, tool=name)
+    if not spec.keys().isdisjoint(("task", "task_ttl")):
+        task = task_mode.TaskMode.of(spec, tool=name)
+    if signature.docket:
+        docket = docket_parameters.DocketParameters.of(signature, has_task=task is not None, runs_once=once is not None)
     return kind(
         signature,
         arguments,
         limits=_limits_of(spec, defaults.limits, tool=name),
         build=defaults.build,
-        timeout=spec.timeout,
+        timeout=spec.get("timeout"),
         version=version,
         convert=convert,
-        confirmation=_confirmation_of(spec, tool=name, arguments=arguments),
-        once=_once_policy(spec, tool=name),
-        inline=bool(spec.inline),
-        task=_task_mode(spec, name),
-        docket=_docket_of(signature, spec),
-    )
-
-
-def _spec_of_prepared(tool: SdkTool) -> ToolSpec:
-    return ToolSpec(
-        name=tool.name,
-        title=tool.title,
-        description=tool.description,
-        annotations=tool.annotations,
-        icons=tool.icons,
-        meta=tool.meta,
+        confirmation=confirmed,
+        once=once,
+        inline=bool(spec.get("inline")),
+        task=task,
+        docket=docket,
     )
 
 
@@ -296,20 +315,58 @@ def _metadata_of(signature: FunctionSignature, *, tool: str, structured: bool) -
     return metadata
 
 
+def describe(fn: Callable[..., Any]) -> tuple[str, Mapping[str, str]]:
+    """Return the free text of a callable's docstring, and its entries for parameters that the callable has.
+
+    Google, NumPy and Sphinx style are tried, and the style that describes most parameters wins. The text is the prose
+    above the parameters, without other sections (results, errors, examples).
+    """
+    text = inspect.cleandoc(_docstring(fn))
+    if not _SECTIONED.search(text):
+        return text, {}
+    return docstring_sections.read_sections(text, _parameter_names(fn))
+
+
+def _docstring(fn: Any) -> str:
+    """Return the author's docstring: of a partial's function, or of an object's `__call__` or type."""
+    if inspect.isclass(fn):
+        return _class_docstring(fn)
+    if inspect.isroutine(fn):
+        return _text(fn.__doc__)
+    # Given to this one object, as functools.update_wrapper does; its class's is reached below.
+    if own := _text(getattr(fn, "__dict__", {}).get("__doc__")):
+        return own
+    if isinstance(fn, functools.partial):
+        return _docstring(cast("functools.partial[Any]", fn).func)
+    kind = cast("type[Any]", type(fn))
+    return _text(kind.__call__.__doc__) or _class_docstring(kind)
+
+
+def _class_docstring(cls: type[Any]) -> str:
+    text = _text(cls.__doc__)
+    # A dataclass without a docstring gets its signature for one.
+    return "" if dataclasses.is_dataclass(cls) and text.startswith(f"{cls.__name__}(") else text
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _parameter_names(fn: Callable[..., Any]) -> frozenset[str]:
+    try:
+        return frozenset(inspect.signature(fn).parameters)
+    except (TypeError, ValueError):
+        return frozenset()
+
+
 def _described_by_annotation(fn: Callable[..., Any]) -> Mapping[str, str]:
     """Return the descriptions that parameters have as bare text: `Annotated[int, "How many"]`."""
     described: dict[str, str] = {}
     for name, hint in hints_of(fn).items():
-        texts = (
-            [extra for extra in get_args(hint)[1:] if isinstance(extra, str)] if get_origin(hint) is Annotated else []
-        )
-        if texts:
+        extras = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+        if texts := [extra for extra in extras if isinstance(extra, str)]:
             described[name] = texts[0]
     return described
-
-
-def _as_written(schema: dict[str, Any]) -> dict[str, Any]:
-    return schema
 
 
 def dependencies_of(given: Sequence[Dependency | Callable[..., Any]] | None, *, tool: str) -> list[Dependency]:
@@ -322,44 +379,13 @@ def dependencies_of(given: Sequence[Dependency | Callable[..., Any]] | None, *, 
 
 
 def _limits_of(spec: ToolSpec, general: Limits, *, tool: str) -> Limits:
+    ttl, max_age = spec.get("ttl"), spec.get("max_age")
     try:
         return Limits(
-            ttl=spec.ttl if spec.ttl is not None else general.ttl,
-            max_age=spec.max_age if spec.max_age is not None else max(general.max_age, spec.ttl or 0.0),
+            ttl=general.ttl if ttl is None else ttl,
+            max_age=max(general.max_age, ttl or 0.0) if max_age is None else max_age,
         )
     except ValueError as error:
         raise ValueError(f"tool {tool!r}: {error}") from error
     except TypeError as error:
         raise TypeError(f"tool {tool!r}: ttl= and max_age= take numbers of seconds") from error
-
-
-def _docket_of(signature: FunctionSignature, spec: ToolSpec) -> DocketParameters | None:
-    if not signature.docket:
-        return None
-    from roundtrip.server.tasks.docket_parameters import DocketParameters  # few tools have any
-
-    return DocketParameters.of(signature, has_task=bool(spec.task), runs_once=bool(spec.exactly_once))
-
-
-def _confirmation_of(spec: ToolSpec, *, tool: str, arguments: Mapping[str, str]) -> ToolConfirmation | None:
-    if spec.confirm is None:
-        return None
-    from roundtrip.server.tools.confirmation import ToolConfirmation  # most tools have none
-
-    return ToolConfirmation.of(spec.confirm, tool=tool, arguments=arguments)
-
-
-def _once_policy(spec: ToolSpec, *, tool: str) -> OncePolicy | None:
-    if spec.exactly_once is None and spec.on_unknown is None:
-        return None
-    from roundtrip.server.tools.promises import OncePolicy  # most tools may run again
-
-    return OncePolicy.of(spec, tool=tool)
-
-
-def _task_mode(spec: ToolSpec, tool: str) -> TaskMode | None:
-    if spec.task is None and spec.task_ttl is None:
-        return None
-    from roundtrip.server.tools.task_mode import TaskMode  # most tools have none
-
-    return TaskMode.of(spec, tool=tool)

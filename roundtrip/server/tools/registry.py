@@ -15,9 +15,8 @@ from roundtrip.server.tools.registered import RegisteredTool
 from roundtrip.server.visibility import Visibility
 
 if TYPE_CHECKING:
+    from roundtrip.server.functions import AskingFunction
     from roundtrip.server.visibility_gates import VisibilityGate
-
-__all__ = ["OnDuplicate", "ToolRegistry", "UnknownTool", "VersionKey", "version_key"]
 
 logger = logging.getLogger("roundtrip")
 
@@ -28,34 +27,25 @@ _MAX_VERSION_CHARS: Final = 256
 """Characters of a version; a longer one is compared as plain text."""
 
 
-class VersionKey:
-    """Sort key of a version: by PEP 440, and above those, any other version as plain text."""
-
-    __slots__ = ("_order",)
-
-    def __init__(self, text: str) -> None:
-        # Few servers have versions, and importing counts.
-        from packaging.version import Version
-
-        try:
-            # Clients name versions too, and parsing a long one is slow.
-            self._order: tuple[int, Any] = (0, Version(text)) if len(text) <= _MAX_VERSION_CHARS else (1, text)
-        except ValueError:  # no such version, or a number with more digits than Python reads
-            self._order = (1, text)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, VersionKey) and self._order == other._order
-
-    def __lt__(self, other: VersionKey) -> bool:
-        return self._order < other._order
-
-    def __hash__(self) -> int:
-        return hash(self._order)
+VersionKey = tuple[int, Any]
+"""Sort key of a version: by PEP 440, and above those, any other version as plain text."""
 
 
 def version_key(version: str | None) -> VersionKey | None:
     """Return the sort key of a version; None for None."""
-    return None if version is None else VersionKey(version)
+    return None if version is None else order_of(version)
+
+
+def order_of(version: str) -> VersionKey:
+    """Return the sort key of a version."""
+    # Few servers have versions, and importing counts.
+    from packaging.version import Version
+
+    try:
+        # Clients name versions too, and parsing a long one is slow.
+        return (0, Version(version)) if len(version) <= _MAX_VERSION_CHARS else (1, version)
+    except ValueError:  # no such version, or a number with more digits than Python reads
+        return (1, version)
 
 
 class _Seen(NamedTuple):
@@ -127,7 +117,7 @@ class ToolRegistry:
         """
         found = self.seen.versions.get(name, ())
         if version is not None:
-            found = [tool for tool in found if version_key(tool.version) == VersionKey(version)]
+            found = [tool for tool in found if version_key(tool.version) == order_of(version)]
         if not found:
             raise UnknownTool(name)
         return found
@@ -146,6 +136,10 @@ class ToolRegistry:
         if key not in versions:
             raise UnknownTool(name)
         return versions[key]
+
+    def function_named(self, name: str) -> AskingFunction:
+        """Return the function of a tool; see `registered_as`."""
+        return self.registered_as(name, None).function
 
     def add(self, tool: RegisteredTool) -> bool:
         """Register a tool; return True if that changes the tools that clients see.

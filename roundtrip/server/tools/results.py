@@ -9,7 +9,7 @@ import inspect
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
-from typing import Annotated, Any, NamedTuple, Union, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Union, cast, get_args, get_origin
 
 import pydantic_core
 from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata, StrictJsonSchema
@@ -24,6 +24,7 @@ from pydantic import (
 )
 
 from roundtrip.errors import InvalidSignature, NotSendable
+from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.signatures import arms_of
 from roundtrip.server.content import (
     CONTENT_TYPES,
@@ -40,7 +41,10 @@ from roundtrip.server.content import (
 from roundtrip.server.sdk_private import output_adapter
 from roundtrip.server.tools.schemas import Check, SchemaMismatch, checker
 
-__all__ = ["NOTHING", "WRAPPED", "Converter", "Results", "results_for", "returned_type"]
+if TYPE_CHECKING:
+    from roundtrip.questions import forms
+else:
+    load_on_use(globals(), "roundtrip.questions.forms")
 
 Converter = Callable[[Any], CallToolResult | InputRequiredResult]
 
@@ -110,11 +114,11 @@ def results_for(
     if metadata.output_model is None:
         # Metadata made by hand: the SDK publishes such a schema without checking results.
         return Results(metadata.output_schema, _converter(lambda value: None))
-    if is_any_object(read) and not metadata.wrap_output:
+    if unannotated(read) == dict[str, Any] and not metadata.wrap_output:
         schema = {"type": "object", "additionalProperties": True}
         return Results(schema, _converter(_any_object, check=_later(schema)))
     schema = _published(metadata)
-    if is_any_list(read):
+    if unannotated(read) in (list[Any], tuple[Any, ...]):
         return Results(schema, _converter(_any_list, check=_later(schema)))
     check = _later(schema)
     convert = _converter(_typed(metadata, check), check=check)
@@ -203,9 +207,7 @@ def _converter(structure: Callable[[Any], Any], *, check: Check | None = None) -
             structured = structure(value)
         except (SchemaMismatch, ValidationError) as error:
             # The message and the traceback are logged, and a result can hold a user's answers: leave the values out.
-            from roundtrip.questions.forms import explain  # for mistakes only
-
-            problem = error.summary if isinstance(error, SchemaMismatch) else explain(error)
+            problem = error.summary if isinstance(error, SchemaMismatch) else forms.explain(error)
             raise NotSendable(f"a result does not fit the tool's output schema: {problem}; correct either") from None
         if structured is None:
             return CallToolResult(content=content)
@@ -318,6 +320,24 @@ def _scalar_converter(kind: type[Any], otherwise: Converter) -> Converter:
     return convert
 
 
+def mark_wrapped(convert: Converter) -> Converter:
+    """Return a converter whose results say, in FastMCP's metadata, that the structured content wraps the value.
+
+    Clients of a tool with versions have the schema of one version only, so each result has to say it.
+    """
+
+    def convert_and_mark(value: Any) -> CallToolResult | InputRequiredResult:
+        result = convert(value)
+        if not isinstance(result, CallToolResult) or result.structured_content is None:
+            return result
+        meta = result.meta or {}
+        given = meta.get("fastmcp")
+        kept = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+        return result.model_copy(update={"meta": {**meta, "fastmcp": {"wrap_result": True, **kept}}})
+
+    return convert_and_mark
+
+
 # Return annotations.
 
 
@@ -407,13 +427,3 @@ def _is(annotation: Any, kind: type) -> bool:
 def unannotated(read: Any) -> Any:
     """Return a type without its `Annotated` extras."""
     return get_args(read)[0] if get_origin(read) is Annotated else read
-
-
-def is_any_object(read: Any) -> bool:
-    """Return True for a dict of anything."""
-    return unannotated(read) == dict[str, Any]
-
-
-def is_any_list(read: Any) -> bool:
-    """Return True for a list of anything."""
-    return unannotated(read) in (list[Any], tuple[Any, ...])

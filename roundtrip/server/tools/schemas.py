@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from jsonschema import FormatChecker, SchemaError, ValidationError
     from jsonschema.protocols import Validator
 
-__all__ = ["Check", "SchemaMismatch", "check_of_own", "checker", "inlined", "subschemas", "with_descriptions"]
-
 Check = Callable[[object], None]
 """Function that raises `SchemaMismatch` for a value that a schema does not allow."""
 
@@ -178,11 +176,8 @@ class _Inliner:
 
     def _refers_elsewhere_into_definitions(self) -> bool:
         """Return True if a reference points inside a definition, or to a missing one."""
-        for part in subschemas(self._schema):
-            ref = part.get("$ref")
-            if isinstance(ref, str) and ref.startswith("#/$defs") and self._name_of(part) is None:
-                return True
-        return False
+        nameless = (part.get("$ref") for part in subschemas(self._schema) if self._name_of(part) is None)
+        return any(isinstance(ref, str) and ref.startswith("#/$defs") for ref in nameless)
 
     def _reachable(self, names: frozenset[str]) -> set[str]:
         seen: set[str] = set()

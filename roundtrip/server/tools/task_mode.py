@@ -7,8 +7,6 @@ from typing import Any, Final, NamedTuple
 from roundtrip.errors import InvalidSignature
 from roundtrip.server.tools.options import ToolSpec
 
-__all__ = ["After", "TaskMode", "after"]
-
 _TASK_TTL_SECONDS: Final = 7 * 24 * 3600.0
 _MAX_TASK_TTL_SECONDS: Final = 366 * 24 * 3600.0
 _MAX_AFTER_SECONDS: Final = 24 * 3600.0
@@ -51,23 +49,23 @@ class TaskMode(NamedTuple):
         Raises:
             InvalidSignature: An option is invalid.
         """
-        given = spec.task
+        given = spec.get("task")
         if not isinstance(given, After) and given not in (None, False, True, "required"):
             raise InvalidSignature(
                 f"tool {tool!r}: task must be True, False, 'required' or after(seconds), got {given!r}"
             )
-        if given not in (None, False, "required") and spec.exactly_once:
+        if given not in (None, False, "required") and spec.get("exactly_once"):
             raise InvalidSignature(
                 f"tool {tool!r}: exactly_once= needs task='required', got task={given!r}: a repeated request could run "
                 "the body once as a task and once as a usual call"
             )
-        ttl: Any = _TASK_TTL_SECONDS if spec.task_ttl is None else spec.task_ttl
+        ttl: Any = spec.get("task_ttl", _TASK_TTL_SECONDS)
         if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl <= _MAX_TASK_TTL_SECONDS:
             raise InvalidSignature(
                 f"tool {tool!r}: task_ttl must be a number of seconds, more than 0 and at most a year, got {ttl!r}"
             )
         if not given:
-            if spec.task_ttl is not None:
+            if "task_ttl" in spec:
                 raise InvalidSignature(
                     f"tool {tool!r}: task_ttl= must be given together with task=; add task=True, or leave task_ttl out"
                 )

@@ -16,8 +16,6 @@ from mcp_types import (
 from roundtrip.client.legs import asking
 from roundtrip.testing.forms import invalid_answers, other_valid_answer, valid_answer
 
-__all__ = ["NOT_ASKED", "UNASKED_ANSWER", "invalid_responses", "other_answers"]
-
 NOT_ASKED: Final = "roundtrip.testing: nobody asked"
 """The key of a question that no server asks."""
 
@@ -47,12 +45,11 @@ def other_answers(
     others: dict[str, InputResponse] = {}
     for key, request in requests.items():
         params, answer = asking(request), answers.get(key)
+        if answer is None:
+            continue
         if isinstance(answer, ElicitResult) and answer.content and isinstance(params, ElicitRequestFormParams):
-            schema = params.requested_schema
-            other = next(
-                (one for one in (valid_answer(schema), other_valid_answer(schema)) if one != answer.content), None
-            )
-            others[key] = answer if other is None else ElicitResult(action="accept", content=other)
-        elif answer is not None:
-            others[key] = answer
+            contents = (valid_answer(params.requested_schema), other_valid_answer(params.requested_schema))
+            other = next((one for one in contents if one != answer.content), None)
+            answer = answer if other is None else ElicitResult(action="accept", content=other)
+        others[key] = answer
     return others

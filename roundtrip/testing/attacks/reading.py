@@ -5,16 +5,15 @@ import binascii
 import json
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, cast
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from roundtrip.errors import TokenRejected
 from roundtrip.machine.journal import to_json
 from roundtrip.machine.journal_bytes import unpack_open
 from roundtrip.tokens.binding import read_binding
 from roundtrip.tokens.token import read_unverified
-
-__all__ = ["readable_in", "readings", "texts_in"]
+from roundtrip.untrusted import leaves_of
 
 _MAX_LAYERS: Final = 4
 _MAX_READINGS: Final = 2000
@@ -40,17 +39,9 @@ def _spellings(text: str) -> tuple[bytes, ...]:
 
 
 def texts_in(values: object) -> Iterator[str]:
-    """Yield the texts and numbers in JSON data."""
-    if isinstance(values, str):
-        yield values
-    elif isinstance(values, int | float) and not isinstance(values, bool):
-        yield str(values)
-    elif isinstance(values, Mapping):
-        for value in cast("Mapping[str, object]", values).values():
-            yield from texts_in(value)
-    elif isinstance(values, Sequence):
-        for value in cast("Sequence[object]", values):
-            yield from texts_in(value)
+    """Return the texts and numbers in JSON data."""
+    leaves = (leaf for _, leaf in leaves_of(values))
+    return (str(leaf) for leaf in leaves if isinstance(leaf, str | int | float) and not isinstance(leaf, bool))
 
 
 def readings(token: str) -> Iterator[bytes]:

@@ -4,9 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from roundtrip.untrusted import mapping_of
-
-__all__ = ["other_arguments", "other_values"]
+from roundtrip.untrusted import list_of, mapping_of
 
 
 def other_arguments(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[tuple[str, list[Any]]]:
@@ -16,8 +14,7 @@ def other_arguments(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> 
         # A schema may also be `true`.
         shape = mapping_of(properties.get(name))
         given = arguments.get(name)
-        choices: Any = shape.get("enum")
-        listed = [value for value in cast("list[Any]", choices) if value != given] if isinstance(choices, list) else []
+        listed = [value for value in list_of(shape.get("enum")) if value != given]
         made = _samples(shape) if name not in arguments else other_values(given)
         yield name, [*listed, *(value for value in made if value != given or name not in arguments)]
 

@@ -5,12 +5,11 @@ import binascii
 import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import islice
 from typing import Any, Final, cast
 
 from roundtrip.testing.attacks.requests import other_values
-
-__all__ = ["flip", "forged", "tampered", "truncated"]
 
 _MAX_FORGED: Final = 24
 _MAX_INFLATED_BYTES: Final = 1_000_000
@@ -104,19 +103,15 @@ def _changed(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield from ((path, other) for other in other_values(value)[:1])
 
 
-def _from_base64(text: str) -> bytes:
-    return base64.b64decode(text.encode() + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
-
-
-def _from_plain_base64(text: str) -> bytes:
-    return base64.b64decode(text.encode() + b"=" * (-len(text) % 4), validate=True)
+def _from_base64(text: str, altchars: bytes = b"+/") -> bytes:
+    return base64.b64decode(text.encode() + b"=" * (-len(text) % 4), altchars, validate=True)
 
 
 _ENCODINGS: Final[tuple[tuple[Callable[[str], bytes], _Encode], ...]] = (
     (str.encode, bytes.decode),
     (bytes.fromhex, bytes.hex),
-    (_from_base64, lambda raw: base64.urlsafe_b64encode(raw).decode().rstrip("=")),
-    (_from_plain_base64, lambda raw: base64.b64encode(raw).decode()),
+    (partial(_from_base64, altchars=b"-_"), lambda raw: base64.urlsafe_b64encode(raw).decode().rstrip("=")),
+    (_from_base64, lambda raw: base64.b64encode(raw).decode()),
 )
 _COMPRESSIONS: Final[tuple[tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]], ...]] = (
     (lambda raw: raw, lambda raw: raw),

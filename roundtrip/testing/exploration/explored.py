@@ -13,8 +13,6 @@ from roundtrip.safe_text import printable
 from roundtrip.testing.conversations import AskedQuestion, Conversation
 from roundtrip.trace.explaining.wording import count_text
 
-__all__ = ["Coverage", "Explored", "Path", "PathAction", "PathOutcome"]
-
 _TABLE_CHARS: Final = 120
 _QUESTIONS_CHARS: Final = 74
 _NAME_CHARS: Final = range(40, 7, -1)
@@ -175,7 +173,7 @@ class Explored:
     def _questions(self) -> list[str]:
         columns: list[str] = []
         for longest in _NAME_CHARS:
-            columns = _in_columns([_chosen(path, self.depth, longest) for path in self.paths])
+            columns = _in_columns([_chosen(path, self.depth, longest) for path in self.paths], "   ")
             if max(map(len, columns)) <= _QUESTIONS_CHARS:
                 break
         return columns
@@ -187,8 +185,7 @@ class Explored:
             f"{count_text(len(self.paths), 'path')} of {printable(self.name)!r}, {self.era.name.lower()} era, "
             f"branching at the first {count_text(self.depth, 'question')}: {counted}"
         ]
-        lines += self._omitted()
-        lines += ["", self.table(), ""]
+        lines += [*self._omitted(), "", self.table(), ""]
         if self.coverage is None:
             lines.append("states and edges of the machine: not told by this server; its crashes may look like failures")
         else:
@@ -213,20 +210,18 @@ def _chosen(path: Path, depth: int | None = None, longest: int = _NAME_CHARS[0])
     return [*told, f"and {beyond} more"] if beyond else told
 
 
-def _in_columns(rows: Sequence[Sequence[str]]) -> list[str]:
+def _in_columns(rows: Sequence[Sequence[str]], gap: str) -> list[str]:
     widths = [max(len(row[place]) for row in rows if place < len(row)) for place in range(max(map(len, rows)))]
-    return ["   ".join(part.ljust(width) for part, width in zip(row, widths, strict=False)).rstrip() for row in rows]
+    return [gap.join(part.ljust(width) for part, width in zip(row, widths, strict=False)).rstrip() for row in rows]
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    *widths, _ = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    room = max(_TABLE_CHARS - sum(widths) - 2 * len(widths), _MIN_TEXT_CHARS)
-    return [
-        "  ".join(
-            [*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), _cut(printable(row[-1]), room)]
-        ).rstrip()
-        for row in rows
-    ]
+    """Align all columns, and cut the last one to the width of the table."""
+    heads = _in_columns([row[:-1] for row in rows], "  ")
+    width = max(map(len, heads))
+    room = max(_TABLE_CHARS - width - 2, _MIN_TEXT_CHARS)
+    texts = [_cut(printable(row[-1]), room) for row in rows]
+    return [f"{head.ljust(width)}  {text}".rstrip() for head, text in zip(heads, texts, strict=True)]
 
 
 def _cut(text: str, width: int) -> str:

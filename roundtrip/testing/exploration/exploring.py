@@ -27,22 +27,10 @@ from roundtrip.testing.exploration.explored import Coverage, Explored, Path, Pat
 from roundtrip.testing.forms import invalid_answers, valid_answer
 from roundtrip.testing.networks.fleet import Target, ignore, is_crash
 from roundtrip.testing.networks.network import Breach, is_bare_failure, is_internal
-from roundtrip.testing.scripts import (
-    ACCEPT,
-    IGNORE,
-    LEAVE,
-    Answers,
-    AnswersBy,
-    MatcherT,
-    Script,
-    Silence,
-    response_to,
-)
+from roundtrip.testing.scripts import ACCEPT, IGNORE, LEAVE, Answers, AnswersBy, MatcherT, Script, Silence, response_to
 from roundtrip.testing.users import PageT, Unused, User
 from roundtrip.testing.visits import VisitsBy
 from roundtrip.tracing import Beginning, Raised, TokenRejection
-
-__all__ = ["paths"]
 
 _ORDER: Final = list(PathAction)
 _FINAL: Final[Mapping[State | None, PathOutcome]] = {

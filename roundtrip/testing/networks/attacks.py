@@ -21,8 +21,6 @@ from roundtrip.testing.networks.fleet import acting_as
 from roundtrip.testing.networks.network import Breach, Inapplicable, LegDelivery, Route
 from roundtrip.testing.question_pages import pages_among
 
-__all__ = ["Delay", "Eavesdrop", "Garble", "Interleave", "Invent", "Strip", "Swap", "Tamper"]
-
 # A failing test shows its own frames only.
 __tracebackhide__ = True
 

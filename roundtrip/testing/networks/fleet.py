@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanag
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
-from typing import Any, Final, Literal, TypeGuard, cast
+from typing import Any, Final, Literal, cast
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
@@ -34,23 +34,8 @@ from roundtrip.server.failures import tool_failure
 from roundtrip.testing.conversations import Message
 from roundtrip.testing.hosting import served
 from roundtrip.testing.networks.network import Inapplicable, LegDelivery
-from roundtrip.testing.tap import Tap
+from roundtrip.testing.tap import tapped
 from roundtrip.tracing import Beginning, Raised, TokenRejection, Tracer, Wrote
-
-__all__ = [
-    "KEYS",
-    "Instance",
-    "Instances",
-    "Make",
-    "NetworkFleet",
-    "Target",
-    "TaskUnfinished",
-    "Transport",
-    "acting_as",
-    "ignore",
-    "is_crash",
-    "makes_servers",
-]
 
 Transport = AbstractAsyncContextManager[Any]
 Instance = MCPServer[Any] | LowLevelServer[Any] | FastMcpServer | StdioServerParameters | Transport | str
@@ -96,7 +81,8 @@ class Instances:
                     "StdioServerParameters(command=..., args=[...]) for one that serves stdio"
                 )
         maker = cast("object", target)
-        self._make = maker if makes_servers(maker) else None
+        is_maker = callable(maker) and not is_server(maker) and not isinstance(maker, AbstractAsyncContextManager)
+        self._make = cast("Make", maker) if is_maker else None
         self._all: list[Instance] = given if self._make is None else []
 
     @property
@@ -130,11 +116,6 @@ class Instances:
         if self._make is None:
             raise Inapplicable(f"{what} takes a function that makes the server: User(make_server), not User(server)")
         return made(self._make, keys=keys)
-
-
-def makes_servers(target: object) -> TypeGuard[Make]:
-    """Return True if a target is a function that makes servers."""
-    return callable(target) and not is_server(target) and not isinstance(target, AbstractAsyncContextManager)
 
 
 def made(make: Make, *, keys: Sequence[bytes] | None = None) -> Instance:
@@ -184,16 +165,10 @@ class NetworkFleet:
     _deployed: dict[Make, Instance] = field(default_factory=dict[Make, Instance])
     _worker_steps: dict[str, list[Transition]] = field(default_factory=dict[str, list[Transition]])
     """The transitions of workers that no delivery has yet, by the calls of this fleet."""
-    _at: Instance | None = None
-    _group: TaskGroup | None = None
+    at: Instance = field(init=False)
+    """The current instance, which serves the next leg."""
+    _group: TaskGroup = field(init=False)
     _closing: anyio.Event = field(default_factory=anyio.Event)
-
-    @property
-    def at(self) -> Instance:
-        """Return the current instance, which serves the next leg."""
-        if self._at is None:
-            raise RuntimeError("the fleet has not been started")
-        return self._at
 
     @property
     def is_in_this_process(self) -> bool:
@@ -207,36 +182,31 @@ class NetworkFleet:
 
     async def start(self) -> None:
         """Connect to the first instance."""
-        if self._group is None:
-            self._group = await self.stack.enter_async_context(anyio.create_task_group())
-            self.stack.callback(self._closing.set)
+        self._group = await self.stack.enter_async_context(anyio.create_task_group())
+        self.stack.callback(self._closing.set)
         await self.go_to(self.instances.first())
 
     async def deploy(self, make: Make) -> None:
         """Change to an instance of another build, the same one each time."""
-        instance = self._deployed.get(make)
-        if instance is None:
+        if make not in self._deployed:
             if _takes_keys(make) and not self.instances.takes_keys:
                 raise Inapplicable(
                     "the other build is made with keys=, and the server's are not known: give a function that makes "
                     "it with them as well, User(make_server)"
                 )
-            instance = self._deployed[make] = made(make)
-        await self.go_to(instance)
+            self._deployed[make] = made(make)
+        await self.go_to(self._deployed[make])
 
     async def go_to(self, instance: Instance) -> None:
         """Change to an instance, and connect to it if necessary."""
-        if self._group is None:
-            raise RuntimeError("the fleet has not been started")
         if all(one is not instance for one, _ in self._clients):
             # Concurrent legs may connect, and a leg must not close a connection that another leg uses.
             self._clients.append((instance, await self._group.start(self._hold, instance)))
-        self._at = instance
+        self.at = instance
 
     async def send(self, leg: LegRequest) -> LegDelivery:
         """Send a leg to the current instance, and return the delivery."""
-        tells = attached(self.at) is not None
-        delivery = LegDelivery(leg, steps=[] if tells else None)
+        delivery = LegDelivery(leg, steps=[] if attached(self.at) is not None else None)
         self._open.append(delivery)
         reset = _SENDING.set(delivery)
         try:
@@ -255,14 +225,14 @@ class NetworkFleet:
     async def _follow(self, delivery: LegDelivery) -> LegResult:
         """Send a leg, and poll the task that its call is, or becomes, until it asks or ends."""
         changed_at = anyio.current_time()
-        shown: tuple[str, str | None] | None = None
+        shown: str | None = None
         delivery.task_id = delivery.leg.task_id
 
         def seen(task: RemoteTask) -> None:
             nonlocal changed_at, shown
             delivery.task_id = task.task_id
             now, before = anyio.current_time(), shown
-            shown = (task.status, task.status_message)
+            shown = task.shown
             if shown != before:
                 changed_at = now
             elif now - changed_at > self.task_patience:
@@ -309,7 +279,7 @@ class NetworkFleet:
             if self.wired:
                 if not isinstance(target, str):
                     raise Inapplicable("messages are kept of what goes over HTTP: give a server object or a URL")
-                target = Tap(streamable_http_client(target), keep=self.messages)
+                target = tapped(streamable_http_client(target), self.messages.append)
             extensions = [TasksExtension()] if self.era is Era.TASK else None
             kind = LinkClient if self.links_only else Client
             client = kind(target, mode=self.era.mode, cache=None, extensions=extensions, **self.callbacks)
@@ -369,12 +339,10 @@ def acting_as(principal: AccessToken | str | None) -> Generator[None]:
     if principal is None:
         yield
         return
-    token = (
-        AccessToken(token=f"testing-{principal}", client_id="roundtrip.testing", scopes=[], subject=principal)
-        if isinstance(principal, str)
-        else principal
-    )
-    reset = auth_context_var.set(AuthenticatedUser(token))
+    if isinstance(principal, str):
+        token = f"testing-{principal}"
+        principal = AccessToken(token=token, client_id="roundtrip.testing", scopes=[], subject=principal)
+    reset = auth_context_var.set(AuthenticatedUser(principal))
     try:
         yield
     finally:

@@ -14,18 +14,6 @@ from roundtrip.testing.question_pages import waiting_call
 if TYPE_CHECKING:
     from roundtrip.testing.networks.fleet import NetworkFleet
 
-__all__ = [
-    "Breach",
-    "Carry",
-    "Inapplicable",
-    "LegDelivery",
-    "Network",
-    "Route",
-    "is_bare_failure",
-    "is_internal",
-    "stacked",
-]
-
 # A failing test shows its own frames only.
 __tracebackhide__ = True
 

@@ -17,8 +17,6 @@ from roundtrip.server.tasks.service import TaskService
 from roundtrip.testing.networks.network import Breach, Inapplicable, LegDelivery, Route
 from roundtrip.testing.question_pages import urls_in
 
-__all__ = ["Abort", "Kill", "Outage"]
-
 # A failing test shows its own frames only.
 __tracebackhide__ = True
 

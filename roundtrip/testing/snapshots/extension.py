@@ -10,8 +10,6 @@ from syrupy.types import PropertyFilter, PropertyMatcher
 from roundtrip.testing.conversations import Conversation
 from roundtrip.testing.snapshots.texts import Sieve, call_text, wire_text
 
-__all__ = ["CallSnapshot", "CallSnapshotExtension", "WireSnapshotExtension"]
-
 
 class CallSnapshotExtension(SingleFileSnapshotExtension):
     """A syrupy extension that writes calls as readable texts."""

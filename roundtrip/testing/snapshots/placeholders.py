@@ -2,13 +2,12 @@
 
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, cast
 
 from roundtrip.questions.wire import TICKET
-
-__all__ = ["Placeholders"]
+from roundtrip.untrusted import leaves_of
 
 _MIN_ID_CHARS: Final = 20
 """The shortest run of letters and digits that may be an id."""
@@ -39,6 +38,8 @@ _ULID: Final = re.compile(r"(?=[0-9]*[A-Z])[0-7][0-9A-HJKMNP-TV-Z]{25}")
 _WHOLE: Final = re.compile(r"(?:[A-Za-z0-9+/]{4}){5,}")
 _PART: Final = re.compile(r"\d{4}-\d\d-\d\d|[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
 _UTTERABLE: Final = re.compile(r"(?=[^aeiouy]*[aeiouy])(?!.*[^aeiouy]{6})", re.IGNORECASE)
+_TRACE: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
+"""A `traceparent`, whose ids may happen to have no letter."""
 _WITHIN: Final = re.compile(rf"{_UUID}|(?<![0-9A-Za-z])[0-9a-fA-F]{{16,}}(?![0-9A-Za-z])")
 
 
@@ -50,9 +51,9 @@ class Placeholders:
     - `<token 1>`: the request states of the call, also those of other servers, and other tokens of roundtrip;
     - `<ticket 1>`: tickets in URLs;
     - `<page 1>`, `<handle 1>`: the secrets of question pages and of waiting calls;
-    - `<id 1>`: UUIDs; 16 or more hexadecimal digits with a letter among them, or 24 without one; ULIDs; base64 with its
-      padding or as a whole text; and 20 or more letters and digits in a row (with `-` and `_`), in mixed case, that are
-      not made of words: `SummerMenu2026-Vegetarian` stays;
+    - `<id 1>`: UUIDs; 16 or more hexadecimal digits with a letter among them, or 24 without one; both ids of a
+      `traceparent`; ULIDs; base64 with its padding or as a whole text; and 20 or more letters and digits in a row (with
+      `-` and `_`), in mixed case, that are not made of words: `SummerMenu2026-Vegetarian` stays;
     - `<time 1>`: a date with a time of day, including seconds, with or without a zone (RFC 3339), within an hour of
       now;
     - `<port 1>`: the port after `localhost`, `127.0.0.1` or `[::1]`;
@@ -63,7 +64,7 @@ class Placeholders:
     """
 
     def __init__(self, tokens: Iterable[str | None] = (), *, said: object = None) -> None:
-        self._said = frozenset(_texts(said))
+        self._said = frozenset(leaf for _, leaf in leaves_of(said) if isinstance(leaf, str))
         self._numbers: dict[str, dict[str, str]] = {}
         # Longest first, as a token may begin with another.
         known = sorted({token for token in tokens if token}, key=lambda token: (-len(token), token))
@@ -104,6 +105,9 @@ class Placeholders:
         if value in self._said or (kind == "time" and not _is_recent(value)):
             return value
         if kind == "run":
+            if (trace := _TRACE.fullmatch(value)) is not None:
+                version, call, span, flags = trace.groups()
+                return f"{version}-{self.number('id', call)}-{self.number('id', span)}-{flags}"
             if not _is_id(value):
                 return _WITHIN.sub(self._within, value)
             kind = "id"
@@ -122,17 +126,6 @@ def _is_recent(text: str) -> bool:
     # A time without a zone may be local time or UTC.
     readings = [when] if when.tzinfo is not None else [when.replace(tzinfo=UTC), when.astimezone()]
     return any(abs(reading.timestamp() - time.time()) <= _RECENT_SECONDS for reading in readings)
-
-
-def _texts(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in cast("Mapping[object, object]", value).values():
-            yield from _texts(item)
-    elif isinstance(value, list | tuple):
-        for item in cast("list[object]", value):
-            yield from _texts(item)
 
 
 def _is_id(run: str) -> bool:

@@ -4,8 +4,6 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any, Final, cast
 
-__all__ = ["REDACTED", "SnapshotRedaction"]
-
 REDACTED: Final = "<redacted>"
 
 _MIN_REPEATED_CHARS: Final = 4

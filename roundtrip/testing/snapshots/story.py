@@ -4,7 +4,7 @@ import base64
 import binascii
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from mcp_types import (
     AudioContent,
@@ -32,10 +32,11 @@ from roundtrip.testing.conversations import AskedQuestion, Conversation
 from roundtrip.testing.snapshots.redaction import SnapshotRedaction
 from roundtrip.trace.explaining.wording import count_text
 from roundtrip.trace.reading.tokens import Sealed, view_token
-
-__all__ = ["Story", "bytes_in", "story_of"]
+from roundtrip.untrusted import mapping_of
 
 Story = dict[str, Any]
+
+_UNREDACTED_PARTS: Final = frozenset({"method", "era", "states", "end"})
 
 
 def story_of(call: Conversation, redaction: SnapshotRedaction) -> Story:
@@ -65,21 +66,7 @@ def story_of(call: Conversation, redaction: SnapshotRedaction) -> Story:
     story["states"] = [state.value for state in call.states] if call.states and len(call.states) > 1 else None
     story["end"] = _end(call)
     story.update(_result(call, redaction))
-    for part in (
-        "name",
-        "arguments",
-        "rounds",
-        "approvals",
-        "link_results",
-        "error",
-        "result",
-        "content",
-        "messages",
-        "description",
-    ):
-        if part in story:
-            story[part] = redaction.texts(story[part])
-    return story
+    return {part: item if part in _UNREDACTED_PARTS else redaction.texts(item) for part, item in story.items()}
 
 
 def _plain(value: Any) -> Any:
@@ -101,10 +88,8 @@ def _question(question: AskedQuestion, redaction: SnapshotRedaction) -> Story:
         story |= {"kind": "page", "message": params.message, "url": params.url}
     else:
         schema = cast("Mapping[str, Any]", params.requested_schema)
-        properties = cast("object", schema.get("properties"))
-        fields: Mapping[str, Any] = cast("Mapping[str, Any]", properties) if isinstance(properties, Mapping) else {}
-        story |= {"kind": "form", "message": params.message, "form": redaction.form(fields, hides_all=hidden)}
-        story["required"] = schema.get("required")
+        form = redaction.form(mapping_of(schema.get("properties")), hides_all=hidden)
+        story |= {"kind": "form", "message": params.message, "form": form, "required": schema.get("required")}
     story["answer"] = _answer(question.answer, redaction, hidden=hidden)
     return story
 
@@ -190,17 +175,17 @@ def _repeats(blocks: Sequence[Any], value: Any) -> bool:
     """Return True if the content only repeats the structured content."""
     if len(blocks) == 1 and _repeats_one(blocks[0], value):
         return True
-    values = cast("list[Any]", value) if isinstance(value, list) else []
     if value is not None and not isinstance(value, list):
         return False
+    values = cast("list[Any]", value or [])
     return len(blocks) == len(values) and all(map(_repeats_one, blocks, values))
 
 
 def _repeats_one(block: Any, value: Any) -> bool:
     if not isinstance(block, TextContent):
         plain = _plain(block)
-        told = cast("Mapping[str, Any]", value).items() if isinstance(value, Mapping) else ()
-        return bool(told) and all(plain.get(name) == item for name, item in told)
+        told = mapping_of(value)
+        return bool(told) and all(plain.get(name) == item for name, item in told.items())
     if block.text == value:
         return True
     try:

@@ -1,7 +1,7 @@
 """Write a call, or its JSON-RPC messages, as a text that is the same for each equal run."""
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -12,10 +12,8 @@ from roundtrip.testing.conversations import Conversation, Message
 from roundtrip.testing.snapshots.placeholders import Placeholders
 from roundtrip.testing.snapshots.redaction import SnapshotRedaction
 from roundtrip.testing.snapshots.story import bytes_in, story_of
-from roundtrip.testing.snapshots.wording import text_of
-from roundtrip.untrusted import mapping_of
-
-__all__ = ["Sieve", "call_text", "wire_text"]
+from roundtrip.testing.snapshots.wording import StoryText
+from roundtrip.untrusted import leaves_of, mapping_of
 
 _Path = tuple[tuple[Any, Any], ...]
 
@@ -52,18 +50,6 @@ class Sieve:
 
 def _within(path: _Path, name: object, value: object) -> _Path:
     return (*path, (name, type(value)))
-
-
-def _states_in(value: Any) -> Iterator[str]:
-    if isinstance(value, Mapping):
-        for name, item in cast("Mapping[str, Any]", value).items():
-            if name == "requestState" and isinstance(item, str):
-                yield item
-            else:
-                yield from _states_in(item)
-    elif isinstance(value, list):
-        for item in cast("list[Any]", value):
-            yield from _states_in(item)
 
 
 def _without_changes(value: Any, placeholders: Placeholders) -> Any:
@@ -149,7 +135,7 @@ def call_text(call: Conversation, *, redacting: Collection[str] = (), sieve: Sie
         sieve: Other parts to omit or replace.
     """
     story = sieve.over(story_of(call, SnapshotRedaction(redacting)))
-    return text_of(Placeholders(call.tokens, said=_said(call)).over(story))
+    return StoryText(Placeholders(call.tokens, said=_said(call)).over(story)).text()
 
 
 def wire_text(call: Conversation, *, redacting: Collection[str] = (), sieve: Sieve = _ALL) -> str:
@@ -169,7 +155,9 @@ def wire_text(call: Conversation, *, redacting: Collection[str] = (), sieve: Sie
     redaction = SnapshotRedaction(redacting)
     hidden = {question.message for question in call.questions if redaction.hides(question.key)}
     messages = sieve.over(_redacted(call.messages, redaction, tool=call.first.name, hidden=hidden))
-    placeholders = Placeholders(_states_in([message for _, message in call.messages]), said=_said(call))
+    leaves = leaves_of([message for _, message in call.messages])
+    states = (leaf for name, leaf in leaves if name == "requestState" and isinstance(leaf, str))
+    placeholders = Placeholders(states, said=_said(call))
     parts: list[str] = []
     for (sender, _), message in zip(call.messages, messages, strict=True):
         text = json.dumps(_without_changes(message, placeholders), indent=2, ensure_ascii=False, default=repr)

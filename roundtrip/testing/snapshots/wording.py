@@ -11,9 +11,6 @@ from roundtrip.testing.snapshots.redaction import REDACTED
 from roundtrip.testing.snapshots.story import Story
 from roundtrip.untrusted import list_of, mapping_of
 
-__all__ = ["text_of", "worded"]
-
-
 _MAX_LIST_CHARS: Final = 88
 """The width up to which a list or choices stay on one line."""
 _PLAIN_NAME: Final = re.compile(r"[^\s\"](?:[^\n\"]*[^\s\":])?")
@@ -32,20 +29,17 @@ _KINDS: Final = {
     FieldKind.SEVERAL: "any of",
     FieldKind.JSON: "JSON",
 }
-_UNITS: Final = {FieldKind.TEXT: " characters", FieldKind.SEVERAL: " of them"}
 
 
-def text_of(story: Story) -> str:
-    """Return the text of a story, whose parts may be missing."""
-    return _StoryText(story).text()
+class StoryText:
+    """Writer of a story, whose parts may be missing."""
 
-
-class _StoryText:
     def __init__(self, story: Story) -> None:
         self._story = story
         self._lines: list[str] = []
 
     def text(self) -> str:
+        """Return the text of the story."""
         story = self._story
         head = [str(story[part]) for part in ("method", "name") if part in story]
         era = f" ({story['era']} era)" if "era" in story else ""
@@ -152,12 +146,10 @@ class _StoryText:
             return
         self._lines.append("")
         self._line("states")
-        leg: list[str] = []
-        for place, state in enumerate(states, start=1):
-            leg.append(str(state))
-            if state == "awaiting_input" or place == len(states):
-                self._line(" > ".join(leg), 1)
-                leg = []
+        # A leg ends where the call waits.
+        legs = " > ".join(map(str, states)).replace("awaiting_input > ", "awaiting_input\n")
+        for leg in legs.split("\n"):
+            self._line(leg, 1)
 
     def _end(self) -> None:
         story = self._story
@@ -199,7 +191,7 @@ class _StoryText:
     def _value_alone(self, value: Any, depth: int) -> None:
         if isinstance(value, str):
             self._quoted(value, depth)
-        elif isinstance(value, Mapping | list) and value and not _is_short(value):
+        elif _needs_lines(value):
             self._values(value, depth)
         else:
             self._line(_inline(value), depth)
@@ -216,23 +208,20 @@ class _StoryText:
             self._line(_inline(values), depth)
 
     def _value(self, label: str, value: Any, depth: int) -> None:
-        if isinstance(value, str) and "\n" in value:
+        if (isinstance(value, str) and "\n" in value) or _needs_lines(value):
             self._line(label, depth)
-            self._quoted(value, depth + 1)
-        elif isinstance(value, Mapping | list) and value and not _is_short(value):
-            self._line(label, depth)
-            self._values(value, depth + 1)
+            self._value_alone(value, depth + 1)
         else:
             self._line(f"{label} {_inline(value)}", depth)
 
 
-def _is_short(value: Any) -> bool:
-    """Return True for a list that fits on one line. A mapping has a line for each part, so that diffs are small."""
+def _needs_lines(value: Any) -> bool:
+    """Return True for a mapping, each part of which has a line so that diffs are small, and for a long list."""
     if not isinstance(value, list):
-        return False
+        return bool(mapping_of(value))
     items = cast("list[Any]", value)
     has_parts = any(isinstance(item, Mapping | list) or (isinstance(item, str) and "\n" in item) for item in items)
-    return not has_parts and len(_inline(items)) <= _MAX_LIST_CHARS
+    return has_parts or len(_inline(items)) > _MAX_LIST_CHARS
 
 
 def _inline(value: Any) -> str:
@@ -259,7 +248,9 @@ def worded(name: str, shape: Any, *, required: bool) -> Worded:
     one_line = " | ".join(choices)
     if len(one_line) > _MAX_LIST_CHARS:
         one_line = ""
-    takes = [_kind(field, parts, one_line), *_bounds(field)]
+    takes = [_kind(field, parts, one_line)]
+    if (bounds := field.bounds_in(_json)) is not None:
+        takes.append(bounds)
     # Pydantic derives a title from the name.
     if field.title not in (None, name, name.replace("_", " ").title()):
         takes.append(f"titled {_json(field.title)}")
@@ -281,19 +272,6 @@ def _kind(field: FormField, parts: Mapping[str, Any], choices: str) -> str:
         return kind if isinstance(kind, str) else _json(kind)
     given = None if field.choices else parts.get("format")
     return given if isinstance(given, str) else _KINDS[field.kind]
-
-
-def _bounds(field: FormField) -> list[str]:
-    unit = _UNITS.get(field.kind, "")
-    match (field.least, field.most):
-        case (None, None):
-            return []
-        case (least, None):
-            return [f"at least {_json(least)}{unit}"]
-        case (None, most):
-            return [f"at most {_json(most)}{unit}"]
-        case (least, most):
-            return [f"{_json(least)} to {_json(most)}{unit}"]
 
 
 def _choice(choice: FieldChoice) -> str:

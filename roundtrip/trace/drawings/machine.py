@@ -6,8 +6,6 @@ from typing import Any, Final
 
 from roundtrip.machine.table import CALL_MACHINE, Event, MachineTable, State
 
-__all__ = ["Format", "draw_machine", "mermaid"]
-
 
 class Format(StrEnum):
     """Formats of drawings."""

@@ -3,96 +3,173 @@
 Several tools make one drawing with a frame around each, so the output is always one valid document.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
 
-from roundtrip.resolvers.plan import Plan
-from roundtrip.trace.drawings.graphs import Box, BoxKind, Graph, Line, graphs_of
+from roundtrip.questions.approvals import Approve
+from roundtrip.questions.markers import SdkElicit, SdkListRoots, SdkSample
+from roundtrip.resolvers.plan import Input, Node, Plan, Source
 from roundtrip.trace.drawings.machine import Format
 
-__all__ = ["draw_plans"]
+
+class BoxKind(Enum):
+    """Kinds of boxes; each has its own shape."""
+
+    TOOL = "tool"
+    VALUE = "value"
+    QUESTION = "question"
+    ARGUMENT = "argument"
+    CONTEXT = "context"
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """Source of parameters, or the tool whose parameters are filled."""
+
+    id: str
+    kind: BoxKind
+    name: str
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Parameter of `target` that `source` fills."""
+
+    source: Box
+    target: Box
+    parameter: str
+    outcome: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Graph of one tool, for every drawing format."""
+
+    tool: str
+    boxes: tuple[Box, ...]
+    lines: tuple[Line, ...]
+
+
+def _graph(tool: str, plan: Plan, prefix: str) -> Graph:
+    root = Box(prefix, BoxKind.TOOL, tool)
+    nodes = [_node(node, prefix) for node in plan.nodes]
+    arguments: dict[str, Box] = {}
+
+    def source_of(entry: Input) -> Box:
+        if entry.source is Source.NODE:
+            return nodes[entry.node]
+        if entry.source is Source.CONTEXT:
+            return Box(f"{prefix}_context", BoxKind.CONTEXT, "Context")
+        # An alias may hold any character, so its number is the id.
+        box = Box(f"{prefix}_a{len(arguments)}", BoxKind.ARGUMENT, entry.name, "argument")
+        return arguments.setdefault(entry.name, box)
+
+    boxes = {root: None}
+    lines: list[Line] = []
+    for target, inputs in [*((nodes[node.index], node.inputs) for node in plan.nodes), (root, plan.roots)]:
+        drawn = [Line(source_of(entry), target, entry.parameter, entry.outcome) for entry in inputs]
+        boxes |= dict.fromkeys([target, *(line.source for line in drawn)])
+        lines += drawn
+    return Graph(tool, tuple(boxes), tuple(lines))
+
+
+def _node(node: Node, prefix: str) -> Box:
+    asking = _asking(node)
+    remarks = [node.label if node.label != node.key else None, asking, "once per call" if node.once else None]
+    kind = BoxKind.VALUE if asking is None else BoxKind.QUESTION
+    return Box(f"{prefix}_n{node.index}", kind, node.key, ", ".join(filter(None, remarks)))
+
+
+def _asking(node: Node) -> str | None:
+    asked = node.asked
+    if node.asks_page:
+        return "sends the user to a page"
+    if asked is None:
+        return None
+    if not isinstance(asked, type):
+        # A choice, or a list of choices: too long to be written out.
+        return "asks the user"
+    if issubclass(asked, SdkSample):
+        return "asks the client's model"
+    if issubclass(asked, SdkListRoots):
+        return "asks for the client's roots"
+    if issubclass(asked, Approve):
+        return "asks a group to approve"
+    return "asks the user" if issubclass(asked, SdkElicit) else f"asks the user for {asked.__name__}"
 
 
 def draw_plans(plans: Mapping[str, Plan], format: Format) -> str:
     """Draw the plans of tools, by their names, as one drawing without a newline at its end."""
-    graphs = graphs_of(plans)
+    graphs = [_graph(tool, plan, f"t{place}") for place, (tool, plan) in enumerate(plans.items())]
     match format:
         case Format.MERMAID:
-            return _mermaid(graphs)
+            return "\n".join(["flowchart LR", *_drawn(graphs, _mermaid_frame, _mermaid_box, _mermaid_line)])
         case Format.DOT:
-            return _dot(graphs)
+            drawn = _drawn(graphs, _dot_frame, _dot_box, _dot_line)
+            return "\n".join(["digraph tools {", "    rankdir=LR;", *drawn, "}"])
         case Format.TEXT:
             return "\n\n".join(map(_text, graphs))
 
 
-# Mermaid.
-
-_MERMAID_SHAPES = {
-    BoxKind.TOOL: ("[[", "]]"),
-    BoxKind.VALUE: ("[", "]"),
-    BoxKind.QUESTION: ("{{", "}}"),
-    BoxKind.ARGUMENT: ("([", "])"),
-    BoxKind.CONTEXT: ("([", "])"),
-}
-
-
-def _mermaid(graphs: list[Graph]) -> str:
-    drawing = ["flowchart LR"]
-    framed = len(graphs) > 1
+def _drawn(
+    graphs: list[Graph],
+    frame: Callable[[Graph, list[str]], list[str]],
+    draw_box: Callable[[Box], str],
+    draw_line: Callable[[Line], str],
+) -> Iterator[str]:
+    """Yield the indented lines of graphs, each in a frame if there are several."""
     for graph in graphs:
-        body = [*map(_mermaid_box, graph.boxes), *map(_mermaid_line, graph.lines)]
-        if framed:
-            frame = f'subgraph {graph.boxes[0].id}_frame["{_mermaid_quote(graph.tool)}"]'
-            body = [frame, *(f"    {line}" for line in body), "end"]
-        drawing += [f"    {line}" for line in body]
-    return "\n".join(drawing)
+        body = [*map(draw_box, graph.boxes), *map(draw_line, graph.lines)]
+        framed = frame(graph, [f"    {line}" for line in body]) if len(graphs) > 1 else body
+        yield from (f"    {line}" for line in framed)
+
+
+# Mermaid and DOT.
+
+_SHAPES: Final = {
+    BoxKind.TOOL: ("[[", "]]", "box3d"),
+    BoxKind.VALUE: ("[", "]", "box"),
+    BoxKind.QUESTION: ("{{", "}}", "hexagon"),
+    BoxKind.ARGUMENT: ("([", "])", "ellipse"),
+    BoxKind.CONTEXT: ("([", "])", "ellipse"),
+}
+"""What Mermaid has before and after the text of a box, and the shape in DOT."""
+
+
+def _mermaid_frame(graph: Graph, body: list[str]) -> list[str]:
+    return [f'subgraph {graph.boxes[0].id}_frame["{_mermaid_quote(graph.tool)}"]', *body, "end"]
 
 
 def _mermaid_box(box: Box) -> str:
-    before, after = _MERMAID_SHAPES[box.kind]
+    before, after, _ = _SHAPES[box.kind]
     remark = f"<br/>{_mermaid_quote(box.remark)}" if box.remark else ""
     return f'{box.id}{before}"{_mermaid_quote(box.name)}{remark}"{after}'
 
 
 def _mermaid_line(line: Line) -> str:
     arrow, remark = ("-.->", " (outcome)") if line.outcome else ("-->", "")
-    return f'{line.source} {arrow}|"{line.parameter}{remark}"| {line.target}'
+    return f'{line.source.id} {arrow}|"{line.parameter}{remark}"| {line.target.id}'
 
 
 def _mermaid_quote(text: str) -> str:
     return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-# DOT.
-
-_DOT_SHAPES = {
-    BoxKind.TOOL: "box3d",
-    BoxKind.VALUE: "box",
-    BoxKind.QUESTION: "hexagon",
-    BoxKind.ARGUMENT: "ellipse",
-    BoxKind.CONTEXT: "ellipse",
-}
-
-
-def _dot(graphs: list[Graph]) -> str:
-    drawing = ["digraph tools {", "    rankdir=LR;"]
-    framed = len(graphs) > 1
-    for graph in graphs:
-        body = [*map(_dot_box, graph.boxes), *map(_dot_line, graph.lines)]
-        if framed:
-            frame = [f"subgraph cluster_{graph.boxes[0].id} {{", f"    label={_dot_quote(graph.tool)};"]
-            body = [*frame, *(f"    {line}" for line in body), "}"]
-        drawing += [f"    {line}" for line in body]
-    return "\n".join([*drawing, "}"])
+def _dot_frame(graph: Graph, body: list[str]) -> list[str]:
+    return [f"subgraph cluster_{graph.boxes[0].id} {{", f"    label={_dot_quote(graph.tool)};", *body, "}"]
 
 
 def _dot_box(box: Box) -> str:
     label = f"{box.name}\n{box.remark}" if box.remark else box.name
-    return f"{box.id} [label={_dot_quote(label)}, shape={_DOT_SHAPES[box.kind]}];"
+    return f"{box.id} [label={_dot_quote(label)}, shape={_SHAPES[box.kind][2]}];"
 
 
 def _dot_line(line: Line) -> str:
     remark, style = (" (outcome)", ", style=dashed") if line.outcome else ("", "")
-    return f"{line.source} -> {line.target} [label={_dot_quote(line.parameter + remark)}{style}];"
+    return f"{line.source.id} -> {line.target.id} [label={_dot_quote(line.parameter + remark)}{style}];"
 
 
 def _dot_quote(text: str) -> str:
@@ -105,20 +182,19 @@ def _dot_quote(text: str) -> str:
 
 def _text(graph: Graph) -> str:
     """List the tool and then its dependencies, each with its parameters and their sources."""
-    boxes = {box.id: box for box in graph.boxes}
     width = max((len(line.parameter) for line in graph.lines), default=0)
     lines: list[str] = []
     for box in graph.boxes:
         if box.kind in (BoxKind.ARGUMENT, BoxKind.CONTEXT):
             continue
         lines.append(f"{box.name}: {box.remark}" if box.remark else box.name)
-        filled = [line for line in graph.lines if line.target == box.id]
-        lines += [f"    {line.parameter:<{width}} <- {_text_source(boxes[line.source], line)}" for line in filled]
+        filled = [line for line in graph.lines if line.target == box]
+        lines += [f"    {line.parameter:<{width}} <- {_text_source(line)}" for line in filled]
         if box.kind is BoxKind.TOOL and not filled:
             lines.append("    (no parameter is filled by a resolver)")
     return "\n".join(lines)
 
 
-def _text_source(box: Box, line: Line) -> str:
-    remark = " (argument)" if box.kind is BoxKind.ARGUMENT else " (outcome)" if line.outcome else ""
-    return f"{box.name}{remark}"
+def _text_source(line: Line) -> str:
+    is_argument = line.source.kind is BoxKind.ARGUMENT
+    return f"{line.source.name}{' (argument)' if is_argument else ' (outcome)' if line.outcome else ''}"

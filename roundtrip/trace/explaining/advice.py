@@ -1,13 +1,10 @@
 """Advice on the questions, rejected tokens and failures of calls: the cause of each, and its cure, as tables."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from roundtrip.errors import RejectionReason
 from roundtrip.machine.facts import Reason
-
-__all__ = ["FAILURES", "QUESTIONS", "REJECTIONS", "Advice"]
 
 
 class Advice(NamedTuple):
@@ -17,117 +14,113 @@ class Advice(NamedTuple):
     cure: str
 
 
-QUESTIONS: Final[Mapping[Reason, Advice]] = MappingProxyType(
-    {
-        Reason.NEW: Advice("the call had not asked it before", "nothing needs to be fixed"),
-        Reason.MISSING: Advice(
-            "the client came back without an answer to it",
-            "a client must answer every question of a round, each under its name",
-        ),
-        Reason.INVALID: Advice(
-            "the answer did not fit its form",
-            "describe the expected answer in the message, or in the descriptions of the fields",
-        ),
-        Reason.REWORDED: Advice(
-            "its message differs from the one that was answered",
-            "a user must see the message that they answer, so keep a message while calls that ask it may be in flight",
-        ),
-        Reason.SCHEMA_CHANGED: Advice(
-            "its form differs from the one that was answered",
-            "keep the fields of a form while calls that ask it may be in flight",
-        ),
-        Reason.KEY_GONE: Advice(
-            "no key of the server can verify that its answer was given to this wording",
-            "keep a key among keys= until every call that began under it has reached its max_age",
-        ),
-        Reason.RENAMED: Advice(
-            "its answer is known under a name that no question has now",
-            "declare its former name with was=",
-        ),
-        Reason.VOLATILE: Advice(
-            "its wording changed between two legs of one build, so that the answer to it was lost",
-            "fix the varying value with Resolve(fn, once=True) or ctx.step(), or keep it (a time, a random "
-            "value) out of the question",
-        ),
-        Reason.OTHER_BUILD: Advice(
-            "another build of the application began the call, and asked or accepted something else",
-            "nothing needs to be fixed if the deploy was meant to ask this; else give the new question a default",
-        ),
-        Reason.UNFINISHED: Advice(
-            "the user agreed to go to the page, and has not finished there",
-            "nothing needs to be fixed, unless the user did finish: then check the data that done= reads",
-        ),
-        Reason.REVISED: Advice(
-            "the user changed an earlier answer, on which it may depend",
-            "nothing needs to be fixed; questions that do not depend on that answer are not asked again",
-        ),
-    }
-)
+QUESTIONS: Final[Mapping[Reason, Advice]] = {
+    Reason.NEW: Advice("the call had not asked it before", "nothing needs to be fixed"),
+    Reason.MISSING: Advice(
+        "the client came back without an answer to it",
+        "a client must answer every question of a round, each under its name",
+    ),
+    Reason.INVALID: Advice(
+        "the answer did not fit its form",
+        "describe the expected answer in the message, or in the descriptions of the fields",
+    ),
+    Reason.REWORDED: Advice(
+        "its message differs from the one that was answered",
+        "a user must see the message that they answer, so keep a message while calls that ask it may be in flight",
+    ),
+    Reason.SCHEMA_CHANGED: Advice(
+        "its form differs from the one that was answered",
+        "keep the fields of a form while calls that ask it may be in flight",
+    ),
+    Reason.KEY_GONE: Advice(
+        "no key of the server can verify that its answer was given to this wording",
+        "keep a key among keys= until every call that began under it has reached its max_age",
+    ),
+    Reason.RENAMED: Advice(
+        "its answer is known under a name that no question has now",
+        "declare its former name with was=",
+    ),
+    Reason.VOLATILE: Advice(
+        "its wording changed between two legs of one build, so that the answer to it was lost",
+        "fix the varying value with Resolve(fn, once=True) or ctx.step(), or keep it (a time, a random "
+        "value) out of the question",
+    ),
+    Reason.OTHER_BUILD: Advice(
+        "another build of the application began the call, and asked or accepted something else",
+        "nothing needs to be fixed if the deploy was meant to ask this; else give the new question a default",
+    ),
+    Reason.UNFINISHED: Advice(
+        "the user agreed to go to the page, and has not finished there",
+        "nothing needs to be fixed, unless the user did finish: then check the data that done= reads",
+    ),
+    Reason.REVISED: Advice(
+        "the user changed an earlier answer, on which it may depend",
+        "nothing needs to be fixed; questions that do not depend on that answer are not asked again",
+    ),
+}
 """The advice for each reason to ask a question."""
 
-REJECTIONS: Final[Mapping[RejectionReason, Advice]] = MappingProxyType(
-    {
-        RejectionReason.MALFORMED: Advice(
-            "it does not have the form of a token",
-            "a client must send requestState back as it is, byte by byte; look for code that cuts or re-encodes it",
-        ),
-        RejectionReason.OVERSIZED: Advice(
-            "it is larger than a token may be",
-            "let all instances have the same max_token_bytes, and keep large values on the server",
-        ),
-        RejectionReason.UNKNOWN_KEY: Advice(
-            "it is signed with a key that this instance was not given",
-            "give all instances the same keys=, and replace a key in three rollouts: [old, new], then [new, old], and "
-            "[new] when the tokens of the old key have expired",
-        ),
-        RejectionReason.TAMPERED: Advice(
-            "it was changed after it had been signed",
-            "a client or a proxy changes tokens, which it has no reason to do: find out which",
-        ),
-        RejectionReason.SEAL: Advice(
-            "its sealed part does not open",
-            "give all instances the same keys= (or seal_keys=), and keep a replaced key listed until its tokens have "
-            "expired",
-        ),
-        RejectionReason.FORMAT: Advice(
-            "it is authentic, and has a format that this version does not read",
-            "finish rolling out one version of roundtrip; the client must begin the call again",
-        ),
-        RejectionReason.EXPIRED: Advice(
-            "it had expired",
-            "raise ttl= (for the answers to one leg) or max_age= (for the whole call) if people need longer",
-        ),
-        RejectionReason.FUTURE: Advice(
-            "its time is ahead of the clock of this instance",
-            "synchronize the clocks of the instances, for example with NTP; they may differ by a minute",
-        ),
-        RejectionReason.OTHER_METHOD: Advice(
-            "it belongs to a request with another method",
-            "a client must send a token back with the request that it answered",
-        ),
-        RejectionReason.OTHER_TARGET: Advice(
-            "it belongs to a call of another tool, prompt or resource",
-            "a client must send a token back to the tool, prompt or resource that it came from",
-        ),
-        RejectionReason.OTHER_ARGUMENTS: Advice(
-            "it belongs to a call with other arguments",
-            "a client must repeat the arguments of a call with every leg of it",
-        ),
-        RejectionReason.OTHER_VERSION: Advice(
-            "it belongs to another version of the tool",
-            "a client must name the version that it began with, and a deploy must keep that version for max_age",
-        ),
-        RejectionReason.OTHER_PRINCIPAL: Advice(
-            "it belongs to a call of another caller",
-            "the caller that begins a call must continue it; if it is the same person, let principal= return a value "
-            "that stays the same after a new login",
-        ),
-        RejectionReason.OTHER_AUDIENCE: Advice(
-            "it is meant for another service",
-            "give all instances of a service the same name (or audience=), and no two services the same keys=",
-        ),
-    }
-)
+REJECTIONS: Final[Mapping[RejectionReason, Advice]] = {
+    RejectionReason.MALFORMED: Advice(
+        "it does not have the form of a token",
+        "a client must send requestState back as it is, byte by byte; look for code that cuts or re-encodes it",
+    ),
+    RejectionReason.OVERSIZED: Advice(
+        "it is larger than a token may be",
+        "let all instances have the same max_token_bytes, and keep large values on the server",
+    ),
+    RejectionReason.UNKNOWN_KEY: Advice(
+        "it is signed with a key that this instance was not given",
+        "give all instances the same keys=, and replace a key in three rollouts: [old, new], then [new, old], and "
+        "[new] when the tokens of the old key have expired",
+    ),
+    RejectionReason.TAMPERED: Advice(
+        "it was changed after it had been signed",
+        "a client or a proxy changes tokens, which it has no reason to do: find out which",
+    ),
+    RejectionReason.SEAL: Advice(
+        "its sealed part does not open",
+        "give all instances the same keys= (or seal_keys=), and keep a replaced key listed until its tokens have "
+        "expired",
+    ),
+    RejectionReason.FORMAT: Advice(
+        "it is authentic, and has a format that this version does not read",
+        "finish rolling out one version of roundtrip; the client must begin the call again",
+    ),
+    RejectionReason.EXPIRED: Advice(
+        "it had expired",
+        "raise ttl= (for the answers to one leg) or max_age= (for the whole call) if people need longer",
+    ),
+    RejectionReason.FUTURE: Advice(
+        "its time is ahead of the clock of this instance",
+        "synchronize the clocks of the instances, for example with NTP; they may differ by a minute",
+    ),
+    RejectionReason.OTHER_METHOD: Advice(
+        "it belongs to a request with another method",
+        "a client must send a token back with the request that it answered",
+    ),
+    RejectionReason.OTHER_TARGET: Advice(
+        "it belongs to a call of another tool, prompt or resource",
+        "a client must send a token back to the tool, prompt or resource that it came from",
+    ),
+    RejectionReason.OTHER_ARGUMENTS: Advice(
+        "it belongs to a call with other arguments",
+        "a client must repeat the arguments of a call with every leg of it",
+    ),
+    RejectionReason.OTHER_VERSION: Advice(
+        "it belongs to another version of the tool",
+        "a client must name the version that it began with, and a deploy must keep that version for max_age",
+    ),
+    RejectionReason.OTHER_PRINCIPAL: Advice(
+        "it belongs to a call of another caller",
+        "the caller that begins a call must continue it; if it is the same person, let principal= return a value "
+        "that stays the same after a new login",
+    ),
+    RejectionReason.OTHER_AUDIENCE: Advice(
+        "it is meant for another service",
+        "give all instances of a service the same name (or audience=), and no two services the same keys=",
+    ),
+}
 """The advice for each reason to reject a token."""
 
 _ASK_LIVE: Final = (
@@ -135,140 +128,138 @@ _ASK_LIVE: Final = (
     "json_response=False), or have the client speak 2026-07-28"
 )
 
-FAILURES: Final[Mapping[str, Advice]] = MappingProxyType(
-    {
-        "AnswerRejected": Advice(
-            "a question got as many invalid answers as attempts= allows",
-            "describe the expected answer in the message, or in the descriptions of the fields, or raise attempts=",
-        ),
-        "QuestionVolatile": Advice(
-            "a question has other words each time it is asked, so that no answer to it counts",
-            "fix the varying value with Resolve(fn, once=True) or ctx.step(), or keep it out of the question",
-        ),
-        "QuestionDeclined": Advice(
-            "the user declined or cancelled a question whose answer it needs",
-            "nothing needs to be fixed; to go on without the answer, use ctx.ask_outcome",
-        ),
-        "ApprovalRejected": Advice(
-            "the people who decide rejected it",
-            "nothing needs to be fixed; to go on without the approval, await ctx.approve in the body and catch "
-            "ApprovalRejected there; in a resolver or confirm=, a rejection ends the call",
-        ),
-        "ApprovalExpired": Advice(
-            "the people who decide did not do so in time",
-            "give them longer with within=, remind them with remind=, or go on with otherwise=",
-        ),
-        "CallerUnknown": Advice(
-            "it needs an approval, and the server does not know its caller, who must not decide",
-            "authenticate clients by their users",
-        ),
-        "KeyUsedTwice": Advice(
-            "two questions or steps of its body have one name",
-            "give each a name of its own; in a loop, number them",
-        ),
-        "QuestionsUnkeyed": Advice(
-            "two questions without names were open at the same time",
-            "name them with key=, or ask them with one ctx.ask_all",
-        ),
-        "AskedTooLate": Advice(
-            "something asked after the leg had ended, from an asyncio task or thread that it did not wait for",
-            "ask in a task group, or ask all questions with one ctx.ask_all",
-        ),
-        "NeedsTask": Advice(
-            "its body waited in a way that only a task can, and its client cannot have tasks",
-            'declare the tool with task="required", or do not wait',
-        ),
-        "ContextOfHost": Advice(
-            "it used a method of roundtrip's Context on the context of the SDK or of FastMCP",
-            "annotate the parameter with the Context of `from roundtrip import Context`",
-        ),
-        "AskNotAwaited": Advice(
-            "its body made a question or a step and never awaited it",
-            "write `await ctx.ask(...)`, and ctx.blocking.ask(...) in a plain def",
-        ),
-        "SuspensionSwallowed": Advice(
-            "its body caught the exception that ends a leg with questions",
-            "catch Exception, not BaseException, around questions",
-        ),
-        "CallOutlived": Advice(
-            "the call reached its max_age while it still waited for an answer",
-            "raise max_age= if people need longer; the client must begin the call again",
-        ),
-        "ToolTimedOut": Advice(
-            "its own work took longer than its timeout=",
-            "make that work faster, or raise timeout=; the times of resolvers and steps are in `roundtrip trace show`",
-        ),
-        "ThreadsExhausted": Advice(
-            "every thread for plain functions still runs a function whose call has timed out",
-            "limit the waits of those functions, or write them as async def",
-        ),
-        "OutcomeUnknown": Advice(
-            "the body began before, and the process that ran it never recorded its end",
-            "check its effects before it is called again, or set on_unknown='rerun' if it may run twice",
-        ),
-        "CallHasEnded": Advice(
-            "the call had ended before, with other answers",
-            "a client must begin a new call to give other answers",
-        ),
-        "StillRunning": Advice(
-            "another request was running its body at that time",
-            "a client must send the same request again later",
-        ),
-        "LedgerUnavailable": Advice(
-            "the ledger could not report whether its body has run",
-            "check the ledger and the server's log of that time; the same request may be sent again",
-        ),
-        "CapabilityMissing": Advice(
-            "the client did not declare that it can be asked this",
-            "use a client that can, or set otherwise= for those that cannot",
-        ),
-        "ChannelMissing": Advice(
-            "its client is asked over the open connection, and this connection carries no questions", _ASK_LIVE
-        ),
-        "ConnectionLost": Advice(
-            "the client left, or the server was stopped, while a question was open",
-            "nothing needs to be fixed if that was intended; calls of clients on 2026-07-28 outlive a connection",
-        ),
-        "UrlRequired": Advice(
-            "its client has to send the user to a page first, and then call again",
-            "nothing needs to be fixed; with sessions such clients are asked within the call",
-        ),
-        "TokenTooLarge": Advice(
-            "the call remembers more than a token may hold",
-            "keep large values on the server, and let the call remember a reference to them",
-        ),
-        "KeysMissing": Advice(
-            "the server has no key to hide a value from its client, or to sign a ticket",
-            "pass seal_keys= beside request_state_security=, or keys= in its place",
-        ),
-        "ValueNotStorable": Advice(
-            "a value for the token has no JSON form",
-            "annotate it with a type that has a JSON form, or do not store it with once=True, ctx.step or done=",
-        ),
-        "NotSendable": Advice(
-            "a result cannot carry the value that it returned",
-            "return a value that fits its annotation and output schema, and has a JSON form",
-        ),
-        "SchemaNotRenderable": Advice(
-            "a form has a field that the protocol cannot show",
-            "ask for flat fields: text, numbers, booleans, dates and choices",
-        ),
-        "DependencyEndedCall": Advice(
-            "a cancel scope that a dependency entered, such as a timeout, cancelled the call",
-            "give the dependency more time, or have it raise an error that names the cause",
-        ),
-        "DeclinedByUser": Advice(
-            "the user declined or cancelled a question that it needs an answer to",
-            "nothing needs to be fixed; to go on without the answer, take ElicitationResult[T]",
-        ),
-        "ToolError": Advice(
-            "its code raised ToolError, and the client received the text",
-            "nothing needs to be fixed if the caller should see it",
-        ),
-        "CancelledError": Advice(
-            "it was cancelled: the client cancelled the request or left, or the server was stopped",
-            "nothing needs to be fixed if that was intended",
-        ),
-    }
-)
+FAILURES: Final[Mapping[str, Advice]] = {
+    "AnswerRejected": Advice(
+        "a question got as many invalid answers as attempts= allows",
+        "describe the expected answer in the message, or in the descriptions of the fields, or raise attempts=",
+    ),
+    "QuestionVolatile": Advice(
+        "a question has other words each time it is asked, so that no answer to it counts",
+        "fix the varying value with Resolve(fn, once=True) or ctx.step(), or keep it out of the question",
+    ),
+    "QuestionDeclined": Advice(
+        "the user declined or cancelled a question whose answer it needs",
+        "nothing needs to be fixed; to go on without the answer, use ctx.ask_outcome",
+    ),
+    "ApprovalRejected": Advice(
+        "the people who decide rejected it",
+        "nothing needs to be fixed; to go on without the approval, await ctx.approve in the body and catch "
+        "ApprovalRejected there; in a resolver or confirm=, a rejection ends the call",
+    ),
+    "ApprovalExpired": Advice(
+        "the people who decide did not do so in time",
+        "give them longer with within=, remind them with remind=, or go on with otherwise=",
+    ),
+    "CallerUnknown": Advice(
+        "it needs an approval, and the server does not know its caller, who must not decide",
+        "authenticate clients by their users",
+    ),
+    "KeyUsedTwice": Advice(
+        "two questions or steps of its body have one name",
+        "give each a name of its own; in a loop, number them",
+    ),
+    "QuestionsUnkeyed": Advice(
+        "two questions without names were open at the same time",
+        "name them with key=, or ask them with one ctx.ask_all",
+    ),
+    "AskedTooLate": Advice(
+        "something asked after the leg had ended, from an asyncio task or thread that it did not wait for",
+        "ask in a task group, or ask all questions with one ctx.ask_all",
+    ),
+    "NeedsTask": Advice(
+        "its body waited in a way that only a task can, and its client cannot have tasks",
+        'declare the tool with task="required", or do not wait',
+    ),
+    "ContextOfHost": Advice(
+        "it used a method of roundtrip's Context on the context of the SDK or of FastMCP",
+        "annotate the parameter with the Context of `from roundtrip import Context`",
+    ),
+    "AskNotAwaited": Advice(
+        "its body made a question or a step and never awaited it",
+        "write `await ctx.ask(...)`, and ctx.blocking.ask(...) in a plain def",
+    ),
+    "SuspensionSwallowed": Advice(
+        "its body caught the exception that ends a leg with questions",
+        "catch Exception, not BaseException, around questions",
+    ),
+    "CallOutlived": Advice(
+        "the call reached its max_age while it still waited for an answer",
+        "raise max_age= if people need longer; the client must begin the call again",
+    ),
+    "ToolTimedOut": Advice(
+        "its own work took longer than its timeout=",
+        "make that work faster, or raise timeout=; the times of resolvers and steps are in `roundtrip trace show`",
+    ),
+    "ThreadsExhausted": Advice(
+        "every thread for plain functions still runs a function whose call has timed out",
+        "limit the waits of those functions, or write them as async def",
+    ),
+    "OutcomeUnknown": Advice(
+        "the body began before, and the process that ran it never recorded its end",
+        "check its effects before it is called again, or set on_unknown='rerun' if it may run twice",
+    ),
+    "CallHasEnded": Advice(
+        "the call had ended before, with other answers",
+        "a client must begin a new call to give other answers",
+    ),
+    "StillRunning": Advice(
+        "another request was running its body at that time",
+        "a client must send the same request again later",
+    ),
+    "LedgerUnavailable": Advice(
+        "the ledger could not report whether its body has run",
+        "check the ledger and the server's log of that time; the same request may be sent again",
+    ),
+    "CapabilityMissing": Advice(
+        "the client did not declare that it can be asked this",
+        "use a client that can, or set otherwise= for those that cannot",
+    ),
+    "ChannelMissing": Advice(
+        "its client is asked over the open connection, and this connection carries no questions", _ASK_LIVE
+    ),
+    "ConnectionLost": Advice(
+        "the client left, or the server was stopped, while a question was open",
+        "nothing needs to be fixed if that was intended; calls of clients on 2026-07-28 outlive a connection",
+    ),
+    "UrlRequired": Advice(
+        "its client has to send the user to a page first, and then call again",
+        "nothing needs to be fixed; with sessions such clients are asked within the call",
+    ),
+    "TokenTooLarge": Advice(
+        "the call remembers more than a token may hold",
+        "keep large values on the server, and let the call remember a reference to them",
+    ),
+    "KeysMissing": Advice(
+        "the server has no key to hide a value from its client, or to sign a ticket",
+        "pass seal_keys= beside request_state_security=, or keys= in its place",
+    ),
+    "ValueNotStorable": Advice(
+        "a value for the token has no JSON form",
+        "annotate it with a type that has a JSON form, or do not store it with once=True, ctx.step or done=",
+    ),
+    "NotSendable": Advice(
+        "a result cannot carry the value that it returned",
+        "return a value that fits its annotation and output schema, and has a JSON form",
+    ),
+    "SchemaNotRenderable": Advice(
+        "a form has a field that the protocol cannot show",
+        "ask for flat fields: text, numbers, booleans, dates and choices",
+    ),
+    "DependencyEndedCall": Advice(
+        "a cancel scope that a dependency entered, such as a timeout, cancelled the call",
+        "give the dependency more time, or have it raise an error that names the cause",
+    ),
+    "DeclinedByUser": Advice(
+        "the user declined or cancelled a question that it needs an answer to",
+        "nothing needs to be fixed; to go on without the answer, take ElicitationResult[T]",
+    ),
+    "ToolError": Advice(
+        "its code raised ToolError, and the client received the text",
+        "nothing needs to be fixed if the caller should see it",
+    ),
+    "CancelledError": Advice(
+        "it was cancelled: the client cancelled the request or left, or the server was stopped",
+        "nothing needs to be fixed if that was intended",
+    ),
+}
 """The advice for each of roundtrip's errors that ends a leg, by its name."""

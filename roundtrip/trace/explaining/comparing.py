@@ -1,6 +1,6 @@
 """Compare two calls by round and question. Times and instances are ignored."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Final
@@ -8,9 +8,7 @@ from typing import Final
 from roundtrip.trace.explaining.stories import outcome_of
 from roundtrip.trace.explaining.wording import recorded_text
 from roundtrip.trace.reading.calls import Round, TracedCall
-from roundtrip.trace.writing.lines import Digested, EndedLine, ReadAnswer, Recorded, Revealed, ShownQuestion
-
-__all__ = ["Difference", "compare"]
+from roundtrip.trace.writing.lines import Digested, ReadAnswer, Recorded, Revealed, ShownQuestion
 
 _TEXTS: Final = ("message", "form", "url", "complaint")
 
@@ -46,34 +44,28 @@ def _heads(a: TracedCall, b: TracedCall) -> Iterator[Difference]:
 def _rounds(a: TracedCall, b: TracedCall) -> Iterator[Difference]:
     for one, other in zip_longest(_rounds_of(a), _rounds_of(b)):
         number = (one or other).number
-        asked = [round_.asked if round_ is not None else None for round_ in (one, other)]
-        keys = [[question.key for question in line.questions] if line is not None else [] for line in asked]
         if one is not None and other is not None:
             yield from _unequal("asked by", one.asked.by, other.asked.by, round=number)
-        common = [[key for key in mine if key in theirs] for mine, theirs in (keys, keys[::-1])]
-        if common[0] != common[1]:
-            yield Difference(number, None, "order", ", ".join(common[0]), ", ".join(common[1]))
-        for key in dict.fromkeys([*keys[0], *keys[1]]):
-            yield from _question(number, key, one, other)
-        reused = [", ".join(sorted(line.reused)) if line is not None else "" for line in asked]
+        mine, theirs = _questions_of(one), _questions_of(other)
+        common = [", ".join(key for key in keys if key in others) for keys, others in ((mine, theirs), (theirs, mine))]
+        yield from _unequal("order", *common, round=number)
+        for key in mine | theirs:
+            yield from _question(number, key, mine.get(key), theirs.get(key))
+            if one is not None and other is not None and key in mine and key in theirs:
+                yield from _answers(number, key, _answer(one, key), _answer(other, key))
         if one is not None and other is not None and _same_era(a, b):
-            yield from _unequal("reused", reused[0] or None, reused[1] or None, round=number)
+            reused = [", ".join(sorted(round_.asked.reused)) or None for round_ in (one, other)]
+            yield from _unequal("reused", *reused, round=number)
 
 
-def _question(number: int, key: str, one: Round | None, other: Round | None) -> Iterator[Difference]:
-    mine, theirs = _find(one, key), _find(other, key)
+def _question(number: int, key: str, mine: ShownQuestion | None, theirs: ShownQuestion | None) -> Iterator[Difference]:
     if mine is None or theirs is None:
-        shown = mine or theirs
-        text = _question_text(shown) if shown is not None else ""
-        yield Difference(number, key, "question", text if mine is not None else None, text if theirs else None)
-    else:
-        yield from _unequal("kind", mine.kind, theirs.kind, round=number, key=key)
-        yield from _unequal("reason", mine.reason.value, theirs.reason.value, round=number, key=key)
-        for name in _TEXTS:
-            yield from _values(name, getattr(mine, name), getattr(theirs, name), round=number, key=key)
-    answers = [_answer(round_, key) for round_ in (one, other)]
-    if mine is not None and theirs is not None:
-        yield from _answers(number, key, answers[0], answers[1])
+        yield from _unequal("question", _question_text(mine), _question_text(theirs), round=number, key=key)
+        return
+    yield from _unequal("kind", mine.kind, theirs.kind, round=number, key=key)
+    yield from _unequal("reason", mine.reason.value, theirs.reason.value, round=number, key=key)
+    for name in _TEXTS:
+        yield from _values(name, getattr(mine, name), getattr(theirs, name), round=number, key=key)
 
 
 def _answers(number: int, key: str, one: ReadAnswer | None, other: ReadAnswer | None) -> Iterator[Difference]:
@@ -93,7 +85,7 @@ def _ends(a: TracedCall, b: TracedCall) -> Iterator[Difference]:
     if one is not None and other is not None:
         yield from _values("result", one.result, other.result)
         yield from _unequal("decline", one.decline, other.decline)
-        yield from _unequal("error", _error(one), _error(other))
+        yield from _unequal("error", one.error_type, other.error_type)
         if one.error is not None and other.error is not None and one.error.type == other.error.type:
             yield from _values("error", one.error.text, other.error.text)
 
@@ -116,16 +108,17 @@ def _bodies(call: TracedCall) -> str:
     return str(sum(serving.bodies for serving in call.chain))
 
 
-def _find(round_: Round | None, key: str) -> ShownQuestion | None:
-    questions: Sequence[ShownQuestion] = round_.asked.questions if round_ is not None else ()
-    return next((question for question in questions if question.key == key), None)
+def _questions_of(round_: Round | None) -> dict[str, ShownQuestion]:
+    return {question.key: question for question in round_.asked.questions} if round_ is not None else {}
 
 
-def _answer(round_: Round | None, key: str) -> ReadAnswer | None:
-    return next((answer for answer in round_.answers if answer.key == key), None) if round_ is not None else None
+def _answer(round_: Round, key: str) -> ReadAnswer | None:
+    return next((answer for answer in round_.answers if answer.key == key), None)
 
 
-def _question_text(question: ShownQuestion) -> str:
+def _question_text(question: ShownQuestion | None) -> str | None:
+    if question is None:
+        return None
     message = f": {recorded_text(question.message)}" if question.message is not None else ""
     return f"asked ({question.reason.value}){message}"
 
@@ -134,10 +127,6 @@ def _answer_text(answer: ReadAnswer | None) -> str | None:
     if answer is None:
         return None
     return f"{outcome_of(answer)} {recorded_text(answer.data) if answer.data is not None else ''}".rstrip()
-
-
-def _error(line: EndedLine) -> str | None:
-    return line.error.type if line.error is not None else None
 
 
 def _unequal(
@@ -153,6 +142,5 @@ def _values(
     revealed = isinstance(a, Revealed) and isinstance(b, Revealed)
     digested = isinstance(a, Digested) and isinstance(b, Digested)
     if (revealed or digested or a is None or b is None) and a != b:
-        yield Difference(
-            round, key, what, recorded_text(a) if a is not None else None, recorded_text(b) if b is not None else None
-        )
+        texts = [recorded_text(value) if value is not None else None for value in (a, b)]
+        yield Difference(round, key, what, *texts)

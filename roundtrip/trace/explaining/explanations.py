@@ -26,19 +26,9 @@ from roundtrip.trace.explaining.wording import (
     size_text,
     wait_text,
 )
-from roundtrip.trace.reading.calls import HappenedLine, Round, Serving, TracedCall
-from roundtrip.trace.writing.lines import BeganLine, Recorded, RejectedLine, Revealed, ShownQuestion, StoppedLine
+from roundtrip.trace.reading.calls import Round, Serving, TracedCall
+from roundtrip.trace.writing.lines import ActedLine, Line, Recorded, RejectedLine, Revealed, ShownQuestion, StoppedLine
 from roundtrip.untrusted import mapping_of
-
-__all__ = [
-    "ExplainedSubject",
-    "Explanation",
-    "explain",
-    "explain_question",
-    "explain_rejection",
-    "explain_replay",
-    "explain_takeover",
-]
 
 
 class ExplainedSubject(StrEnum):
@@ -79,14 +69,8 @@ def explain(call: TracedCall, *, now: float | None = None) -> list[Explanation]:
         call: The call.
         now: The current time, to report a call that waits although its token has expired.
     """
-    found = [
-        *_questions(call),
-        *_waits(call),
-        *_unfinished(call),
-        *_rejections(call),
-        *_replays(call),
-        *_takeovers(call),
-    ]
+    parts = (_questions, _waits, _unfinished, _rejections, _repeats)
+    found = [explanation for explain_part in parts for explanation in explain_part(call)]
     found += [*_failures(call, now), *_actions(call), *_omitted(call)]
     return sorted(found, key=lambda explanation: explanation.at)
 
@@ -110,11 +94,10 @@ def _unfinished(call: TracedCall) -> Iterator[Explanation]:
     if last is None or last.is_over or last.is_open or call.is_over:
         return
     where, cure = f"Leg {last.leg} on {quoted(last.instance)}", "look at what it did before you repeat it"
-    if last.began is not None and last.began.era == "task":
+    if last.is_of_worker:
         cure = "when its lease ends, another worker may continue the task, or it is lost if its body must run once"
     text = f"{where} has no recorded end: it still runs, or its process ended, and then its body may have run; {cure}."
-    explanation = _about(last.lines[-1], ExplainedSubject.WAIT, text)
-    yield replace(explanation, at=last.started_at, round=None)
+    yield _about_serving(last, ExplainedSubject.WAIT, text)
 
 
 def explain_question(call: TracedCall, round_: Round, question: ShownQuestion) -> str:
@@ -151,7 +134,7 @@ def explain_rejection(line: RejectedLine, call: TracedCall | None = None) -> str
 def explain_replay(call: TracedCall, serving: Serving, first: Serving) -> str:
     """Explain why a leg was served more than once."""
     later = _time_between(first, serving)
-    if serving.began is not None and serving.began.era == "task":
+    if serving.is_of_worker:
         cause = f"a worker began it again {later} after {quoted(first.instance)} did: the one before gave it up or fell"
         cause += " silent, or an operator retried it"
     elif first.is_over:
@@ -187,8 +170,7 @@ def _effect_of(serving: Serving) -> str:
     """Return the consequence of serving a leg again."""
     if serving.is_recall:
         return "the ledger returned the recorded result, and its body did not run again"
-    error = serving.ended.error if serving.ended is not None else None
-    if error is not None and error.type == CallHasEnded.__name__:
+    if serving.ended is not None and serving.ended.error_type == CallHasEnded.__name__:
         return "the call had ended with other answers, so it was rejected, and its body did not run again"
     if serving.is_over and not serving.bodies:
         return "its body did not run again"
@@ -201,18 +183,9 @@ def _said(serving: Serving) -> dict[str, object]:
 
 def _actions(call: TracedCall) -> Iterator[Explanation]:
     for line in call.actions:
+        key = line.why if line.action == "answer" and line.outcome == "done" else None
         is_plain = line.outcome == "rejected" or line.action == "remind"
-        yield Explanation(
-            ExplainedSubject.ACTION,
-            line.at,
-            line.instance,
-            None,
-            None,
-            line.why if line.action == "answer" and line.outcome == "done" else None,
-            None,
-            explain_action(line),
-            is_plain=is_plain,
-        )
+        yield replace(_about(line, ExplainedSubject.ACTION, explain_action(line)), key=key, is_plain=is_plain)
 
 
 def _questions(call: TracedCall) -> Iterator[Explanation]:
@@ -229,25 +202,20 @@ def _rejections(call: TracedCall) -> Iterator[Explanation]:
         yield _about(line, ExplainedSubject.REJECTION, explain_rejection(line, call), line.reason)
 
 
-def _replays(call: TracedCall) -> Iterator[Explanation]:
+def _repeats(call: TracedCall) -> Iterator[Explanation]:
     for serving, first in call.replays:
-        explanation = _about(serving.lines[0], ExplainedSubject.REPLAY, explain_replay(call, serving, first))
-        yield replace(explanation, at=serving.started_at, round=None)
+        yield _about_serving(serving, ExplainedSubject.REPLAY, explain_replay(call, serving, first))
+    for serving, before in call.takeovers:
+        yield _about_serving(serving, ExplainedSubject.TAKEOVER, explain_takeover(serving, before))
 
 
 def _omitted(call: TracedCall) -> Iterator[Explanation]:
     if call.omitted.requests:
         last = call.servings[-1].lines[-1] if call.servings else call.rejections[-1]
-        text = f"{omitted_text(call.omitted, call.request_count)}."
+        text = f"{omitted_text(call)}."
         explanation = _about(last, ExplainedSubject.REPLAY, text)
         is_plain = not call.omitted.replays and not call.omitted.rejections
         yield replace(explanation, at=call.last_at, leg=None, round=None, is_plain=is_plain)
-
-
-def _takeovers(call: TracedCall) -> Iterator[Explanation]:
-    for serving, before in call.takeovers:
-        explanation = _about(serving.lines[0], ExplainedSubject.TAKEOVER, explain_takeover(serving, before))
-        yield replace(explanation, at=serving.started_at, round=None)
 
 
 def _failures(call: TracedCall, now: float | None) -> Iterator[Explanation]:
@@ -257,13 +225,10 @@ def _failures(call: TracedCall, now: float | None) -> Iterator[Explanation]:
             # The worker was stopped; the end of the call explains that.
             continue
         explanation = _about(ended, ExplainedSubject.FAILURE, explain_failure(serving, ended))
-        error = ended.error.type if ended.error is not None else None
-        yield replace(explanation, round=ended.round or None, error=error)
+        yield replace(explanation, round=ended.round or None, error=ended.error_type)
     if isinstance(outside, StoppedLine) and outside.how != "joined":
-        text = explain_stop(call, outside)
-        yield Explanation(
-            ExplainedSubject.FAILURE, outside.at, outside.instance, None, None, None, None, text, error=outside.how
-        )
+        explanation = _about(outside, ExplainedSubject.FAILURE, explain_stop(call, outside))
+        yield replace(explanation, error=outside.how)
     text = explain_lateness(call, now) if now is not None else None
     if text is not None:
         asked = call.rounds[-1].asked
@@ -271,12 +236,14 @@ def _failures(call: TracedCall, now: float | None) -> Iterator[Explanation]:
 
 
 def _about(
-    line: HappenedLine | BeganLine | RejectedLine,
-    subject: ExplainedSubject,
-    text: str,
-    reason: Reason | RejectionReason | None = None,
+    line: Line, subject: ExplainedSubject, text: str, reason: Reason | RejectionReason | None = None
 ) -> Explanation:
-    return Explanation(subject, line.at, line.instance, line.leg, line.round, None, reason, text)
+    leg, round_ = (None, None) if isinstance(line, ActedLine | StoppedLine) else (line.leg, line.round)
+    return Explanation(subject, line.at, line.instance, leg, round_, None, reason, text)
+
+
+def _about_serving(serving: Serving, subject: ExplainedSubject, text: str) -> Explanation:
+    return replace(_about(serving.lines[0], subject, text), at=serving.started_at, round=None)
 
 
 def _late_ms(line: RejectedLine, call: TracedCall) -> float | None:
@@ -290,9 +257,8 @@ def _late_ms(line: RejectedLine, call: TracedCall) -> float | None:
 
 def _advice_on(call: TracedCall, round_: Round, question: ShownQuestion) -> Advice:
     """Return the advice on a question, with the names and texts that the transcript has."""
-    advice = QUESTIONS[question.reason]
     before = call.shown_before(round_, question)
-    cause, cure = advice
+    cause, cure = QUESTIONS[question.reason]
     match question.reason:
         case Reason.NEW if before is not None and (revision := _revision_between(call, before[0], round_)) is not None:
             return Advice(_cause_of_revision(revision), QUESTIONS[Reason.REVISED].cure)

@@ -1,42 +1,34 @@
 """Explain why a leg ended without its result: the error or limit, its place, and the cure."""
 
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import Final
 
 from roundtrip import errors
 from roundtrip.machine.table import State
 from roundtrip.trace.explaining.advice import FAILURES, Advice
-from roundtrip.trace.explaining.stored_ends import end_of_stored, explain_outside
+from roundtrip.trace.explaining.stored_ends import end_of_stored, explain_action, explain_stop
 from roundtrip.trace.explaining.wording import clock_text, duration_text, quoted
 from roundtrip.trace.reading.calls import Serving, TracedCall
 from roundtrip.trace.writing.lines import ActedLine, EndedLine, Revealed, StoppedLine
-
-__all__ = ["explain_end", "explain_failure", "explain_lateness", "failures_of"]
-
 
 _UNANSWERED: Final = Advice(
     "the client closed the connection, or answered a question with a protocol error",
     "nothing needs to be fixed on the server if the client meant to",
 )
 _DECLINED: Final = FAILURES["DeclinedByUser"]
-_PLACES: Final[Mapping[State | None, str]] = MappingProxyType(
-    {
-        State.RECEIVED: "before anything ran",
-        State.RESOLVING: "while it filled its parameters",
-        State.AWAITING_INPUT: "while it waited for answers",
-        State.RESUMED: "when the answers had come",
-        State.EXECUTING: "in its body",
-    }
-)
-_SHOWN_STATES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "failed": "failed",
-        "declined": "was declined",
-        "rejected": "was rejected",
-        "completed": "ended with an error result",
-    }
-)
+_PLACES: Final[Mapping[State | None, str]] = {
+    State.RECEIVED: "before anything ran",
+    State.RESOLVING: "while it filled its parameters",
+    State.AWAITING_INPUT: "while it waited for answers",
+    State.RESUMED: "when the answers had come",
+    State.EXECUTING: "in its body",
+}
+_SHOWN_STATES: Final[Mapping[str, str]] = {
+    "failed": "failed",
+    "declined": "was declined",
+    "rejected": "was rejected",
+    "completed": "ended with an error result",
+}
 
 
 def failures_of(call: TracedCall) -> Iterator[tuple[Serving, EndedLine]]:
@@ -60,7 +52,7 @@ def explain_end(call: TracedCall) -> tuple[ActedLine | StoppedLine | EndedLine, 
     """Return the line that ended a call without its result, and its explanation; None if there is none."""
     outside = end_of_stored(call)
     if outside is not None:
-        return outside, explain_outside(call, outside)
+        return outside, explain_action(outside) if isinstance(outside, ActedLine) else explain_stop(call, outside)
     ended = call.ended
     if ended is None or not _lacks_result(ended):
         return None
@@ -102,17 +94,15 @@ def explain_lateness(call: TracedCall, now: float) -> str | None:
     if asked.until is None or asked.until > now:
         return None
     keys = ", ".join(quoted(question.key) for question in call.pending)
-    late = duration_text((now - asked.until) * 1000)
+    when = f"{duration_text((now - asked.until) * 1000)} ago, at {clock_text(asked.until)}"
     if call.is_stored:
-        return (
-            f"Round {call.rounds[-1].number} was never answered, and the call cannot go on, because its time was over "
-            f"{late} ago, at {clock_text(asked.until)}, while it asked {keys}; raise max_age= (of a task, task_ttl=) "
-            "if people need longer, and the client must begin the call again."
-        )
+        cause, options = f"its time was over {when}, while it asked {keys}", "max_age= (of a task, task_ttl=)"
+    else:
+        cause = f"the token that asked {keys} expired {when}"
+        options = "ttl= (for the answers to one leg) or max_age= (for the whole call)"
     return (
-        f"Round {call.rounds[-1].number} was never answered, and the call cannot go on, because the token that asked "
-        f"{keys} expired {late} ago, at {clock_text(asked.until)}; raise ttl= (for the answers to one leg) or max_age= "
-        "(for the whole call) if people need longer, and the client must begin the call again."
+        f"Round {asked.round} was never answered, and the call cannot go on, because {cause}; raise {options} if "
+        "people need longer, and the client must begin the call again."
     )
 
 

@@ -28,8 +28,6 @@ from roundtrip.trace.writing.lines import (
     StoppedLine,
 )
 
-__all__ = ["CLIENT", "MessageKind", "MessageSequence", "SequenceMessage", "exchange_of", "mermaid"]
-
 CLIENT: Final = 0
 """The index of the client among the participants."""
 
@@ -75,23 +73,18 @@ def exchange_of(call: TracedCall) -> MessageSequence:
     step = 0
     before: AskedLine | None = None
     for request in call.occurrences:
-        if isinstance(request, ActedLine):
+        if isinstance(request, ActedLine | StoppedLine):
             # An operator is no participant: the note is over the client, whose call it is.
-            messages.append(SequenceMessage(MessageKind.NOTE, CLIENT, CLIENT, _short(action_text(request)), step))
-            continue
-        if isinstance(request, StoppedLine):
-            messages.append(SequenceMessage(MessageKind.NOTE, CLIENT, CLIENT, stop_text(request), step))
+            text = _short(action_text(request)) if isinstance(request, ActedLine) else stop_text(request)
+            messages.append(SequenceMessage(MessageKind.NOTE, CLIENT, CLIENT, text, step))
             continue
         place = places[request.instance]
         if isinstance(request, RejectedLine):
             messages += _rejected(request, place, step)
             continue
-        text = _request(call, request, before)
-        if _is_of_worker(request):
-            # Its client has sent nothing: it waits, or was answered.
-            messages.append(SequenceMessage(MessageKind.NOTE, place, place, text, step))
-        else:
-            messages.append(SequenceMessage(MessageKind.REQUEST, CLIENT, place, text, step))
+        # The client of a worker's call has sent nothing: it waits, or was answered.
+        kind, source = (MessageKind.NOTE, place) if request.is_of_worker else (MessageKind.REQUEST, CLIENT)
+        messages.append(SequenceMessage(kind, source, place, _request(call, request, before), step))
         for line in request.happened:
             messages.append(_message_of(line, request, place, step))
             if isinstance(line, AskedLine):
@@ -101,7 +94,7 @@ def exchange_of(call: TracedCall) -> MessageSequence:
             note = "no end of this request was recorded"
             messages.append(SequenceMessage(MessageKind.NOTE, place, place, note, step))
     if call.omitted.requests:
-        text = omitted_text(call.omitted, call.request_count)
+        text = omitted_text(call)
         messages.append(SequenceMessage(MessageKind.NOTE, CLIENT, CLIENT, text, step))
     caller = "Caller" if call.began is not None and call.began.era == "direct" else "Client"
     return MessageSequence((caller, *places), tuple(messages))
@@ -113,23 +106,19 @@ def _is_live(serving: Serving) -> bool:
     return any(isinstance(line, AnsweredLine) for line in serving.lines)
 
 
-def _is_of_worker(serving: Serving) -> bool:
-    return serving.began is not None and serving.began.era == "task"
-
-
 def _request(call: TracedCall, serving: Serving, before: AskedLine | None) -> str:
     began = serving.began
     if began is None:
         return f"leg {serving.leg} (its beginning was not recorded)"
     if serving.leg == 1 or before is None:
-        if began.era == "task":
+        if serving.is_of_worker:
             return _worker_text(serving)
         return f"{began.method} {_short(began.tool)}" if call.servings[0] is serving else f"leg {serving.leg} again"
     answers = [
         f"{_short(answer.key)}: {answer.action or 'malformed' if answer.how == 'taken' else answer.how}"
         for answer in serving.brought
     ]
-    what = _worker_text(serving) if began.era == "task" else "retry"
+    what = _worker_text(serving) if serving.is_of_worker else "retry"
     parts = [f"{what} with {listed_text(answers, _MAX_LISTED_QUESTIONS)}" if answers else what]
     if began.token_bytes is not None:
         parts.append(f"token of {size_text(began.token_bytes)}")
@@ -151,7 +140,7 @@ def _message_of(line: HappenedLine, serving: Serving, place: int, step: int) -> 
         # Questions that end a leg are written with its token; others are requests over the open connection.
         kind = MessageKind.REQUEST if _is_live(serving) and line.token is None else MessageKind.RESPONSE
         target = CLIENT
-        if _is_of_worker(serving) and (line.rung is not None or not line.questions):
+        if serving.is_of_worker and (line.rung is not None or not line.questions):
             # A worker has no request to answer: the questions are on a page, or it waits for others.
             kind, target = MessageKind.NOTE, place
         awaited = [approval_text(approval, _short) for approval in line.approvals]

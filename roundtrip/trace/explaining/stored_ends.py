@@ -6,8 +6,6 @@ from roundtrip.trace.explaining.wording import quoted, stop_text
 from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.writing.lines import ActedLine, StoppedLine
 
-__all__ = ["end_of_stored", "explain_action", "explain_outside", "explain_stop"]
-
 
 def end_of_stored(call: TracedCall) -> ActedLine | StoppedLine | None:
     """Return the line that says why a call ended outside of its servings; None if it did not.
@@ -17,11 +15,6 @@ def end_of_stored(call: TracedCall) -> ActedLine | StoppedLine | None:
     if call.ended_by is not None and (call.stopped is not None or call.state is State.FAILED):
         return call.ended_by
     return call.stopped
-
-
-def explain_outside(call: TracedCall, line: ActedLine | StoppedLine) -> str:
-    """Explain an end outside of a call's servings."""
-    return explain_action(line) if isinstance(line, ActedLine) else explain_stop(call, line)
 
 
 def explain_stop(call: TracedCall, line: StoppedLine) -> str:

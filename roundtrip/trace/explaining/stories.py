@@ -11,9 +11,6 @@ from roundtrip.trace.reading.calls import Round, Serving, TracedCall
 from roundtrip.trace.writing.lines import OperatorAction, ReadAnswer
 from roundtrip.trace.writing.names import TOOL_ERROR
 
-__all__ = ["failure_of", "outcomes_of", "story", "summary", "until"]
-
-
 _ENDED_BY: Final[Mapping[OperatorAction, str]] = {"cancel": "cancelled", "expire": "expired"}
 
 
@@ -46,12 +43,11 @@ def failure_of(call: TracedCall) -> str | None:
     ended = call.ended
     if ended is None:
         return _ENDED_BY[call.ended_by.action] if call.ended_by is not None else None
-    return ended.error.type if ended.error is not None else TOOL_ERROR if ended.is_error else None
+    return ended.error_type or (TOOL_ERROR if ended.is_error else None)
 
 
 def summary(call: TracedCall) -> dict[str, Any]:
     """Return the members of a call that a list shows."""
-    began = call.began
     return {
         "call": call.id,
         "tool": call.tool,
@@ -61,11 +57,7 @@ def summary(call: TracedCall) -> dict[str, Any]:
         "replays": call.replay_count,
         "takeovers": len(call.takeovers),
         "instances": call.instances,
-        "method": began.method if began is not None else None,
-        "era": began.era if began is not None else None,
-        "protocol": began.protocol if began is not None else None,
-        "build": began.build if began is not None else None,
-        "principal": began.principal if began is not None else None,
+        **{name: getattr(call.began, name, None) for name in ("method", "era", "protocol", "build", "principal")},
         "started_at": call.started_at,
         "last_at": call.last_at,
         "server_ms": round(call.server_ms, 3),

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
 
-from roundtrip.trace.reading.thinning import MAX_EQUAL, Omitted
+from roundtrip.trace.reading.calls import TracedCall
+from roundtrip.trace.reading.thinning import MAX_EQUAL
 from roundtrip.trace.writing.lines import (
     ActedLine,
     AskedApproval,
@@ -16,26 +17,6 @@ from roundtrip.trace.writing.lines import (
     ShownWait,
     StoppedLine,
 )
-
-__all__ = [
-    "action_text",
-    "approval_text",
-    "approvals_text",
-    "clock_text",
-    "count_text",
-    "distance_text",
-    "duration_text",
-    "listed_text",
-    "omitted_text",
-    "quoted",
-    "recorded_text",
-    "rung_text",
-    "size_text",
-    "stop_text",
-    "times_text",
-    "token_text",
-    "wait_text",
-]
 
 _SECOND: Final = 1000.0
 _MINUTE: Final = 60 * _SECOND
@@ -114,9 +95,9 @@ def clock_text(at: float, *, zone: tzinfo | None = None, precise: bool = False) 
     return when.strftime("%Y-%m-%d %H:%M:%S") + (f".{when.microsecond // 1000:03}" if precise else "")
 
 
-def count_text(number: int, one: str, many: str | None = None) -> str:
+def count_text(number: int, noun: str) -> str:
     """Return a number with its noun: `1 leg`, `2 legs`."""
-    return f"{number} {one if number == 1 else many or f'{one}s'}"
+    return f"{number} {noun if number == 1 else f'{noun}s'}"
 
 
 def listed_text(names: Sequence[str], longest: int) -> str:
@@ -125,10 +106,10 @@ def listed_text(names: Sequence[str], longest: int) -> str:
     return ", ".join(names[:longest]) + (f" and {more} more" if more > 0 else "")
 
 
-def omitted_text(omitted: Omitted, requests: int) -> str:
+def omitted_text(call: TracedCall) -> str:
     """Return how many of a call's requests are shown, and which ones, as a sentence without its period."""
-    cut = ", and not all of the others" if omitted.is_cut else ""
-    shown = f"{requests - omitted.requests} of {requests} requests are shown"
+    cut = ", and not all of the others" if call.omitted.is_cut else ""
+    shown = f"{call.request_count - call.omitted.requests} of {call.request_count} requests are shown"
     return f"{shown}: of equal ones the first and the last {MAX_EQUAL}{cut}"
 
 

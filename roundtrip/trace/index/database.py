@@ -9,8 +9,6 @@ from typing import Final
 
 from roundtrip.trace.writing.folder_lock import locked_folder_of
 
-__all__ = ["IndexUnusable", "open_database", "translated_errors", "writing"]
-
 _APPLICATION: Final = 0x72745478
 """The mark of SQLite files that are ours."""
 _VERSION: Final = 5
@@ -121,7 +119,8 @@ def _make_file(path: Path) -> None:
 
 
 def _prepare(database: sqlite3.Connection, path: Path) -> None:
-    if not _is_ours(database):
+    # A file that has nothing yet becomes an index.
+    if _number(database, "application_id") != _APPLICATION and _tables(database):
         raise IndexUnusable(f"{str(path)!r} is not an index of transcripts; move it away")
     for pragma in ("journal_mode = WAL", "synchronous = NORMAL", f"cache_size = -{_CACHE_KIB}", "temp_store = FILE"):
         database.execute(f"PRAGMA {pragma}")
@@ -136,11 +135,6 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
             database.execute(statement)
         database.execute(f"PRAGMA application_id = {_APPLICATION}")
         database.execute(f"PRAGMA user_version = {_VERSION}")
-
-
-def _is_ours(database: sqlite3.Connection) -> bool:
-    """Return True for an index, and for a file that has nothing yet."""
-    return _number(database, "application_id") == _APPLICATION or not _tables(database)
 
 
 def _number(database: sqlite3.Connection, pragma: str) -> int:

@@ -9,8 +9,6 @@ from typing import Final
 
 from roundtrip.trace.index.rows import Row, facets_of
 
-__all__ = ["CallFilter", "fits", "time_of"]
-
 _AGE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -30,20 +28,8 @@ class CallFilter:
     """The beginning of its id."""
 
     @property
-    def is_open(self) -> bool:
-        """Return True if all calls pass."""
-        return not self.facets and self._has_no_other
-
-    @property
-    def only_facet(self) -> tuple[str, Sequence[str]] | None:
-        """Return the one condition, if it is a single value of a facet."""
-        if len(self.facets) != 1 or not self._has_no_other:
-            return None
-        ((kind, values),) = self.facets.items()
-        return (kind, values) if len(values) == 1 else None
-
-    @property
-    def _has_no_other(self) -> bool:
+    def has_only_facets(self) -> bool:
+        """Return True if it has no condition but those on facets."""
         return self.since is None and self.before is None and self.rounds is None and not self.start
 
     def passing(self, rows: Iterable[Row]) -> Iterator[Row]:

@@ -4,25 +4,32 @@ import heapq
 import json
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from itertools import groupby, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import RLock
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from roundtrip.trace.index.database import open_database, translated_errors
 from roundtrip.trace.index.filters import CallFilter, fits
 from roundtrip.trace.index.places import LinePlace, OpenFiles, check_names
 from roundtrip.trace.index.rows import Row
-from roundtrip.trace.index.taking import KEPT_PLACES, Taker, omitted_in
+from roundtrip.trace.index.taking import KEPT_PLACES, STRAY, Taker, omitted_in
 from roundtrip.trace.reading.calls import Traced, TracedCall, join
-from roundtrip.trace.writing.lines import Line
-
-__all__ = ["CallIndex", "Noticed", "Place", "RowPage", "index_path"]
+from roundtrip.trace.reading.transcripts import identity_of
+from roundtrip.trace.writing.lines import Line, RejectedLine
 
 _DIRECTORY_INDEX: Final = "index.sqlite3"
 _FILE_SUFFIX: Final = ".index.sqlite3"
 _AFTER_ALL: Final = (float("inf"), 0)
 _WILDCARDS: Final = "*?["
+_ALL_LINES: Final = -1
+"""SQLite's limit for no limit."""
+
+# Conditions on the rows of calls. The plus keeps SQLite from using the index on starts for a few calls.
+_ALL: Final = "WHERE row IS NOT NULL AND (started, number)"
+_ACTIVE: Final = "INDEXED BY calls_last WHERE row IS NOT NULL AND last >= ? AND (started, number)"
+_BEGINNING_WITH: Final = "WHERE id >= ? AND id < ? AND row IS NOT NULL AND (+started, number)"
 
 Place = tuple[float, int]
 """Place of a call in a list, whose newest is first."""
@@ -83,7 +90,7 @@ class CallIndex:
         self._database = open_database(self._path)
         with translated_errors(self._path):
             self._taker = Taker(self._taking, self._names, self._later)
-            self._identity = _identity_of(self._path)
+            self._identity = identity_of(self._path)
 
     def close(self) -> None:
         """Close the index, and delete a temporary one."""
@@ -113,7 +120,7 @@ class CallIndex:
             IndexUnusable: The index cannot be written.
         """
         with self._taking_lock, translated_errors(self._path):
-            if _identity_of(self._path) != self._identity:
+            if identity_of(self._path) != self._identity:
                 self._open_again()
             return self._taker.take()
 
@@ -126,45 +133,37 @@ class CallIndex:
         with self._lock, translated_errors(self._path):
             yield
 
+    def _select(self, query: str, *values: object) -> list[Any]:
+        with self._reading():
+            return self._database.execute(query, values).fetchall()
+
     # Facts of the whole.
 
     @property
     def version(self) -> int:
         """Return a number that changes with every line."""
-        with self._reading():
-            (read,) = self._database.execute("SELECT coalesce(sum(read), 0) FROM files").fetchone()
-            return read
+        ((read,),) = self._select("SELECT coalesce(sum(read), 0) FROM files")
+        return read
 
     def has(self, id: str) -> bool:
         """Return True if a call has an id."""
-        with self._reading():
-            query = "SELECT 1 FROM calls WHERE id = ? AND row IS NOT NULL"
-            return self._database.execute(query, (id,)).fetchone() is not None
+        return bool(self._select("SELECT 1 FROM calls WHERE id = ? AND row IS NOT NULL", id))
 
     def unreadable(self) -> tuple[int, int]:
         """Return the number of lines that could not be read, and of those of a later format."""
-        with self._reading():
-            found: tuple[int, int] = self._database.execute(
-                "SELECT coalesce(sum(unreadable), 0), coalesce(sum(newer), 0) FROM files"
-            ).fetchone()
-            return found
+        (found,) = self._select("SELECT coalesce(sum(unreadable), 0), coalesce(sum(newer), 0) FROM files")
+        return found
 
     def count(self) -> int:
         """Return the number of calls."""
-        with self._reading():
-            (number,) = self._database.execute(
-                # Each call has one state.
-                "SELECT coalesce(sum(calls), 0) FROM facets WHERE kind = 'state'"
-            ).fetchone()
-            return number
+        # Each call has one state.
+        ((number,),) = self._select("SELECT coalesce(sum(calls), 0) FROM facets WHERE kind = 'state'")
+        return number
 
     def choices(self, kind: str, limit: int) -> list[tuple[str, int]]:
         """Return the values of a kind of facet that most calls have, and the number of these calls."""
-        with self._reading():
-            return self._database.execute(
-                "SELECT value, calls FROM facets WHERE kind = ? AND calls > 0 ORDER BY calls DESC, value LIMIT ?",
-                (kind, limit),
-            ).fetchall()
+        query = "SELECT value, calls FROM facets WHERE kind = ? AND calls > 0 ORDER BY calls DESC, value LIMIT ?"
+        return self._select(query, kind, limit)
 
     # Calls.
 
@@ -183,26 +182,11 @@ class CallIndex:
             places = self._database.execute(KEPT_PLACES, (number,)).fetchall()
             return join(opened.read([LinePlace(*place) for place in places]), omitted_in({id: omitted}))
 
-    def beginning_with(self, start: str, limit: int) -> list[Row]:
-        """Return the rows of calls whose ids begin with a text."""
-        with self._reading():
-            rows = self._database.execute(
-                "SELECT row FROM calls WHERE id >= ? AND id < ? AND row IS NOT NULL ORDER BY id LIMIT ?",
-                (start, f"{start}\U0010ffff", limit),
-            ).fetchall()
-            return [json.loads(row) for (row,) in rows]
-
     def page(self, filter: CallFilter, *, limit: int, after: Place | None = None) -> RowPage:
         """Return the newest rows that pass a filter, behind a place."""
-        rows: list[Row] = []
-        last: Place | None = None
         with closing(self._passing(filter, after)) as passing:
-            for place, row in passing:
-                if len(rows) == limit:
-                    return RowPage(rows, last)
-                rows.append(row)
-                last = place
-        return RowPage(rows, None)
+            found = [*islice(passing, limit + 1)]
+        return RowPage([row for _, row in found[:limit]], found[limit - 1][0] if len(found) > limit else None)
 
     def rows(self, filter: CallFilter) -> Iterator[Row]:
         """Yield the rows of all calls that pass a filter, the newest first."""
@@ -212,11 +196,13 @@ class CallIndex:
 
     def number_of(self, filter: CallFilter) -> int | None:
         """Return the number of calls that pass a filter; None if it can only be counted."""
-        only = filter.only_facet
-        if only is None:
-            return self.count() if filter.is_open else None
+        facets = [(kind, value) for kind, values in filter.facets.items() for value in values]
+        if len(facets) > 1 or not filter.has_only_facets:
+            return None
+        if not filter.facets:
+            return self.count()
         with self._reading():
-            return sum(calls for _, calls in self._facets(*only))
+            return sum(calls for kind, value in facets for _, calls in self._facets(kind, [value]))
 
     # Lines that are listed by themselves.
 
@@ -240,10 +226,16 @@ class CallIndex:
 
     def reasons_of(self, event: str) -> list[tuple[str, int]]:
         """Return the reasons of the lines of an event, and how many have each."""
-        with self._reading():
-            return self._database.execute(
-                "SELECT reason, count(*) FROM notices WHERE event = ? GROUP BY reason ORDER BY count(*) DESC", (event,)
-            ).fetchall()
+        query = "SELECT reason, count(*) FROM notices WHERE event = ? GROUP BY reason ORDER BY count(*) DESC"
+        return self._select(query, event)
+
+    def strays(self) -> list[RejectedLine]:
+        """Return the rejected tokens of unknown calls, the newest first."""
+        return [one.line for one in self.noticed(STRAY, limit=_ALL_LINES) if isinstance(one.line, RejectedLine)]
+
+    def stray_count(self) -> int:
+        """Return the number of rejected tokens of unknown calls."""
+        return sum(count for _, count in self.reasons_of(STRAY))
 
     # Searching.
 
@@ -270,16 +262,16 @@ class CallIndex:
             facets.sort(key=lambda one: sum(calls for _, calls in one))
             before = min(after or _AFTER_ALL, _AFTER_ALL if filter.before is None else (filter.before, 0))
             if filter.start:
-                places: Iterator[Place] = iter(self._beginning_with(filter.start, before))
+                places = self._listed(_BEGINNING_WITH, (filter.start, f"{filter.start}\U0010ffff"), before)
             elif filter.since is not None and not self._is_rarer(facets, filter.since):
-                places = iter(self._active(filter.since, before))
+                places = self._listed(_ACTIVE, (filter.since,), before)
             elif facets:
                 leading = [self._marked(number, before) for number, _ in facets.pop(0)]
                 for one in leading:
                     stack.callback(one.close)
-                places = _distinct(heapq.merge(*leading, reverse=True))
+                places = (place for place, _ in groupby(heapq.merge(*leading, reverse=True)))
             else:
-                places = self._all(before)
+                places = self._listed(_ALL, (), before)
             others = [[number for number, _ in one] for one in facets]
             for place in places:
                 if all(self._has_one(place, numbers) for numbers in others):
@@ -298,33 +290,17 @@ class CallIndex:
         ).fetchall()
         return rarest < len(active)
 
-    def _beginning_with(self, start: str, before: Place) -> list[Place]:
+    def _listed(self, condition: str, values: tuple[object, ...], before: Place) -> Iterator[Place]:
         return self._database.execute(
-            "SELECT started, number FROM calls WHERE id >= ? AND id < ? AND row IS NOT NULL "
-            "AND (+started, number) < (?, ?) ORDER BY started DESC, number DESC",
-            (start, f"{start}\U0010ffff", *before),
-        ).fetchall()
-
-    def _active(self, since: float, before: Place) -> list[Place]:
-        return self._database.execute(
-            "SELECT started, number FROM calls INDEXED BY calls_last "
-            "WHERE row IS NOT NULL AND last >= ? AND (started, number) < (?, ?) "
-            "ORDER BY started DESC, number DESC",
-            (since, *before),
-        ).fetchall()
+            f"SELECT started, number FROM calls {condition} < (?, ?) ORDER BY started DESC, number DESC",  # noqa: S608
+            (*values, *before),
+        )
 
     def _marked(self, facet: int, before: Place) -> Generator[Place]:
         yield from self._database.execute(
             "SELECT started, call FROM marks WHERE facet = ? AND (started, call) < (?, ?) "
             "ORDER BY started DESC, call DESC",
             (facet, *before),
-        )
-
-    def _all(self, before: Place) -> Iterator[Place]:
-        return self._database.execute(
-            "SELECT started, number FROM calls WHERE row IS NOT NULL AND (started, number) < (?, ?) "
-            "ORDER BY started DESC, number DESC",
-            before,
         )
 
     def _has_one(self, place: Place, facets: Sequence[int]) -> bool:
@@ -335,19 +311,3 @@ class CallIndex:
             is not None
             for facet in facets
         )
-
-
-def _identity_of(path: Path) -> tuple[int, int] | None:
-    try:
-        about = path.stat()
-    except FileNotFoundError:
-        return None
-    return about.st_dev, about.st_ino
-
-
-def _distinct(places: Iterator[Place]) -> Iterator[Place]:
-    last: Place | None = None
-    for place in places:
-        if place != last:
-            yield place
-        last = place

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple, Self
 
 from roundtrip.trace.reading.transcripts import (
+    FileIdentity,
     NoTranscript,
     Reading,
     files_of,
@@ -17,17 +18,6 @@ from roundtrip.trace.reading.transcripts import (
     transcripts_in,
 )
 from roundtrip.trace.writing.lines import Line
-
-__all__ = [
-    "HEAD_BYTES",
-    "AppendedLines",
-    "FoundFile",
-    "LinePlace",
-    "OpenFiles",
-    "PlacedLine",
-    "check_names",
-    "files_now",
-]
 
 _CHUNK_BYTES: Final = 256 * 1024
 _MAX_LINE_BYTES: Final = 64 * 1024 * 1024
@@ -41,8 +31,7 @@ class FoundFile(NamedTuple):
     """Transcript that exists now."""
 
     path: Path
-    device: int
-    inode: int
+    identity: FileIdentity
     size: int
 
 
@@ -64,18 +53,17 @@ class PlacedLine(NamedTuple):
 
 def files_now(names: Sequence[Path]) -> list[FoundFile]:
     """Return the transcripts that some names mean now, each after those that were rotated out of it."""
-    found: dict[tuple[int, int], FoundFile] = {}
+    found: dict[FileIdentity, FoundFile] = {}
     for name in names:
-        for path in transcripts_in(name) if name.is_dir() else [name]:
+        for path in transcripts_in(name):
             for one in [*rotated_out_of(path), path]:
                 try:
                     about = one.stat()
                 except OSError:
                     # It is not there yet, or was rotated just now.
                     continue
-                found.setdefault(
-                    (about.st_dev, about.st_ino), FoundFile(one, about.st_dev, about.st_ino, about.st_size)
-                )
+                identity = (about.st_dev, about.st_ino)
+                found.setdefault(identity, FoundFile(one, identity, about.st_size))
     return list(found.values())
 
 
@@ -162,9 +150,8 @@ class OpenFiles:
         for place in places:
             file = self._open(place.file)
             if file is not None:
-                line = parse_line(
-                    os.pread(file.fileno(), place.length, place.offset).decode("utf-8", "replace"), Reading()
-                )
+                text = os.pread(file.fileno(), place.length, place.offset).decode("utf-8", "replace")
+                line = parse_line(text, Reading())
                 if line is not None:
                     yield line
 
@@ -190,7 +177,7 @@ class OpenFiles:
                 return None
             raise NoTranscript(f"cannot read {str(found.path)!r}: {error.strerror}") from error
         about = os.fstat(file.fileno())
-        if (about.st_dev, about.st_ino) == (found.device, found.inode):
+        if (about.st_dev, about.st_ino) == found.identity:
             return file
         # Another file has got the path meanwhile.
         file.close()

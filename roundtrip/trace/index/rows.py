@@ -7,8 +7,6 @@ from typing import Any, Final
 from roundtrip.trace.explaining.stories import summary
 from roundtrip.trace.reading.calls import TracedCall
 
-__all__ = ["FACETS", "Facet", "Row", "facets_of", "row_of"]
-
 Row = dict[str, Any]
 """Facts of a call that lists show: names, states, counts and times, and no values."""
 

@@ -14,10 +14,8 @@ from roundtrip.trace.index.places import HEAD_BYTES, FoundFile, LinePlace, OpenF
 from roundtrip.trace.index.rows import Facet, facets_of, row_of
 from roundtrip.trace.reading.calls import TracedCall, join
 from roundtrip.trace.reading.thinning import Omitted
-from roundtrip.trace.reading.transcripts import Reading, parse_line, without_collection
+from roundtrip.trace.reading.transcripts import FileIdentity, Reading, parse_line, without_collection
 from roundtrip.trace.writing.lines import ActedLine, Line, RejectedLine
-
-__all__ = ["KEPT_PLACES", "STRAY", "Taker", "omitted_in"]
 
 _BATCH_LINES: Final = 20_000
 STRAY: Final = "stray"
@@ -62,9 +60,9 @@ class Taker:
         self._checked = False
         self.files: dict[int, FoundFile] = {}
         """The files by their numbers in the index."""
-        self._searched: dict[tuple[int, int], tuple[int, int]] = {}
-        """By device and inode, what was read of a file, and the offset before which no line ends behind that, so that a
-        long line that is being written is read once."""
+        self._searched: dict[FileIdentity, tuple[int, int]] = {}
+        """What was read of each file, and the offset before which no line ends behind that, so that a long line that is
+        being written is read once."""
 
     def take(self) -> int:
         """Take lines that were appended since the last time, at most some thousands; return their number."""
@@ -84,7 +82,7 @@ class Taker:
     def _is_current(self, found: Sequence[FoundFile]) -> bool:
         rows = self._database.execute("SELECT number, device, inode, read FROM files").fetchall()
         known = {(device, inode): (number, read) for number, device, inode, read in rows}
-        places = {(one.device, one.inode): one for one in found}
+        places = {one.identity: one for one in found}
         if not self._checked or known.keys() != places.keys():
             return False
         # The names change when files are rotated.
@@ -97,13 +95,13 @@ class Taker:
 
     def _searched_in(self, file: FoundFile, read: int) -> int:
         """Return the offset before which no line ends behind what was read; 0 if it is not known."""
-        before, searched = self._searched.get((file.device, file.inode), (0, 0))
+        before, searched = self._searched.get(file.identity, (0, 0))
         # A file that was written again is shorter, or another part of it was read.
         return searched if before == read and searched <= file.size else 0
 
     def _match(self, found: Sequence[FoundFile]) -> None:
         """Find the files again, by their inodes; forget those that have gone, and number the new ones."""
-        places = {(one.device, one.inode): one for one in found}
+        places = {one.identity: one for one in found}
         self.files = {}
         gone: list[int] = []
         for number, device, inode, head, digest, read in self._database.execute(
@@ -119,14 +117,14 @@ class Taker:
                 places[device, inode] = one
         self._forget(gone)
         for one in found:
-            if (one.device, one.inode) in places:
+            if one.identity in places:
                 self._add(one)
         self._checked = True
 
     def _add(self, one: FoundFile) -> None:
         cursor = self._database.execute(
             "INSERT INTO files (device, inode, head, digest, read, reached) VALUES (?, ?, ?, ?, 0, 0)",
-            (one.device, one.inode, *_head_of(one, HEAD_BYTES)),
+            (*one.identity, *_head_of(one, HEAD_BYTES)),
         )
         self.files[cursor.lastrowid or 0] = one
 
@@ -165,7 +163,7 @@ class Taker:
                 continue
             file = self.files[number]
             texts, read, searched = opened.appended(number, since, searched=self._searched_in(file, since))
-            self._searched[file.device, file.inode] = read, searched
+            self._searched[file.identity] = read, searched
             if not texts:
                 continue
             taken += len(texts)
@@ -248,12 +246,7 @@ class Taker:
         )
         self._replace(numbers, known, joined)
 
-    def _replace(
-        self,
-        numbers: dict[str, int],
-        known: dict[str, _KnownCall],
-        joined: dict[str, TracedCall],
-    ) -> None:
+    def _replace(self, numbers: dict[str, int], known: dict[str, _KnownCall], joined: dict[str, TracedCall]) -> None:
         rows = {id: row_of(call) for id, call in joined.items()}
         found = {id: facets_of(row) for id, row in rows.items()}
         facets = self._numbers_of({facet for these in found.values() for facet in these})

@@ -16,6 +16,7 @@ from roundtrip.trace.explaining.explanations import (
 )
 from roundtrip.trace.explaining.failures import explain_end
 from roundtrip.trace.explaining.sequence import exchange_of
+from roundtrip.trace.explaining.stories import until
 from roundtrip.trace.explaining.wording import (
     approval_text,
     clock_text,
@@ -45,8 +46,6 @@ from roundtrip.trace.writing.lines import (
     ShownQuestion,
     StoppedLine,
 )
-
-__all__ = ["STATE_SYMBOLS", "UNSERVED", "Data", "data_of", "data_of_unserved"]
 
 Data = dict[str, Any]
 """Object with a JSON form."""
@@ -100,7 +99,16 @@ def data_of(call: TracedCall) -> Data:
     replays = {serving: explain_replay(call, serving, first) for serving, first in call.replays}
     replays |= {serving: explain_takeover(serving, before) for serving, before in call.takeovers}
     return {
-        **_summary(call),
+        "call": call.id,
+        "tool": call.tool,
+        "state": call.state,
+        "symbol": STATE_SYMBOLS.get(call.state, "▸"),
+        "rounds": call.round_count,
+        "reasons": sorted(call.reasons),
+        "instances": call.instances,
+        "started": clock_text(call.started_at),
+        "server": duration_text(call.server_ms),
+        "waiting": duration_text(call.waited_ms),
         "failure": _failure(call, steps),
         "facts": _facts_of_call(call),
         "share": _share(call),
@@ -108,7 +116,7 @@ def data_of(call: TracedCall) -> Data:
         "rows": _rows(call, len(steps)),
         "steps": [_step_data(call, step, replays, is_last=step is steps[-1]) for step in steps],
         "participants": exchange.participants,
-        "actions": [_action(line) for line in call.actions],
+        "actions": [action_data(line) for line in call.actions],
         "messages": [
             [message.kind, message.source, message.target, message.text, message.step] for message in exchange.messages
         ],
@@ -121,22 +129,6 @@ def data_of_unserved(call: TracedCall, tool: str, state: str) -> Data:
     return {**data_of(call), **known}
 
 
-def _summary(call: TracedCall) -> Data:
-    """Return what the head of the page shows."""
-    return {
-        "call": call.id,
-        "tool": call.tool,
-        "state": call.state,
-        "symbol": STATE_SYMBOLS.get(call.state, "▸"),
-        "rounds": call.round_count,
-        "reasons": sorted(call.reasons),
-        "instances": call.instances,
-        "started": clock_text(call.started_at),
-        "server": duration_text(call.server_ms),
-        "waiting": duration_text(call.waited_ms),
-    }
-
-
 def _failure(call: TracedCall, steps: Sequence[_Step]) -> Data | None:
     """Return the explanation of a failed call, and its step."""
     end = explain_end(call)
@@ -147,14 +139,9 @@ def _failure(call: TracedCall, steps: Sequence[_Step]) -> Data | None:
     return {"step": next(with_end, steps[-1].place), "why": why}
 
 
-def _action(line: ActedLine) -> Data:
-    return {
-        "at": clock_text(line.at),
-        "by": line.by,
-        "action": line.action,
-        "outcome": line.outcome,
-        "why": line.why,
-    }
+def action_data(line: ActedLine) -> Data:
+    """Return what an operator did."""
+    return {"at": clock_text(line.at), **{name: getattr(line, name) for name in ("by", "action", "outcome", "why")}}
 
 
 def _facts_of_call(call: TracedCall) -> list[list[str]]:
@@ -167,13 +154,13 @@ def _facts_of_call(call: TracedCall) -> list[list[str]]:
         ["Started", clock_text(call.started_at)],
     ]
     if call.omitted.requests:
-        facts.append(["Shown", omitted_text(call.omitted, call.request_count)])
+        facts.append(["Shown", omitted_text(call)])
     if call.takeovers:
         facts.append(["Taken over", f"{times_text(len(call.takeovers))}, from a worker that fell silent"])
     if call.pending or call.awaited:
-        until = call.rounds[-1].asked.until if call.pending else None
+        deadline = until(call)
         keys = ", ".join([*(question.key for question in call.pending), *map(approval_text, call.awaited)])
-        facts.append(["Waits for", keys if until is None else f"{keys} (until {clock_text(until)})"])
+        facts.append(["Waits for", keys if deadline is None else f"{keys} (until {clock_text(deadline)})"])
     began = call.began
     if began is not None:
         facts.append(["Era", f"{began.era}, {began.protocol}" if began.protocol is not None else began.era])
@@ -317,7 +304,7 @@ def _end(line: EndedLine) -> Data:
         "decline": line.decline or "",
         "result": _shown(line.result),
         "is_error": line.is_error,
-        "error": line.error.type if line.error is not None else "",
+        "error": line.error_type or "",
         "text": _shown(line.error.text) if line.error is not None else None,
     }
 

@@ -15,17 +15,6 @@ from roundtrip.safe_text import printable
 from roundtrip.trace.page.data import data_of
 from roundtrip.trace.reading.calls import TracedCall
 
-__all__ = [
-    "STEP_SCRIPTS",
-    "UI_PAGES",
-    "Page",
-    "PageKind",
-    "call_page",
-    "html",
-    "json_for_html",
-    "page_of",
-]
-
 STEP_SCRIPTS: Final = ("dom.js", "timeline.js", "exchange.js", "machine.js", "inspector.js", "steps.js")
 """The scripts that draw the steps of a call."""
 _PARTS: Final = ("call", "nav", "timeline", "exchange", "machine", "inspector", "pages", "acting")
@@ -84,17 +73,6 @@ UI_PAGES: Final[Mapping[str, PageKind]] = {
 """The pages of `roundtrip ui`, by their addresses."""
 
 
-@dataclass(frozen=True, slots=True)
-class _SharedParts:
-    """Parts that all pages of a kind share."""
-
-    template: Template
-    parts: Mapping[str, str]
-    style: str
-    script: str
-    policy: str
-
-
 def html(call: TracedCall) -> str:
     """Return the page of a call as a single file, without a newline at its end."""
     return call_page(call).text.rstrip("\n")
@@ -108,20 +86,14 @@ def call_page(call: TracedCall, *, live: Mapping[str, Any] | None = None) -> Pag
 
 def page_of(kind: PageKind, title: str, data: Mapping[str, Any]) -> Page:
     """Return a page that draws some data."""
-    source = _source(kind)
-    text = source.template.substitute(
-        source.parts,
-        policy=source.policy,
-        title=escape(printable(title)),
-        style=source.style,
-        script=source.script,
-        data=json_for_html(data),
-    )
-    return Page(text, source.policy)
+    template, shared = _source(kind)
+    text = template.substitute(shared, title=escape(printable(title)), data=json_for_html(data))
+    return Page(text, shared["policy"])
 
 
 @cache
-def _source(kind: PageKind) -> _SharedParts:
+def _source(kind: PageKind) -> tuple[Template, Mapping[str, str]]:
+    """Return the template of a kind of page, and what all of these pages have in it."""
     folder = files("roundtrip.trace.page").joinpath("web")
 
     def read(name: str) -> str:
@@ -136,7 +108,7 @@ def _source(kind: PageKind) -> _SharedParts:
         f"default-src 'none'; script-src {_source_hash(script)}; style-src {_source_hash(style)}; "
         f"{kind.policy}base-uri 'none'; form-action 'none'"
     )
-    return _SharedParts(Template(template), parts, style, script, policy)
+    return Template(template), {**parts, "policy": policy, "style": style, "script": script}
 
 
 def _source_hash(text: str) -> str:

@@ -7,8 +7,6 @@ from typing import Any, TypedDict, cast
 from roundtrip.questions.fields import FieldKind, FormField, fields_of
 from roundtrip.untrusted import mapping_of
 
-__all__ = ["Option", "PageField", "json_text", "page_fields_of", "value_text"]
-
 
 class Option(TypedDict):
     """Choice of a field."""

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["HOST", "Loopback", "headers_for"]
+from roundtrip.pages.headers import page_headers
 
 HOST: Final = "127.0.0.1"
 
@@ -54,11 +54,4 @@ class Loopback:
 
 def headers_for(policy: str) -> dict[str, str]:
     """Return the headers of a response with this content security policy."""
-    return {
-        "Content-Security-Policy": f"{policy}; frame-ancestors 'none'",
-        "X-Content-Type-Options": "nosniff",
-        "Referrer-Policy": "no-referrer",
-        "Cross-Origin-Resource-Policy": "same-origin",
-        "Cross-Origin-Opener-Policy": "same-origin",
-        "Cache-Control": "no-store",
-    }
+    return page_headers(f"{policy}; frame-ancestors 'none'")

@@ -1,7 +1,6 @@
 """Take requests to the pages of this package, and answer them. An error is a status and one of our own sentences."""
 
 import json
-import math
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final, cast
@@ -14,19 +13,7 @@ from roundtrip.server.loopback_peers import is_of_another_user
 from roundtrip.trace.page.data import Data
 from roundtrip.trace.page.document import Page
 from roundtrip.trace.page.loopback import HOST, Loopback, headers_for
-
-__all__ = [
-    "PageRejected",
-    "answer_request",
-    "check_change",
-    "is_change",
-    "json_answer",
-    "json_object",
-    "local_place",
-    "page_answer",
-    "read_object",
-    "text_of",
-]
+from roundtrip.untrusted import strict_json
 
 _MAX_BODY_BYTES: Final = 4 * 2**20
 _JSON: Final = "application/json"
@@ -40,6 +27,14 @@ class PageRejected(Exception):
         super().__init__(text)
         self.status = status
         self.headers = headers
+
+
+class FormInvalid(Exception):
+    """Texts of a form do not fit it; `errors` has a sentence for each wrong field, by its id."""
+
+    def __init__(self, errors: Mapping[str, str]) -> None:
+        super().__init__("; ".join(errors.values()))
+        self.errors = dict(errors)
 
 
 async def answer_request(
@@ -57,20 +52,22 @@ async def answer_request(
     await response(scope, receive, send)
 
 
-def local_place(request: Request, loopback: Loopback, command: str) -> str:
-    """Return the place that a request of this machine's user names below the secret.
+def local_place(request: Request, loopback: Loopback, command: str) -> tuple[str, bool]:
+    """Return the place that a request of this machine's user names below the secret, and if a page there sent it.
 
     Raises:
         PageRejected: It names another machine, comes from another user, or lacks the secret.
     """
-    if not loopback.names(request.headers.getlist("host")):
+    hosts = request.headers.getlist("host")
+    if not loopback.names(hosts):
         raise PageRejected(HTTPStatus.FORBIDDEN, f"this server answers to {HOST} and localhost only")
-    if _is_of_another_user(request.scope):
+    client, server = request.scope.get("client"), request.scope.get("server")
+    if client is not None and server is not None and is_of_another_user((client[0], client[1]), (server[0], server[1])):
         raise PageRejected(HTTPStatus.FORBIDDEN, "this page is for the user who started it")
     place = loopback.place_of(request.scope["path"])
     if place is None:
         raise PageRejected(HTTPStatus.NOT_FOUND, f"open the whole address that `{command}` printed")
-    return place
+    return place, loopback.sent_from_here(request.headers.getlist("origin"), hosts[0])
 
 
 def is_change(request: Request) -> bool:
@@ -85,19 +82,39 @@ def is_change(request: Request) -> bool:
     return request.method == "POST"
 
 
-def check_change(request: Request, *, is_from_here: bool) -> None:
-    """Check that a request may change something: only a page of the same origin can send it.
+async def answer_change(
+    request: Request,
+    change: Callable[[dict[str, Any]], Awaitable[Data]] | None,
+    *expected: type[Exception],
+    is_from_here: bool,
+) -> Response:
+    """Answer a request that changes something: only a page of the same origin can send it.
+
+    Args:
+        request: The request.
+        change: Makes the change by the body of the request; None if there is no such change.
+        *expected: Errors, besides `ValueError`, whose texts the page shows.
+        is_from_here: True if a page of the same origin sent the request.
 
     Raises:
-        PageRejected: It cannot.
+        PageRejected: Another page sent it, its body cannot be read, or there is no such change.
     """
     if not is_from_here:
         raise PageRejected(HTTPStatus.FORBIDDEN, "only the page itself may send this request")
     if request.headers.getlist("content-type") != [_JSON]:
         raise PageRejected(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the body must be application/json")
+    if change is None:
+        raise PageRejected(HTTPStatus.NOT_FOUND, "there is no such action")
+    try:
+        return json_answer(await change(await _read_object(request)))
+    except FormInvalid as invalid:
+        # Not an error of HTTP, which the browser would log on its console.
+        return json_answer({"errors": invalid.errors})
+    except (ValueError, *expected) as error:
+        return json_answer({"error": str(error)})
 
 
-async def read_object(request: Request) -> dict[str, Any]:
+async def _read_object(request: Request) -> dict[str, Any]:
     """Return the body of a request, which is a JSON object.
 
     Raises:
@@ -119,23 +136,12 @@ def json_object(text: str, complaint: str) -> dict[str, Any]:
         ValueError: It is not JSON, or not an object; the text is the complaint.
     """
     try:
-        value: object = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
+        value: object = strict_json(text)
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
         raise ValueError(complaint)
     return cast("dict[str, Any]", value)
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if math.isinf(value):
-        raise ValueError(f"{text} is too large")
-    return value
 
 
 def text_of(asked: Mapping[str, Any], name: str) -> str:
@@ -148,13 +154,6 @@ def text_of(asked: Mapping[str, Any], name: str) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{name} must be a text")
     return value
-
-
-def _is_of_another_user(scope: Scope) -> bool:
-    client, server = scope.get("client"), scope.get("server")
-    if client is None or server is None:
-        return False
-    return is_of_another_user((client[0], client[1]), (server[0], server[1]))
 
 
 def page_answer(page: Page) -> Response:

@@ -1,10 +1,12 @@
 """Join the lines of all instances into calls, in order."""
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
+from heapq import merge
 from itertools import accumulate
 from types import MappingProxyType
 from typing import Final
@@ -31,8 +33,6 @@ from roundtrip.trace.writing.lines import (
     ShownQuestion,
     StoppedLine,
 )
-
-__all__ = ["SYMBOLS", "HappenedLine", "Mark", "Round", "Serving", "Traced", "TracedCall", "join"]
 
 HappenedLine = AskedLine | AnsweredLine | HandedLine | EndedLine
 
@@ -113,6 +113,11 @@ class Serving:
         return is_live and isinstance(last, AskedLine) and last.token is None
 
     @property
+    def is_of_worker(self) -> bool:
+        """Return True if a worker served it, as a leg of a task."""
+        return self.began is not None and self.began.era == "task"
+
+    @property
     def takes_over(self) -> bool:
         """Return True if its worker took the task over from one that stopped renewing its lease."""
         return self.began is not None and self.began.takes_over
@@ -132,7 +137,7 @@ class Serving:
         """Return the source, event and target of each transition."""
         found: list[tuple[State, Event, State]] = []
         state = State.RECEIVED if self.leg == 1 else State.AWAITING_INPUT
-        if self.moves and self.began is not None and self.began.era == "task":
+        if self.moves and self.is_of_worker:
             # A task goes on behind its parameters first, and later from questions.
             state = State.AWAITING_INPUT if self.moves[0][0] is Event.RESUME else State.RESOLVING
         for event, target, _ in self.moves:
@@ -216,8 +221,12 @@ class TracedCall:
     @property
     def lines(self) -> list[Line]:
         """Return all lines that are kept."""
-        served = [line for serving in self.servings for line in serving.lines]
-        return [*served, *self.rejections, *self.actions, *self.stops]
+        return [*(line for serving in self.servings for line in serving.lines), *self._beside]
+
+    @property
+    def _beside(self) -> list[RejectedLine | ActedLine | StoppedLine]:
+        """Return the lines outside of servings."""
+        return [*self.rejections, *self.actions, *self.stops]
 
     @cached_property
     def began(self) -> BeganLine | None:
@@ -232,13 +241,8 @@ class TracedCall:
     @property
     def occurrences(self) -> list[Serving | RejectedLine | ActedLine | StoppedLine]:
         """Return all servings in order, each after the lines of other kinds that were earlier."""
-        others = sorted([*self.rejections, *self.actions, *self.stops], key=lambda line: line.at, reverse=True)
-        found: list[Serving | RejectedLine | ActedLine | StoppedLine] = []
-        for serving in self.servings:
-            while others and others[-1].at < serving.started_at:
-                found.append(others.pop())
-            found.append(serving)
-        return [*found, *reversed(others)]
+        others = sorted(self._beside, key=lambda line: line.at)
+        return [*merge(self.servings, others, key=lambda one: one.started_at if isinstance(one, Serving) else one.at)]
 
     @cached_property
     def chain(self) -> list[Serving]:
@@ -288,7 +292,7 @@ class TracedCall:
     def is_stored(self) -> bool:
         """Return True if the store of the server has it, as far as it was recorded: a task, or asked otherwise."""
         by_client = not self.rounds or self.rounds[-1].asked.rung is None
-        return not by_client or any(one.is_handed or (one.began and one.began.era == "task") for one in self.servings)
+        return not by_client or any(one.is_handed or one.is_of_worker for one in self.servings)
 
     @property
     def is_over(self) -> bool:
@@ -393,15 +397,13 @@ class TracedCall:
         """Return the time of the first line in seconds since the epoch."""
         if self.servings:
             return self.servings[0].started_at
-        return min((line.at for line in (*self.rejections, *self.actions, *self.stops)), default=0.0)
+        return min((line.at for line in self._beside), default=0.0)
 
     @property
     def last_at(self) -> float:
         """Return the time of the last line in seconds since the epoch."""
-        lines = [line.at for serving in self.servings for line in serving.lines]
-        others = [line.at for line in (*self.rejections, *self.actions, *self.stops)]
         omitted = [self.omitted.last_at] if self.omitted.last_at is not None else []
-        return max([*lines, *others, *omitted], default=0.0)
+        return max([*(line.at for line in self.lines), *omitted], default=0.0)
 
     @property
     def server_ms(self) -> float:
@@ -421,9 +423,7 @@ class TracedCall:
     @property
     def is_unknown(self) -> bool:
         """Return True if it ended because its process died in a body that runs once."""
-        return (
-            self.ended is not None and self.ended.error is not None and self.ended.error.type == OutcomeUnknown.__name__
-        )
+        return self.ended is not None and self.ended.error_type == OutcomeUnknown.__name__
 
     @property
     def may_have_run(self) -> bool:
@@ -464,28 +464,21 @@ class TracedCall:
 
     def marks(self) -> dict[str, list[Mark | None]]:
         """Return the marks of each question and approval: a column for each round, and one for the time after it."""
-        columns = len(self.rounds) + 1
-        marks: dict[str, list[Mark | None]] = {}
-
-        def row(key: str) -> list[Mark | None]:
-            if key not in marks:
-                marks[key] = [None] * columns
-            return marks[key]
-
+        marks: defaultdict[str, list[Mark | None]] = defaultdict(lambda: [None] * (len(self.rounds) + 1))
         for place, round_ in enumerate(self.rounds):
             for question in round_.asked.questions:
                 again = self.is_asked_again(round_, question)
-                row(question.key)[place] = Mark.ASKED_AGAIN if again else Mark.ASKED
+                marks[question.key][place] = Mark.ASKED_AGAIN if again else Mark.ASKED
             for approval in round_.asked.approvals:
-                row(approval.key)[place] = Mark.ASKED
+                marks[approval.key][place] = Mark.ASKED
             for key in round_.asked.reused:
                 # A body that a review repeats can reuse an answer first, and then ask for it again.
-                row(key)[place] = row(key)[place] or Mark.REUSED
+                marks[key][place] = marks[key][place] or Mark.REUSED
         for question in (*self.pending, *self.awaited):
-            row(question.key)[-2] = Mark.PENDING
+            marks[question.key][-2] = Mark.PENDING
         for key in self.ended.reused if self.ended is not None else ():
-            row(key)[-1] = Mark.REUSED
-        return marks
+            marks[key][-1] = Mark.REUSED
+        return dict(marks)
 
 
 @dataclass(slots=True)
@@ -512,24 +505,22 @@ def join(lines: Iterable[Line], omitted: Mapping[str, Omitted] = MappingProxyTyp
     rejections: dict[str, list[RejectedLine]] = {}
     strays: list[RejectedLine] = []
     actions: list[ActedLine] = []
-    stops: dict[str, list[StoppedLine]] = {}
+    stops: list[StoppedLine] = []
     for line in lines:
         if isinstance(line, ActedLine):
             actions.append(line)
-            continue
-        if isinstance(line, StoppedLine):
-            stops.setdefault(line.call, []).append(line)
-            continue
-        if isinstance(line, RejectedLine):
+        elif isinstance(line, StoppedLine):
+            stops.append(line)
+        elif isinstance(line, RejectedLine):
             (strays if line.call is None else rejections.setdefault(line.call, [])).append(line)
-            continue
-        name = (line.call, line.instance, line.serving, line.leg)
-        serving = servings.get(name)
-        if serving is None or (isinstance(line, BeganLine) and serving.began is not None):
-            # A second beginning is the same leg, retried after its process restarted.
-            serving = servings[name] = Serving(line.instance, line.serving, line.leg)
-            by_call.setdefault(line.call, []).append(serving)
-        serving.lines.append(line)
+        else:
+            name = (line.call, line.instance, line.serving, line.leg)
+            serving = servings.get(name)
+            if serving is None or (isinstance(line, BeganLine) and serving.began is not None):
+                # A second beginning is the same leg, retried after its process restarted.
+                serving = servings[name] = Serving(line.instance, line.serving, line.leg)
+                by_call.setdefault(line.call, []).append(serving)
+            serving.lines.append(line)
     by_call |= {call: [] for call in rejections if call not in by_call}
     calls = [
         _thinned(
@@ -547,9 +538,9 @@ def join(lines: Iterable[Line], omitted: Mapping[str, Omitted] = MappingProxyTyp
     for line in actions:
         if line.call in joined:
             joined[line.call].actions.append(line)
-    for call, found in stops.items():
-        if call in joined:
-            joined[call].stops.extend(sorted(found, key=lambda line: line.at))
+    for line in sorted(stops, key=lambda line: line.at):
+        if line.call in joined:
+            joined[line.call].stops.append(line)
     return Traced(joined, strays, actions)
 
 
@@ -565,12 +556,7 @@ def _thinned(call: TracedCall) -> TracedCall:
     return kept
 
 
-def _call(
-    id: str,
-    servings: list[Serving],
-    rejections: list[RejectedLine],
-    omitted: Omitted,
-) -> TracedCall:
+def _call(id: str, servings: list[Serving], rejections: list[RejectedLine], omitted: Omitted) -> TracedCall:
     rounds: list[Round] = []
     asked = _AskedBefore(is_cut=omitted.is_cut)
     for serving in servings:
@@ -612,9 +598,8 @@ def _weight(serving: Serving, *, goes_on: bool) -> tuple[bool, ...]:
     is_answered = serving.is_over and not was_stopped
     # The request with which a call became a task has the answers, and its worker's serving of the leg goes on.
     is_last = not serving.is_handed
-    is_workers = serving.began is not None and serving.began.era == "task"
     asks = serving.has_asked or not goes_on
-    return (is_last, is_workers, asks, is_answered, bool(serving.brought), not serving.is_recall)
+    return (is_last, serving.is_of_worker, asks, is_answered, bool(serving.brought), not serving.is_recall)
 
 
 def _size_of_next(serving: Serving) -> int | None:

@@ -1,30 +1,31 @@
-"""Follow transcripts as they grow: yield each appended line, and join the lines into calls."""
+"""Follow transcripts as they grow: yield each appended line."""
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from roundtrip.trace.reading.calls import TracedCall, join
-from roundtrip.trace.reading.thinning import NOTHING_OMITTED, Omitted
-from roundtrip.trace.reading.transcripts import Reading, files_of, parse_line, rotated_out_of, transcripts_in
+from roundtrip.trace.reading.transcripts import (
+    FileIdentity,
+    Reading,
+    identity_of,
+    parse_line,
+    rotated_out_of,
+    transcripts_in,
+)
 from roundtrip.trace.writing.lines import Line
-
-__all__ = ["Follower", "LiveCalls"]
 
 _CHUNK_BYTES: Final = 1024 * 1024
 _LINGER_POLLS: Final = 100
 """Polls for which a rotated file is still read: a process that has it open may write another line."""
-
-_Identity = tuple[int, int]
 
 
 @dataclass(slots=True)
 class _Opened:
     """Open file that is read as it grows."""
 
-    identity: _Identity
+    identity: FileIdentity
     file: BinaryIO
     partial: bytes = b""
     """The beginning of an incomplete line."""
@@ -51,7 +52,7 @@ class Follower:
     def poll(self) -> Iterator[Line]:
         """Yield the lines appended since the last poll; the first poll yields all lines."""
         for name in self._names:
-            for path in transcripts_in(name) if name.is_dir() else [name]:
+            for path in transcripts_in(name):
                 self._opened.setdefault(path, [])
         for path, files in self._opened.items():
             self._open_new(path, files)
@@ -72,12 +73,12 @@ class Follower:
 
     def _open_new(self, path: Path, files: list[_Opened]) -> None:
         """Open the file that has a name, and the files that had it since the last poll, in order."""
-        current = _identity_of(path)
+        current = identity_of(path)
         if current is None or (files and files[-1].identity == current):
             return
         candidates = [*rotated_out_of(path), path]
         known = {opened.identity for opened in files}
-        places = [place for place, candidate in enumerate(candidates) if _identity_of(candidate) in known]
+        places = [place for place, candidate in enumerate(candidates) if identity_of(candidate) in known]
         for candidate in candidates[max(places) + 1 :] if places else candidates:
             self._open(candidate, files)
 
@@ -109,76 +110,3 @@ class Follower:
                     # Lines are yielded, not collected.
                     self.reading.lines.clear()
                     yield line
-
-
-def _identity_of(path: Path) -> _Identity | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
-
-
-@dataclass(slots=True)
-class _Growing:
-    """Lines of one call, joined on demand."""
-
-    lines: list[Line] = field(default_factory=list[Line])
-    """Those that were kept when it was last joined, and the lines since then."""
-    number: int = 0
-    omitted: Omitted = NOTHING_OMITTED
-    joined: TracedCall | None = None
-
-
-class LiveCalls:
-    """Calls in transcripts that are still being written.
-
-    Args:
-        names: Files, which must exist, and directories, which may be empty.
-
-    Raises:
-        NoTranscript: One of the files does not exist.
-    """
-
-    def __init__(self, names: Sequence[str | Path]) -> None:
-        for name in names:
-            if not Path(name).is_dir():
-                files_of([name])
-        self._follower = Follower(names)
-        self._calls: dict[str, _Growing] = {}
-        self.version = 0
-        """Number that grows with every line."""
-
-    def refresh(self) -> None:
-        """Read the lines since the last refresh."""
-        for line in self._follower.poll():
-            if line.call is not None:
-                growing = self._calls.setdefault(line.call, _Growing())
-                growing.lines.append(line)
-                growing.number += 1
-                growing.joined = None
-                self.version += 1
-
-    def close(self) -> None:
-        """Close all files."""
-        self._follower.close()
-
-    def find(self, id: str) -> tuple[TracedCall, int] | None:
-        """Return a call and its number of lines; None for an unknown id, or if only actions of operators have it."""
-        growing = self._calls.get(id)
-        call = None if growing is None else _joined(id, growing)
-        return None if growing is None or call is None else (call, growing.number)
-
-    def newest_first(self) -> list[TracedCall]:
-        """Return all calls, the newest first."""
-        joined = [_joined(id, growing) for id, growing in self._calls.items()]
-        calls = [call for call in joined if call is not None]
-        return sorted(calls, key=lambda call: call.started_at, reverse=True)
-
-
-def _joined(id: str, growing: _Growing) -> TracedCall | None:
-    if growing.joined is None:
-        growing.joined = join(growing.lines, {id: growing.omitted}).calls.get(id)
-        if growing.joined is not None and growing.joined.omitted.requests:
-            growing.lines, growing.omitted = growing.joined.lines, growing.joined.omitted
-    return growing.joined

@@ -6,8 +6,6 @@ from typing import Final, NamedTuple
 
 from roundtrip.trace.reading.transcripts import Reading, files_of, parse_line
 
-__all__ = ["IDLE_SECONDS", "Pruned", "prune"]
-
 IDLE_SECONDS: Final = 3600.0
 """A file is deleted only if it was not written for this time: a recorder that has it open finds out by then."""
 _KEPT_NAME: Final = "audit.jsonl"

@@ -12,8 +12,6 @@ from roundtrip.trace.writing.lines import AskedLine, EndedLine, RejectedLine
 if TYPE_CHECKING:
     from roundtrip.trace.reading.calls import Serving, TracedCall
 
-__all__ = ["MAX_EQUAL", "MAX_REQUESTS", "NOTHING_OMITTED", "Omitted", "kept_requests", "omitted_from"]
-
 MAX_REQUESTS: Final = 1000
 """Requests of a call, all of which are kept."""
 MAX_EQUAL: Final = 8
@@ -96,11 +94,7 @@ def _kind_of(request: "Serving | RejectedLine") -> Hashable:
     if isinstance(request, RejectedLine):
         return request.leg, request.instance, request.reason
     began, last = request.began, request.lines[-1]
-    end = (
-        (last.state, last.is_error, last.error and last.error.type, repr(last.result))
-        if isinstance(last, EndedLine)
-        else ()
-    )
+    end = (last.state, last.is_error, last.error_type, repr(last.result)) if isinstance(last, EndedLine) else ()
     happened = request.happened
     return (
         request.leg,

@@ -16,8 +16,6 @@ from roundtrip.machine.pins import MARKS_BYTES
 from roundtrip.tokens.binding import TokenBinding, read_binding
 from roundtrip.tokens.token import JournalCodec, KeyRing, Sealer, TokenCodec, read_unverified
 
-__all__ = ["Sealed", "SignatureCheck", "TokenView", "foreign_kind", "token_data", "view_token"]
-
 _KINDS: Final = {"s": "signed", "e": "encrypted"}
 
 
@@ -78,15 +76,12 @@ def view_token(token: str, keys: Sequence[bytes] = ()) -> TokenView:
     payload, signature, reason, key = spelt.payload, SignatureCheck.UNCHECKED, None, None
     ring = KeyRing(keys) if keys else None
     if ring is not None:
-        signature = SignatureCheck.VALID
         try:
             payload = TokenCodec(ring, entropy=_none).unseal(token)
         except TokenRejected as error:
             reason = error.reason
-            if reason in (RejectionReason.UNKNOWN_KEY, RejectionReason.TAMPERED):
-                signature = SignatureCheck.INVALID
-        if signature is SignatureCheck.VALID:
-            key = _signed_by(token, keys)
+        key = _signed_by(token, keys)
+        signature = SignatureCheck.INVALID if key is None else SignatureCheck.VALID
     claims, journal, sealed = None, None, Sealed.CLOSED
     if payload is not None:
         try:

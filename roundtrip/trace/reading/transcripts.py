@@ -1,35 +1,27 @@
 """Read transcripts from files: complete lines of this format, and the number of others."""
 
 import gc
+import glob
 import json
 import re
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from pydantic import ValidationError
 
 from roundtrip.trace.writing.lines import FORMAT, LINE, Line
 from roundtrip.trace.writing.unwritten import flush_all
 
-__all__ = [
-    "NoTranscript",
-    "Reading",
-    "files_of",
-    "is_whole",
-    "parse_line",
-    "read_files",
-    "rotated_out_of",
-    "transcripts_in",
-    "without_collection",
-]
-
 _ROTATED: Final = re.compile(r"\.(\d+)$")
 _TRANSCRIPTS: Final = "*.jsonl"
 
 _MAX_LINE_CHARS: Final = 64 * 1024 * 1024
+
+FileIdentity = tuple[int, int]
+"""Device and inode of a file."""
 
 
 class NoTranscript(Exception):
@@ -62,16 +54,13 @@ def files_of(names: Sequence[str | Path]) -> list[Path]:
     found: list[Path] = []
     for name in names:
         path = Path(name)
-        if path.is_dir():
-            inside = transcripts_in(path)
-            if not inside:
-                raise NoTranscript(f"the directory {str(path)!r} holds no transcript ({_TRANSCRIPTS})")
-            for file in inside:
-                found += [*rotated_out_of(file), file]
-        elif path.exists():
-            found += [*rotated_out_of(path), path]
-        else:
+        if not path.exists():
             raise NoTranscript(f"there is no file {str(path)!r}; record with Server(trace=...) or ROUNDTRIP_TRACE")
+        inside = transcripts_in(path)
+        if not inside:
+            raise NoTranscript(f"the directory {str(path)!r} holds no transcript ({_TRANSCRIPTS})")
+        for file in inside:
+            found += [*rotated_out_of(file), file]
     files: dict[Path, Path] = {}
     for path in found:
         # A link to one of them is no other file.
@@ -81,23 +70,28 @@ def files_of(names: Sequence[str | Path]) -> list[Path]:
     return list(files.values())
 
 
-def transcripts_in(directory: Path) -> list[Path]:
-    """Return the transcripts in a directory: files, and no pipes, which would block their reader."""
-    return [path for path in sorted(directory.glob(_TRANSCRIPTS)) if path.is_file()]
+def transcripts_in(path: Path) -> list[Path]:
+    """Return the transcripts in a directory: files, and no pipes, which would block their reader; or another path."""
+    return [file for file in sorted(path.glob(_TRANSCRIPTS)) if file.is_file()] if path.is_dir() else [path]
 
 
 def rotated_out_of(path: Path) -> list[Path]:
     """Return the files that had a transcript's name before, the oldest first."""
     rotated: list[tuple[int, Path]] = []
-    for other in path.parent.glob(f"{_escaped(path.name)}.*"):
+    for other in path.parent.glob(f"{glob.escape(path.name)}.*"):
         number = _ROTATED.search(other.name)
         if number is not None and other.name == f"{path.name}.{number[1]}" and other.is_file():
             rotated.append((int(number[1]), other))
     return [other for _, other in sorted(rotated, reverse=True)]
 
 
-def _escaped(name: str) -> str:
-    return re.sub(r"([*?\[])", r"[\1]", name)
+def identity_of(path: Path) -> FileIdentity | None:
+    """Return what tells a file from those that had its name before; None if it cannot be found."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def read_files(files: Iterable[Path]) -> Reading:
@@ -112,7 +106,7 @@ def read_files(files: Iterable[Path]) -> Reading:
         for file in files:
             try:
                 with file.open(encoding="utf-8", errors="replace", newline="\n") as opened:
-                    for text in _lines(opened):
+                    while text := opened.readline(_MAX_LINE_CHARS):
                         is_tail = not text.endswith("\n") and len(text) < _MAX_LINE_CHARS
                         if not is_tail or is_whole(text):
                             parse_line(text, reading)
@@ -131,11 +125,6 @@ def without_collection() -> Generator[None]:
     finally:
         if was_enabled:
             gc.enable()
-
-
-def _lines(opened: Any) -> Iterator[str]:
-    while text := cast("str", opened.readline(_MAX_LINE_CHARS)):
-        yield text
 
 
 def parse_line(text: str, into: Reading) -> Line | None:
@@ -172,13 +161,12 @@ def _read_slowly(text: str, into: Reading) -> Line | None:
     if isinstance(data, dict):
         # Names are looked up, and shown; values stay as they are.
         members = cast("dict[str, object]", data).items()
-        data = {name: _without_surrogates(member) if isinstance(member, str) else member for name, member in members}
+        data = {
+            name: member.encode("utf-8", "replace").decode() if isinstance(member, str) else member
+            for name, member in members
+        }
     try:
         return LINE.validate_python(data)
     except (ValidationError, RecursionError):
         into.unreadable += 1
         return None
-
-
-def _without_surrogates(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()

@@ -1,15 +1,15 @@
 """Write the actions of operators on stored calls to an audit log, whose lines readers of transcripts understand.
 
-An action that cannot be logged is not done: `AuditLog.open` comes before it, and `AuditLog.write` after it.
+An action that cannot be logged is not done: `AuditLog.open` comes before it, and the line after it.
 """
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from errno import ENOENT
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Literal, Self
+from typing import Final, Literal
 
 from roundtrip.errors import RoundtripError
 from roundtrip.system import SYSTEM, System
@@ -17,10 +17,10 @@ from roundtrip.trace.writing.files import LineFile
 from roundtrip.trace.writing.lines import FORMAT, OperatorAction
 from roundtrip.trace.writing.names import AUDIT_VARIABLE, TRACE_VARIABLE
 
-__all__ = ["AuditLog", "AuditUnwritable", "OpenAudit", "OperatorProgram", "audit_path", "user_of_system"]
-
 OperatorProgram = Literal["command", "ui"]
 """The program of an operator, as the `instance` of a line."""
+WriteOutcome = Callable[[Literal["done", "rejected"], str], None]
+"""Writes the line of an action with its outcome, and the reason for it or the name of its question."""
 
 _NAME: Final = "audit.jsonl"
 _MAX_NAME_CHARS: Final = 256
@@ -78,79 +78,52 @@ class AuditLog:
         self._by = _plain(by)[:_MAX_NAME_CHARS]
         self._system = system
 
-    def open(self, call: str, tool: str | None, action: OperatorAction) -> "OpenAudit":
+    @contextmanager
+    def open(self, call: str, tool: str | None, action: OperatorAction) -> Generator[WriteOutcome]:
         """Open the file for the line of an action that is not done yet.
 
+        In the `with` block, call the function once with the outcome, and the reason for a rejection, or the name of the
+        answered question; never with a value of the call.
+
         Raises:
-            AuditUnwritable: It cannot be opened.
+            AuditUnwritable: The file cannot be opened, or the line cannot be written.
         """
+        head = {"instance": self._program, "call": _plain(call)[:_MAX_NAME_CHARS]}
+        head |= {} if tool is None else {"tool": _plain(tool)}
         # Never rotated: a log of who did what must not lose its oldest lines.
         file = None if self.path is None else LineFile(self.path, max_bytes=0, keep=0)
+
+        def write(outcome: Literal["done", "rejected"], why: str) -> None:
+            if file is None:
+                return
+            line = {"v": FORMAT, "event": "acted", "at": round(self._system.time(), 6), **head}
+            line |= {"action": action, "by": self._by, "outcome": outcome, "why": _plain(why)}
+            text = json.dumps(line, separators=(",", ":"))
+            with self._writable(f"the action was {outcome} all the same, and its line is missing"):
+                file.write(text.encode("ascii") + b"\n")
+
         if file is not None:
-            try:
+            with self._writable(f"nothing was done; name another file with --audit or {AUDIT_VARIABLE}"):
                 if not file.path.parent.is_dir():
                     # A mistyped folder must not get a second log.
                     raise FileNotFoundError(ENOENT, "its folder does not exist")
                 file.open()
-            except (OSError, ValueError) as error:
-                raise AuditUnwritable(
-                    f"the audit log {str(self.path)!r} must be writable, got: {_reason(error)}; nothing was done; name "
-                    f"another file with --audit or {AUDIT_VARIABLE}"
-                ) from error
-        head = {"instance": self._program, "call": _plain(call)[:_MAX_NAME_CHARS]}
-        head |= {} if tool is None else {"tool": _plain(tool)}
-        return OpenAudit(file, {**head, "action": action, "by": self._by}, self._system)
-
-
-class OpenAudit:
-    """Open audit log, which takes the line of one action.
-
-    Args:
-        file: The file.
-        head: The members of the line that are known before the action.
-        system: The clock.
-    """
-
-    def __init__(self, file: LineFile | None, head: Mapping[str, Any], system: System) -> None:
-        self._file = file
-        self._head = head
-        self._system = system
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        if self._file is not None:
-            self._file.close()
-
-    def write(self, outcome: Literal["done", "rejected"], why: str = "") -> None:
-        """Write the line of the action.
-
-        Args:
-            outcome: The outcome.
-            why: The reason for a rejection, or the name of the answered question; never a value of the call.
-
-        Raises:
-            AuditUnwritable: It cannot be written.
-        """
-        if self._file is None:
-            return
-        line = {"v": FORMAT, "event": "acted", "at": round(self._system.time(), 6), **self._head}
-        text = json.dumps({**line, "outcome": outcome, "why": _plain(why)}, separators=(",", ":"))
         try:
-            self._file.write(text.encode("ascii") + b"\n")
+            yield write
+        finally:
+            if file is not None:
+                file.close()
+
+    @contextmanager
+    def _writable(self, effect: str) -> Generator[None]:
+        """Raise `AuditUnwritable` for errors of the file, which says what they mean for the action."""
+        try:
+            yield
         except (OSError, ValueError) as error:
-            done = "was done" if outcome == "done" else "was rejected"
+            reason = getattr(error, "strerror", None) or str(error)
             raise AuditUnwritable(
-                f"the audit log {str(self._file.path)!r} must be writable, got: {_reason(error)}; the action {done} "
-                "all the same, and its line is missing"
+                f"the audit log {str(self.path)!r} must be writable, got: {reason}; {effect}"
             ) from error
-
-
-def _reason(error: OSError | ValueError) -> str:
-    return getattr(error, "strerror", None) or str(error)
 
 
 def _plain(text: str) -> str:

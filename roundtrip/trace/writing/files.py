@@ -17,8 +17,6 @@ try:
 except ImportError:  # Windows: two processes that rotate at once may lose an old file there
     fcntl = None
 
-__all__ = ["LineFile"]
-
 logger = logging.getLogger("roundtrip")
 
 _FILE_MODE: Final = 0o600
@@ -171,8 +169,7 @@ class LineFile:
             named = os.stat(self.path)
         except FileNotFoundError:
             return False
-        own = os.fstat(fd)
-        return (named.st_ino, named.st_dev) == (own.st_ino, own.st_dev)
+        return os.path.samestat(named, os.fstat(fd))
 
     def _rotate(self) -> None:
         names = [self.path.with_name(f"{self.path.name}.{number}") for number in range(1, self._keep + 1)]

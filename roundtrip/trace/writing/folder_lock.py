@@ -5,8 +5,6 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["locked_folder_of"]
-
 
 @contextmanager
 def locked_folder_of(path: Path, *, waits: bool) -> Generator[None]:

@@ -16,34 +16,6 @@ from roundtrip.errors import RejectionReason
 from roundtrip.machine.facts import Reason
 from roundtrip.machine.table import Event, State
 
-__all__ = [
-    "ENDING_ACTIONS",
-    "FORMAT",
-    "LINE",
-    "ActedLine",
-    "AnsweredLine",
-    "AskedApproval",
-    "AskedLine",
-    "BeganLine",
-    "Digested",
-    "EndedLine",
-    "HandedLine",
-    "Line",
-    "Move",
-    "NodeRun",
-    "OperatorAction",
-    "ReadAnswer",
-    "ReadDecision",
-    "Recorded",
-    "RejectedLine",
-    "Revealed",
-    "ShownQuestion",
-    "ShownWait",
-    "StepRun",
-    "StoppedLine",
-    "TokenWritten",
-]
-
 FORMAT: Final = 1
 """Version of the lines."""
 
@@ -277,6 +249,11 @@ class EndedLine(_Happened):
     is_error: bool = False
     decline: str | None = Field(default=None, description="The question that the user declined or cancelled.")
     error: RaisedError | None = None
+
+    @property
+    def error_type(self) -> str | None:
+        """Return the name of the error's class."""
+        return self.error.type if self.error is not None else None
 
 
 class HandedLine(_Happened):

@@ -20,8 +20,6 @@ from roundtrip.trace.writing.unwritten import UNWRITTEN
 from roundtrip.trace.writing.writer import subject_members
 from roundtrip.tracing import Beginning, Era, ServedFunction, StoppedCall, TokenRejection, Unfailing
 
-__all__ = ["Recorder"]
-
 _MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 _KEPT_FILES: Final = 4
 _PAUSE_SECONDS: Final = 0.02
@@ -85,7 +83,8 @@ class Recorder(Unfailing):
             raise ValueError(f"max_bytes and keep must be at least 0, got max_bytes={max_bytes} and keep={keep}")
         self._revealed = read_reveal(reveal)
         self._given = Path(path)
-        self._is_folder = os.fspath(path).endswith(("/", os.sep)) or _is_folder(self._given)
+        # An invalid path is no folder: writing to it logs a warning.
+        self._is_folder = os.fspath(path).endswith(("/", os.sep)) or os.path.isdir(path)
         self._sizes = {"max_bytes": max_bytes, "keep": keep}
         self._instance = instance
         self._number = next(_recorders)
@@ -124,28 +123,28 @@ class Recorder(Unfailing):
         line: dict[str, Any] = {"reason": rejection.reason.value, "method": rejection.method}
         if journal is not None:
             line |= {"call": journal.call_id, "leg": journal.leg + 1, "round": journal.round}
-        optional = {"tool": rejection.tool, "protocol": rejection.protocol, "token_bytes": rejection.token_bytes}
-        line |= {name: value for name, value in optional.items() if value is not None}
+        line |= {"tool": rejection.tool, "protocol": rejection.protocol, "token_bytes": rejection.token_bytes}
         if rejection.principal is not None:
             line["principal"] = self._output.redaction.fingerprint(rejection.principal)
-        text = f'{{"v":1,"event":"rejected","at":{self._system.time():.6f},{self._head()},{dumps(line)[1:]}'
-        self._kept.append(text)
-        self._write_soon()
+        self._add("rejected", self._head(), line)
 
     def stop(self, stopped: StoppedCall) -> None:
         """Write the line of a stored call that ended."""
         self._begin_after_fork()
-        joined = {} if stopped.joined is None else {"joined": stopped.joined}
-        line = dumps({"call": stopped.call_id, "tool": stopped.tool, "how": stopped.how, **joined})
-        text = f'{{"v":1,"event":"stopped","at":{self._system.time():.6f},"instance":{self._name},{line[1:]}'
-        self._kept.append(text)
-        self._write_soon()
+        line = {"call": stopped.call_id, "tool": stopped.tool, "how": stopped.how, "joined": stopped.joined}
+        self._add("stopped", f'"instance":{self._name}', line)
 
     def flush(self) -> None:
         """Write all lines now. Any thread may call it."""
         # A forked process leaves the lines of its parent to it.
         if self._forks == _forks:
             self._write_kept()
+
+    def _add(self, event: str, head: str, line: dict[str, Any]) -> None:
+        """Keep a line outside of servings, without the members that are None."""
+        members = dumps({name: value for name, value in line.items() if value is not None})
+        self._kept.append(f'{{"v":1,"event":"{event}","at":{self._system.time():.6f},{head},{members[1:]}')
+        self._write_soon()
 
     def _set_key(self, key: bytes) -> None:
         self._output = ServingOutput(Redaction(key, self._revealed), self._queue, self._system)
@@ -191,7 +190,7 @@ class Recorder(Unfailing):
             return
         if self._soon is not loop:
             self._soon = loop
-            UNWRITTEN.add(self)
+            UNWRITTEN.add(self.flush)
             # An empty context, as the loop keeps a timer until its time.
             delay = max(0.0, self._written + _PAUSE_SECONDS - self._system.monotonic())
             loop.call_later(delay, self._write_kept, context=Context())
@@ -206,7 +205,7 @@ class Recorder(Unfailing):
 
         with self._writing:
             self._soon = None
-            UNWRITTEN.discard(self)
+            UNWRITTEN.discard(self.flush)
             while self._kept:
                 kept = self._kept.popleft()
                 if isinstance(kept, str):
@@ -216,14 +215,6 @@ class Recorder(Unfailing):
                     kept.write(add)
             self._file.append(lines)
             self._written = self._system.monotonic()
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except (OSError, ValueError):
-        # An invalid path: writing to it logs a warning.
-        return False
 
 
 def _without_lone(found: re.Match[str]) -> str:

@@ -11,8 +11,6 @@ from pydantic_core import PydanticSerializationError, to_json, to_jsonable_pytho
 from roundtrip.machine.journal import UNNAMED
 from roundtrip.questions.wire import TICKET, TICKET_SHOWN
 
-__all__ = ["REVEALABLE", "Redaction", "Reveal", "Revealable", "Taken", "dumps", "read_reveal"]
-
 Revealable = Literal["arguments", "answers", "questions", "results", "steps", "errors"]
 REVEALABLE: Final[tuple[Revealable, ...]] = get_args(Revealable)
 

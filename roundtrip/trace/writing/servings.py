@@ -27,8 +27,6 @@ from roundtrip.trace.writing.writer import (
 )
 from roundtrip.tracing import Beginning, Closed, Raised, Returned, Wrote
 
-__all__ = ["RecordedServing", "ServingOutput"]
-
 logger = logging.getLogger("roundtrip")
 
 _TALK: Final = frozenset((Event.ASK, Event.RESUME))
@@ -151,11 +149,8 @@ class RecordedServing:
             ]
         return transition._replace(detail={**detail, "questions": questions})
 
-    def _read_step(self, fact: StepEnded) -> StepEnded:
-        return StepEnded(fact.key, fact.how, self._redaction.take("steps", fact.value))
-
-    def _read_fixed(self, fact: Fixed) -> Fixed:
-        return Fixed(fact.key, self._redaction.take("steps", fact.value))
+    def _read_value(self, fact: StepEnded | Fixed) -> StepEnded | Fixed:
+        return fact._replace(value=self._redaction.take("steps", fact.value))
 
     def _read_answer(self, fact: AnswerRead) -> AnswerRead:
         if fact.data is None:
@@ -180,10 +175,10 @@ class RecordedServing:
         return ReadError(type(fact.error).__name__, self._redaction.take("errors", str(fact.error)))
 
     _READS: ClassVar[Mapping[type, Callable[[Any, Any], object]]] = {
-        StepEnded: _read_step,
+        StepEnded: _read_value,
         AnswerRead: _read_answer,
         ApprovalRead: _read_approval,
-        Fixed: _read_fixed,
+        Fixed: _read_value,
         Wrote: _read_journal,
         Returned: _read_result,
         Raised: _read_error,

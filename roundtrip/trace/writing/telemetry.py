@@ -46,9 +46,7 @@ from roundtrip.tracing import (
 )
 
 if TYPE_CHECKING:
-    from opentelemetry.metrics import Meter, MeterProvider
-
-__all__ = ["Telemetry"]
+    from opentelemetry.metrics import Histogram, Meter, MeterProvider
 
 Value = str | int | float | Sequence[str]
 
@@ -121,24 +119,20 @@ class Telemetry:
             record_exception=False,
             set_status_on_exception=False,
         )
-        if not span.is_recording():
-            return _LegWatch(beginning, self._meters, None, self._system)
-        return LinkedWatch(_LegWatch(beginning, self._meters, span, self._system), _traceparent(span))
+        watch = _LegWatch(beginning, self._meters, span if span.is_recording() else None, self._system)
+        return LinkedWatch(watch, _traceparent(span)) if span.is_recording() else watch
 
     def reject(self, rejection: TokenRejection) -> None:
         """Report a rejected token as a span, and count it."""
         journal = rejection.journal
         counted = _attributes((names.TOOL, rejection.tool), (names.REASON, rejection.reason.value))
-        known = (
-            [(names.CALL, journal.call_id), (names.LEG, journal.leg + 1), (names.ROUND, journal.round)]
-            if journal is not None
-            else []
-        )
         span = self._tracer.start_span(
             f"{names.REJECTED_SPAN} {rejection.tool}" if rejection.tool is not None else names.REJECTED_SPAN,
             attributes=counted
             | _attributes(
-                *known,
+                (names.CALL, journal and journal.call_id),
+                (names.LEG, journal and journal.leg + 1),
+                (names.ROUND, journal and journal.round),
                 (names.STATE, State.REJECTED.value),
                 (names.METHOD, rejection.method),
                 (names.PROTOCOL, rejection.protocol),
@@ -162,33 +156,19 @@ class _Meters:
     """Counters and histograms."""
 
     def __init__(self, meter: Meter) -> None:
-        self.calls = meter.create_counter(
-            "roundtrip.calls", unit="{call}", description="Calls that ended, by the state they ended in."
-        )
-        self.questions = meter.create_counter(
-            "roundtrip.questions", unit="{question}", description="Questions that went out, by the reason to ask them."
-        )
-        self.rounds = meter.create_histogram(
-            "roundtrip.call.rounds",
-            unit="{round}",
-            description="Rounds of questions of calls that ended.",
-            explicit_bucket_boundaries_advisory=_ROUNDS,
-        )
-        self.waiting = meter.create_histogram(
-            "roundtrip.wait.duration",
-            unit="s",
-            description="Time from the questions of one round to their answers.",
-            explicit_bucket_boundaries_advisory=_SECONDS,
-        )
-        self.rejections = meter.create_counter(
-            "roundtrip.rejections", unit="{token}", description="Rejected tokens, by reason."
-        )
-        self.token_bytes = meter.create_histogram(
-            "roundtrip.token.size",
-            unit="By",
-            description="Sizes of the tokens that went out.",
-            explicit_bucket_boundaries_advisory=_BYTES,
-        )
+        counter = meter.create_counter
+        self.calls = counter("roundtrip.calls", "{call}", "Calls that ended, by the state they ended in.")
+        asked = "Questions that went out, by the reason to ask them."
+        self.questions = counter("roundtrip.questions", "{question}", asked)
+        self.rejections = counter("roundtrip.rejections", "{token}", "Rejected tokens, by reason.")
+
+        def histogram(name: str, unit: str, description: str, bounds: Sequence[float]) -> Histogram:
+            return meter.create_histogram(name, unit, description, explicit_bucket_boundaries_advisory=bounds)
+
+        self.rounds = histogram("roundtrip.call.rounds", "{round}", "Rounds of questions of calls that ended.", _ROUNDS)
+        waited = "Time from the questions of one round to their answers."
+        self.waiting = histogram("roundtrip.wait.duration", "s", waited, _SECONDS)
+        self.token_bytes = histogram("roundtrip.token.size", "By", "Sizes of the tokens that went out.", _BYTES)
 
 
 class _LegWatch:
@@ -236,23 +216,21 @@ class _LegWatch:
             asked = [(_public_name(one.key), one.reason, one.asked.attempts) for one in questions]
         for key, reason, invalid in asked:
             self._meters.questions.add(1, {names.TOOL: self._beginning.tool, names.REASON: reason.value})
-            if self._span is None:
-                continue
-            attributes: dict[str, Value] = {names.KEY: key, names.REASON: reason.value, names.ROUND: transition.round}
-            if invalid:
-                attributes[names.ATTEMPT] = invalid + 1
-            self._span.add_event(names.ASKED, attributes)
+            if self._span is not None:
+                shown = ((names.KEY, key), (names.REASON, reason.value), (names.ROUND, transition.round))
+                attempt = (names.ATTEMPT, invalid + 1 if invalid else None)
+                self._span.add_event(names.ASKED, _attributes(*shown, attempt))
 
     def _resume(self, transition: Transition) -> None:
         self._pending = ()
-        if self._sent_at is not None and not transition.detail.get("keys"):
+        keys = transition.detail.get("keys")
+        if self._sent_at is not None and not keys:
             # The body stopped waiting for the answer.
             return
         waited = self._waited()
         if waited is not None:
             self._meters.waiting.record(waited, {names.TOOL: self._beginning.tool})
         if self._span is not None:
-            keys = transition.detail.get("keys")
             answered = [_public_name(key) for key in keys] if keys is not None else None
             self._span.add_event(names.ANSWERED, _attributes((names.KEYS, answered), (names.WAITED, waited)))
 
@@ -292,25 +270,23 @@ class _LegWatch:
             self._meters.rounds.record(self._round, attributes)
             error = {names.ERROR_TYPE: self._error} if self._error is not None else {}
             self._meters.calls.add(1, attributes | error)
-        if self._span is not None:
-            self._end(self._span, fact.token_bytes)
-
-    def _end(self, span: Span, token_bytes: int | None) -> None:
+        if self._span is None:
+            return
         waits = self._state is State.AWAITING_INPUT
-        span.set_attributes(
+        self._span.set_attributes(
             _attributes(
                 (names.ROUND, self._round),
                 (names.STATE, self._state.value),
                 (names.BODIES, self._bodies),
                 (names.PENDING, self._pending if waits else None),
-                (names.TOKEN_OUT, token_bytes),
+                (names.TOKEN_OUT, fact.token_bytes),
                 (names.ERROR_TYPE, self._error),
             )
         )
         if self._error is not None:
             # The status has no description, as the text of an error may quote a value.
-            span.set_status(StatusCode.ERROR)
-        span.end()
+            self._span.set_status(StatusCode.ERROR)
+        self._span.end()
 
     def _detach(self) -> None:
         if self._attached is not None:

@@ -9,10 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from roundtrip.machine.call import Transition
+from roundtrip.on_demand import load_on_use
 from roundtrip.system import SYSTEM, System
 from roundtrip.trace.writing.names import REVEAL_VARIABLE, TRACE_VARIABLE
-
-__all__ = ["FunctionTracer", "Trace", "Tracers", "tracers_of"]
 
 logger = logging.getLogger("roundtrip")
 
@@ -24,6 +23,10 @@ if TYPE_CHECKING:
     TraceFunction = Callable[[Transition], None] | Callable[[Transition | TokenRejection], None]
     OneTrace = str | os.PathLike[str] | Tracer | TraceFunction
     Trace = OneTrace | Sequence[OneTrace] | Literal[False] | None
+    from roundtrip import tracing
+    from roundtrip.trace.writing import recorder, redaction
+else:
+    load_on_use(globals(), "roundtrip.trace.writing.recorder", "roundtrip.trace.writing.redaction", "roundtrip.tracing")
 
 
 class FunctionTracer:
@@ -57,7 +60,7 @@ class Tracers:
     def _set(self, tracers: tuple[Tracer, ...]) -> None:
         self.tracers = tracers
         # The usual recorded server has one recorder and nothing else; its watch is called directly.
-        self._unfailing = len(tracers) == 1 and _is_unfailing(tracers[0])
+        self._unfailing = len(tracers) == 1 and isinstance(tracers[0], tracing.Unfailing)
 
     def add(self, tracer: Tracer) -> None:
         """Have one more tracer watch the requests that begin from now on."""
@@ -88,11 +91,9 @@ class Tracers:
                 except Exception:
                     logger.exception("a tracer failed on %s; the call is not affected", type(fact).__name__)
 
-        from roundtrip.tracing import LinkedWatch
-
         # A token has room for one `traceparent`.
-        linked = next((each for each in watches if isinstance(each, LinkedWatch)), None)
-        return watch if linked is None else LinkedWatch(watch, linked.traceparent)
+        linked = next((each for each in watches if isinstance(each, tracing.LinkedWatch)), None)
+        return watch if linked is None else tracing.LinkedWatch(watch, linked.traceparent)
 
     def reject(self, rejection: TokenRejection) -> None:
         """Report a rejected token to all tracers."""
@@ -122,32 +123,21 @@ def tracers_of(trace: Trace, *, environment: Mapping[str, str], key: bytes | Non
     path = environment.get(TRACE_VARIABLE)
     if trace is False or (trace is None and not path):
         return Tracers(())
-    # Imported here, as most servers record nothing.
-    from roundtrip.trace.writing.recorder import Recorder
-
     given = cast("Sequence[Any]", trace) if isinstance(trace, list | tuple) else () if trace is None else (trace,)
-    of_path = partial(Recorder, reveal=_revealed(environment.get(REVEAL_VARIABLE, "")), system=system)
+    of_path = partial(recorder.Recorder, reveal=_revealed(environment.get(REVEAL_VARIABLE, "")), system=system)
     tracers = [_tracer(one, of_path=of_path) for one in given]
-    if path and not any(isinstance(tracer, Recorder) for tracer in tracers):
+    if path and not any(isinstance(tracer, recorder.Recorder) for tracer in tracers):
         tracers.append(of_path(path))
     for tracer in tracers:
-        if isinstance(tracer, Recorder) and key is not None:
+        if isinstance(tracer, recorder.Recorder) and key is not None:
             tracer.use_key(key)
     return Tracers(tracers)
 
 
-def _is_unfailing(tracer: Tracer) -> bool:
-    from roundtrip.tracing import Unfailing
-
-    return isinstance(tracer, Unfailing)
-
-
-def _tracer(given: Any, *, of_path: Callable[[str | os.PathLike[str]], Tracer]) -> Tracer:
+def _tracer(given: Any, *, of_path: Callable[[str | os.PathLike[str]], tracing.Tracer]) -> tracing.Tracer:
     if isinstance(given, str | os.PathLike):
         return of_path(cast("str | os.PathLike[str]", given))
-    from roundtrip.tracing import Tracer
-
-    if isinstance(given, Tracer):
+    if isinstance(given, tracing.Tracer):
         return given
     if callable(given):
         return FunctionTracer(cast("Callable[[Any], None]", given))
@@ -157,11 +147,9 @@ def _tracer(given: Any, *, of_path: Callable[[str | os.PathLike[str]], Tracer]) 
 
 
 def _revealed(text: str) -> Any:
-    from roundtrip.trace.writing.redaction import read_reveal
-
     names = [name.strip() for name in text.split(",") if name.strip()]
     try:
-        read_reveal(names)  # type: ignore[arg-type]
+        redaction.read_reveal(names)  # type: ignore[arg-type]
     except ValueError as error:
         raise ValueError(f"{REVEAL_VARIABLE}: {error}") from error
     return names

@@ -6,7 +6,6 @@ writing six times as slow.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, ClassVar, Final, NamedTuple
@@ -35,20 +34,6 @@ from roundtrip.questions.forms import Form
 from roundtrip.questions.wire import FormQuestion, PendingQuestion, UrlQuestion
 from roundtrip.trace.writing.redaction import Redaction, Taken
 from roundtrip.tracing import Beginning, Closed, DeclinedFact, Era, HandedFact, ServedFunction
-
-__all__ = [
-    "LineWriter",
-    "ReadError",
-    "ReadJournal",
-    "ReadResult",
-    "computed_values",
-    "named_question",
-    "shown_question",
-    "shown_request",
-    "subject_members",
-]
-
-logger = logging.getLogger("roundtrip")
 
 _END_STATES: Final = {state: state.value if state in CALL_MACHINE.final else State.FAILED.value for state in State}
 """The recorded state of a call that ended, by the state that its machine reached."""
@@ -293,11 +278,7 @@ class LineWriter:
         return quoted(self._redaction.name(key))
 
     def _gather(self, part: str, item: str) -> None:
-        gathered = self._gathered.get(part)
-        if gathered is None:
-            self._gathered[part] = [item]
-        else:
-            gathered.append(item)
+        self._gathered.setdefault(part, []).append(item)
 
     def _gather_once(self, part: str, item: str) -> None:
         if item not in self._gathered.get(part, ()):

@@ -198,7 +198,7 @@ def on_low_level(feature: Feature) -> Any:
 def _given(fn: Any) -> dict[str, Any]:
     from roundtrip.server.tools.options import spec_of
 
-    return {name: value for name, value in spec_of(fn)._asdict().items() if value is not None}
+    return dict(spec_of(fn))
 
 
 HOSTS: Final = {"FastMCP 4": on_fastmcp, "`MCPServer`": on_mcpserver, "low-level `Server`": on_low_level}

@@ -8,7 +8,7 @@ from starlette.types import ASGIApp
 from roundtrip.audit.auditing import AuditPlan, audit
 from roundtrip.audit.findings import AuditReport, ClauseVerdict
 from roundtrip.audit.sessions import AuditedTool, AuditLimits
-from roundtrip.audit.wires import HttpWire
+from roundtrip.audit.wires import http_wire
 from roundtrip.client.legs import within
 from tests.interaction.audit.wrong_servers import WrongServer
 from tests.kit.hosts import hosted
@@ -35,7 +35,7 @@ async def audited(
     plan = AuditPlan("here", named, limits=limits, has_other=True, **options)
 
     async def on(address: str) -> AuditReport:
-        async with HttpWire(f"{address}{path}", patience, users).connect() as wire:
+        async with http_wire(f"{address}{path}", patience, users) as wire:
             return await audit(plan, wire)
 
     return await within(hosted(app, lifespan=lifespan), on)

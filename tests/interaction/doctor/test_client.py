@@ -11,7 +11,7 @@ from mcp import Client
 from mcp_types import ElicitRequestParams, ElicitResult, Implementation, ListRootsResult, TextContent
 
 from roundtrip.cli import main
-from roundtrip.doctor.client_report import Askable, ClientReport, Trial
+from roundtrip.doctor.client_report import ClientReport, Trial
 from roundtrip.doctor.client_server import TOOL, make_server
 from roundtrip.known_clients import known_client
 from roundtrip.testing import Era, served
@@ -151,13 +151,13 @@ def test_page_shows_a_report_as_it_is_printed() -> None:
         version=version,
         revision="2025-06-18",
         declared={"elicitation": {}},
-        kinds=(
-            Askable("form", True),
-            Askable("URL", False, "it did not declare URL elicitation"),
-            Askable("sampling", False, "it did not declare sampling"),
-            Askable("roots", False, "it did not declare roots"),
-            Askable("tasks", False, "its revision is older than 2026-07-28"),
-        ),
+        obstacles={
+            "form": "",
+            "URL": "it did not declare URL elicitation",
+            "sampling": "it did not declare sampling",
+            "roots": "it did not declare roots",
+            "tasks": "its revision is older than 2026-07-28",
+        },
         known=known_client(name, version),
         trial=Trial("declined", 0.004),
     )

@@ -6,13 +6,14 @@ import shlex
 import shutil
 import subprocess
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from roundtrip.cli import serve
+from roundtrip.cli.parsing import OptionsAnywhere
 from tests.kit.hosts import ROOT, WAIT
 from tests.kit.programs import needs
 
@@ -25,7 +26,7 @@ def parsed(words: list[str]) -> Namespace:
     """Return the settings that `roundtrip serve` reads from a command line."""
     program, command, *arguments = words
     assert (Path(program).name, command) == ("roundtrip", "serve")
-    parser = ArgumentParser(exit_on_error=False)
+    parser = OptionsAnywhere(exit_on_error=False)
     serve.COMMAND.configure(parser)
     return parser.parse_args(arguments)
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final
 
 import httpx
@@ -17,7 +17,6 @@ from starlette.responses import PlainTextResponse, Response
 
 from roundtrip import Context, ElicitUrl, Server
 from roundtrip.errors import TicketRejected
-from roundtrip.testing.tap import Tap
 from tests.kit.hosts import WAIT
 from tests.kit.visitors import add_export
 
@@ -83,7 +82,7 @@ def ticket_in(page: ElicitRequestURLParams) -> str:
 
 
 @asynccontextmanager
-async def as_user(url: str, badge: str) -> AsyncGenerator[Tap]:
+async def as_user(url: str, badge: str) -> AsyncGenerator[AbstractAsyncContextManager[Any]]:
     """Return a connection with a bearer token."""
     async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {badge}"}, timeout=WAIT) as client:
-        yield Tap(streamable_http_client(url, http_client=client))
+        yield streamable_http_client(url, http_client=client)

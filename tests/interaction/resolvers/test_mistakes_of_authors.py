@@ -220,7 +220,7 @@ def test_misspelled_option_of_a_tool_is_suggested() -> None:
         "exactlyonce": "tools have no option 'exactlyonce'; did you mean exactly_once=?",
         "exactly-once": "did you mean exactly_once=?",
         "time_out": "did you mean timeout=?",
-        "zzz": "tools have no option 'zzz'; there are name, title,",
+        "zzz": "tools have no option 'zzz'; there are annotations, confirm,",
     }.items():
         options.clear()
         options[option] = True

@@ -12,7 +12,6 @@ from pydantic import AnyHttpUrl
 from roundtrip import Context, Server
 from roundtrip.testing import Era, LegByLeg, User, served
 from roundtrip.testing.networks.fleet import Instance
-from roundtrip.testing.tap import Tap
 from tests.interaction.pages.web import Badges, as_user
 from tests.kit.players import call, connect, text_of
 from tests.kit.shops import Choice
@@ -186,6 +185,6 @@ async def test_session_id_is_that_of_the_http_session() -> None:
         assert await whose(url, Era.RETRY) == {"client": None, "session": None}
         # On the live era, which has sessions, the server rejects an unknown one.
         async with httpx2.AsyncClient(headers={"mcp-session-id": "0" * 32}) as web:
-            tapped = Tap(streamable_http_client(url, http_client=web))
-            assert (await whose(tapped, Era.RETRY))["session"] is None
+            unknown = streamable_http_client(url, http_client=web)
+            assert (await whose(unknown, Era.RETRY))["session"] is None
     assert await whose(desk(), Era.LIVE) == {"client": None, "session": None}

@@ -261,11 +261,11 @@ class Strict:
 
 
 async def test_a_breach_on_a_hostile_network_is_a_crash() -> None:
-    reset = CHOSEN.set(UserDefaults(network=(Strict(),)))
+    before, CHOSEN.now = CHOSEN.now, UserDefaults(network=(Strict(),))
     try:
         explored = await paths(cinema(), "need", {"film": "Solaris"}, depth=1)
     finally:
-        CHOSEN.set(reset)
+        CHOSEN.now = before
     (breach,) = explored.crashed
     assert (str(breach), breach.outcome) == ("seat cancel", PathOutcome.BREACH)
     with pytest.raises(AssertionError, match="it must not be cancelled"):

@@ -1,7 +1,7 @@
 """Users whose calls become tasks, and hostile networks for tasks."""
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import pytest
 from mcp.shared.exceptions import MCPError
@@ -100,16 +100,16 @@ def forget_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def tell_strangers_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    find: Any = vars(extension.TaskMethods)["_find"]
+    own: Any = vars(extension.TaskMethods)["_own"]
 
-    async def find_or_tell(methods: Any, ctx: Any, task_id: str) -> str:
-        view = await vars(extension.TaskMethods)["_view"](methods, task_id.rpartition(".")[0])
-        try:
-            return await find(methods, ctx, task_id)
-        except MCPError:
-            raise MCPError(code=-32602, message="Task not found" if view is None else "Not yours") from None
+    async def own_or_tell(methods: Any, ctx: Any, task_id: str) -> Any:
+        view = await own(methods, ctx, task_id)
+        book = cast("TaskBook", vars(methods)["_book"])
+        if view is None and await book.find(task_id.rpartition(".")[0]) is not None:
+            raise MCPError(code=-32602, message="Not yours")
+        return view
 
-    monkeypatch.setattr(extension.TaskMethods, "_find", find_or_tell)
+    monkeypatch.setattr(extension.TaskMethods, "_own", own_or_tell)
 
 
 @pytest.mark.parametrize(

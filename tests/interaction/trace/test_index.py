@@ -20,13 +20,11 @@ from roundtrip.trace.index import places
 from roundtrip.trace.index.filters import CallFilter
 from roundtrip.trace.index.index import CallIndex, index_path
 from roundtrip.trace.index.rows import Row, row_of
-from roundtrip.trace.reading import following, thinning
-from roundtrip.trace.reading.calls import Traced, join
-from roundtrip.trace.reading.following import LiveCalls
+from roundtrip.trace.reading import thinning
+from roundtrip.trace.reading.calls import join
 from roundtrip.trace.reading.pruning import prune
 from roundtrip.trace.reading.transcripts import files_of, read_files
 from roundtrip.trace.writing.files import LineFile
-from roundtrip.trace.writing.lines import Line
 from roundtrip.ui.fleet import fleet_data
 from roundtrip.ui.lists import Lists
 from tests.kit.tables import check_each
@@ -357,21 +355,15 @@ def test_further_request_of_a_long_call_costs_the_same(
     write_tales(other := tmp_path / "b.jsonl", tale)
     whole, used, parse = read(path), list[Any](), places.parse_line
 
-    def joined(lines: Sequence[Line], omitted: Any) -> Traced:
-        used.extend(lines)
-        return join(lines, omitted)
-
     monkeypatch.setattr(places, "parse_line", lambda *line: used.append(line) or parse(*line))  # pyright: ignore
-    monkeypatch.setattr(following, "join", joined)
     monkeypatch.setattr(thinning, "MAX_REQUESTS", 60)
     path.write_text(tale.write().rstrip().rpartition("\n")[0] + "\n")
-    with indexed(path) as index, closing(LiveCalls([path])) as live:
-        live.refresh()
-        for seen in filter(None, (live.newest_first()[0], index.find("aaa1"))):
-            assert [serving.leg for serving in seen.servings] == [1, *[2] * 17, 3]
+    with indexed(path) as index:
+        seen = index.find("aaa1")
+        assert seen is not None
+        assert [serving.leg for serving in seen.servings] == [1, *[2] * 17, 3]
         write_tales(path, tale)
-        live.refresh()
-        for work, cost in ((index.refresh, 53), (live.newest_first, 54), (lambda: Lists(index).rejected({}), 155)):
+        for work, cost in ((index.refresh, 53), (lambda: Lists(index).rejected({}), 155)):
             used.clear()
             work()
             assert len(used) == cost

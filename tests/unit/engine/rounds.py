@@ -7,12 +7,13 @@ from mcp_types import ElicitResult, InputResponse
 
 from roundtrip import Resolve
 from roundtrip.engine.answers import Answers
-from roundtrip.engine.leg import Leg, Limits
+from roundtrip.engine.leg import Leg
 from roundtrip.machine.call import Call
 from roundtrip.machine.facts import Watch
 from roundtrip.machine.journal import Asked, Entry, Journal
 from roundtrip.questions.markers import Marker
 from roundtrip.questions.outcomes import Outcome
+from roundtrip.resolvers.annotations import find_resolved
 from roundtrip.resolvers.plan import Node, Plan
 from roundtrip.resolvers.planner import make_plan
 from tests.kit.secrets import journals
@@ -39,17 +40,15 @@ def alone(asking: Callable[..., Any], **options: Any) -> Plan:
 
     def tool(value: Annotated[Any, Resolve(asking, **options)]) -> None: ...
 
-    return make_plan(tool, owner="tool 'order'", arguments={}, context_types=())
+    return make_plan(tool, owner="tool 'order'", arguments={}, context_types=(), resolved=find_resolved(tool))
 
 
 def answers_of(plan: Plan, journal: Journal | None = None, *, build: str = "b1", watch: Watch | None = None) -> Answers:
     """Return the answers of a leg, none of whose ports are used."""
     unused: Any = None
-    limits = Limits(ttl=600.0, max_age=3600.0)
     call = Call("call-1" if journal is None else journal.call_id, watch=watch)
-    return Answers(
-        Leg(call, plan, unused, 0.0, 3600.0, unused, limits, unused, unused, build=build, journal=journal),
-    )
+    leg = Leg(call, plan, unused, 0.0, 3600.0, unused, unused, unused, unused, build=build, journal=journal)
+    return Answers(leg)
 
 
 class Rounds:

@@ -10,15 +10,7 @@ from transitions import MachineError
 from roundtrip.errors import IllegalTransition
 from roundtrip.machine.call import Call, Transition
 from roundtrip.machine.journal import Journal
-from roundtrip.machine.table import (
-    CALL_MACHINE,
-    ENTRY_MACHINE,
-    EntryEvent,
-    EntryState,
-    Event,
-    MachineTable,
-    State,
-)
+from roundtrip.machine.table import CALL_MACHINE, ENTRY_MACHINE, EntryEvent, EntryState, Event, MachineTable, State
 from roundtrip.machine.tasks import TASK_MACHINE, TaskEvent, TaskState
 from tests.kit.raised import raised
 from tests.kit.tables import check_each

@@ -272,7 +272,7 @@ def test_buttons_answer_a_single_question() -> None:
 
 def test_each_of_several_questions_has_its_own_no() -> None:
     page, answers = answered(QUESTIONS, ("q0-choice", "no"), ("q0-f0", ""), ("q1-choice", "yes"), ("q2-choice", "no"))
-    assert page.mistakes == ()
+    assert page.mistakes == []
     assert answers == {
         "a": {"action": "decline"},
         "b": {"action": "accept", "content": {}},

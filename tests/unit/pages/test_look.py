@@ -12,6 +12,7 @@ from roundtrip import Pages, Server
 from roundtrip.errors import KeysMissing
 from roundtrip.ledger import SqliteLedger
 from roundtrip.pages import rendering
+from roundtrip.pages.calls import AwaitingPage, EndedPage, WorkingPage
 from roundtrip.pages.forms import form_of_questions
 from roundtrip.pages.look import PageLook, contrast_of
 from roundtrip.pages.rendering import PageRenderer
@@ -115,21 +116,21 @@ def every_page(renderer: PageRenderer) -> dict[str, str]:
     shown: dict[str, Any] = {"reader": "fay", "path": "/approvals"}
     return {
         "question.html.j2": question(renderer),
-        "working.html.j2": renderer.working(seconds=3),
-        "awaiting.html.j2": renderer.awaiting(groups=["finance"], seconds=3),
-        "ended.html.j2": renderer.ended(text="Done", is_error=False),
+        "working.html.j2": renderer.working(WorkingPage()),
+        "awaiting.html.j2": renderer.awaiting(AwaitingPage(("finance",))),
+        "ended.html.j2": renderer.ended(EndedPage("Done")),
         "closed.html.j2": renderer.closed(),
         "error.html.j2": renderer.error("Oh", "no"),
         "unavailable.html.j2": renderer.unavailable(seconds=3, sent={"note": ["x"]}),
-        "inbox.html.j2": renderer.inbox(approvals=[approval], following=None, **shown),
-        "approval.html.j2": renderer.approval(
-            approval=approval, token="t", notice=None, mistake=None, reason="", **shown
+        "inbox.html.j2": renderer.render("inbox.html.j2", approvals=[approval], following=None, **shown),
+        "approval.html.j2": renderer.render(
+            "approval.html.j2", approval=approval, token="t", notice=None, mistake=None, reason="", **shown
         ),
     }
 
 
 def test_page_of_an_approval_says_why_an_answer_was_not_taken() -> None:
-    shown = PageRenderer(PageLook("Shop")).awaiting(groups=["finance"], seconds=3, notice="Nothing was sent just now.")
+    shown = PageRenderer(PageLook("Shop")).awaiting(AwaitingPage(("finance",)), notice="Nothing was sent just now.")
     assert '<p class="notice" role="status">Nothing was sent just now.</p>' in shown
 
 
@@ -192,7 +193,7 @@ def test_templates_may_use_others_of_their_folder(tmp_path: Path) -> None:
     (tmp_path / "ended.html.j2").write_text('{% include "parts/help.html.j2" %}')
     (tmp_path / "README.md").write_text("{% not a template")
     renderer = PageRenderer(PageLook("Shop"), templates=tmp_path)
-    assert renderer.ended(text=None, is_error=False) == "<p>Shop01</p>"
+    assert renderer.ended(EndedPage()) == "<p>Shop01</p>"
 
 
 def test_missing_keys_name_the_option_that_needs_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,7 +221,6 @@ def test_folder_of_templates_may_be_a_text(tmp_path: Path) -> None:
 
 def test_without_jinja2_the_import_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    for name in ("jinja", "rendering", "template_checks"):
-        monkeypatch.delitem(sys.modules, f"roundtrip.pages.{name}")
+    monkeypatch.delitem(sys.modules, "roundtrip.pages.rendering")
     with pytest.raises(ImportError, match=r"pip install 'mcp-roundtrip\[pages\]'"):
         importlib.import_module("roundtrip.pages.rendering")

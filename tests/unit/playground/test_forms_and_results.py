@@ -16,8 +16,9 @@ from mcp_types import (
     TextResourceContents,
 )
 
-from roundtrip.playground.forms import FormInvalid, ShownForm, argument_schema, posted_of
+from roundtrip.playground.forms import ShownForm, argument_schema, posted_of
 from roundtrip.playground.results import result_data
+from roundtrip.trace.page.requests import FormInvalid
 
 SCHEMA: dict[str, Any] = {
     "properties": {

@@ -11,10 +11,9 @@ import anyio
 import pytest
 
 from roundtrip.client.targets import Target
-from roundtrip.client.terminal import Terminal
-from roundtrip.playground.hosting import NoticeHandler
 from roundtrip.playground.inbox import PlayedInbox
-from roundtrip.playground.playground import Playground, ServedFacts
+from roundtrip.playground.playground import Playground
+from roundtrip.playground.running import NoticeHandler
 from roundtrip.playground.serving import PLAYGROUND_PAGE
 from roundtrip.playground.writing import ServerPlace
 from roundtrip.trace.page.document import STEP_SCRIPTS, UI_PAGES
@@ -54,14 +53,14 @@ async def test_many_changes_of_the_tools_are_listed_once(monkeypatch: pytest.Mon
     monkeypatch.setattr(Playground, "list_tools", list_tools)
     with anyio.fail_after(WAIT):
         async with anyio.create_task_group() as tasks:
-            target = Target(url="http://127.0.0.1:1/mcp")
-            playground = Playground(target, ServedFacts("x"), Terminal(listen=False), folder=None, keys=(), tasks=tasks)
-            for _ in range(12):
-                playground.reloaded()
+            playground = Playground(Target(url="http://127.0.0.1:1/mcp"), "x")
+            tasks.start_soon(playground.watch_tools)
             await anyio.wait_all_tasks_blocked()
             for _ in range(12):
                 playground.reloaded()
             gate.set()
+            await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
     assert len(listed) == 2
 
 

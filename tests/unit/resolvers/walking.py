@@ -10,6 +10,7 @@ import anyio
 from roundtrip import Resolve
 from roundtrip.questions.markers import Marker
 from roundtrip.questions.outcomes import Outcome
+from roundtrip.resolvers.annotations import find_resolved
 from roundtrip.resolvers.node_outcomes import NodeOutcomes
 from roundtrip.resolvers.plan import Node, Plan
 from roundtrip.resolvers.planner import make_plan
@@ -24,7 +25,8 @@ class Request:
 def plan_of(fn: Callable[..., Any], *arguments: str, aliases: Mapping[str, str] | None = None) -> Plan:
     """Return the plan of a tool with these arguments."""
     names = {name: name for name in arguments} | dict(aliases or {})
-    return make_plan(fn, owner="tool 'order'", arguments=names, context_types=(Request,))
+    resolved = find_resolved(fn, owner="tool 'order'")
+    return make_plan(fn, owner="tool 'order'", arguments=names, context_types=(Request,), resolved=resolved)
 
 
 def keys(plan: Plan) -> list[str]:
@@ -75,12 +77,11 @@ def start(
     **options: Any,
 ) -> Scheduler:
     """Return a walk that has not begun."""
-    outcomes = memory if memory is not None else Memory()
     return Scheduler(
         plan,
         arguments=arguments or {},
         context=lambda: context,
-        outcomes=outcomes,
+        outcomes=memory or Memory(),
         is_isolated=is_isolated,
         **options,
     )

@@ -7,15 +7,15 @@ import pytest
 from roundtrip import InvalidSignature
 from roundtrip.server.tool_calls import named_version
 from roundtrip.server.tools.options import version_text
-from roundtrip.server.tools.registry import VersionKey
+from roundtrip.server.tools.registry import order_of
 from tests.kit.tables import check_each
 
 
 def test_versions_are_ordered() -> None:
     def check(lower: str, higher: str) -> None:
-        assert VersionKey(lower) < VersionKey(higher)
-        assert not VersionKey(higher) < VersionKey(lower)
-        assert VersionKey(lower) != VersionKey(higher)
+        assert order_of(lower) < order_of(higher)
+        assert not order_of(higher) < order_of(lower)
+        assert order_of(lower) != order_of(higher)
 
     pairs = [
         ("1", "2"),
@@ -34,13 +34,13 @@ def test_versions_are_ordered() -> None:
 
 def test_two_spellings_of_one_version_are_one() -> None:
     for one, other in (("1", "1.0"), ("1.0", "v1.0"), ("1.0-rc.1", "1.0rc1")):
-        assert VersionKey(one) == VersionKey(other)
-        assert hash(VersionKey(one)) == hash(VersionKey(other))
+        assert order_of(one) == order_of(other)
+        assert hash(order_of(one)) == hash(order_of(other))
 
 
 def test_version_that_is_too_long_to_parse_is_text() -> None:
-    assert VersionKey("1") < VersionKey("9" * 5000)
-    assert VersionKey("1.0" + " " * 200) == VersionKey("1.0") < VersionKey("1.0" + " " * 300)
+    assert order_of("1") < order_of("9" * 5000)
+    assert order_of("1.0" + " " * 200) == order_of("1.0") < order_of("1.0" + " " * 300)
 
 
 def test_a_version_is_text_or_a_number() -> None:

@@ -25,8 +25,8 @@ MODERN = "2026-07-28"
 class Shop:
     """Server whose only tool works until the test ends it, and notes a cancellation."""
 
-    def __init__(self) -> None:
-        self.server = Server("shop", keys=["7f" * 32])
+    def __init__(self, *, fast_lane: bool | None = None) -> None:
+        self.server = Server("shop", keys=["7f" * 32], fast_lane=fast_lane)
         self.begun = anyio.Event()
         self.finish = anyio.Event()
         self.cancelled = anyio.Event()
@@ -58,24 +58,31 @@ class Shop:
 
 
 @pytest.mark.parametrize(
-    ("json_response", "version", "meta", "streamed"),
+    ("json_response", "version", "meta", "fast_lane", "streamed"),
     [
-        ("auto", MODERN, {}, False),
-        ("auto", MODERN, {"progressToken": 1}, True),
-        ("auto", MODERN, {"progressToken": 0}, True),
-        ("auto", MODERN, {"io.modelcontextprotocol/logLevel": "info"}, True),
-        ("auto", "2025-11-25", {}, True),
-        ("never", MODERN, {}, True),
-        ("always", MODERN, {"progressToken": 1}, False),
-        ("always", "2025-11-25", {}, False),
+        # The lane's response becomes a stream with the first sign of life.
+        ("auto", MODERN, {}, True, True),
+        ("auto", MODERN, {}, False, False),
+        ("auto", MODERN, {"progressToken": 1}, False, True),
+        ("auto", MODERN, {"progressToken": 0}, False, True),
+        ("auto", MODERN, {"io.modelcontextprotocol/logLevel": "info"}, False, True),
+        ("auto", "2025-11-25", {}, True, True),
+        ("never", MODERN, {}, True, True),
+        ("always", MODERN, {"progressToken": 1}, True, False),
+        ("always", "2025-11-25", {}, True, False),
     ],
 )
 async def test_plain_answer_is_sent_as_one_body(
-    json_response: JsonResponse, version: str, meta: dict[str, Any], streamed: bool, monkeypatch: pytest.MonkeyPatch
+    json_response: JsonResponse,
+    version: str,
+    meta: dict[str, Any],
+    fast_lane: bool,
+    streamed: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # The SDK's stream begins with its first sign of life, and is one body if the answer comes before.
     monkeypatch.setattr(modern, "_SSE_PING_INTERVAL", 0.02)
-    shop, request = Shop(), calling("work", revision=version, meta=meta)
+    shop, request = Shop(fast_lane=fast_lane), calling("work", revision=version, meta=meta)
     with anyio.fail_after(WAIT):
         async with shop.serving(json_response=json_response, sessions=False) as app, anyio.create_task_group() as tasks:
             tasks.start_soon(app, request.scope, request.receive, request.send)
@@ -89,9 +96,10 @@ async def test_plain_answer_is_sent_as_one_body(
     assert b"done" in request.answer
 
 
+@pytest.mark.parametrize("fast_lane", [True, False])
 @pytest.mark.parametrize("json_response", ["auto", "never"])
-async def test_the_call_of_a_client_that_leaves_is_cancelled(json_response: JsonResponse) -> None:
-    shop, request = Shop(), calling("work")
+async def test_the_call_of_a_client_that_leaves_is_cancelled(json_response: JsonResponse, fast_lane: bool) -> None:
+    shop, request = Shop(fast_lane=fast_lane), calling("work")
     with anyio.fail_after(WAIT):
         async with shop.serving(json_response=json_response, sessions=False) as app, anyio.create_task_group() as tasks:
             tasks.start_soon(app, request.scope, request.receive, request.send)

@@ -18,7 +18,7 @@ CALL = b'{"jsonrpc":"2.0","id":7,"method":"tools/call"}'
 async def read(body: bytes, *, is_mcp: bool = True) -> tuple[Exchange, Post]:
     """Return the exchange of a request that has arrived."""
     post = Post(body, {})
-    exchange = Exchange(post.scope, post.receive, post.send, is_mcp=is_mcp)
+    exchange = Exchange(post.scope, post.receive, post.send, ProcessState(), is_mcp=is_mcp)
     while post.unread:
         await exchange.receive()
     return exchange, post
@@ -93,7 +93,7 @@ async def test_client_that_does_not_read_holds_up_no_other(caplog: pytest.LogCap
         await anyio.sleep_forever()
 
     post = Post(CALL, {})
-    state.requests[1] = Exchange(post.scope, post.receive, never, is_mcp=True)
+    state.requests[1] = Exchange(post.scope, post.receive, never, state, is_mcp=True)
     while post.unread:
         await state.requests[1].receive()
     state.requests[2] = stuck

@@ -8,10 +8,11 @@ from roundtrip.trace.explaining.explanations import explain
 from roundtrip.trace.explaining.sequence import mermaid
 from roundtrip.trace.explaining.stories import story
 from roundtrip.trace.explaining.wording import action_text
+from roundtrip.trace.index.filters import CallFilter
+from roundtrip.trace.index.index import CallIndex
 from roundtrip.trace.page.data import data_of
 from roundtrip.trace.page.document import html
 from roundtrip.trace.reading.calls import join
-from roundtrip.trace.reading.following import LiveCalls
 from roundtrip.trace.writing.lines import Line
 from tests.kit.tables import check_each
 from tests.kit.transcripts import AT, acted, asked, began, call_of, ended, handed, rejected, shown, write
@@ -107,13 +108,13 @@ def test_calls_with_and_without_actions_can_be_compared() -> None:
     assert [one.what for one in found] == ["state"]
 
 
-def test_action_on_an_unknown_call_is_no_live_call(tmp_path: Path) -> None:
+def test_action_on_an_unknown_call_is_no_call_of_an_index(tmp_path: Path) -> None:
     path = write(tmp_path / "calls.jsonl", [acted(call="unknown").model_dump_json(exclude_unset=True)])
-    live = LiveCalls([path])
-    live.refresh()
-    assert live.find("unknown") is None
-    assert live.newest_first() == []
+    index = CallIndex([path])
+    index.refresh()
+    assert index.find("unknown") is None
+    assert list(index.rows(CallFilter())) == []
     write(path, [line.model_dump_json(exclude_unset=True) for line in [*waiting(), handed(2), acted(5)]])
-    live.refresh()
-    assert [call.id for call in live.newest_first()] == ["call-1"]
-    live.close()
+    index.refresh()
+    assert [row["call"] for row in index.rows(CallFilter())] == ["call-1"]
+    index.close()

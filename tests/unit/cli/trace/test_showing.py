@@ -110,7 +110,7 @@ def test_ambiguous_or_unknown_call_id_lists_candidates(tmp_path: Path, capsys: p
     path = write(tmp_path / "calls.jsonl", [began(call=f"call-{number}", serving=number + 1) for number in range(12)])
     for name, message in (
         ("call-1", "call-1  order"),
-        ("call", "'call' is the beginning of several calls: 'call-0' ('order'), 'call-1' ('order')"),
+        ("call", "'call' is the beginning of several calls: 'call-11' ('order'), 'call-10' ('order')"),
         ("none", "there is no call 'none'; the last ones: 'call-11' ('order')"),
     ):
         assert main(["trace", "show", name, str(path)]) == (0 if name == "call-1" else 2)

@@ -16,9 +16,9 @@ from starlette.types import Receive, Scope, Send
 from roundtrip.server.limited_logs import LimitedFilter
 from roundtrip.serving import intake
 from roundtrip.serving.application import LIVE_PATH
-from roundtrip.serving.connections import connections_for, protocol_for
 from roundtrip.serving.fast_connection import FastConnection
 from roundtrip.serving.intake import Intake
+from roundtrip.serving.process import connections_for, protocol_for
 from tests.kit.waiting import WAIT, until
 
 pytestmark = pytest.mark.anyio

@@ -29,6 +29,7 @@ VARYING: dict[str, str] = {
     "pi_3MtwBwLkdIwHu7ix28a3tqPa": "<id 1>",
     "span 00f067aa0ba902b7!": "span <id 1>!",
     "123456789012345678901234": "<id 1>",
+    "00-0af7651916cd43dd8448eb211c80319c-3480386395312156-03": "00-<id 1>-<id 2>-03",
     "01ARZ3NDEKTSV4RRFFQ69G5FAV": "<id 1>",
     "key=Vk3xP0qLr7_ZsT2mB9-dYw": "key=<id 1>",
     f"see https://a.example/?ticket={TICKET}&x=1": "see https://a.example/?ticket=<ticket 1>&x=1",

@@ -24,8 +24,8 @@ def log_at(path: Path | None, by: str = "ana") -> AuditLog:
 
 def test_line_of_an_action_is_read_as_written(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
-    with log_at(path).open("call-1", "order", "cancel") as line:
-        line.write("rejected", "it has ended already")
+    with log_at(path).open("call-1", "order", "cancel") as write_outcome:
+        write_outcome("rejected", "it has ended already")
     (read,) = read_files([path]).lines
     assert read == ActedLine(
         at=AT,
@@ -43,8 +43,8 @@ def test_line_of_an_action_is_read_as_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [HOSTILE, "line\nline", "\udcff", "é" * 1000])
 def test_hostile_names_stay_in_their_line(tmp_path: Path, name: str) -> None:
     path = tmp_path / "audit.jsonl"
-    with log_at(path, by=name).open("call-1", name, "answer") as line:
-        line.write("done", name)
+    with log_at(path, by=name).open("call-1", name, "answer") as write_outcome:
+        write_outcome("done", name)
     assert path.read_bytes().isascii()
     assert path.read_bytes().count(b"\n") == 1
     reading = read_files([path])
@@ -53,8 +53,8 @@ def test_hostile_names_stay_in_their_line(tmp_path: Path, name: str) -> None:
 
 def test_file_is_opened_before_the_action(tmp_path: Path) -> None:
     def check(path: Path, told: str) -> None:
-        with pytest.raises(AuditUnwritable, match=told):
-            log_at(path).open("call-1", "order", "cancel")
+        with pytest.raises(AuditUnwritable, match=told), log_at(path).open("call-1", "order", "cancel"):
+            pass
 
     (tmp_path / "file").write_text("")
     unwritable = r"must be writable, got: .*; nothing was done; name another file"
@@ -68,16 +68,16 @@ def test_file_is_opened_before_the_action(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("outcome", "said"), [("done", "was done"), ("rejected", "was rejected")])
 def test_full_disk_is_reported_with_the_outcome(outcome: Any, said: str) -> None:
     with (
-        log_at(Path("/dev/full")).open("call-1", "order", "cancel") as line,
+        log_at(Path("/dev/full")).open("call-1", "order", "cancel") as write_outcome,
         pytest.raises(AuditUnwritable, match=f"the action {said} all the same"),
     ):
-        line.write(outcome)
+        write_outcome(outcome, "")
 
 
 def test_log_without_a_file_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with log_at(None).open("call-1", "order", "cancel") as line:
-        line.write("done")
+    with log_at(None).open("call-1", "order", "cancel") as write_outcome:
+        write_outcome("done", "")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,18 +1,20 @@
-"""Open the sockets on which commands serve."""
+"""Open the sockets on which commands serve, and supervise the processes that do."""
 
+import asyncio
+import os
 import socket
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from roundtrip.cli.command import CommandFailed
-from roundtrip.serving.process import listen
+from roundtrip.cli.command import CommandFailed, reported
+from roundtrip.serving.process import Ended, listen
+from roundtrip.serving.supervisor import Supervisor, WorkerFailed
 
 if TYPE_CHECKING:
     from roundtrip.serving.settings import ServeSettings
 
-__all__ = ["listen_at", "listen_for", "require_port"]
-
+NO_WORKERS: Final = "several workers need os.fork, which this system lacks; use --workers 1"
 _MAX_PORT: Final = 65535
 
 
@@ -24,6 +26,37 @@ def require_port(option: str, port: int) -> None:
     """
     if not 0 <= port <= _MAX_PORT:
         raise CommandFailed(f"{option} must be from 1 to {_MAX_PORT}, or 0 for a free one, got {port}")
+
+
+def require_fork(why: str) -> None:
+    """Reject systems that cannot fork.
+
+    Raises:
+        CommandFailed: This is one.
+    """
+    if not hasattr(os, "fork"):
+        raise CommandFailed(why)
+
+
+def supervise(supervisor: Supervisor) -> int:
+    """Run processes until a signal arrives, and return the exit code.
+
+    Raises:
+        CommandFailed: They cannot start.
+    """
+    with reported(WorkerFailed):
+        return 0 if asyncio.run(supervisor.run()) else 1
+
+
+def exit_code_of(ended: Ended) -> int:
+    """Return the exit code of a command that has served in its own process.
+
+    Raises:
+        CommandFailed: The server did not start.
+    """
+    if ended is Ended.NOT_BEGUN:
+        raise CommandFailed("the server could not be started; its log is above")
+    return 0 if ended is Ended.IN_TIME else 1
 
 
 def listen_at(host: str, port: int) -> socket.socket:

@@ -1,0 +1,25 @@
+"""Check the addresses of pages that users give."""
+
+from urllib.parse import SplitResult, urlsplit
+
+from roundtrip.cli.command import CommandFailed
+from roundtrip.server.loopback_peers import is_loopback
+
+
+def read_address(text: str, *, name: str, example: str) -> SplitResult:
+    """Return the parts of the address of some pages, to which browsers or programs send tokens.
+
+    Raises:
+        CommandFailed: It is no address, or would show tokens to the network.
+    """
+    wrong = f"{name} must be an address such as {example}"
+    try:
+        parts = urlsplit(text)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        raise CommandFailed(f"{wrong} ({error})") from error
+    if parts.scheme not in ("http", "https") or not host or parts.username or parts.query or parts.fragment:
+        raise CommandFailed(wrong)
+    if parts.scheme == "http" and not is_loopback(host):
+        raise CommandFailed(f"{name} must begin with https://, because tokens must not cross a network in clear text")
+    return parts
