@@ -17,7 +17,6 @@ from roundtrip.system import SYSTEM, System
 
 if TYPE_CHECKING:
     from roundtrip.ledger import memory_tasks
-    from roundtrip.ledger.memory_tasks import MemoryTasks
 else:
     load_on_use(globals(), "roundtrip.ledger.memory_tasks")
 
@@ -52,7 +51,7 @@ class MemoryLedger(EntryLedger):
         self._waiting = Waiting()
         self._expiries: list[tuple[float, str]] = []
         self._system = system
-        self._tasks: MemoryTasks | None = None
+        self._tasks: memory_tasks.MemoryTasks | None = None
 
     @property
     def tasks(self) -> memory_tasks.MemoryTasks:

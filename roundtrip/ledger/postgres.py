@@ -17,7 +17,6 @@ from roundtrip.system import SYSTEM, System
 
 if TYPE_CHECKING:
     from roundtrip.ledger import postgres_tasks
-    from roundtrip.ledger.postgres_tasks import PostgresTasks
 else:
     load_on_use(globals(), "roundtrip.ledger.postgres_tasks")
 
@@ -132,7 +131,7 @@ class PostgresLedger(EntryLedger):
         self._system = system
         self._writes = 0
         self._waiting = Waiting(self._announce_changes)
-        self._tasks: PostgresTasks | None = None
+        self._tasks: postgres_tasks.PostgresTasks | None = None
 
     @property
     def tasks(self) -> postgres_tasks.PostgresTasks:

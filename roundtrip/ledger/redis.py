@@ -15,7 +15,6 @@ from roundtrip.system import SYSTEM, System
 
 if TYPE_CHECKING:
     from roundtrip.ledger import redis_tasks
-    from roundtrip.ledger.redis_tasks import RedisTasks
 else:
     load_on_use(globals(), "roundtrip.ledger.redis_tasks")
 
@@ -128,7 +127,7 @@ class RedisLedger:
         self._system = system
         self._connections = RedisConnections(url, timeout=timeout, options=options, cluster=cluster)
         self._waiting = Waiting(lambda announce: self._connections.hear(self._channel, announce, system.sleep))
-        self._tasks: RedisTasks | None = None
+        self._tasks: redis_tasks.RedisTasks | None = None
 
     @property
     def tasks(self) -> redis_tasks.RedisTasks:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     import sqlite3
 
     from roundtrip.ledger import sqlite_tasks
-    from roundtrip.ledger.sqlite_tasks import SqliteTasks
 else:
     load_on_use(globals(), "roundtrip.ledger.sqlite_tasks")
 
@@ -130,7 +129,7 @@ class SqliteLedger(EntryLedger):
         # The ledger has its own threads. Bodies may occupy all shared threads, and their leases must still be renewed.
         # Threads that wait for the file must not block bodies.
         self._use: RunVar[_LoopUse] = RunVar(f"roundtrip_sqlite_{id(self)}")
-        self._tasks: SqliteTasks | None = None
+        self._tasks: sqlite_tasks.SqliteTasks | None = None
         self._has_task_tables = False
 
     @property

@@ -17,12 +17,11 @@ from mcp_types import INTERNAL_ERROR
 from roundtrip.errors import Decision
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import TaskEvent, TaskState
-from roundtrip.pages.calls import ShownDecision
-from roundtrip.pages.inbox_calls import Choice, Reader
 from roundtrip.safe_text import quoted
 from roundtrip.server.persons import is_another
 
 if TYPE_CHECKING:
+    from roundtrip.pages.inbox_calls import Choice, Reader
     from roundtrip.server.tasks.content import TaskContent
 
 LABEL_PREFIX: Final = "approvals-"
@@ -86,15 +85,6 @@ def open_groups(content: TaskContent) -> list[str]:
 def listed_groups(groups: Iterable[str]) -> str:
     """Return the names of groups for a model or a client. Authors may make them of values that a client sent."""
     return ", ".join(group if _PLAIN_NAME.fullmatch(group) else quoted(group) for group in groups)
-
-
-def shown_decisions(content: TaskContent) -> tuple[ShownDecision, ...]:
-    """Return the decisions about a call for its caller: of each approval the latest, with its group and no person."""
-    latest = {record["name"]: record for record in content.approvals if record["decision"] is not None}
-    return tuple(
-        ShownDecision(record["message"], record["by"], record["decision"]["outcome"], record["decision"]["reason"])
-        for record in latest.values()
-    )
 
 
 def read_approvals(content: TaskContent) -> list[str]:

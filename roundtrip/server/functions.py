@@ -35,12 +35,10 @@ from roundtrip.server.threads import LegThreads, Pace
 if TYPE_CHECKING:
     from roundtrip import tracing
     from roundtrip.resolvers import planner
-    from roundtrip.resolvers.planner import Replacements, ResolvedParameters
     from roundtrip.server.tasks.docket_parameters import DocketParameters
     from roundtrip.server.tools.confirmation import ToolConfirmation
     from roundtrip.server.tools.promises import OncePolicy
     from roundtrip.server.tools.task_mode import TaskMode
-    from roundtrip.tracing import ServedFunction
 else:
     load_on_use(globals(), "roundtrip.resolvers.planner", "roundtrip.tracing")
 
@@ -57,14 +55,14 @@ class Planned:
 
     __slots__ = ("__weakref__", "_make", "functions", "plan", "replacements")
 
-    def __init__(self, make: Callable[[Replacements], Plan]) -> None:
+    def __init__(self, make: Callable[[planner.Replacements], Plan]) -> None:
         self._make = make
-        self.replacements: Replacements = {}
+        self.replacements: planner.Replacements = {}
         self.plan = make(self.replacements)
         self.functions = self.plan.functions
         """Every function that may be replaced, by its identity."""
 
-    def replace(self, replacements: Replacements) -> None:
+    def replace(self, replacements: planner.Replacements) -> None:
         """Make the plan again with replaced functions.
 
         Raises:
@@ -80,7 +78,7 @@ class FunctionSignature(NamedTuple):
     fn: Callable[..., Any]
     kind: Kind
     name: str
-    resolved: ResolvedParameters
+    resolved: planner.ResolvedParameters
     contexts: tuple[str, ...]
     unpassed: frozenset[str] = frozenset()
     """The names in `resolved` that are not parameters: their functions run, and their values are dropped."""
@@ -151,7 +149,7 @@ def read_signature(
     return FunctionSignature(fn, kind, name, {**resolved, **unpassed}, contexts, frozenset(unpassed), docket)
 
 
-def _plan(fn: Callable[..., Any] | None, *, resolved: ResolvedParameters, **options: Any) -> Plan:
+def _plan(fn: Callable[..., Any] | None, *, resolved: planner.ResolvedParameters, **options: Any) -> Plan:
     """Return the plan of a function, as `make_plan` does."""
     if not resolved:
         return EMPTY
@@ -233,7 +231,7 @@ class AskingFunction:
         # If a plain body may wait for a user in its thread, the threads of the event loop are too few.
         self._threads = Pool(_WAITING_THREADS) if signature.contexts else SHARED
         self._body_pace = Pace()
-        self._subject: tuple[Plan, ServedFunction] | None = None
+        self._subject: tuple[Plan, tracing.ServedFunction] | None = None
         self.pace = Pace()
         """The pace of its plain resolvers."""
         self.exit_pace = Pace()
@@ -257,7 +255,7 @@ class AskingFunction:
         return self.source.read()
 
     @property
-    def subject(self) -> ServedFunction:
+    def subject(self) -> tracing.ServedFunction:
         """Return its description for tracers."""
         plan = self.planned.plan
         if self._subject is None or self._subject[0] is not plan:

@@ -27,7 +27,6 @@ from roundtrip.tokens.token import MAX_TOKEN_BYTES, JournalCodec, KeyRing, Seale
 
 if TYPE_CHECKING:
     from roundtrip.server import key_files
-    from roundtrip.server.key_files import EnvironmentKeys
     from roundtrip.tokens import tickets
 else:
     load_on_use(globals(), "roundtrip.server.key_files", "roundtrip.tokens.tickets")
@@ -238,13 +237,13 @@ def _with_ring(
     )
 
 
-def _keys_of(environment: Mapping[str, str]) -> EnvironmentKeys | None:
+def _keys_of(environment: Mapping[str, str]) -> key_files.EnvironmentKeys | None:
     if "ROUNDTRIP_KEYS" not in environment and "ROUNDTRIP_KEY_FILE" not in environment:
         return None
     return key_files.keys_of(environment)
 
 
-def _ring_of(found: EnvironmentKeys) -> KeyRing:
+def _ring_of(found: key_files.EnvironmentKeys) -> KeyRing:
     try:
         return KeyRing(found.keys)
     except ValueError as error:

@@ -30,7 +30,6 @@ from roundtrip.system import System
 
 if TYPE_CHECKING:
     from roundtrip.server import local_site
-    from roundtrip.server.local_site import LocalSite
     from roundtrip.server.pages import Pages
     from roundtrip.server.tasks.book import TaskBook, TaskView
 else:
@@ -73,7 +72,7 @@ class LocalPages:
         self._pages: dict[str, Any] = {"keys": book.page_keys, "look": pages.look(name), "templates": pages.folder}
         self._new_secret = partial(system.new_id, _SECRET_BYTES)
         self._obstacle = _find_obstacle(has_opener=opener is not None)
-        self._sites: dict[asyncio.AbstractEventLoop, LocalSite] = {}
+        self._sites: dict[asyncio.AbstractEventLoop, local_site.LocalSite] = {}
         self._failed: set[str] = set()
         self._untold: dict[str, int] = {}
         """The calls whose handle no client has, with the number of requests that wait for them."""
@@ -170,7 +169,7 @@ class LocalPages:
                 return None
         return self._sites[loop]
 
-    def _open(self, site: LocalSite, address: str, ticket: str, call_id: str) -> None:
+    def _open(self, site: local_site.LocalSite, address: str, ticket: str, call_id: str) -> None:
         """Open an address in a thread, as a browser may stay in the foreground."""
         loop, opener = asyncio.get_running_loop(), self._opener or open_in_browser
 

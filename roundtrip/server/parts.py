@@ -24,7 +24,6 @@ from roundtrip.trace.writing.tracers import Tracers, tracers_of
 
 if TYPE_CHECKING:
     from roundtrip.ledger import contract, memory
-    from roundtrip.ledger.contract import Ledger
     from roundtrip.server.rehearsal import Rehearsed
     from roundtrip.trace.writing.tracers import Trace
 else:
@@ -37,7 +36,7 @@ _MAKING: Final = Lock()
 class Effects:
     """Current ledger, tracers and bus of one server."""
 
-    given_ledger: Ledger | None
+    given_ledger: contract.Ledger | None
     """None until the first use of a ledger in memory, which few servers need."""
     tracers: Tracers
     bus: SubscriptionBus
@@ -46,7 +45,7 @@ class Effects:
     system: System = SYSTEM
 
     @property
-    def ledger(self) -> Ledger:
+    def ledger(self) -> contract.Ledger:
         """Return the ledger; make one in memory if none was given."""
         with _MAKING:
             if self.given_ledger is None:
@@ -95,7 +94,7 @@ def parts_of(
     ttl: float | None = None,
     max_age: float | None = None,
     trace: Trace = None,
-    ledger: Ledger | None = None,
+    ledger: contract.Ledger | None = None,
     system: System = SYSTEM,
     **protection: Any,
 ) -> Parts:

@@ -42,7 +42,6 @@ from roundtrip.server.visibility import Enabled, Strings, Visibility, read_enabl
 # Loaded by servers that use them.
 if TYPE_CHECKING:
     from roundtrip.server import catalog, failures, prompt_legs, visibility_gates
-    from roundtrip.server.visibility_gates import OpenGates, VisibilityGate
 else:
     load_on_use(
         globals(),
@@ -232,11 +231,11 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
                 register(_on_loop(fn, owner=signature.owner) if inline else fn)
 
     def _in_legs(
-        self, signature: FunctionSignature, gate: VisibilityGate | None, *, inline: bool
+        self, signature: FunctionSignature, gate: visibility_gates.VisibilityGate | None, *, inline: bool
     ) -> Callable[..., Any]:
         """Return a function for the SDK that serves one leg of a prompt or template."""
 
-        def opened() -> OpenGates | None:
+        def opened() -> visibility_gates.OpenGates | None:
             return self._gates.opened_here(gate) if gate is not None else None
 
         function, plain = prompt_legs.in_legs(

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from roundtrip.ledger.contract import Ledger
     from roundtrip.server import connections, inbox_pages, stored_calls
     from roundtrip.server.approvals import Approvals
-    from roundtrip.server.connections import HttpOptions, SseOptions
     from roundtrip.server.ladder import Rung
     from roundtrip.server.pages import Pages
     from roundtrip.server.tasks.engine import DistributedEngine
@@ -248,7 +247,7 @@ class Server(ToolServer[LifespanResultT]):
         self._slow_reason = "fast_lane=False" if fast_lane is not None else FAST_LANE_VARIABLE
 
     @_with_signature_of(MCPServer.streamable_http_app)
-    def streamable_http_app(self, **options: Unpack[HttpOptions]) -> Starlette:
+    def streamable_http_app(self, **options: Unpack[connections.HttpOptions]) -> Starlette:
         """Return the ASGI application that serves streamable HTTP; the arguments are the SDK's.
 
         Clients on 2025-11-25 and older can be asked only without `stateless_http` and `json_response`. Such a call
@@ -268,7 +267,7 @@ class Server(ToolServer[LifespanResultT]):
         return app
 
     @_with_signature_of(MCPServer.sse_app)  # pyright: ignore[reportDeprecated]
-    def sse_app(self, **options: Unpack[SseOptions]) -> Starlette:
+    def sse_app(self, **options: Unpack[connections.SseOptions]) -> Starlette:
         """Return the ASGI application that serves the old HTTP+SSE transport; the arguments are the SDK's."""
         self._warn_of_exposure(options.get("transport_security"))
         return super().sse_app(**options)  # pyright: ignore[reportDeprecated]

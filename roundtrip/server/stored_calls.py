@@ -35,6 +35,7 @@ from roundtrip.ledger.contract import LedgerDown
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.on_demand import load_on_use
 from roundtrip.revisions import FIRST_OF_RETRY_ERA, is_retry_era
+from roundtrip.server import approval_rules
 from roundtrip.server.context import Context
 from roundtrip.server.equal_calls import SHOWINGS, EqualCalls, Showing
 from roundtrip.server.failures import store_down
@@ -62,18 +63,13 @@ from roundtrip.server.tasks.service import TaskService, service_of
 from roundtrip.server.waiting_calls import WaitingCalls, ask_client, out_of_reach, reaching_call
 
 if TYPE_CHECKING:
-    from roundtrip.server import approval_rules, local_pages, stored_pages
+    from roundtrip.server import local_pages, stored_pages
     from roundtrip.server.functions import AskingFunction
     from roundtrip.server.hosts import CallsOfTools, LegsOfTools, StoringServer, ToolShelf
     from roundtrip.server.leg_runner import LegRunner, ServedEnd
     from roundtrip.server.tools.registered import RegisteredTool
 else:
-    load_on_use(
-        globals(),
-        "roundtrip.server.approval_rules",
-        "roundtrip.server.local_pages",
-        "roundtrip.server.stored_pages",
-    )
+    load_on_use(globals(), "roundtrip.server.local_pages", "roundtrip.server.stored_pages")
 
 _SECRET_BYTES: Final = 16
 _HOLDER: Final = "its request"

@@ -15,7 +15,6 @@ from mcp.server.request_state import compact_json
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import TaskState
-from roundtrip.on_demand import load_on_use
 from roundtrip.pages.calls import (
     AskingPage,
     AwaitingPage,
@@ -40,10 +39,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from roundtrip.server import approval_rules
     from roundtrip.server.hosts import StoringServer
-else:
-    load_on_use(globals(), "roundtrip.server.approval_rules")
 
 _LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
 
@@ -97,7 +93,7 @@ class CallsOfSite:
         decisions: tuple[ShownDecision, ...] = ()
         # Only for the caller: a reason may be about a person.
         if content.approvals and self._knows_readers:
-            decisions = approval_rules.shown_decisions(content)
+            decisions = _shown_decisions(content)
         has_failed = entry.state is not TaskState.COMPLETED
         was_refused = any(one.outcome != "approved" for one in decisions)
         return EndedPage(
@@ -228,6 +224,15 @@ def reaching_store() -> Generator[None]:
     except (LedgerDown, ContentUnreadable) as error:
         _LOG.warning("a page cannot be shown: %s", error)
         raise CallsUnavailable from error
+
+
+def _shown_decisions(content: TaskContent) -> tuple[ShownDecision, ...]:
+    """Return the decisions about a call for its caller: of each approval the latest, with its group and no person."""
+    latest = {record["name"]: record for record in content.approvals if record["decision"] is not None}
+    return tuple(
+        ShownDecision(record["message"], record["by"], record["decision"]["outcome"], record["decision"]["reason"])
+        for record in latest.values()
+    )
 
 
 def _round_of(content: TaskContent) -> str:

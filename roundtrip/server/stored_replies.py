@@ -7,22 +7,17 @@ can end its quotes and pass for the server's words. No reply has a secret beside
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from mcp_types import CallToolResult, TextContent
 
 from roundtrip.machine.tasks import TaskState
-from roundtrip.on_demand import load_on_use
 from roundtrip.safe_text import printable
+from roundtrip.server import approval_rules
 from roundtrip.server.model_answers import answer_schema
 from roundtrip.server.tasks.book import TaskView
 from roundtrip.server.tasks.content import TaskContent
 from roundtrip.server.tools.registry import UnknownTool
-
-if TYPE_CHECKING:
-    from roundtrip.server import approval_rules
-else:
-    load_on_use(globals(), "roundtrip.server.approval_rules")
 
 CONTINUE_TOOL: Final = "continue_call"
 

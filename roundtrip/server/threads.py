@@ -18,7 +18,6 @@ from roundtrip.server.slots import SHARED, Pool
 if TYPE_CHECKING:
     from roundtrip.engine import teardown
     from roundtrip.server import workers
-    from roundtrip.server.workers import Work, Worker
 else:
     load_on_use(globals(), "roundtrip.engine.teardown", "roundtrip.server.workers")
 
@@ -200,7 +199,7 @@ class LegThreads:
             pace.note(work.seconds)
         return work.result()
 
-    def _begin(self, seat: _Seat, work: Work, pace: Pace | None, begun: Callable[[], None] | None) -> bool:
+    def _begin(self, seat: _Seat, work: workers.Work, pace: Pace | None, begun: Callable[[], None] | None) -> bool:
         """Begin a function, and return True if the loop has waited for its end."""
         seat.do(work)
         if _waits_briefly(work, pace):
@@ -366,10 +365,10 @@ class _Seat:
     __slots__ = ("_worker", "is_taken", "is_watched", "turns", "work")
 
     def __init__(self) -> None:
-        self._worker: Worker | None = None
+        self._worker: workers.Worker | None = None
         self.is_taken = False
         self.is_watched = False
-        self.work: Work | None = None
+        self.work: workers.Work | None = None
         self.turns: list[_ThreadTurn] = []
 
     def left_of_share(self) -> float:
@@ -378,7 +377,7 @@ class _Seat:
             return SHARED_SECONDS
         return SHARED_SECONDS - (monotonic() - self.work.began)
 
-    def do(self, work: Work) -> None:
+    def do(self, work: workers.Work) -> None:
         """Run a function in the thread."""
         if self._worker is None:
             self._worker = workers.Worker.take()
@@ -403,7 +402,7 @@ class _KeptWorker:
 
     __slots__ = ("_pace", "_worker")
 
-    def __init__(self, worker: Worker, pace: Pace | None) -> None:
+    def __init__(self, worker: workers.Worker, pace: Pace | None) -> None:
         worker.kept_for += 1
         self._worker = worker
         self._pace = pace
@@ -434,7 +433,7 @@ class _KeptWorker:
         self._worker.kept_for -= 1
 
 
-def _waits_briefly(work: Work, pace: Pace | None) -> bool:
+def _waits_briefly(work: workers.Work, pace: Pace | None) -> bool:
     """Return True if the loop itself has waited for the end of a quick function."""
     if pace is None or not pace.is_quick:
         return False

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from roundtrip.server import failures
     from roundtrip.server.probe import Identity, Probe
     from roundtrip.server.tasks import service
-    from roundtrip.server.tasks.service import TaskService
 else:
     load_on_use(globals(), "roundtrip.server.failures", "roundtrip.server.tasks.service")
 
@@ -205,7 +204,7 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
         return decorate if target is None else decorate(target)
 
     @property
-    def task_service(self) -> TaskService | None:
+    def task_service(self) -> service.TaskService | None:
         """Return the tasks of the server; None if it has no tool that runs as a task."""
         return self._legs.tasks
 

@@ -20,7 +20,6 @@ from roundtrip.resolvers.markers import Marker
 
 if TYPE_CHECKING:
     from roundtrip.server import visibility_gates
-    from roundtrip.server.visibility_gates import VisibilityGate
 else:
     load_on_use(globals(), "roundtrip.server.visibility_gates")
 
@@ -37,7 +36,7 @@ _PREFIXES: Final = {"tool": "tool", "prompt": "prompt", "resource": "resource", 
 _FORMS: Final = "tool:NAME, tool:NAME@VERSION, prompt:NAME, resource:URI, template:URI_TEMPLATE"
 
 
-def read_enabled(enabled: Enabled | None, *, owner: str) -> tuple[bool, VisibilityGate | None]:
+def read_enabled(enabled: Enabled | None, *, owner: str) -> tuple[bool, visibility_gates.VisibilityGate | None]:
     """Read `enabled=`: return False for an item that is hidden at first, and the gate that decides for each request.
 
     Raises:

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from roundtrip.server.keys import Keys
     from roundtrip.server.ladder import Rung
     from roundtrip.server.pages import Pages
-    from roundtrip.server.probe import Identity
     from roundtrip.server.tasks.service import TaskService
 else:
     load_on_use(globals(), "roundtrip.server.probe")
@@ -228,7 +227,7 @@ class Installation(Attached, Generic[HostT]):
         """Return the stored calls of the server; None if it has no option and no tool that needs them."""
         return self._legs.tasks
 
-    def identity(self) -> Identity:
+    def identity(self) -> probe.Identity:
         """Return the facts that all instances of the service must have in common, now that tools are registered."""
         functions = list(self._all_functions())
         told = (f"{function.kind} {function.name}@{function.version or ''}\n{function.build}" for function in functions)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 from mcp.server.request_state import authenticated_principal
 
+from roundtrip import tracing
 from roundtrip.engine.leg import Suspended
 from roundtrip.errors import InvalidSignature, KeysMissing
 from roundtrip.ledger.contract import LedgerDown, Reach
@@ -18,20 +19,16 @@ from roundtrip.ledger.tasks import HasTasks, SeenTask, TaskEntry, TaskStore, cha
 from roundtrip.machine.journal import Journal, from_text, to_text
 from roundtrip.machine.pins import Pinner
 from roundtrip.machine.tasks import TASK_MACHINE, TaskEvent, TaskState
-from roundtrip.on_demand import load_on_use
+from roundtrip.server import approval_rules
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.tasks.content import ContentUnreadable, Pause, TaskContent, TaskSeal, is_call_id
 from roundtrip.server.tasks.named import NamedTasks
 from roundtrip.tokens.token import JournalCodec, Sealer
 
 if TYPE_CHECKING:
-    from roundtrip import tracing
     from roundtrip.engine.leg import Authored
-    from roundtrip.server import approval_rules
     from roundtrip.server.inbox import Inbox
     from roundtrip.server.parts import Parts
-else:
-    load_on_use(globals(), "roundtrip.server.approval_rules", "roundtrip.tracing")
 
 logger = logging.getLogger("roundtrip")
 _LOG: Final = LimitedLog(logger)

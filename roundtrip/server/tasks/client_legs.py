@@ -16,17 +16,14 @@ from mcp.server.context import ServerRequestContext
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.tasks import TaskEvent
-from roundtrip.on_demand import load_on_use
+from roundtrip.server import approval_rules
 from roundtrip.server.tasks.book import TaskBook
 from roundtrip.server.tasks.claim import TaskClaim, lease_seconds
 from roundtrip.server.tasks.content import TaskContent
 from roundtrip.server.tasks.legs import TaskLeg
 
 if TYPE_CHECKING:
-    from roundtrip.server import approval_rules
     from roundtrip.server.tasks.engine import TaskEngine
-else:
-    load_on_use(globals(), "roundtrip.server.approval_rules")
 
 
 def leave_to_client(content: TaskContent, entry: TaskEntry, now: float, *, holder: str) -> None:

@@ -6,19 +6,14 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from roundtrip.errors import TokenRejected
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.journal import from_text, to_text
 from roundtrip.machine.tasks import TaskEvent
-from roundtrip.on_demand import load_on_use
+from roundtrip.server import approval_rules
 from roundtrip.tokens.token import Sealer
-
-if TYPE_CHECKING:
-    from roundtrip.server import approval_rules
-else:
-    load_on_use(globals(), "roundtrip.server.approval_rules")
 
 _SEALED_PREFIX: Final = "s1."
 """The prefix of sealed text, before the public name of its key. JSON cannot begin with it."""

@@ -23,8 +23,9 @@ from roundtrip.ledger.holders import buried_processes, hear_of_deaths, holder_na
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.machine.tasks import TaskEvent, TaskState
-from roundtrip.on_demand import load_on_use
+from roundtrip.server import approval_rules
 from roundtrip.server.limited_logs import LimitedLog
+from roundtrip.server.tasks import client_legs
 from roundtrip.server.tasks.book import TaskBook
 from roundtrip.server.tasks.claim import END_SECONDS, TaskClaim, lease_seconds
 from roundtrip.server.tasks.content import ContentUnreadable, TaskContent
@@ -33,11 +34,7 @@ from roundtrip.server.tasks.sweep import Sweep, TaskDelivery
 from roundtrip.system import System
 
 if TYPE_CHECKING:
-    from roundtrip.server import approval_rules
     from roundtrip.server.hosts import CallsOfTools
-    from roundtrip.server.tasks import client_legs
-else:
-    load_on_use(globals(), "roundtrip.server.approval_rules", "roundtrip.server.tasks.client_legs")
 
 logger = logging.getLogger("roundtrip")
 # Limited, as each due task causes them again and again.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import anyio
 from mcp.server.connection import Connection
@@ -16,20 +16,15 @@ from pydantic import TypeAdapter, ValidationError
 
 from roundtrip.engine.interruptions import Suspension
 from roundtrip.engine.leg import Authored, Limits, Suspended
+from roundtrip.engine.ways import Ways
 from roundtrip.machine.call import Call
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.pins import Pinner
 from roundtrip.machine.table import State
-from roundtrip.on_demand import load_on_use
 from roundtrip.questions.wire import PendingQuestion, UrlQuestion
 from roundtrip.server.requests import Incoming, RequestRecord
 from roundtrip.server.tasks.claim import TaskClaim
 from roundtrip.server.tasks.content import Pause, TaskContent
-
-if TYPE_CHECKING:
-    from roundtrip.engine import ways
-else:
-    load_on_use(globals(), "roundtrip.engine.ways")
 
 _PAGE_SECONDS: Final = 2.0
 """Time until the first look at a page that a user is visiting."""
@@ -168,9 +163,9 @@ def incoming_of(leg: TaskLeg, lifespan: Any) -> Incoming:
     record = RequestRecord(context, may_ask=True, journal=leg.journal, task=leg)
     if content.page_secret or content.asks_model:
         if content.leaves_at == "link" and content.reply is None:
-            record.ways = ways.Ways(for_links="link")
+            record.ways = Ways(for_links="link")
         else:
-            record.ways = ways.Ways("page" if content.page_secret else None, content.asks_model)
+            record.ways = Ways("page" if content.page_secret else None, content.asks_model)
     known = {name: answer for name, answer in leg.responses.items() if answer is not None}
     return Incoming(context, record, known or None, leg.journal.authored or None)
 

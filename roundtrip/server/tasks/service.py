@@ -18,11 +18,11 @@ from roundtrip.errors import InvalidSignature
 from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.journal import Journal, to_text
-from roundtrip.on_demand import load_on_use
 from roundtrip.server.failures import store_down
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.requests import REQUEST, SKEW, RequestRecord, offer, take_back
 from roundtrip.server.switches import OWN
+from roundtrip.server.tasks import client_legs, foreground
 from roundtrip.server.tasks.book import TaskBook, TaskView
 from roundtrip.server.tasks.content import ContentUnreadable, TaskContent
 from roundtrip.server.tasks.engine import DistributedEngine, TaskEngine
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from roundtrip.server.functions import AskingFunction
     from roundtrip.server.hosts import CallsOfTools, StoringServer
     from roundtrip.server.leg_runner import LegRunner
-    from roundtrip.server.tasks import client_legs, foreground
-else:
-    load_on_use(globals(), "roundtrip.server.tasks.client_legs", "roundtrip.server.tasks.foreground")
 
 _SECRET_BYTES: Final = 16
 # Limited, as clients can cause them.
