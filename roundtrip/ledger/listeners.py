@@ -1,4 +1,4 @@
-"""Provide the listeners of a store of tasks, on each event loop of a process."""
+"""Provide the listeners of a store, on each event loop of a process."""
 
 import asyncio
 import threading
@@ -7,18 +7,19 @@ from contextvars import Context
 from typing import Any
 
 Announce = Callable[[str | None], None]
-"""Gets the call of a task that has changed; None if changes may have been missed."""
+"""Gets the key of an entry or the call of a task that has changed; None if changes may have been missed."""
+Feed = Callable[[Announce], Coroutine[Any, Any, None]]
+"""Runs on an event loop that has listeners, and announces the changes of other processes and loops to it."""
 
 
-class TaskListeners:
-    """Functions that hear of each task that changes.
+class ChangeListeners:
+    """Functions that hear of each entry or task that changes.
 
     Args:
-        feed: Runs on each event loop that has listeners, and announces the changes of other processes and loops; None
-            if the store announces them all itself.
+        feed: Announces changes; None if the store announces them all itself.
     """
 
-    def __init__(self, feed: Callable[[Announce], Coroutine[Any, Any, None]] | None = None) -> None:
+    def __init__(self, feed: Feed | None = None) -> None:
         self._feed = feed
         self._lock = threading.Lock()
         self._loops: dict[asyncio.AbstractEventLoop, _LoopListeners] = {}

@@ -6,6 +6,7 @@ import heapq
 import itertools
 import threading
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from roundtrip.ledger.contract import LedgerDown, Reach
@@ -51,14 +52,11 @@ class MemoryLedger(EntryLedger):
         self._waiting = Waiting()
         self._expiries: list[tuple[float, str]] = []
         self._system = system
-        self._tasks: memory_tasks.MemoryTasks | None = None
 
-    @property
+    @cached_property
     def tasks(self) -> memory_tasks.MemoryTasks:
         """Return the store of tasks, which is in memory, too."""
-        if self._tasks is None:
-            self._tasks = memory_tasks.MemoryTasks(self._system.time, max_bytes=self._max_bytes)
-        return self._tasks
+        return memory_tasks.MemoryTasks(self._system.time, max_bytes=self._max_bytes)
 
     async def aclose(self) -> None:
         """Implement `Ledger.aclose`; there is nothing to close."""

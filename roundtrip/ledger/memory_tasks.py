@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from roundtrip.ledger.contract import LedgerDown
-from roundtrip.ledger.listeners import TaskListeners
+from roundtrip.ledger.listeners import ChangeListeners
 from roundtrip.ledger.tasks import TaskEntry, TaskSummary, summary_of
 from roundtrip.machine.tasks import TaskState
 
@@ -39,7 +39,7 @@ class MemoryTasks:
         """A heap of the times at which tasks are due. A time that is not its task's any more is stale."""
         self._labelled: dict[str, set[str]] = {}
         """The calls of tasks by their labels."""
-        self._listeners = TaskListeners()
+        self._listeners = ChangeListeners()
 
     async def add(self, entry: TaskEntry) -> bool:
         """Implement `TaskStore.add`."""

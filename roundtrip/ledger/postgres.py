@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import astuple, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from roundtrip.ledger.contract import ClaimAnswer, LedgerDown, Reach
@@ -131,14 +132,11 @@ class PostgresLedger(EntryLedger):
         self._system = system
         self._writes = 0
         self._waiting = Waiting(self._announce_changes)
-        self._tasks: postgres_tasks.PostgresTasks | None = None
 
-    @property
+    @cached_property
     def tasks(self) -> postgres_tasks.PostgresTasks:
         """Return the store of tasks, which is in the same schema."""
-        if self._tasks is None:
-            self._tasks = postgres_tasks.PostgresTasks(self._connections, self._system)
-        return self._tasks
+        return postgres_tasks.PostgresTasks(self._connections, self._system)
 
     async def aclose(self) -> None:
         """Close the connections of this event loop. The next operation opens them again."""

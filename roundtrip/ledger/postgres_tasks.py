@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from roundtrip.ledger.contract import LedgerDown
-from roundtrip.ledger.listeners import TaskListeners
+from roundtrip.ledger.listeners import ChangeListeners
 from roundtrip.ledger.tasks import TASK_FIELDS, TaskEntry, TaskSummary, entry_of, stored_summary, values_of
 from roundtrip.machine.tasks import TASK_MACHINE, TaskState
 from roundtrip.postgres_connections import PostgresConnections, PostgresDown
@@ -113,7 +113,7 @@ class PostgresTasks:
 
     def __init__(self, connections: PostgresConnections, system: System) -> None:
         self._connections = connections
-        self._listeners = TaskListeners(lambda announce: connections.hear(_CHANNEL, announce, system.sleep))
+        self._listeners = ChangeListeners(lambda announce: connections.hear(_CHANNEL, announce, system.sleep))
         connections.need(_TABLES)
 
     async def add(self, entry: TaskEntry) -> bool:

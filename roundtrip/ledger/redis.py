@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from roundtrip.ledger.contract import STATUS_OF, ClaimAnswer, ClaimStatus, LedgerDown, Reach
@@ -127,14 +128,11 @@ class RedisLedger:
         self._system = system
         self._connections = RedisConnections(url, timeout=timeout, options=options, cluster=cluster)
         self._waiting = Waiting(lambda announce: self._connections.hear(self._channel, announce, system.sleep))
-        self._tasks: redis_tasks.RedisTasks | None = None
 
-    @property
+    @cached_property
     def tasks(self) -> redis_tasks.RedisTasks:
         """Return the store of tasks, which is in the same Redis."""
-        if self._tasks is None:
-            self._tasks = redis_tasks.RedisTasks(self._connections, self._prefix, self._system)
-        return self._tasks
+        return redis_tasks.RedisTasks(self._connections, self._prefix, self._system)
 
     async def claim(
         self,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from roundtrip.ledger.contract import LedgerDown
-from roundtrip.ledger.listeners import TaskListeners
+from roundtrip.ledger.listeners import ChangeListeners
 from roundtrip.ledger.tasks import TASK_FIELDS, TaskEntry, TaskSummary, entry_of, stored_summary, values_of
 from roundtrip.machine.tasks import TASK_MACHINE, TaskState
 from roundtrip.redis_connections import RedisConnections, RedisDown, RedisScript, Word, redis_text
@@ -177,7 +177,7 @@ class RedisTasks:
         self._key = f"{prefix}:{{tasks}}"
         self._channel = f"{prefix}:tasks"
         self._system = system
-        self._listeners = TaskListeners(lambda announce: connections.hear(self._channel, announce, system.sleep))
+        self._listeners = ChangeListeners(lambda announce: connections.hear(self._channel, announce, system.sleep))
 
     async def add(self, entry: TaskEntry) -> bool:
         """Implement `TaskStore.add`."""

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import astuple, replace
+from functools import cached_property
 from itertools import chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar
@@ -129,15 +130,12 @@ class SqliteLedger(EntryLedger):
         # The ledger has its own threads. Bodies may occupy all shared threads, and their leases must still be renewed.
         # Threads that wait for the file must not block bodies.
         self._use: RunVar[_LoopUse] = RunVar(f"roundtrip_sqlite_{id(self)}")
-        self._tasks: sqlite_tasks.SqliteTasks | None = None
         self._has_task_tables = False
 
-    @property
+    @cached_property
     def tasks(self) -> sqlite_tasks.SqliteTasks:
         """Return the store of tasks, which is in the same file."""
-        if self._tasks is None:
-            self._tasks = sqlite_tasks.SqliteTasks(self._run_tasks, self._system)
-        return self._tasks
+        return sqlite_tasks.SqliteTasks(self._run_tasks, self._system)
 
     async def aclose(self) -> None:
         """Close the file. The next operation opens it again."""

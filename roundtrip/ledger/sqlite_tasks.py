@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from roundtrip.ledger.contract import LedgerDown
-from roundtrip.ledger.listeners import Announce, TaskListeners
+from roundtrip.ledger.listeners import Announce, ChangeListeners
 from roundtrip.ledger.tasks import TASK_FIELDS, TaskEntry, TaskSummary, entry_of, stored_summary, values_of
 from roundtrip.machine.tasks import TaskState
 
@@ -95,7 +95,7 @@ class SqliteTasks:
     def __init__(self, run: RunSql, system: System) -> None:
         self._run = run
         self._system = system
-        self._listeners = TaskListeners(self._watch)
+        self._listeners = ChangeListeners(self._watch)
 
     async def add(self, entry: TaskEntry) -> bool:
         """Implement `TaskStore.add`."""

@@ -5,17 +5,14 @@ others. When it stops waiting, the next leg reads.
 """
 
 import asyncio
-import contextvars
-import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import anyio
 
 from roundtrip.ledger.contract import ClaimAnswer, ClaimStatus, LedgerDown
-from roundtrip.ledger.listeners import Announce
+from roundtrip.ledger.listeners import ChangeListeners, Feed
 
 _HANDOVER_SECONDS: Final = 0.005
 """Time that a leg has to claim a free entry before the next leg is woken."""
@@ -25,8 +22,6 @@ _MAX_WAITERS: Final = 64
 """Legs that may wait for one entry. Further legs are copies of one request, and get its state at once."""
 
 Look = Callable[[], Awaitable[ClaimAnswer | None]]
-Feed = Callable[[Announce], Coroutine[Any, Any, None]]
-"""Runs on an event loop while legs wait there, and announces entries that have changed."""
 
 
 @dataclass(slots=True, eq=False)
@@ -55,9 +50,16 @@ class _EntryWatch:
 class _LoopWatches:
     """Entries that legs wait for on one event loop."""
 
-    loop: asyncio.AbstractEventLoop
     watches: dict[str, _EntryWatch] = field(default_factory=dict[str, _EntryWatch])
-    feed: asyncio.Task[None] | None = None
+    stop: Callable[[], None] = lambda: None
+    """Ends listening to changes."""
+
+    def look_again(self, key: str | None) -> None:
+        """Let the waiting legs of an entry look again; None for those of all entries."""
+        found = self.watches.values() if key is None else [self.watches.get(key)]
+        for watch in found:
+            if watch is not None:
+                watch.changed.set()
 
 
 class Waiting:
@@ -68,19 +70,12 @@ class Waiting:
     """
 
     def __init__(self, feed: Feed | None = None) -> None:
-        self._feed = feed
-        self._lock = threading.Lock()
+        self._listeners = ChangeListeners(feed)
         self._loops: dict[asyncio.AbstractEventLoop, _LoopWatches] = {}
 
     def wake(self, key: str) -> None:
         """Let the waiting legs of an entry look again, on all event loops; any thread may call it."""
-        if not self._loops:
-            return
-        with self._lock:
-            for own in self._loops.values():
-                watch = own.watches.get(key)
-                if watch is not None and not own.loop.is_closed():
-                    own.loop.call_soon_threadsafe(watch.changed.set)
+        self._listeners.announce(key)
 
     async def wait(self, key: str, look: Look, *, patience: float) -> ClaimAnswer | None:
         """Return the state of an entry as soon as no leg has the claim, or when the patience ends.
@@ -110,28 +105,17 @@ class Waiting:
 
     def _watch(self, key: str) -> tuple[_LoopWatches, _EntryWatch]:
         loop = asyncio.get_running_loop()
-        with self._lock:
-            own = self._loops.setdefault(loop, _LoopWatches(loop))
-            watch = own.watches.setdefault(key, _EntryWatch())
-        if own.feed is None and self._feed is not None:
-            own.feed = loop.create_task(self._feed(partial(self._announce, own)), context=contextvars.Context())
-        return own, watch
-
-    def _announce(self, own: _LoopWatches, key: str | None) -> None:
-        if key is not None:
-            self.wake(key)
-            return
-        for watch in own.watches.values():
-            watch.changed.set()
+        own = self._loops.get(loop)
+        if own is None:
+            own = self._loops[loop] = _LoopWatches()
+            own.stop = self._listeners.listen(own.look_again)
+        return own, own.watches.setdefault(key, _EntryWatch())
 
     def _forget(self, own: _LoopWatches, key: str) -> None:
-        with self._lock:
-            del own.watches[key]
-            if own.watches:
-                return
-            del self._loops[own.loop]
-        if own.feed is not None:
-            own.feed.cancel()
+        del own.watches[key]
+        if not own.watches:
+            del self._loops[asyncio.get_running_loop()]
+            own.stop()
 
 
 async def _wait(watch: _EntryWatch, waiter: _ClaimWaiter, look: Look, *, ends: float) -> ClaimAnswer | None:

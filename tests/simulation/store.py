@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from roundtrip.ledger import MemoryLedger
 from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.ledger.entry import EntryLedger, LedgerEntry
-from roundtrip.ledger.listeners import TaskListeners
+from roundtrip.ledger.listeners import ChangeListeners
 from roundtrip.ledger.tasks import TaskEntry, TaskSummary
 from roundtrip.ledger.waiting import Waiting
 from roundtrip.machine.table import EntryState
@@ -224,7 +224,7 @@ class SimulatedTasks:
         self._store = store
         self._process = process
         self._tasks = store.memory.tasks
-        self.listeners = TaskListeners()
+        self.listeners = ChangeListeners()
 
     async def add(self, entry: TaskEntry) -> bool:
         sent = entry.copy()
