@@ -10,6 +10,7 @@ import inspect
 import threading
 from collections.abc import Awaitable, Callable
 from contextvars import copy_context
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import anyio.from_thread
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from roundtrip.resolvers.scheduler import Scheduler
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Drive:
     """Run of a scheduler's plain nodes in one thread. The thread or the loop uses it, and never both at once.
 
@@ -30,46 +32,28 @@ class Drive:
         group: Runs other nodes when one takes long; without it, they wait.
     """
 
-    __slots__ = (
-        "_began",
-        "_group",
-        "_has_ended",
-        "_is_taken",
-        "_lock",
-        "_loop",
-        "_scheduler",
-        "_timer",
-        "is_beside",
-        "is_last",
-        "is_open",
-        "is_over",
-        "node",
-        "value",
-    )
-
-    def __init__(self, scheduler: "Scheduler", group: TaskGroup | None) -> None:
-        self._scheduler = scheduler
-        self._group = group
-        self.node: Node | None = None
-        """The node whose function runs, or has run and is not settled."""
-        self.is_beside = False
-        """True once other nodes run beside it."""
-        self.is_last = False
-        """True once the function after all nodes has begun."""
-        self.is_over = False
-        """True once its value is settled."""
-        self.is_open = False
-        """True if a function has begun, and is not settled."""
-        self.value: Any = None
-        """Its value, if that is left to the loop."""
-        # Held while the thread or the loop uses the scheduler.
-        self._lock = threading.Lock()
-        self._loop = asyncio.get_running_loop()
-        self._began: float | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._has_ended = False
-        # True once the loop has taken the work back.
-        self._is_taken = False
+    _scheduler: "Scheduler"
+    _group: TaskGroup | None
+    node: Node | None = None
+    """The node whose function runs, or has run and is not settled."""
+    is_beside: bool = False
+    """True once other nodes run beside it."""
+    is_last: bool = False
+    """True once the function after all nodes has begun."""
+    is_over: bool = False
+    """True once its value is settled."""
+    is_open: bool = False
+    """True if a function has begun, and is not settled."""
+    value: Any = None
+    """Its value, if that is left to the loop."""
+    # Held while the thread or the loop uses the scheduler.
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    _began: float | None = None
+    _timer: asyncio.TimerHandle | None = None
+    _has_ended: bool = False
+    # True once the loop has taken the work back.
+    _is_taken: bool = False
 
     async def around(self, run: Awaitable[None]) -> None:
         """Await `run` in a thread, until the loop has to go on.

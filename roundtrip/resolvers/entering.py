@@ -9,6 +9,7 @@ import threading
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, suppress
 from contextvars import Context, ContextVar, Token, copy_context
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol, cast
 
@@ -53,6 +54,7 @@ def exc_info(error: BaseException | None) -> tuple[Any, Any, Any]:
     return (None, None, None) if error is None else (type(error), error, error.__traceback__)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PlainEntry:
     """Context manager of a plain dependency. Call it in a worker thread to enter it.
 
@@ -63,42 +65,20 @@ class PlainEntry:
         enter: Enters what `func` has made on the loop, if that is no plain context manager.
     """
 
-    __slots__ = (
-        "_changed",
-        "_entered",
-        "_failure",
-        "_hold",
-        "_lock",
-        "_on_loop",
-        "_over",
-        "_tokens",
-        "func",
-        "label",
-        "value",
-    )
-
-    def __init__(
-        self,
-        label: str,
-        func: Callable[[], Any],
-        *,
-        hold: Callable[[], HeldThread],
-        enter: Callable[[str, Any], Awaitable[Any]],
-    ) -> None:
-        self.label = label
-        self.func = func
-        self.value: Any = None
-        """Its value, once it is entered."""
-        self._hold = hold
-        self._on_loop = enter
-        self._changed: list[tuple[ContextVar[Any], Any]] = []
-        self._tokens: list[Token[Any]] = []
-        # Held to enter or to end it: a leg may end while the thread that it has left behind enters.
-        self._lock = threading.Lock()
-        self._entered: tuple[AbstractContextManager[Any], HeldThread, Context] | None = None
-        self._over: tuple[BaseException | None] | None = None
-        self._failure: BaseException | None = None
-        """Raised when it exited in its thread."""
+    label: str
+    func: Callable[[], Any]
+    hold: Callable[[], HeldThread]
+    enter: Callable[[str, Any], Awaitable[Any]]
+    value: Any = None
+    """Its value, once it is entered."""
+    _changed: list[tuple[ContextVar[Any], Any]] = field(default_factory=list[tuple[ContextVar[Any], Any]])
+    _tokens: list[Token[Any]] = field(default_factory=list[Token[Any]])
+    # Held to enter or to end it: a leg may end while the thread that it has left behind enters.
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _entered: tuple[AbstractContextManager[Any], HeldThread, Context] | None = None
+    _over: tuple[BaseException | None] | None = None
+    _failure: BaseException | None = None
+    """Raised when it exited in its thread."""
 
     # In the thread.
 
@@ -125,7 +105,7 @@ class PlainEntry:
         with self._lock:
             over = self._over
             if over is None:
-                self._entered = manager, self._hold(), context
+                self._entered = manager, self.hold(), context
         if over is not None:
             manager.__exit__(*exc_info(over[0]))
             return self
@@ -135,7 +115,7 @@ class PlainEntry:
         return self
 
     async def _enter_on_loop(self, made: Any) -> Any:
-        value = await self._on_loop(self.label, await made if inspect.isawaitable(made) else made)
+        value = await self.enter(self.label, await made if inspect.isawaitable(made) else made)
         return checked(self.label, value)
 
     @property

@@ -13,6 +13,7 @@ import sys
 from asyncio import AbstractEventLoop, Handle, Task, TimerHandle
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, Self, cast
 
@@ -450,44 +451,31 @@ class _RequestChannel:
         await self.notify("notifications/progress", {key: value for key, value in told.items() if value is not None})
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Stream:
     """Response to a client that may leave, which becomes a stream of events if its call notifies or takes long.
 
     It is watched once the call waits for something; most calls never do.
     """
 
-    __slots__ = (
-        "_begin",
-        "_has_begun",
-        "_is_closed",
-        "_last",
-        "_leaving",
-        "_lock",
-        "_loop",
-        "_pings",
-        "_receive",
-        "_send",
-        "_timer",
-        "failure",
-        "scope",
-    )
+    _receive: Receive
+    _send: Send
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    """Surrounds the call, and ends it when the client leaves."""
+    failure: BaseException | None = None
+    """Error of the server below, which could not receive or send."""
+    _has_begun: bool = False
+    _is_closed: bool = False
+    _lock: anyio.Lock | None = None
+    _loop: AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    _last: float = 0.0
+    _begin: Handle = field(init=False)
+    _timer: TimerHandle | None = None
+    _leaving: Task[None] | None = None
+    _pings: Task[None] | None = None
 
-    def __init__(self, receive: Receive, send: Send) -> None:
-        self.scope = anyio.CancelScope()
-        """Surrounds the call, and ends it when the client leaves."""
-        self.failure: BaseException | None = None
-        """Error of the server below, which could not receive or send."""
-        self._receive = receive
-        self._send = send
-        self._has_begun = False
-        self._is_closed = False
-        self._lock: anyio.Lock | None = None
-        self._loop: AbstractEventLoop = asyncio.get_running_loop()
-        self._last = 0.0
-        self._begin: Handle = self._loop.call_soon(self._watch)
-        self._timer: TimerHandle | None = None
-        self._leaving: Task[None] | None = None
-        self._pings: Task[None] | None = None
+    def __post_init__(self) -> None:
+        self._begin = self._loop.call_soon(self._watch)
 
     def _watch(self) -> None:
         self._last = self._loop.time()

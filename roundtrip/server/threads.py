@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from contextvars import Context
+from dataclasses import KW_ONLY, dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -49,6 +50,7 @@ class Pace:
         self._quick_runs = 0
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class LegThreads:
     """Worker threads of one leg, for its plain functions.
 
@@ -65,43 +67,20 @@ class LegThreads:
         exit_pace: The pace of what threads are kept for.
     """
 
-    __slots__ = (
-        "_account",
-        "_exit_pace",
-        "_home",
-        "_lanes",
-        "_leaves",
-        "_owner",
-        "_pace",
-        "_running",
-        "_seats",
-        "_started",
-        "left",
-    )
-
-    def __init__(
-        self,
-        owner: Hashable = None,
-        *,
-        leaves: bool = False,
-        home: Hashable = None,
-        account: LegThreads | None = None,
-        pace: Pace | None = None,
-        exit_pace: Pace | None = None,
-    ) -> None:
-        self._owner = owner
-        self._leaves = leaves
-        self._home = home
-        self._account = account
-        self._pace = pace
-        self._exit_pace = exit_pace
-        self.left = 0
-        """Threads that were left behind."""
-        self._running: list[asyncio.Event] = []
-        self._seats: list[_Seat] = []
-        self._lanes: dict[Hashable, _Seat] = {}
-        self._started: set[Hashable] = set()
-        """Lanes that stay in their thread."""
+    owner: Hashable = None
+    _: KW_ONLY
+    leaves: bool = False
+    home: Hashable = None
+    account: LegThreads | None = None
+    pace: Pace | None = None
+    exit_pace: Pace | None = None
+    left: int = field(default=0, init=False)
+    """Threads that were left behind."""
+    _running: list[asyncio.Event] = field(default_factory=list[asyncio.Event], init=False)
+    _seats: list[_Seat] = field(default_factory=list["_Seat"], init=False)
+    _lanes: dict[Hashable, _Seat] = field(default_factory=dict[Hashable, "_Seat"], init=False)
+    _started: set[Hashable] = field(default_factory=set[Hashable], init=False)
+    """Lanes that stay in their thread."""
 
     @property
     def share_one(self) -> bool:
@@ -160,7 +139,7 @@ class LegThreads:
 
     async def drive(self, run: Callable[[], None], *, lane: Hashable, begun: Callable[[], None] | None) -> None:
         """Run several functions of the plan in the thread of a lane; see `Drive`."""
-        await self.run(run, lane=lane, pace=self._pace, begun=begun)
+        await self.run(run, lane=lane, pace=self.pace, begun=begun)
 
     async def _run_at(
         self,
@@ -171,12 +150,12 @@ class LegThreads:
         begun: Callable[[], None] | None,
     ) -> T:
         slots, owner = pool.slots(), self._owner_of(call)
-        work = workers.Work(call, may_be_left=self._leaves)
+        work = workers.Work(call, may_be_left=self.leaves)
         if not slots.take_now(work, owner):
             await slots.take(work, owner)
         gone: asyncio.Event | None = None
         try:
-            if self._leaves:
+            if self.leaves:
                 # A scope of its own: the leg may be cancelled within an outer scope.
                 with work.scope:
                     if not self._begin(seat, work, pace, begun):
@@ -211,13 +190,13 @@ class LegThreads:
 
     def _owner_of(self, call: Callable[[], Any]) -> Hashable:
         del call
-        return self._owner
+        return self.owner
 
     def _seat_of(self, lane: Hashable) -> _Seat:
         seat = self._lanes.get(lane)
         if seat is None:
             seats = self._seats
-            home = self._lanes.get(self._home)
+            home = self._lanes.get(self.home)
             if home is not None and not home.is_taken:
                 seat = home
             else:
@@ -286,19 +265,19 @@ class LegThreads:
 
     def note_left(self, gone: asyncio.Event) -> None:
         """Note a thread that was left behind; `gone` is set when it ends."""
-        if self._account is not None:
-            self._account.note_left(gone)
+        if self.account is not None:
+            self.account.note_left(gone)
             return
         self.left += 1
         self._running.append(gone)
 
     def hold(self) -> HeldThread:
         """Keep the current thread for one more function. Code in it calls this."""
-        return _KeptWorker(workers.Worker.here(), self._exit_pace)
+        return _KeptWorker(workers.Worker.here(), self.exit_pace)
 
     def apart(self) -> LegThreads:
         """Return threads for functions that must not wait for these."""
-        return LegThreads(self._owner, leaves=self._leaves, account=self._account or self)
+        return LegThreads(self.owner, leaves=self.leaves, account=self.account or self)
 
     def take_over(self, others: LegThreads, lanes: Mapping[Hashable, Hashable]) -> None:
         """Continue in threads that have run functions of another plan, and close the others.
@@ -348,28 +327,24 @@ class LegThreads:
         return True
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _ThreadTurn:
     """Function that waits for a thread."""
 
-    __slots__ = ("granted", "lane", "seat")
-
-    def __init__(self, lane: Hashable, seat: _Seat) -> None:
-        self.lane = lane
-        self.seat = seat
-        self.granted = asyncio.get_running_loop().create_future()
+    lane: Hashable
+    seat: _Seat
+    granted: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Seat:
     """One thread of a leg, with the functions that wait for it."""
 
-    __slots__ = ("_worker", "is_taken", "is_watched", "turns", "work")
-
-    def __init__(self) -> None:
-        self._worker: workers.Worker | None = None
-        self.is_taken = False
-        self.is_watched = False
-        self.work: workers.Work | None = None
-        self.turns: list[_ThreadTurn] = []
+    _worker: workers.Worker | None = None
+    is_taken: bool = False
+    is_watched: bool = False
+    work: workers.Work | None = None
+    turns: list[_ThreadTurn] = field(default_factory=list[_ThreadTurn])
 
     def left_of_share(self) -> float:
         """Return the seconds that the running function may go on before what waits for the thread moves."""

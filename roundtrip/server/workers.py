@@ -50,24 +50,6 @@ class Work:
         context: The context variables that the function sees; by default a copy of the task's.
     """
 
-    __slots__ = (
-        "_call",
-        "_ended",
-        "_error",
-        "_gone",
-        "_lock",
-        "_loop",
-        "_scopes",
-        "_stage",
-        "_value",
-        "_watcher",
-        "began",
-        "context",
-        "scope",
-        "token",
-        "waiter",
-    )
-
     _value: Any
     _gone: tuple[asyncio.Event, Callable[[], None]]
 
