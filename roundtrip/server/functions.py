@@ -35,6 +35,7 @@ from roundtrip.server.threads import LegThreads, Pace
 if TYPE_CHECKING:
     from roundtrip import tracing
     from roundtrip.resolvers import planner
+    from roundtrip.server.requests import Incoming
     from roundtrip.server.tasks.docket_parameters import DocketParameters
     from roundtrip.server.tools.confirmation import ToolConfirmation
     from roundtrip.server.tools.promises import OncePolicy
@@ -280,6 +281,17 @@ class AskingFunction:
     def is_called(self, method: str, name: str) -> bool:
         """Return True if a client's request that no function has served yet is for this one."""
         return method != "tools/call" or name == self.name
+
+    def is_asked_for(self, incoming: Incoming) -> bool:
+        """Return True if the client of a request asked for this function, and no other function called it.
+
+        A function called from within another has a call of its own, and no answers yet. Middlewares and visibility
+        gates may call functions first: without the request's context, or another tool than the client's.
+        """
+        record = incoming.record
+        if record is None or record.claimed or incoming.request is None:
+            return False
+        return self.is_called(record.context.method, str((record.context.params or {}).get("name", "")))
 
     async def run(
         self, arguments: Mapping[str, Any], filled: Mapping[str, Any], context: Any, threads: LegThreads

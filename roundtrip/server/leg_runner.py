@@ -25,15 +25,7 @@ from roundtrip.server.functions import AskingFunction
 from roundtrip.server.late_writes import is_on_asyncio
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.parts import Parts
-from roundtrip.server.requests import (
-    Incoming,
-    RequestClient,
-    RequestRecord,
-    announced_name,
-    client_name,
-    offer,
-    take_back,
-)
+from roundtrip.server.requests import Incoming, RequestClient, announced_name, client_name, offer, take_back
 from roundtrip.server.threads import LegThreads
 
 if TYPE_CHECKING:
@@ -247,7 +239,7 @@ class ServedLeg:
         self.incoming = incoming
         self.opened = opened
         request = incoming.record
-        self.record = request if request is not None and _is_asked_for(function, request, incoming) else None
+        self.record = request if function.is_asked_for(incoming) else None
         """The record of the request, if the client asked for this leg."""
         self.wire = request.context if request is not None else incoming.request
         self.is_retry = self.wire is not None and is_retry_era(self.wire.protocol_version)
@@ -517,18 +509,6 @@ class ServedLeg:
                 client_name(self.wire),
                 FIRST_OF_RETRY_ERA,
             )
-
-
-def _is_asked_for(function: AskingFunction, request: RequestRecord, incoming: Incoming) -> bool:
-    """Return True if the client of a request asked for this function, and no other function called it.
-
-    A function called from within another has a call of its own, and no answers yet. Middlewares and visibility gates
-    may call functions first: without the request's context, or another tool than the client's.
-    """
-    if request.claimed or incoming.request is None:
-        return False
-    params = request.context.params or {}
-    return function.is_called(request.context.method, str(params.get("name", "")))
 
 
 def log_teardown(label: str, error: BaseException) -> None:

@@ -12,6 +12,7 @@ import logging
 import marshal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -69,6 +70,7 @@ _MAX_METAS: Final = 128
 _MAX_META_BYTES: Final = 2000
 
 
+@dataclass(eq=False, repr=False)
 class ToolCalls:
     """Calls of one server's tools, and the innermost middleware, which answers them in place of the SDK's handler.
 
@@ -81,29 +83,19 @@ class ToolCalls:
         masks_errors: Returns True if clients may not read the texts of unexpected exceptions.
     """
 
-    def __init__(
-        self,
-        server: ToolHost,
-        tools: ToolRegistry,
-        *,
-        legs: LegRunner,
-        gates: Callable[[], GateEvaluator],
-        probe: RegisteredTool | None,
-        masks_errors: Callable[[], bool],
-    ) -> None:
-        self._server = server
-        self._tools = tools
-        self._effects = legs.parts.effects
-        self._legs = legs
-        self._gates = gates
-        self._probe = probe
-        self._masks_errors = masks_errors
-        self._stamp: dict[str, Any] | None = None
-        self._valid_metas: set[bytes] = set()
+    server: ToolHost
+    tools: ToolRegistry
+    _: KW_ONLY
+    legs: LegRunner
+    gates: Callable[[], GateEvaluator]
+    probe: RegisteredTool | None
+    masks_errors: Callable[[], bool]
+    _stamp: dict[str, Any] | None = field(default=None, init=False)
+    _valid_metas: set[bytes] = field(default_factory=set[bytes], init=False)
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """Serve one message, as the SDK's middlewares do, and answer it if no other middleware follows."""
-        server = self._server
+        server = self.server
         if (
             ctx.method != _METHOD
             or not is_retry_era(ctx.protocol_version)
@@ -128,11 +120,11 @@ class ToolCalls:
             ToolError: The tool is unknown, its arguments do not fit, or it failed on purpose.
             MCPError: The tool raised a protocol error, its client cannot be asked, or the store cannot be used.
         """
-        stored, record = self._legs.stored_calls, incoming.record
+        stored, record = self.legs.stored_calls, incoming.record
         is_retry = record is not None and is_retry_era(record.context.protocol_version)
         if stored is not None and record is not None and not is_retry:
             return await stored.serve_old_client(self, name, arguments, incoming)
-        if self._legs.tasks is None or record is None or not is_retry:
+        if self.legs.tasks is None or record is None or not is_retry:
             return result_of(await self.serve(name, arguments, incoming, version))
         end = await self._end_for_client(name, arguments, incoming, version)
         if not isinstance(end, dict):
@@ -146,7 +138,7 @@ class ToolCalls:
         self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None = None
     ) -> ServedEnd | dict[str, Any]:
         """Serve one leg for a client of the retry era; return its end, or the reply for a call that is stored."""
-        stored, tasks, record = self._legs.stored_calls, self._legs.tasks, incoming.record
+        stored, tasks, record = self.legs.stored_calls, self.legs.tasks, incoming.record
         if tasks is not None and record is not None:
             record.may_become_task = is_on_asyncio() and extension.declares_tasks(record.context)
         if stored is None or record is None:
@@ -177,19 +169,19 @@ class ToolCalls:
         """Return the function of the tool that a request has called."""
         handed = record.handed
         version = handed.version if handed is not None else named_version(record.context.params)
-        return self._tools.registered_as(name, version).function
+        return self.tools.registered_as(name, version).function
 
     def has_task(self, name: str, version: str | None) -> bool:
         """Return True if there is a tool of this name, in this version, that is not hidden."""
         try:
-            return bool(list(self._tools.find(name, version)))
+            return bool(list(self.tools.find(name, version)))
         except ToolError:
             return False
 
     def is_gated(self, name: str, version: str | None) -> bool:
         """Return True if the visibility gate of a tool decides whether a request may go on with its call."""
         try:
-            return self._tools.find(name, version)[0].visibility_gate is not None
+            return self.tools.find(name, version)[0].visibility_gate is not None
         except ToolError:
             return False
 
@@ -197,9 +189,9 @@ class ToolCalls:
         """Return True if a request may see a tool, or if there is no such tool here."""
         if not self.is_gated(name, version):
             return True
-        for tool in self._tools.find(name, version):
+        for tool in self.tools.find(name, version):
             gate = tool.visibility_gate
-            opened = await self._gates().open(gate, request) if gate is not None else None
+            opened = await self.gates().open(gate, request) if gate is not None else None
             if opened is not None:
                 await opened.around(_nothing())
             if gate is None or opened is not None:
@@ -244,9 +236,9 @@ class ToolCalls:
     def _server_info(self) -> dict[str, Any]:
         """Return a copy of the server's description: callers may change it."""
         if self._stamp is None:
-            self._stamp = self._server.server_info_stamp
+            self._stamp = self.server.server_info_stamp
         if "icons" in self._stamp:
-            return self._server.server_info_stamp
+            return self.server.server_info_stamp
         return self._stamp.copy()
 
     async def serve(
@@ -259,19 +251,19 @@ class ToolCalls:
                 purpose.
             MCPError: The tool raised a protocol error, or its client cannot be asked.
         """
-        probe = self._probe
-        if probe is not None and name == probe.name and name not in self._tools:
+        probe = self.probe
+        if probe is not None and name == probe.name and name not in self.tools:
             return await self._run(probe, arguments, incoming)
         wanted = version if version is not None else _requested_version(name, incoming)
-        if self._effects.rehearsal is not None:
+        if self.legs.parts.effects.rehearsal is not None:
             return await self._rehearse(name, arguments, incoming, wanted)
-        for tool in self._tools.find(name, wanted):
+        for tool in self.tools.find(name, wanted):
             gate = tool.visibility_gate
             task = incoming.record.task if incoming.record is not None else None
             # Decided when the task was made: there is no request to decide it by.
             if gate is None or (task is not None and task.request is None):
                 return await self._run(tool, arguments, incoming)
-            opened = await self._gates().open(gate, incoming.request)
+            opened = await self.gates().open(gate, incoming.request)
             if opened is not None:
                 return await opened.around(self._run(tool, arguments, incoming, opened))
         raise UnknownTool(name)
@@ -280,13 +272,13 @@ class ToolCalls:
         self, name: str, arguments: dict[str, Any], incoming: Incoming, wanted: str | None
     ) -> ServedEnd:
         """Serve one leg in a rehearsal, which has no user for whom a visibility gate could open."""
-        tool = self._tools.registered_as(name, wanted)
+        tool = self.tools.registered_as(name, wanted)
         gate = tool.visibility_gate
-        opened = await self._gates().open(gate, incoming.request) if gate is not None else None
+        opened = await self.gates().open(gate, incoming.request) if gate is not None else None
         if opened is not None:
             return await opened.around(self._run(tool, arguments, incoming, opened))
-        if self._effects.rehearsal is not None and (gate is not None or not self._tools.sees(tool)):
-            self._effects.rehearsal.let_in(f"tool {name!r}")
+        if self.legs.parts.effects.rehearsal is not None and (gate is not None or not self.tools.sees(tool)):
+            self.legs.parts.effects.rehearsal.let_in(f"tool {name!r}")
         return await self._run(tool, arguments, incoming)
 
     async def _run(
@@ -296,12 +288,12 @@ class ToolCalls:
             _check_headers(tool, incoming)
         try:
             validated = tool.arguments.validate(arguments)
-            stored = self._legs.stored_calls
+            stored = self.legs.stored_calls
             # A call of the doctor's probe is not traced, nor one that continues another.
-            is_traced = tool is not self._probe and (stored is None or tool.function is not stored.continuing)
-            return await self._legs.run(tool.function, validated, incoming, opened, is_traced=is_traced)
+            is_traced = tool is not self.probe and (stored is None or tool.function is not stored.continuing)
+            return await self.legs.run(tool.function, validated, incoming, opened, is_traced=is_traced)
         except Exception as error:  # noqa: BLE001 - raised again, as the SDK's handler expects it
-            return Finished(failures.failed_tool(tool.name, error, mask=self._masks_errors()))
+            return Finished(failures.failed_tool(tool.name, error, mask=self.masks_errors()))
 
 
 async def _nothing() -> None: ...

@@ -115,7 +115,7 @@ class _Tools:
             ToolError: The arguments do not fit, or the tool failed.
             MCPError: The tool raised a protocol error, or its client cannot be asked.
         """
-        if _is_clients(tool, incoming):
+        if tool.function.is_asked_for(incoming):
             return await self.calls.serve_in_handler(tool.name, arguments, incoming)
         return result_of(await self.calls.serve(tool.name, arguments, incoming))
 
@@ -129,14 +129,6 @@ def _registered(fn: Callable[..., Any], spec: ToolSpec, defaults: ToolDefaults) 
     merged: ToolSpec = {**spec_of(fn), **spec}
     refuse_options(merged, _REFUSED, owner=f"tool {merged.get('name') or display_name(fn)!r}")
     return register(fn, spec, defaults=defaults)
-
-
-def _is_clients(tool: RegisteredTool, incoming: Incoming) -> bool:
-    """Return True if the client of a request calls this tool itself, and no function does so."""
-    record = incoming.record
-    if record is None or record.claimed or incoming.request is None:
-        return False
-    return tool.function.is_called(record.context.method, str((record.context.params or {}).get("name", "")))
 
 
 def _no_gates() -> Never:

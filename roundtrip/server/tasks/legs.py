@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import anyio
@@ -48,32 +49,27 @@ class TaskInfo:
         await self._say(message)
 
 
+@dataclass(eq=False, repr=False)
 class TaskLeg:
     """One leg of a task, with everything that a request would have brought."""
 
-    def __init__(
-        self,
-        content: TaskContent,
-        journal: Journal,
-        claim: TaskClaim,
-        pinner: Pinner,
-        request: ServerRequestContext[Any, Any] | None = None,
-    ) -> None:
-        self.request = request
-        """The request of the client that runs the leg, if one does."""
-        self.content = content
-        self.journal = journal
-        self.claim = claim
-        self.pinner = pinner
-        self.responses: Mapping[str, InputResponse | None] = {
-            name: _parsed(answer) for name, answer in content.answers.items()
-        }
-        """The answers since it was last parked; None for a malformed one."""
-        self.info = TaskInfo(content.id_of(claim.call_id), claim.say)
-        self.written: Journal | None = None
-        """The journal with which the leg ends."""
-        self.retry_seconds: float | None = None
-        """The time after which its body, which has failed, is tried again."""
+    content: TaskContent
+    journal: Journal
+    claim: TaskClaim
+    pinner: Pinner
+    request: ServerRequestContext[Any, Any] | None = None
+    """The request of the client that runs the leg, if one does."""
+    responses: Mapping[str, InputResponse | None] = field(init=False)
+    """The answers since it was last parked; None for a malformed one."""
+    info: TaskInfo = field(init=False)
+    written: Journal | None = field(default=None, init=False)
+    """The journal with which the leg ends."""
+    retry_seconds: float | None = field(default=None, init=False)
+    """The time after which its body, which has failed, is tried again."""
+
+    def __post_init__(self) -> None:
+        self.responses = {name: _parsed(answer) for name, answer in self.content.answers.items()}
+        self.info = TaskInfo(self.content.id_of(self.claim.call_id), self.claim.say)
 
     def limits(self, now: float) -> Limits:
         """Return the time limits of the leg: those of tokens do not count."""

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from contextvars import Context
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final
 
 from roundtrip.ledger.contract import LedgerDown
@@ -37,6 +38,7 @@ class TaskDelivery:
         """Release everything; the engine has no running legs."""
 
 
+@dataclass(eq=False, repr=False)
 class Sweep(TaskDelivery):
     """Asyncio task of one event loop that hands over the calls of the tasks that are due.
 
@@ -49,23 +51,18 @@ class Sweep(TaskDelivery):
             look at the same moment.
     """
 
-    def __init__(
-        self,
-        tasks: TaskStore | NamedTasks,
-        hand_over: Callable[[Sequence[str]], Awaitable[None]],
-        system: System,
-        *,
-        room: Callable[[], int],
-        spread: float = 0.0,
-    ) -> None:
-        self._tasks = tasks
-        self._hand_over = hand_over
-        self._system = system
-        self._room = room
-        self._spread = spread
-        self._skipped: dict[str, float] = {}
-        self._bell = asyncio.Event()
-        self._is_down = False
+    tasks: TaskStore | NamedTasks
+    hand_over: Callable[[Sequence[str]], Awaitable[None]]
+    system: System
+    _: KW_ONLY
+    room: Callable[[], int]
+    spread: float = 0.0
+    _skipped: dict[str, float] = field(default_factory=dict[str, float], init=False)
+    _bell: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _is_down: bool = field(default=False, init=False)
+    _work: asyncio.Task[None] = field(init=False)
+
+    def __post_init__(self) -> None:
         self._work = asyncio.get_running_loop().create_task(
             self._look_forever(), name="roundtrip: look at due tasks", context=Context()
         )
@@ -76,7 +73,7 @@ class Sweep(TaskDelivery):
 
     def skip(self, call_id: str, seconds: float) -> None:
         """Do not hand over a call for some seconds."""
-        self._skipped[call_id] = self._system.monotonic() + seconds
+        self._skipped[call_id] = self.system.monotonic() + seconds
 
     def expect(self, call_id: str, seconds: float) -> None:
         """Look when a call is due, which is in some seconds."""
@@ -98,12 +95,12 @@ class Sweep(TaskDelivery):
         while True:
             self._bell.clear()
             # At random, so that workers do not look at once.
-            share = self._system.entropy(1)[0] / 256
+            share = self.system.entropy(1)[0] / 256
             wait = _SWEEP_SECONDS * (1 + share)
-            if (room := self._room()) > 0:
+            if (room := self.room()) > 0:
                 following = await self._look(room)
                 if following is not None:
-                    wait = min(wait, max(0.0, following) + share * self._spread)
+                    wait = min(wait, max(0.0, following) + share * self.spread)
             # Not `asyncio.wait_for`: on Python 3.11 it loses a cancellation that arrives together with the bell.
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait):
@@ -111,11 +108,11 @@ class Sweep(TaskDelivery):
 
     async def _look(self, room: int) -> float | None:
         """Hand over what is due, and return the seconds until the next task is."""
-        now = self._system.monotonic()
+        now = self.system.monotonic()
         self._skipped = {call_id: until for call_id, until in self._skipped.items() if until > now}
         try:
-            due, following = await self._tasks.due(room + min(len(self._skipped), _MAX_SKIPPED))
-            await self._hand_over([call_id for call_id in due if call_id not in self._skipped][:room])
+            due, following = await self.tasks.due(room + min(len(self._skipped), _MAX_SKIPPED))
+            await self.hand_over([call_id for call_id in due if call_id not in self._skipped][:room])
         except Exception as error:
             if not self._is_down:
                 self._is_down = True
