@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from roundtrip.ledger.contract import Ledger
     from roundtrip.server import inbox, overrides
     from roundtrip.server.overrides import Overrides
+    from roundtrip.server.tasks.service import TaskService
     from roundtrip.server.tools import promises
     from roundtrip.tokens.tickets import Ticket
     from roundtrip.trace.writing import unwritten
@@ -140,6 +141,11 @@ class Attached:
     def ledger(self) -> Ledger:
         """Return the ledger, which keeps the results of calls of tools that run once."""
         return self._parts.effects.ledger
+
+    @property
+    def task_service(self) -> TaskService | None:
+        """Return the stored calls of the server; None if it has no option and no tool that needs them."""
+        return self._legs.tasks
 
     @property
     def journal_codec(self) -> JournalCodec:

@@ -97,7 +97,7 @@ class LegRunner:
         The OpenAI Agents SDK (0.24) fails, but is not listed: its name is `mcp`, the default of the Python SDK, and
         most clients with that name do not fail.
         """
-        self.warns_of_guesses = False
+        self.warns_of_guesses = parts.may_forget
         """True if the log must still warn that each process counts guesses separately."""
         self.lifespans: dict[asyncio.AbstractEventLoop, list[Any]] = {}
         """The states of the server's lifespans that are active, by their event loops."""

@@ -30,11 +30,11 @@ from roundtrip.on_demand import load_on_use
 from roundtrip.server.keys import Keys, Principal
 from roundtrip.server.parts import parts_of
 from roundtrip.server.prompts_and_resources import LISTINGS
-from roundtrip.server.switches import FAST_LANE_VARIABLE, RUN_TASKS_VARIABLE, is_on, runs_tasks
+from roundtrip.server.switches import FAST_LANE_VARIABLE, is_on, runs_tasks
 from roundtrip.server.tool_server import ToolServer
 from roundtrip.server.tools.registered import ToolDefaults
 from roundtrip.server.tools.registry import OnDuplicate
-from roundtrip.server.visibility import Strings
+from roundtrip.server.visibility import Chosen
 from roundtrip.system import SYSTEM, System
 from roundtrip.tokens.token import MAX_TOKEN_BYTES
 
@@ -234,8 +234,7 @@ class Server(ToolServer[LifespanResultT]):
         )
         self._legs.no_empty_rounds |= frozenset(no_empty_rounds)
         self._legs.task_engine = task_engine
-        if run_tasks is not None or RUN_TASKS_VARIABLE in os.environ:
-            self._legs.runs_tasks = runs_tasks(run_tasks, environment=os.environ)
+        self._legs.runs_tasks = runs_tasks(run_tasks, environment=os.environ)
         if pages is not None or ladder is not None:
             stored_calls.StoredCalls.install(ladder, pages, self, self._legs, self._calls, self._tools)
         if approvals is not None:
@@ -282,14 +281,7 @@ class Server(ToolServer[LifespanResultT]):
             connections.warn_of_readable_errors(self.name)
         connections.warn_of_unchecked_names(security)
 
-    def enable(
-        self,
-        *,
-        keys: Strings | None = None,
-        names: Strings | None = None,
-        tags: Strings | None = None,
-        only: bool = False,
-    ) -> None:
+    def enable(self, **chosen: Unpack[Chosen]) -> None:
         """Let clients see tools, prompts and resources again; later calls win over earlier ones.
 
         Args:
@@ -302,16 +294,9 @@ class Server(ToolServer[LifespanResultT]):
             ValueError: Nothing was chosen, or a key has none of these forms.
         """
         with self._deciding():
-            self._visibility.enable(keys=keys, names=names, tags=tags, only=only)
+            self._visibility.enable(**chosen)
 
-    def disable(
-        self,
-        *,
-        keys: Strings | None = None,
-        names: Strings | None = None,
-        tags: Strings | None = None,
-        only: bool = False,
-    ) -> None:
+    def disable(self, **chosen: Unpack[Chosen]) -> None:
         """Hide tools, prompts and resources: lists omit them, and requests for them are answered as for unknown ones.
 
         Args:
@@ -324,7 +309,7 @@ class Server(ToolServer[LifespanResultT]):
             ValueError: Nothing was chosen, or a key has none of these forms.
         """
         with self._deciding():
-            self._visibility.disable(keys=keys, names=names, tags=tags, only=only)
+            self._visibility.disable(**chosen)
 
     def allow_tools(self, names: Iterable[str] | None) -> None:
         """Show clients no other tools than these, whatever else is enabled; None lifts that again.

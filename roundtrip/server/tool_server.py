@@ -61,7 +61,6 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
         self._tools = ToolRegistry(on_duplicate, visibility)
         self._mask_errors = mask_errors
         super().__init__(parts, defaults, visibility, sdk=sdk)
-        self._legs.warns_of_guesses = parts.may_forget
         self._probe = self._probe_if_wanted(probe)
         self._calls = ToolCalls(
             self,
@@ -202,11 +201,6 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
             return fn
 
         return decorate if target is None else decorate(target)
-
-    @property
-    def task_service(self) -> service.TaskService | None:
-        """Return the tasks of the server; None if it has no tool that runs as a task."""
-        return self._legs.tasks
 
     async def signal(self, call_id: str, name: str, payload: Any = None) -> bool:
         """Send a signal to the task of a call, for which its body waits with `ctx.wait_for`.

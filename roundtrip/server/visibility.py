@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from functools import partialmethod
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypedDict
 
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.markers import Marker
@@ -70,6 +70,15 @@ class Component(NamedTuple):
     def names(self) -> tuple[str, ...]:
         """Return the names that select it."""
         return (self.name,) if self.uri is None else (self.name, self.uri)
+
+
+class Chosen(TypedDict, total=False):
+    """Arguments of `Server.enable` and `Server.disable`."""
+
+    keys: Strings | None
+    names: Strings | None
+    tags: Strings | None
+    only: bool
 
 
 class Criteria(NamedTuple):

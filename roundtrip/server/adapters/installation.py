@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from roundtrip.server.keys import Keys
     from roundtrip.server.ladder import Rung
     from roundtrip.server.pages import Pages
-    from roundtrip.server.tasks.service import TaskService
 else:
     load_on_use(globals(), "roundtrip.server.probe")
 
@@ -189,7 +188,6 @@ class Installation(Attached, Generic[HostT]):
         self.defaults = ToolDefaults(self._parts.limits, build=options.get("build"))
         self.legs = self._legs = attach(low_level, self._parts, host=context_server, subject_of=self._subject_of)
         self._legs.no_empty_rounds |= frozenset(no_empty_rounds)
-        self._legs.warns_of_guesses = self._parts.may_forget
         self._legs.runs_tasks = runs_tasks(None, environment=os.environ)
         place = next(i for i, entry in enumerate(low_level.middleware) if isinstance(entry, RequestBoundary))
         low_level.middleware.insert(place + 1, _Naming(self))
@@ -221,11 +219,6 @@ class Installation(Attached, Generic[HostT]):
     def own_routes(self) -> list[Any]:
         """Return the routes beside MCP that the author added, such as the pages of `ElicitUrl`."""
         return self._routes()
-
-    @property
-    def task_service(self) -> TaskService | None:
-        """Return the stored calls of the server; None if it has no option and no tool that needs them."""
-        return self._legs.tasks
 
     def identity(self) -> probe.Identity:
         """Return the facts that all instances of the service must have in common, now that tools are registered."""
