@@ -6,6 +6,7 @@ reload nor the way back in the browser's history sends an answer twice.
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +17,6 @@ from starlette.routing import Route
 from roundtrip.pages.calls import (
     AskingPage,
     AwaitingPage,
-    CallsUnavailable,
     ClosedPage,
     EndedPage,
     PageCalls,
@@ -25,7 +25,7 @@ from roundtrip.pages.calls import (
 )
 from roundtrip.pages.controls import Posted
 from roundtrip.pages.form_tokens import FormTokens
-from roundtrip.pages.forms import TOKEN, PostUnreadable, form_of_questions, read_form
+from roundtrip.pages.forms import TOKEN, form_of_questions, read_form
 from roundtrip.pages.look import PageLook
 from roundtrip.pages.rendering import PageRenderer
 from roundtrip.pages.responses import PageResponses, PostWords
@@ -109,18 +109,12 @@ class QuestionPages:
                 return subject
             if subject is None:
                 return self._responses.login()
-        is_form = request.method == "POST"
-        posted: Posted | Response = await self._responses.posted(request) if is_form else {}
-        if isinstance(posted, Response):
-            return posted
-        try:
-            if is_form:
-                return await self._answered(ticket, subject, posted)
-            return self._state_page(ticket, subject, await self._calls.open(ticket, subject))
-        except PostUnreadable:
-            return self._responses.unreadable()
-        except CallsUnavailable:
-            return self._responses.unavailable(posted)
+        show, take = partial(self._opened, ticket, subject), partial(self._answered, ticket, subject)
+        return await self._responses.served(request, show, take)
+
+    async def _opened(self, ticket: str, subject: str | None) -> Response:
+        """Return the page of a call."""
+        return self._state_page(ticket, subject, await self._calls.open(ticket, subject))
 
     async def _answered(self, ticket: str, subject: str | None, posted: Posted) -> Response:
         """Return the response to the content of a form.

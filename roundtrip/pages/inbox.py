@@ -7,6 +7,7 @@ for. The API takes JSON only, which no page of another site can send without ask
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -115,16 +116,8 @@ class InboxSite:
         reader = await self._approvals.reader(request)
         if not isinstance(reader, Reader):
             return reader if reader is not None else self._responses.login()
-        is_form = request.method == "POST"
-        posted: Posted | Response = await self._responses.posted(request) if is_form else {}
-        if isinstance(posted, Response):
-            return posted
-        try:
-            if is_form:
-                return await self._form_answered(reader, approval_id, posted)
-            return await self._shown(reader, approval_id)
-        except CallsUnavailable:
-            return self._responses.unavailable(posted)
+        show, take = partial(self._shown, reader, approval_id), partial(self._form_answered, reader, approval_id)
+        return await self._responses.served(request, show, take)
 
     async def _shown(self, reader: Reader, approval_id: str, *, notice: str | None = None) -> Response:
         approval = await self._approvals.find(reader, approval_id)

@@ -1,12 +1,13 @@
 """The responses that question pages and the inbox share, and the reading of what a form has sent."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple
 
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 
+from roundtrip.pages.calls import CallsUnavailable
 from roundtrip.pages.controls import Posted
 from roundtrip.pages.forms import PostUnreadable, parse_body
 from roundtrip.pages.headers import is_form, is_own_form, origin_of, page_headers
@@ -77,7 +78,28 @@ class PageResponses:
         """Return the page for the time while the store cannot be used, with what its reader has sent by a form."""
         return self.page(self._renderer.unavailable(seconds=_RETRY_SECONDS, sent=sent or {}), 503, RETRY_HEADERS)
 
-    async def posted(self, request: Request) -> Posted | Response:
+    async def served(
+        self, request: Request, show: Callable[[], Awaitable[Response]], take: Callable[[Posted], Awaitable[Response]]
+    ) -> Response:
+        """Return the response to a request for a page: the page, or the response to the content of its form.
+
+        Args:
+            request: The request.
+            show: Returns the page.
+            take: Takes the content of the form.
+        """
+        is_form = request.method == "POST"
+        posted: Posted | Response = await self._posted(request) if is_form else {}
+        if isinstance(posted, Response):
+            return posted
+        try:
+            return await (take(posted) if is_form else show())
+        except PostUnreadable:
+            return self.unreadable()
+        except CallsUnavailable:
+            return self.unavailable(posted)
+
+    async def _posted(self, request: Request) -> Posted | Response:
         """Return what a form of this site has sent, or the page that says why it cannot be taken."""
         if not is_own_form(request.headers, self.origin):
             return self.error(403, "This did not come from this page", self._words.elsewhere)

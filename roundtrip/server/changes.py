@@ -8,8 +8,8 @@ changes of lists and updates of the resources that the client has subscribed to.
 import asyncio
 import contextvars
 import logging
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Mapping
+from contextlib import nullcontext, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -34,6 +34,7 @@ from mcp_types import (
 )
 
 from roundtrip.revisions import is_retry_era
+from roundtrip.server.context_variables import holding
 from roundtrip.server.parts import Effects
 from roundtrip.server.sdk_private import connection_of, session_id_of
 
@@ -105,7 +106,7 @@ class Changes:
     def publishing(self, listing: "Listing") -> Any:
         """Surround the publication of an event: a client that is sent a notification is not sent the event as well."""
         is_notified = listing in self._by_session or listing in self._told
-        return _told_already(self._ctx.session) if is_notified else nullcontext()
+        return holding(_NOTIFIED, connection_of(self._ctx.session)) if is_notified else nullcontext()
 
     async def announce(self, bus: SubscriptionBus) -> None:
         """Announce the changes at the end of the request."""
@@ -154,16 +155,6 @@ def promise_changes(result: HandlerResult) -> HandlerResult:
         if isinstance(offered.get(listing), dict):
             offered[listing] = {**offered[listing], "listChanged": True}
     return {**result, "capabilities": offered}
-
-
-@contextmanager
-def _told_already(session: ServerSession) -> Generator[None]:
-    """Surround the publication of an event that the client of a session has already been notified of."""
-    reset = _NOTIFIED.set(connection_of(session))
-    try:
-        yield
-    finally:
-        _NOTIFIED.reset(reset)
 
 
 class OlderClients:

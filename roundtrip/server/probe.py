@@ -155,7 +155,7 @@ class Probe:
         """Answer `roundtrip doctor`, which compares the instances of this service."""
         if not journey:
             return await self._facts(ctx, claim=claim, look=look)
-        began = await ctx.step("began", self._own_name)
+        began = await ctx.step("began", lambda: self.instance)
         question = f"A probe by `roundtrip doctor`, which answers by itself. It began on instance {began}"
         try:
             await ctx.ask(_QUESTION, question, bool)
@@ -163,9 +163,6 @@ class Probe:
             # The doctor reports it. The log would warn of a client that no user has.
             raise ToolError(str(error)) from error
         return {"instance": self.instance, "began": began}
-
-    def _own_name(self) -> str:
-        return self.instance
 
     async def _facts(self, ctx: Context, *, claim: bool, look: str) -> dict[str, Any]:
         if look and not _MARK.fullmatch(look):

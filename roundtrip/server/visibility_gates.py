@@ -37,6 +37,7 @@ from roundtrip.resolvers.planner import Replacements, make_plan
 from roundtrip.resolvers.scheduler import Scheduler
 from roundtrip.resolvers.signatures import hints_of, returns_input_required
 from roundtrip.server.context import Context
+from roundtrip.server.context_variables import holding
 from roundtrip.server.functions import Planned
 from roundtrip.server.parts import Effects
 from roundtrip.server.requests import REQUEST, RequestRecord, offer, take_back
@@ -185,11 +186,12 @@ class OpenGates:
 
     async def around(self, work: Awaitable[T]) -> T:
         """Serve the item, then leave the context managers that were entered for it."""
-        inside = _INSIDE.set(self)
         try:
-            return await (work if self.managers is None else self.managers.around(work, ended_by=lambda value: None))
+            if self.managers is not None:
+                work = self.managers.around(work, ended_by=lambda value: None)
+            with holding(_INSIDE, self):
+                return await work
         finally:
-            _INSIDE.reset(inside)
             if self.threads is not None:
                 self.threads.close()
 
@@ -299,11 +301,8 @@ class GateEvaluator:
 
     async def serve_unseen(self, work: Awaitable[T]) -> T:
         """Answer a request for an item that it cannot see: gates that opened before do not count."""
-        inside = _INSIDE.set(None)
-        try:
+        with holding(_INSIDE, None):
             return await work
-        finally:
-            _INSIDE.reset(inside)
 
     def _walks_of(self, gates: tuple[VisibilityGate, ...]) -> list[_GateWalk]:
         replacements = self._replacements()

@@ -41,6 +41,7 @@ from roundtrip.server.adapters.fastmcp_names import (
 )
 from roundtrip.server.adapters.installation import Installation, InstalledServing, installation_in, serving_now
 from roundtrip.server.content import Embeddable, ToolResult, as_block
+from roundtrip.server.context_variables import holding
 from roundtrip.server.failures import told_by, tool_failure
 from roundtrip.server.functions import AskingFunction, Kind, read_signature
 from roundtrip.server.install import wrap
@@ -80,17 +81,8 @@ class StoredLeg:
     """The protocol error of the function."""
 
 
-_STORED_LEG: Final[ContextVar[StoredLeg | None]] = ContextVar("roundtrip_stored_leg", default=None)
-
-
-@contextmanager
-def serving_stored_leg(leg: StoredLeg) -> Generator[None]:
-    """Let the next function that FastMCP runs serve a leg of a stored call."""
-    before = _STORED_LEG.set(leg)
-    try:
-        yield
-    finally:
-        _STORED_LEG.reset(before)
+STORED_LEG: Final[ContextVar[StoredLeg | None]] = ContextVar("roundtrip_stored_leg", default=None)
+"""The leg of a stored call that the next function which FastMCP runs serves."""
 
 
 class StoringCalls(ABC):
@@ -131,7 +123,7 @@ class FastMcpFunction(AskingFunction):
 
     def is_called(self, method: str, name: str) -> bool:
         """Return True if the request is for this function. A mounted, renamed or transformed tool has another name."""
-        if method != "tools/call" or is_client_tool_call() or _STORED_LEG.get() is not None:
+        if method != "tools/call" or is_client_tool_call() or STORED_LEG.get() is not None:
             return True
         serving, server = serving_now(), serving_server()
         if serving is None or server is None:
@@ -181,7 +173,7 @@ class FastMcpFunction(AskingFunction):
             FastMCPError: The call failed in a way that its client may read.
             Exception: An error of the author's code, which FastMCP may mask.
         """
-        leg = _STORED_LEG.get()
+        leg = STORED_LEG.get()
         if leg is not None and not leg.is_taken:
             return await self._serve_stored(leg, arguments, injected)
         serving = _serving(self)
@@ -229,9 +221,9 @@ class FastMcpFunction(AskingFunction):
             injected: The values.
             tell: Receives the failure, if it is a protocol error.
         """
-        before = _INJECTED.set(injected)
         try:
-            yield
+            with holding(_INJECTED, injected):
+                yield
         except (FastMCPError, UnexpectedToolError):
             raise
         except (RoundtripError, SdkToolError, SdkResourceError) as error:
@@ -243,8 +235,6 @@ class FastMcpFunction(AskingFunction):
                 tell(failure)
             told = told_by(failure, error) or str(failure)
             raise ERRORS[self.kind](told.removeprefix(f"Error executing tool {self.name}: ")) from error
-        finally:
-            _INJECTED.reset(before)
 
     def _is_asked_for(self, incoming: Incoming) -> bool:
         """Return True if the client of a request calls this tool, and no function does so."""

@@ -18,11 +18,11 @@ from mcp_types import CallToolResult
 from roundtrip.engine.leg import Authored, Finished, HandedOver, Suspended
 from roundtrip.revisions import is_retry_era
 from roundtrip.server.adapters.fastmcp_functions import (
+    STORED_LEG,
     FastMcpFunction,
     StoredLeg,
     StoringCalls,
     function_of_plain,
-    serving_stored_leg,
 )
 from roundtrip.server.adapters.fastmcp_names import (
     DisabledError,
@@ -39,6 +39,7 @@ from roundtrip.server.adapters.fastmcp_names import (
 )
 from roundtrip.server.adapters.installation import serving_now
 from roundtrip.server.adapters.storing import install_stored_calls
+from roundtrip.server.context_variables import holding
 from roundtrip.server.leg_runner import result_of
 from roundtrip.server.stored_replies import result_from
 from roundtrip.server.tool_calls import named_version, result_of_reply
@@ -161,7 +162,7 @@ class FastMcpCalls(StoringCalls):
         has_client = task is not None and task.request is not None
         bound = bind_request_context(incoming.request) if has_client and incoming.request is not None else nullcontext()
         failed: CallToolResult | None = None
-        with serving_stored_leg(leg), bound:
+        with holding(STORED_LEG, leg), bound:
             try:
                 made = await mcp.call_tool(name, arguments, version=_version_spec(version), run_middleware=False)
                 failed = wire_form(made)

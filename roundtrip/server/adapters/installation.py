@@ -25,6 +25,7 @@ from mcp.shared.uri_template import UriTemplate
 from roundtrip.errors import InvalidSignature
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.plan import Plan
+from roundtrip.server.context_variables import holding
 from roundtrip.server.functions import AskingFunction, Kind
 from roundtrip.server.install import Attached
 from roundtrip.server.install import install as attach
@@ -127,11 +128,8 @@ class _Naming:
     async def __call__(self, ctx: Request, call_next: CallNext) -> HandlerResult:
         """Serve one message, as the SDK's middlewares do."""
         serving = InstalledServing(self.installation, ctx)
-        before = _SERVING.set(serving)
-        try:
+        with holding(_SERVING, serving):
             result = await call_next(ctx)
-        finally:
-            _SERVING.reset(before)
         if serving.failure is not None:
             raise serving.failure
         return result

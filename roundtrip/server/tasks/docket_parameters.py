@@ -21,6 +21,7 @@ from roundtrip.engine.interruptions import LegClock, Suspension, verdict_on, wit
 from roundtrip.errors import BodyMistake, InvalidSignature, RoundtripError, ToolTimedOut
 from roundtrip.machine.call import Call
 from roundtrip.resolvers.signatures import is_async
+from roundtrip.server.context_variables import holding
 
 if TYPE_CHECKING:
     from docket import Execution
@@ -209,11 +210,8 @@ class DocketParameters:
             return _LegProgress(run)
         if isinstance(given, Retry):
             # It reads nothing but the number of the attempt, and so calculates its delay.
-            token = current_execution.set(cast("Execution", SimpleNamespace(attempt=attempt)))
-            try:
+            with holding(current_execution, cast("Execution", SimpleNamespace(attempt=attempt))):
                 return await given.__aenter__()
-            finally:
-                current_execution.reset(token)
         if type(given).__name__ == "_TaskKey":
             return run.call.id
         return logging.LoggerAdapter(
