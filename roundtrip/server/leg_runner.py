@@ -38,14 +38,12 @@ if TYPE_CHECKING:
     from roundtrip.server import calls, ledger_use, leg_facts
     from roundtrip.server.context import Context
     from roundtrip.server.inbox import Inbox
-    from roundtrip.server.ledger_use import LedgerUse
     from roundtrip.server.stored_calls import StoredCalls
     from roundtrip.server.tasks import docket_parameters, extension
     from roundtrip.server.tasks.engine import DistributedEngine
     from roundtrip.server.tasks.service import TaskService
     from roundtrip.server.tools.promises import OncePolicy
     from roundtrip.server.visibility_gates import OpenGates
-    from roundtrip.trace.writing.tracers import Tracers
 else:
     load_on_use(
         globals(),
@@ -112,7 +110,6 @@ class LegRunner:
         self.task_engine: DistributedEngine | None = None
         """Delivers tasks to workers, in place of each worker's look at the store."""
         self._page_waits: list[float] = []
-        self.facts_of: Callable[..., leg_facts.LegFacts] | None = None
         self.page_wait = math.inf
         """The most seconds that a leg waits for a page."""
 
@@ -193,7 +190,7 @@ class LegRunner:
         served = ServedLeg(self, function, arguments, incoming, opened)
         call, record = served.call, served.record
         if is_traced and self.parts.effects.tracers.tracers:
-            served.begin_facts(self.parts.effects.tracers)
+            served.facts = leg_facts.LegFacts.begun(self.parts.effects.tracers, served)
         if record is not None:
             record.claimed = True
             record.call_id = call.id
@@ -297,7 +294,7 @@ class ServedLeg:
             claim, clock = task.claim, task.claim.clock
             responses, limits = task.responses, task.limits(clock())
         elif once is not None and self.claims:
-            claim = self.ledger_use().claim(once)
+            claim = ledger_use.LedgerUse(self).claim(once)
         client, stored = RequestClient(self.wire), runner.stored_calls
         if stored is not None and task is None and self.record is not None:
             client = stored.client_of(self.wire, self.record)
@@ -441,27 +438,15 @@ class ServedLeg:
             "%s runs in call %s, which exactly_once does not cover: %s", self.function.owner, self.call.id, why
         )
 
-    def ledger_use(self) -> LedgerUse:
-        """Return the leg's use of the ledger."""
-        return ledger_use.LedgerUse(self)
-
     async def count_guess(self, key: str, answer: Any, guesses: int) -> bool:
         """Count an answer to a question of the call; return False if it is one too many.
 
         Raises:
             GuessUncounted: The ledger could not count the answer.
         """
-        return await self.ledger_use().count_guess(key, answer, guesses)
+        return await ledger_use.LedgerUse(self).count_guess(key, answer, guesses)
 
     # Reports to tracers and the log.
-
-    def begin_facts(self, tracers: Tracers) -> None:
-        """Report the beginning of the leg to tracers, and from now on its facts."""
-        facts_of = self.runner.facts_of
-        if facts_of is None:
-            # Kept, as the statement above takes a microsecond each time.
-            facts_of = self.runner.facts_of = leg_facts.LegFacts.begun
-        self.facts = facts_of(tracers, self)
 
     def conclude(self, end: LegEnd) -> ServedEnd:
         """Report the end of the leg, and return it.
