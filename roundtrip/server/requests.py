@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 from mcp.server.auth.middleware import auth_context
 from mcp.server.auth.provider import AccessToken
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from roundtrip.server.tasks.legs import TaskLeg
 else:
     load_on_use(globals(), "roundtrip.server.connections")
+
+T = TypeVar("T")
 
 SKEW: Final = 60.0
 """Seconds by which the clocks of two instances may differ."""
@@ -105,6 +107,16 @@ REQUEST: ContextVar[RequestRecord | None] = ContextVar("roundtrip_request", defa
 """The request being served, of any method."""
 
 _OFFERED: ContextVar[ContextMaker | None] = ContextVar("roundtrip_context", default=None)
+
+
+@contextmanager
+def holding(variable: ContextVar[T], value: T) -> Generator[None]:
+    """Set a context variable, and restore it at the end of the block."""
+    before = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(before)
 
 
 def asking_request() -> RequestRecord | None:

@@ -34,7 +34,7 @@ from roundtrip.server.switches import FAST_LANE_VARIABLE, is_on, runs_tasks
 from roundtrip.server.tool_server import ToolServer
 from roundtrip.server.tools.registered import ToolDefaults
 from roundtrip.server.tools.registry import OnDuplicate
-from roundtrip.server.visibility import Chosen
+from roundtrip.server.visibility import VisibilityChoice
 from roundtrip.system import SYSTEM, System
 from roundtrip.tokens.token import MAX_TOKEN_BYTES
 
@@ -281,7 +281,7 @@ class Server(ToolServer[LifespanResultT]):
             connections.warn_of_readable_errors(self.name)
         connections.warn_of_unchecked_names(security)
 
-    def enable(self, **chosen: Unpack[Chosen]) -> None:
+    def enable(self, **chosen: Unpack[VisibilityChoice]) -> None:
         """Let clients see tools, prompts and resources again; later calls win over earlier ones.
 
         Args:
@@ -296,7 +296,7 @@ class Server(ToolServer[LifespanResultT]):
         with self._deciding():
             self._visibility.enable(**chosen)
 
-    def disable(self, **chosen: Unpack[Chosen]) -> None:
+    def disable(self, **chosen: Unpack[VisibilityChoice]) -> None:
         """Hide tools, prompts and resources: lists omit them, and requests for them are answered as for unknown ones.
 
         Args:

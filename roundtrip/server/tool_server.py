@@ -31,11 +31,10 @@ from roundtrip.server.tools.registry import OnDuplicate, ToolRegistry, UnknownTo
 from roundtrip.server.visibility import Visibility
 
 if TYPE_CHECKING:
-    from roundtrip.server import failures
-    from roundtrip.server.probe import Identity, Probe
+    from roundtrip.server import failures, probe
     from roundtrip.server.tasks import service
 else:
-    load_on_use(globals(), "roundtrip.server.failures", "roundtrip.server.tasks.service")
+    load_on_use(globals(), "roundtrip.server.failures", "roundtrip.server.probe", "roundtrip.server.tasks.service")
 
 logger = logging.getLogger("roundtrip")
 
@@ -321,12 +320,10 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
         """Return True if the answers of a method depend on the caller, and must not be cached for others."""
         return self._tools.seen.has_gates if method == "tools/list" else super().is_private(method)
 
-    def _probe_if_wanted(self, wanted: bool | None) -> Probe | None:
+    def _probe_if_wanted(self, wanted: bool | None) -> probe.Probe | None:
         if not is_on(wanted, PROBE_VARIABLE, environment=os.environ, default=False):
             return None
-        from roundtrip.server.probe import Probe
-
-        return Probe(self._tools, legs=self._legs, identity=self.identity, defaults=self._defaults)
+        return probe.Probe(self._tools, legs=self._legs, identity=self.identity, defaults=self._defaults)
 
     def tell_transport(self, transport: str) -> None:
         """Tell the log and the probe which way requests over HTTP on 2026-07-28 take, and why."""
@@ -344,8 +341,6 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
         if self._probe is not None:
             self._probe.fellows = (group, workers)
 
-    def identity(self) -> Identity:
+    def identity(self) -> probe.Identity:
         """Return the facts that all instances of the service must have in common, now that tools are registered."""
-        from roundtrip.server.probe import identity_of_tools
-
-        return identity_of_tools(self.name, legs=self._legs, tools=self._tools.registered)
+        return probe.identity_of_tools(self.name, legs=self._legs, tools=self._tools.registered)

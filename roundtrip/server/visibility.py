@@ -72,7 +72,7 @@ class Component(NamedTuple):
         return (self.name,) if self.uri is None else (self.name, self.uri)
 
 
-class Chosen(TypedDict, total=False):
+class VisibilityChoice(TypedDict, total=False):
     """Arguments of `Server.enable` and `Server.disable`."""
 
     keys: Strings | None

@@ -37,10 +37,9 @@ from roundtrip.resolvers.planner import Replacements, make_plan
 from roundtrip.resolvers.scheduler import Scheduler
 from roundtrip.resolvers.signatures import hints_of, returns_input_required
 from roundtrip.server.context import Context
-from roundtrip.server.context_variables import holding
 from roundtrip.server.functions import Planned
 from roundtrip.server.parts import Effects
-from roundtrip.server.requests import REQUEST, RequestRecord, offer, take_back
+from roundtrip.server.requests import REQUEST, RequestRecord, holding, offer, take_back
 from roundtrip.server.threads import LegThreads
 
 logger = logging.getLogger("roundtrip")

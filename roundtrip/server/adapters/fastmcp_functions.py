@@ -41,12 +41,11 @@ from roundtrip.server.adapters.fastmcp_names import (
 )
 from roundtrip.server.adapters.installation import Installation, InstalledServing, installation_in, serving_now
 from roundtrip.server.content import Embeddable, ToolResult, as_block
-from roundtrip.server.context_variables import holding
 from roundtrip.server.failures import told_by, tool_failure
 from roundtrip.server.functions import AskingFunction, Kind, read_signature
 from roundtrip.server.install import wrap
 from roundtrip.server.leg_runner import result_of
-from roundtrip.server.requests import Incoming, asking_request
+from roundtrip.server.requests import Incoming, asking_request, holding
 from roundtrip.server.threads import LegThreads
 from roundtrip.server.tools.options import ToolSpec
 from roundtrip.server.tools.registered import ToolDefaults, asking_function, dependencies_of

@@ -39,8 +39,8 @@ from roundtrip.server.adapters.fastmcp_names import (
 )
 from roundtrip.server.adapters.installation import serving_now
 from roundtrip.server.adapters.storing import install_stored_calls
-from roundtrip.server.context_variables import holding
 from roundtrip.server.leg_runner import result_of
+from roundtrip.server.requests import holding
 from roundtrip.server.stored_replies import result_from
 from roundtrip.server.tool_calls import named_version, result_of_reply
 

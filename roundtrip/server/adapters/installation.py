@@ -25,12 +25,12 @@ from mcp.shared.uri_template import UriTemplate
 from roundtrip.errors import InvalidSignature
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.plan import Plan
-from roundtrip.server.context_variables import holding
 from roundtrip.server.functions import AskingFunction, Kind
 from roundtrip.server.install import Attached
 from roundtrip.server.install import install as attach
 from roundtrip.server.parts import parts_of
 from roundtrip.server.request_state import Request, RequestBoundary
+from roundtrip.server.requests import holding
 from roundtrip.server.switches import runs_tasks
 from roundtrip.server.tools.options import ToolSpec, unknown_option
 from roundtrip.server.tools.registered import ToolDefaults

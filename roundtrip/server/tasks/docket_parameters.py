@@ -21,7 +21,7 @@ from roundtrip.engine.interruptions import LegClock, Suspension, verdict_on, wit
 from roundtrip.errors import BodyMistake, InvalidSignature, RoundtripError, ToolTimedOut
 from roundtrip.machine.call import Call
 from roundtrip.resolvers.signatures import is_async
-from roundtrip.server.context_variables import holding
+from roundtrip.server.requests import holding
 
 if TYPE_CHECKING:
     from docket import Execution
