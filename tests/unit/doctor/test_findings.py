@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from roundtrip.cli.running.doctor import as_lines
 from roundtrip.doctor.facts import Facts, Live, Look, Observed, Place, ProbedCall, ProbedInstance, Reached, Said
 from roundtrip.doctor.findings import Finding, Level, findings_of
-from roundtrip.doctor.telling import as_lines
 from tests.kit.tables import check_each
 
 
