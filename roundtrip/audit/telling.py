@@ -3,10 +3,8 @@
 import re
 from collections import Counter
 from collections.abc import Iterator
-from typing import Annotated, Final, Literal
+from typing import Any, Final
 from xml.etree import ElementTree
-
-from pydantic import BaseModel, ConfigDict, Field
 
 from roundtrip.audit.clauses import ClauseLevel
 from roundtrip.audit.findings import AuditReport, ClauseFinding, ClauseVerdict
@@ -22,66 +20,32 @@ _NO_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ff
 _INDENT: Final = 28
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class FindingData(_Strict):
-    """The verdict on a clause, as JSON."""
-
-    clause: str
-    level: Literal["MUST", "SHOULD", "MAY", "ADVICE"]
-    demand: str
-    source: str
-    tool: str | None
-    """The tool; null for the server as a whole."""
-    verdict: Literal["passed", "failed", "could not be tried", "fact"]
-    attempts: Annotated[int, Field(ge=0)]
-    texts: list[str]
-    """The evidence, the fact, or the reason."""
-
-
-class AuditData(_Strict):
-    """The report of an audit, as JSON."""
-
-    server: str
-    target: str
-    tools: list[str]
-    requests: int
-    seconds: float
-    calls: dict[str, dict[Literal["begun", "completed"], int]]
-    """The calls that the audit began, and the results it got, by tool."""
-    failed: bool
-    """True if a clause failed at a level that counts."""
-    findings: list[FindingData]
-
-
-def as_data(report: AuditReport, level: ClauseLevel) -> AuditData:
+def as_data(report: AuditReport, level: ClauseLevel) -> dict[str, Any]:
     """Return the report as JSON data."""
-    return AuditData(
-        server=report.server,
-        target=report.target,
-        tools=list(report.tools),
-        requests=report.requests,
-        seconds=round(report.seconds, 3),
-        calls={
+    return {
+        "server": report.server,
+        "target": report.target,
+        "tools": list(report.tools),
+        "requests": report.requests,
+        "seconds": round(report.seconds, 3),
+        "calls": {
             name: {"begun": report.begun.get(name, 0), "completed": report.ended.get(name, 0)} for name in report.tools
         },
-        failed=bool(report.failures(level)),
-        findings=[
-            FindingData(
-                clause=finding.clause.id,
-                level=finding.clause.level.value,
-                demand=finding.clause.demand,
-                source=finding.clause.source,
-                tool=finding.tool,
-                verdict=finding.verdict.value,
-                attempts=finding.attempts,
-                texts=list(finding.texts),
-            )
+        "failed": bool(report.failures(level)),
+        "findings": [
+            {
+                "clause": finding.clause.id,
+                "level": finding.clause.level.value,
+                "demand": finding.clause.demand,
+                "source": finding.clause.source,
+                "tool": finding.tool,
+                "verdict": finding.verdict.value,
+                "attempts": finding.attempts,
+                "texts": list(finding.texts),
+            }
             for finding in report.findings
         ],
-    )
+    }
 
 
 def as_lines(report: AuditReport, level: ClauseLevel) -> Iterator[Line]:

@@ -47,7 +47,7 @@ def run(arguments: Namespace) -> int:
             arguments.junit.write_text(as_junit(report, level), encoding="utf-8")
     present(
         arguments,
-        lambda: as_data(report, level).model_dump(mode="json"),
+        lambda: as_data(report, level),
         lambda screen: screen.lines(as_lines(report, level)),
     )
     return 1 if report.failures(level) else 0

@@ -1,14 +1,12 @@
 """Reports of audits as text, JSON and JUnit's XML, read with parsers of other authors."""
 
 import json
-from typing import Any, Final
+from typing import Final
 from xml.etree import ElementTree
-
-from jsonschema import Draft202012Validator
 
 from roundtrip.audit.clauses import CLAUSES, ClauseLevel
 from roundtrip.audit.findings import AuditNotes, AuditReport, ClauseVerdict
-from roundtrip.audit.telling import AuditData, as_data, as_junit, as_lines
+from roundtrip.audit.telling import as_data, as_junit, as_lines
 
 HOSTILE: Final = 'a state with "]]> & <b>\x1b[31m\x00\ud800 was accepted'
 
@@ -54,15 +52,20 @@ def test_junit_counts_failures_at_the_level_and_above() -> None:
     assert failure.get("type") == "MUST"
 
 
-def test_json_fits_its_schema_and_model() -> None:
-    data = as_data(report(), ClauseLevel.MUST).model_dump(mode="json")
-    text = json.dumps(data)
-    errors: list[Any] = list(Draft202012Validator(AuditData.model_json_schema()).iter_errors(json.loads(text)))  # pyright: ignore[reportUnknownMemberType]
-    assert errors == []
-    assert data["failed"] is True
-    assert data["calls"] == {"book": {"begun": 3, "completed": 1}}
-    assert {one["clause"] for one in data["findings"]} == CLAUSES.keys()
-    tampered = next(one for one in data["findings"] if one["clause"] == "S4.tampered")
+def test_json_has_the_report_and_each_finding() -> None:
+    data = json.loads(json.dumps(as_data(report(), ClauseLevel.MUST)))
+    findings = data.pop("findings")
+    assert data == {
+        "server": "cinema 1",
+        "target": "http://127.0.0.1:1/mcp",
+        "tools": ["book"],
+        "requests": 7,
+        "seconds": 1.25,
+        "calls": {"book": {"begun": 3, "completed": 1}},
+        "failed": True,
+    }
+    assert {one["clause"] for one in findings} == CLAUSES.keys()
+    tampered = next(one for one in findings if one["clause"] == "S4.tampered")
     assert tampered == {
         "clause": "S4.tampered",
         "level": "MUST",

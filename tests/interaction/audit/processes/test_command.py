@@ -1,5 +1,6 @@
 """`roundtrip audit` of modules and of commands, which it starts itself."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -7,7 +8,6 @@ from typing import Final
 
 import pytest
 
-from roundtrip.audit.telling import AuditData
 from tests.kit.hosts import ROOT
 from tests.kit.waiting import WAIT
 
@@ -53,9 +53,9 @@ def audit(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
 def test_module_or_command_is_audited(server: list[str], tmp_path: Path) -> None:
     ran = audit(tmp_path, "--tool", BOOK, *server)
     assert ran.returncode == 0, ran.stderr
-    data = AuditData.model_validate_json(ran.stdout)
-    verdicts = {one.clause: one.verdict for one in data.findings}
-    assert data.server.split()[0] == "cinema"
+    data = json.loads(ran.stdout)
+    verdicts = {one["clause"]: one["verdict"] for one in data["findings"]}
+    assert data["server"].split()[0] == "cinema"
     assert (verdicts["S4.tampered"], verdicts["S9.content"]) == ("passed", "passed")
     assert verdicts["S3.keys"] == ("could not be tried" if "--" in server else "passed")
     assert not (tmp_path / "burned").exists()
