@@ -2,36 +2,13 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict, cast
+from typing import Any, cast
 
 from roundtrip.questions.fields import FieldKind, FormField, fields_of
 from roundtrip.untrusted import mapping_of
 
 
-class Option(TypedDict):
-    """Choice of a field."""
-
-    label: str
-    chosen: bool
-
-
-class PageField(TypedDict):
-    """Field of a form."""
-
-    name: str
-    label: str
-    about: str
-    required: bool
-    options: list[Option]
-    """The choices; empty for a text field."""
-    many: bool
-    """True if several options may be chosen."""
-    value: str
-    given: bool
-    """True if the value is the answer; otherwise it is the default."""
-
-
-def page_fields_of(schema: object, answer: object) -> list[PageField]:
+def page_fields_of(schema: object, answer: object) -> list[dict[str, Any]]:
     """Return the fields of a form, in order, filled in with an answer or with their defaults.
 
     A transcript may hold anything, so the page shows a field of unknown shape as one that takes text.
@@ -56,19 +33,21 @@ def json_text(value: object, *, indent: int | None = None) -> str:
         return "(nested too deeply to be shown)"
 
 
-def _page_field(field: FormField, answer: Mapping[str, Any]) -> PageField:
+def _page_field(field: FormField, answer: Mapping[str, Any]) -> dict[str, Any]:
     is_given = field.name in answer
     value = answer[field.name] if is_given else field.default
-    return PageField(
-        name=field.name,
-        label=field.title or field.name,
-        about=field.description or "",
-        required=field.required,
-        options=[Option(label=label, chosen=_is_chosen(choice, value)) for choice, label in _choices(field)],
-        many=field.kind is FieldKind.SEVERAL,
-        value="" if value is None else value_text(value),
-        given=is_given,
-    )
+    return {
+        "name": field.name,
+        "label": field.title or field.name,
+        "about": field.description or "",
+        "required": field.required,
+        # Empty for a field of text.
+        "options": [{"label": label, "chosen": _is_chosen(choice, value)} for choice, label in _choices(field)],
+        "many": field.kind is FieldKind.SEVERAL,
+        "value": "" if value is None else value_text(value),
+        # Otherwise the value is the default.
+        "given": is_given,
+    }
 
 
 def _is_chosen(choice: object, value: object) -> bool:
