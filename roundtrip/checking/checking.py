@@ -12,7 +12,7 @@ the next one. The rest of it, after its last round, is not.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from roundtrip.checking.recorded import (
     Answer,
@@ -30,9 +30,8 @@ from roundtrip.errors import NeedsTask
 from roundtrip.machine.facts import Reason
 from roundtrip.machine.journal import Journal
 from roundtrip.questions.wire import PendingQuestion
-from roundtrip.server.adapters.installation import Installation
+from roundtrip.server.adapters.finding import AttachedServer
 from roundtrip.server.rehearsal import End, Rehearsed
-from roundtrip.server.server import Server
 from roundtrip.trace.reading.calls import TracedCall
 
 TIMEOUT: Final = 30.0
@@ -64,7 +63,7 @@ _ENDINGS: Final = {
 
 
 async def check_calls(
-    server: Server[Any] | Installation[Any],
+    server: AttachedServer,
     calls: Iterable[TracedCall],
     report: Callable[[Checked], None],
     *,

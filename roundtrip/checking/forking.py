@@ -15,9 +15,8 @@ from roundtrip.errors import Decision
 from roundtrip.machine.journal import Action
 from roundtrip.questions.approvals import ApprovalState
 from roundtrip.questions.wire import PendingQuestion
-from roundtrip.server.adapters.installation import Installation
+from roundtrip.server.adapters.finding import AttachedServer
 from roundtrip.server.rehearsal import Bodies, End, Rehearsed
-from roundtrip.server.server import Server
 from roundtrip.trace.reading.calls import TracedCall
 
 _MAX_LEGS: Final = 200
@@ -68,7 +67,7 @@ class Fork:
 
 
 async def fork_call(
-    server: Server[Any] | Installation[Any],
+    server: AttachedServer,
     traced: TracedCall,
     *,
     at: int,

@@ -28,16 +28,16 @@ from roundtrip.client.legs import Era, LegRequest, Method, callbacks, never_live
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.pins import Pinner
 from roundtrip.questions.approvals import ApprovalState
+from roundtrip.server.adapters.finding import AttachedServer
 from roundtrip.server.adapters.installation import Installation
 from roundtrip.server.rehearsal import Bodies, End, Rehearsal, Rehearsed, rehearsing
-from roundtrip.server.server import Server
 
 
 class Stage:
     """Player of single legs on a rehearsing server. `open_stage` makes it."""
 
     def __init__(
-        self, server: Server[Any] | Installation[Any], rehearsal: Rehearsal, clients: AsyncExitStack, *, seconds: float
+        self, server: AttachedServer, rehearsal: Rehearsal, clients: AsyncExitStack, *, seconds: float
     ) -> None:
         self._server = server
         self._rehearsal = rehearsal
@@ -125,7 +125,7 @@ class Stage:
 
 
 @asynccontextmanager
-async def open_stage(server: Server[Any] | Installation[Any], *, seconds: float) -> AsyncGenerator[Stage]:
+async def open_stage(server: AttachedServer, *, seconds: float) -> AsyncGenerator[Stage]:
     """Start a server for rehearsals, and stop it at the end.
 
     Args:

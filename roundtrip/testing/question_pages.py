@@ -30,10 +30,8 @@ from roundtrip.machine.tasks import TaskState
 from roundtrip.pages.controls import Control, FieldView, view_of_field
 from roundtrip.pages.forms import DECISION, TOKEN, QuestionKind, form_of_questions
 from roundtrip.pages.headers import FORM_TYPE
-from roundtrip.server.adapters.finding import attached
-from roundtrip.server.adapters.installation import Installation
+from roundtrip.server.adapters.finding import AttachedServer, attached
 from roundtrip.server.approval_rules import is_open
-from roundtrip.server.server import Server
 from roundtrip.server.tasks.book import TaskView
 from roundtrip.server.tasks.content import TaskContent, split_id
 from roundtrip.testing.conversations import AskedQuestion
@@ -109,7 +107,7 @@ async def _view(server: object, call_id: str) -> TaskView | None:
     return await service.book.view(call_id) if service is not None else None
 
 
-def browser_on(server: Server[Any] | Installation[Any], **options: Any) -> httpx2.AsyncClient:
+def browser_on(server: AttachedServer, **options: Any) -> httpx2.AsyncClient:
     """Make a browser that opens the pages of a server in this process, under any host."""
     app = Starlette(routes=server.own_routes)
     return httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), **options)
@@ -139,7 +137,7 @@ class QuestionPage:
         server: The server that serves it.
     """
 
-    def __init__(self, url: str, call_id: str, server: Server[Any] | Installation[Any]) -> None:
+    def __init__(self, url: str, call_id: str, server: AttachedServer) -> None:
         self.url = url
         self.call_id = call_id
         self._server = server

@@ -6,12 +6,13 @@ What a store has of a call's values is shown to test users alone: no recorder wa
 import asyncio
 import time
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
+from typing import Any, Final, Literal, TypeVar, cast
 
 from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import TaskState
 from roundtrip.playground.forms import ShownForm, posted_of
+from roundtrip.server.adapters.finding import AttachedServer
 from roundtrip.server.approval_rules import state_of
 from roundtrip.server.tasks.acting import AuditedOperations
 from roundtrip.server.tasks.content import ContentUnreadable, TaskContent, is_call_id
@@ -20,10 +21,6 @@ from roundtrip.trace.explaining.wording import clock_text, distance_text
 from roundtrip.trace.page.data import Data
 from roundtrip.trace.page.requests import FormInvalid
 from roundtrip.trace.writing.audit import AuditLog
-
-if TYPE_CHECKING:
-    from roundtrip.server.adapters.installation import Installation
-    from roundtrip.server.server import Server
 
 T = TypeVar("T")
 
@@ -51,7 +48,7 @@ class OperatedCalls:
         answers: True if users of the page may answer questions, as they may on a development server.
     """
 
-    def __init__(self, server: "Server[Any] | Installation[Any] | None", *, answers: bool) -> None:
+    def __init__(self, server: AttachedServer | None, *, answers: bool) -> None:
         self._answers = answers
         service = server.task_service if server is not None else None
         self.problem = ""

@@ -9,12 +9,13 @@ from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 import anyio
 
 from roundtrip.audit.auditing import AuditFailed, AuditPlan, audit
 from roundtrip.audit.clauses import ClauseLevel
+from roundtrip.audit.findings import AuditReport
 from roundtrip.audit.sessions import AuditedTool, AuditLimits
 from roundtrip.audit.telling import as_data, as_junit, as_lines
 from roundtrip.audit.wires import AuditWire, http_wire, stdio_wire
@@ -28,9 +29,6 @@ from roundtrip.client.targets import Target, target_of
 from roundtrip.client.terminal import Terminal
 from roundtrip.safe_text import printable
 from roundtrip.testing.hosting import served
-
-if TYPE_CHECKING:
-    from roundtrip.audit.findings import AuditReport
 
 _MODULE: Final = re.compile(r"(?!https?:)[^\s]+:[A-Za-z_]\w*")
 
@@ -53,7 +51,7 @@ def run(arguments: Namespace) -> int:
     return 1 if report.failures(level) else 0
 
 
-async def _audit(arguments: Namespace) -> "AuditReport":
+async def _audit(arguments: Namespace) -> AuditReport:
     limits = AuditLimits(
         requests=arguments.max_requests,
         seconds=arguments.max_seconds,
@@ -65,7 +63,7 @@ async def _audit(arguments: Namespace) -> "AuditReport":
     return await within(_connected(arguments, limits), partial(audit, plan))
 
 
-def _plan(arguments: Namespace, limits: "AuditLimits") -> "AuditPlan":
+def _plan(arguments: Namespace, limits: AuditLimits) -> AuditPlan:
     if arguments.server is None and not arguments.command_words:
         raise CommandFailed("there is no server; name an address, MODULE:SERVER, or a command after `--`")
     if arguments.server is not None and arguments.command_words:
@@ -87,7 +85,7 @@ def _plan(arguments: Namespace, limits: "AuditLimits") -> "AuditPlan":
     )
 
 
-def _tools(written: Sequence[str], listed: Mapping[str, Any]) -> "tuple[AuditedTool, ...]":
+def _tools(written: Sequence[str], listed: Mapping[str, Any]) -> tuple[AuditedTool, ...]:
     if not written:
         raise CommandFailed("no tool is named; the audit calls only those that you name with --tool NAME")
     tools: dict[str, AuditedTool] = {}
@@ -121,7 +119,7 @@ def _object(text: str, where: str) -> Mapping[str, Any]:
 
 
 @asynccontextmanager
-async def _connected(arguments: Namespace, limits: "AuditLimits") -> "AsyncGenerator[AuditWire]":
+async def _connected(arguments: Namespace, limits: AuditLimits) -> AsyncGenerator[AuditWire]:
     """Connect to an address, a command, or a server of a module, which is served on this machine."""
     named: str | None = arguments.server
     if named is not None and (_MODULE.fullmatch(named) or re.fullmatch(r"\S+\.py", named)):
@@ -146,7 +144,7 @@ async def _connected(arguments: Namespace, limits: "AuditLimits") -> "AsyncGener
 
 
 @contextmanager
-def _without_log() -> "Generator[None]":
+def _without_log() -> Generator[None]:
     """Log nothing: a server under attack logs much. To see it, serve the server, and audit its address."""
     logging.disable(logging.CRITICAL)
     try:
@@ -156,7 +154,7 @@ def _without_log() -> "Generator[None]":
 
 
 @asynccontextmanager
-async def _http(target: "Target", url: str, arguments: Namespace, limits: "AuditLimits") -> "AsyncGenerator[AuditWire]":
+async def _http(target: Target, url: str, arguments: Namespace, limits: AuditLimits) -> AsyncGenerator[AuditWire]:
     other = target_of(url, arguments.other_header or arguments.header)
     async with http_wire(url, limits.timeout, (target.headers, other.headers)) as wire:
         yield wire

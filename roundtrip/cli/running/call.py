@@ -34,7 +34,7 @@ def run(arguments: Namespace) -> int:
         raise failed from failure
 
 
-def _call(arguments: Namespace) -> "ExitCode":
+def _call(arguments: Namespace) -> ExitCode:
     if arguments.list and arguments.tool is not None:
         raise CallFailed("--list calls no tool; leave the tool out")
     if arguments.task is not None and (arguments.tool is not None or arguments.list or arguments.no_tasks):
@@ -68,7 +68,7 @@ def _call(arguments: Namespace) -> "ExitCode":
     return done.ending
 
 
-def _target(text: str, headers: list[str]) -> "Target":
+def _target(text: str, headers: list[str]) -> Target:
     """Read the server; one that this process can import is loaded into it."""
     if not names_server(text):
         return target_of(text, headers)
@@ -81,12 +81,12 @@ def _target(text: str, headers: list[str]) -> "Target":
     return Target(server=server)
 
 
-def _root(path: str) -> "Root":
+def _root(path: str) -> Root:
     folder = Path(path).absolute()
     return Root(uri=FileUrl(folder.as_uri()), name=folder.name or None)
 
 
-def _data(model: "BaseModel") -> dict[str, Any]:
+def _data(model: BaseModel) -> dict[str, Any]:
     return model.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 

@@ -6,7 +6,7 @@ import time
 from argparse import Namespace
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from roundtrip.cli.calls import TEST_USER, view
 from roundtrip.cli.command import CommandFailed
@@ -26,6 +26,7 @@ from roundtrip.cli.trace.showing import show
 from roundtrip.cli.trace.sources import LAST, named_files, present
 from roundtrip.cli.trace.terminal import Column, Screen
 from roundtrip.client.fields import read_typed
+from roundtrip.ledger.tasks import TaskSummary
 from roundtrip.machine.tasks import TaskState
 from roundtrip.questions.fields import FieldInvalid, FieldKind, fields_of
 from roundtrip.safe_text import printable
@@ -34,13 +35,10 @@ from roundtrip.server.tasks.operations import TaskNotChanged
 from roundtrip.trace.explaining.stories import story
 from roundtrip.trace.explaining.wording import distance_text
 from roundtrip.trace.index.filters import CallFilter
+from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.reading.transcripts import NoTranscript, files_of
 from roundtrip.trace.writing.audit import audit_path
 from roundtrip.trace.writing.names import TRACE_VARIABLE
-
-if TYPE_CHECKING:
-    from roundtrip.ledger.tasks import TaskSummary
-    from roundtrip.trace.reading.calls import TracedCall
 
 _MAX_LISTED: Final = 1_000_000
 
@@ -111,7 +109,7 @@ async def _list_stored(shelf: Shelf, arguments: Namespace) -> int:
     return 0
 
 
-def _row(one: "TaskSummary", now: float) -> list[str]:
+def _row(one: TaskSummary, now: float) -> list[str]:
     following = distance_text(one.due - now) if is_due(one.state) else "-"
     return [
         one.call_id,
@@ -123,7 +121,7 @@ def _row(one: "TaskSummary", now: float) -> list[str]:
     ]
 
 
-def _as_data(one: "TaskSummary") -> dict[str, Any]:
+def _as_data(one: TaskSummary) -> dict[str, Any]:
     return {**one._asdict(), "state": one.state.value, "due": one.due if is_due(one.state) else None}
 
 
@@ -152,7 +150,7 @@ def _show_stored(arguments: Namespace) -> int:
     def data() -> dict[str, Any]:
         return {**(story(call) if call is not None else {}), "stored": facts}
 
-    def draw(screen: "Screen") -> None:
+    def draw(screen: Screen) -> None:
         if call is not None:
             show(call, screen, now=time.time())
             screen.gap()
@@ -166,7 +164,7 @@ def _show_stored(arguments: Namespace) -> int:
     return 0 if facts is None or facts.get("readable", True) else 1
 
 
-async def _look(shelf: Shelf, arguments: Namespace) -> "tuple[TracedCall | None, Mapping[str, Any] | None]":
+async def _look(shelf: Shelf, arguments: Namespace) -> tuple[TracedCall | None, Mapping[str, Any] | None]:
     """Return a call as its transcripts have it, and what is stored of it."""
     call: TracedCall | None = None
     if arguments.files or os.environ.get(TRACE_VARIABLE):

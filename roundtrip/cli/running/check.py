@@ -7,7 +7,7 @@ from argparse import Namespace
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from roundtrip.checking.checking import check_calls
 from roundtrip.checking.reports import Checked, Verdict, as_data, as_text, summary
@@ -16,11 +16,8 @@ from roundtrip.cli.command import CommandFailed
 from roundtrip.cli.running.rehearsing import load_for_rehearsal, rehearse
 from roundtrip.cli.trace.sources import json_text, load
 from roundtrip.errors import RoundtripError
+from roundtrip.server.adapters.finding import AttachedServer
 from roundtrip.server.probe import PROBE_TOOL
-
-if TYPE_CHECKING:
-    from roundtrip.server.adapters.installation import Installation
-    from roundtrip.server.server import Server
 
 
 def run(arguments: Namespace) -> int:
@@ -39,7 +36,7 @@ def run(arguments: Namespace) -> int:
     found: list[Checked] = []
     output = sys.stdout
 
-    def report(checked: "Checked") -> None:
+    def report(checked: Checked) -> None:
         found.append(checked)
         if not arguments.json:
             print(as_text(checked), file=output, flush=True)
@@ -59,7 +56,7 @@ def run(arguments: Namespace) -> int:
     return 3 if NOT_CHECKED not in arguments.allow and any(one.not_checked is not None for one in found) else 0
 
 
-def _load(target: str, overrides: str | None) -> "Server[Any] | Installation[Any]":
+def _load(target: str, overrides: str | None) -> AttachedServer:
     server = load_for_rehearsal(target)
     if overrides is None:
         return server

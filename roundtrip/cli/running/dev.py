@@ -88,7 +88,7 @@ async def _play_and_reload(arguments: Namespace, folder: Path) -> int:
         _PATH_VARIABLE: secret,
         _PLACE_VARIABLE: str(place),
         TRACE_VARIABLE: f"{transcripts}/",
-        REVEAL_VARIABLE: "all",
+        REVEAL_VARIABLE: all,
     }
     settings = ServeSettings(port=arguments.server_port or 0, show_errors=True, drain=0.0, log_level="warning")
     listening = listen_for(settings, cure="--server-port")
@@ -138,7 +138,7 @@ def _keys() -> list[bytes]:
     return [] if found is None else [key.encode() for key in found.keys]
 
 
-def _inbox(base: str, arguments: Namespace) -> "PlayedInbox":
+def _inbox(base: str, arguments: Namespace) -> PlayedInbox:
     return PlayedInbox(base, target_of(base, arguments.approver).headers or None)
 
 
@@ -175,7 +175,7 @@ def _work() -> int:
     )
 
 
-def _settings_for(server: "Server[Any] | OtherServer", settings: "ServeSettings") -> "ServeSettings":
+def _settings_for(server: Server[Any] | OtherServer, settings: ServeSettings) -> ServeSettings:
     """Return the settings for a server; one that masks the texts of exceptions is not asked for them."""
     masks = isinstance(server, Server) and not server.shows_error_details
     return settings.model_copy(update={"show_errors": False}) if masks else settings

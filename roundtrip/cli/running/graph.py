@@ -25,7 +25,7 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
-def _draw_call(arguments: Namespace, format: "Format") -> str:
+def _draw_call(arguments: Namespace, format: Format) -> str:
     if arguments.target is not None:
         raise CommandFailed("--call marks the path of a call through the machine; leave MODULE:SERVER out")
     call = find_call(arguments)
@@ -33,7 +33,7 @@ def _draw_call(arguments: Namespace, format: "Format") -> str:
     return draw_machine(format, visited=visited, current=call.state)
 
 
-def _draw(target: str | None, tool: str | None, format: "Format") -> str:
+def _draw(target: str | None, tool: str | None, format: Format) -> str:
     if target is None:
         return draw_machine(format)
     plans = load_attached(target).plans

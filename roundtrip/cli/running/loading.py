@@ -16,20 +16,17 @@ from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast, get_type_hints
+from typing import Any, Final, NamedTuple, cast, get_type_hints
 
 from mcp.server import MCPServer
 
 from roundtrip.cli.command import CommandFailed, reported
 from roundtrip.errors import InvalidSignature
 from roundtrip.safe_text import printable
-from roundtrip.server.adapters.finding import attached, is_server, require_installed, server_classes
+from roundtrip.server.adapters.finding import AttachedServer, attached, is_server, require_installed, server_classes
 from roundtrip.server.server import Server
 from roundtrip.server.switches import OWN, RUN_TASKS_VARIABLE
 from roundtrip.serving.others import OtherServer, as_served
-
-if TYPE_CHECKING:
-    from roundtrip.server.adapters.installation import Installation
 
 _FORMS: Final = "write MODULE:SERVER, such as shop.app:server or shop.py:server, or a file with one server, shop.py"
 _MAX_CAUSES: Final = 5
@@ -86,7 +83,7 @@ class _Wanted:
     """Says how a server of another kind can be used, or nothing."""
 
 
-def load_server(target: str) -> "Server[Any]":
+def load_server(target: str) -> Server[Any]:
     """Load the `roundtrip.Server` that a command line names, or that the named function makes.
 
     Raises:
@@ -96,7 +93,7 @@ def load_server(target: str) -> "Server[Any]":
     return cast("Server[Any]", _load(target, wanted).server)
 
 
-def load_served(target: str) -> "Server[Any] | OtherServer":
+def load_served(target: str) -> Server[Any] | OtherServer:
     """Load a server of any class for `roundtrip serve`, as `load_server` does.
 
     Raises:
@@ -105,14 +102,14 @@ def load_served(target: str) -> "Server[Any] | OtherServer":
     return as_served(load_any_server(target))
 
 
-def load_attached(target: str) -> "Server[Any] | Installation[Any]":
+def load_attached(target: str) -> AttachedServer:
     """Load the roundtrip of a server of any class, as `load_server` does.
 
     Raises:
         CommandFailed: The module or server is missing or fails, or the server has no roundtrip.
     """
     wanted = _Wanted("server with roundtrip", lambda value: attached(value) is not None, _hint_for_unattached)
-    return cast("Server[Any] | Installation[Any]", attached(_load(target, wanted).server))
+    return cast("AttachedServer", attached(_load(target, wanted).server))
 
 
 def load_any_server(target: str) -> Any:

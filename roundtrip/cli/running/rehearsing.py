@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TypeVar
 
 import anyio
 
@@ -12,16 +12,13 @@ from roundtrip.cli.command import CommandFailed
 from roundtrip.cli.running.loading import load_attached
 from roundtrip.client.failures import innermost
 from roundtrip.safe_text import printable
+from roundtrip.server.adapters.finding import AttachedServer
 from roundtrip.trace.writing.names import TRACE_VARIABLE
-
-if TYPE_CHECKING:
-    from roundtrip.server.adapters.installation import Installation
-    from roundtrip.server.server import Server
 
 T = TypeVar("T")
 
 
-def load_for_rehearsal(target: str) -> "Server[Any] | Installation[Any]":
+def load_for_rehearsal(target: str) -> AttachedServer:
     """Load the roundtrip of a server of any class.
 
     Raises:

@@ -5,9 +5,10 @@ import signal
 import socket
 import sys
 from argparse import Namespace
+from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import anyio
 from mcp.server.stdio import stdio_server
@@ -20,17 +21,13 @@ from roundtrip.doctor.local import PROBE_IGNORED
 from roundtrip.safe_text import printable
 from roundtrip.server.adapters.finding import is_fastmcp
 from roundtrip.server.key_files import KEYS_VARIABLE
+from roundtrip.server.probe import Identity
 from roundtrip.server.switches import PROBE_VARIABLE, is_on
 from roundtrip.serving.agreement import cautions
 from roundtrip.serving.process import logger, serve, set_up_logging, work
 from roundtrip.serving.reloading import ReloadingSupervisor, folders_of, prepare_processes
 from roundtrip.serving.settings import BadSettings, ServeSettings, misspelled_variables, read_settings
 from roundtrip.serving.supervisor import Supervisor
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from roundtrip.server.probe import Identity
 
 _NO_SETTINGS: Final = ("target", "command", "config", "folder", *SWITCHES)
 _SETTINGS_OF_STDIO: Final = ("log_level",)
@@ -76,7 +73,7 @@ def _check_stdio(arguments: Namespace, flags: dict[str, Any]) -> None:
         raise CommandFailed(f"--stdio serves one host without HTTP; leave {named} out")
 
 
-def _serve_stdio(target: str, settings: "ServeSettings") -> int:
+def _serve_stdio(target: str, settings: ServeSettings) -> int:
     server = load_any_server(target)
     set_up_logging(settings)
     if hasattr(server, "run_stdio_async"):
@@ -91,7 +88,7 @@ def _serve_stdio(target: str, settings: "ServeSettings") -> int:
     return 0
 
 
-def _serve_and_reload(target: str, settings: "ServeSettings") -> int:
+def _serve_and_reload(target: str, settings: ServeSettings) -> int:
     if settings.workers > 1:
         raise CommandFailed("--reload replaces one process, and --workers starts several; leave --workers out")
     has_key = prepare_processes(os.environ)
@@ -99,7 +96,7 @@ def _serve_and_reload(target: str, settings: "ServeSettings") -> int:
     settings = settings.model_copy(update={"drain": 0.0})
     command, listening = _prepare_workers(target, settings)
 
-    def announce(identity: "Identity") -> None:
+    def announce(identity: Identity) -> None:
         for caution in cautions(identity):
             logger.warning("%s", caution)
         _announce(identity, settings, listening)
@@ -117,7 +114,7 @@ def _serve_and_reload(target: str, settings: "ServeSettings") -> int:
         raise
 
 
-def _serve_alone(target: str, settings: "ServeSettings") -> int:
+def _serve_alone(target: str, settings: ServeSettings) -> int:
     server = load_served(target)
     set_up_logging(settings)
     identity = server.identity()
@@ -135,7 +132,7 @@ def _cannot_roll(number: int, frame: FrameType | None) -> None:
     logger.warning("a single worker cannot be replaced while it serves; see --workers")
 
 
-def _serve(target: str, settings: "ServeSettings") -> int:
+def _serve(target: str, settings: ServeSettings) -> int:
     require_fork(NO_WORKERS)
     command, listening = _prepare_workers(target, settings)
     return supervise(
@@ -143,14 +140,14 @@ def _serve(target: str, settings: "ServeSettings") -> int:
     )
 
 
-def _prepare_workers(target: str, settings: "ServeSettings") -> tuple[list[str], socket.socket]:
+def _prepare_workers(target: str, settings: ServeSettings) -> tuple[list[str], socket.socket]:
     """Return the command of a worker, and the socket that workers share."""
     set_up_logging(settings)
     command = [sys.executable, "-m", "roundtrip.cli.running.serve", target, settings.model_dump_json()]
     return command, listen_for(settings, cure="--port or --host")
 
 
-def _announce(identity: "Identity", settings: "ServeSettings", listening: "socket.socket") -> None:
+def _announce(identity: Identity, settings: ServeSettings, listening: socket.socket) -> None:
     host, port = listening.getsockname()[:2]
     place = f"http://{f'[{host}]' if ':' in host else host}:{port}{settings.path}"
     workers = "one worker" if settings.workers == 1 else f"{settings.workers} workers"
@@ -167,14 +164,14 @@ def _announce(identity: "Identity", settings: "ServeSettings", listening: "socke
         print(f"roundtrip: {line}", file=sys.stderr, flush=True)
 
 
-def _wants_probe(environment: "Mapping[str, str]") -> bool:
+def _wants_probe(environment: Mapping[str, str]) -> bool:
     try:
         return is_on(None, PROBE_VARIABLE, environment=environment, default=False)
     except ValueError:
         return True
 
 
-def _older_clients(settings: "ServeSettings") -> str:
+def _older_clients(settings: ServeSettings) -> str:
     if settings.workers > 1:
         why, fix = "several workers keep no sessions", "serve with --workers 1, several of those behind a balancer"
     elif not settings.keeps_sessions:

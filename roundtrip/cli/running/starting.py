@@ -5,14 +5,12 @@ import os
 import socket
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from roundtrip.cli.command import CommandFailed, reported
 from roundtrip.serving.process import Ended, listen
+from roundtrip.serving.settings import ServeSettings
 from roundtrip.serving.supervisor import Supervisor, WorkerFailed
-
-if TYPE_CHECKING:
-    from roundtrip.serving.settings import ServeSettings
 
 NO_WORKERS: Final = "several workers need os.fork, which this system lacks; use --workers 1"
 _MAX_PORT: Final = 65535
@@ -69,7 +67,7 @@ def listen_at(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
 
 
-def listen_for(settings: "ServeSettings", *, cure: str = "--port") -> socket.socket:
+def listen_for(settings: ServeSettings, *, cure: str = "--port") -> socket.socket:
     """Open the socket of a server; `cure` is the option that chooses another address.
 
     Raises:

@@ -5,7 +5,7 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import anyio
 
@@ -13,19 +13,17 @@ from roundtrip.cli.command import CommandFailed, reported
 from roundtrip.cli.running.loading import load_attached
 from roundtrip.cli.trace.terminal import Screen
 from roundtrip.ledger.contract import LedgerDown, Reach
+from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import ENDED, TaskState
 from roundtrip.safe_text import printable
 from roundtrip.server.approval_rules import state_of
 from roundtrip.server.tasks.acting import AuditedOperations
+from roundtrip.server.tasks.book import TaskBook
 from roundtrip.server.tasks.content import ContentUnreadable
 from roundtrip.server.tasks.operations import TaskNotChanged, TaskOperations
 from roundtrip.trace.explaining.wording import clock_text
 from roundtrip.trace.writing.audit import AuditLog, AuditUnwritable, audit_path, user_of_system
 from roundtrip.trace.writing.names import AUDIT_VARIABLE
-
-if TYPE_CHECKING:
-    from roundtrip.ledger.tasks import TaskEntry
-    from roundtrip.server.tasks.book import TaskBook
 
 T = TypeVar("T")
 
@@ -40,8 +38,8 @@ _DONE: Final = {
 class Shelf(NamedTuple):
     """The stored calls of a server."""
 
-    book: "TaskBook"
-    operations: "TaskOperations"
+    book: TaskBook
+    operations: TaskOperations
 
 
 def load_shelf(target: str) -> Shelf:
@@ -89,7 +87,7 @@ async def found_call(shelf: Shelf, text: str) -> str:
     return call_id
 
 
-def audited(shelf: Shelf, arguments: Namespace, transcripts: Sequence[str]) -> "AuditedOperations":
+def audited(shelf: Shelf, arguments: Namespace, transcripts: Sequence[str]) -> AuditedOperations:
     """Return the operations for the user of this process; without a place for the audit log, say so.
 
     Args:
@@ -129,7 +127,7 @@ async def act_on_each(shelf: Shelf, arguments: Namespace, calls: Sequence[str], 
 # Facts.
 
 
-def is_due(state: "TaskState") -> bool:
+def is_due(state: TaskState) -> bool:
     """Return True if a task in a state goes on at its time, and not only when its user answers, or never."""
     return state is not TaskState.ASKING and state not in ENDED
 
@@ -184,7 +182,7 @@ def _approval(record: Mapping[str, Any], *, is_over: bool, reveal: bool) -> dict
     return shown
 
 
-def _facts(entry: "TaskEntry", now: float) -> dict[str, Any]:
+def _facts(entry: TaskEntry, now: float) -> dict[str, Any]:
     shown: dict[str, Any] = {"call": entry.call_id, "tool": entry.tool, "state": entry.state.value}
     due = entry.due if is_due(entry.state) else None
     shown |= {"created": entry.created, "updated": entry.updated, "due": due, "expires": entry.expires}

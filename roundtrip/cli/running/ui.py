@@ -77,7 +77,7 @@ async def _serve(arguments: Namespace) -> int:
     return 0
 
 
-def _access(arguments: Namespace, port: int) -> "tuple[Access, str]":
+def _access(arguments: Namespace, port: int) -> tuple[Access, str]:
     """Return the rule by which requests may enter, and what to print of the address."""
     if arguments.users is None:
         if not is_loopback(arguments.host):
@@ -95,7 +95,7 @@ def _access(arguments: Namespace, port: int) -> "tuple[Access, str]":
     return NamedUsers(users, url), f"{url}\n{note}"
 
 
-def _open_index(names: Sequence[str], later: Sequence[Path]) -> "CallIndex":
+def _open_index(names: Sequence[str], later: Sequence[Path]) -> CallIndex:
     """Return the index of the transcripts; a temporary one if theirs cannot be written."""
     with reported(NoTranscript, IndexUnusable):
         try:

@@ -5,19 +5,17 @@ import socket
 import sys
 from argparse import Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from roundtrip.cli.command import CommandFailed, reported
 from roundtrip.cli.running.loading import load_server
 from roundtrip.cli.running.starting import NO_WORKERS, exit_code_of, require_fork, supervise
 from roundtrip.safe_text import printable
+from roundtrip.server.server import Server
 from roundtrip.serving.process import set_up_logging, work
 from roundtrip.serving.settings import BadSettings, WorkerSettings, read_settings
 from roundtrip.serving.supervisor import Supervisor
 from roundtrip.serving.task_worker import objection_to_worker, run_tasks
-
-if TYPE_CHECKING:
-    from roundtrip.server.server import Server
 
 
 def run(arguments: Namespace) -> int:
@@ -30,28 +28,28 @@ def run(arguments: Namespace) -> int:
     return _work_alone(arguments.target, settings) if settings.workers == 1 else _supervise(arguments.target, settings)
 
 
-def _load(target: str) -> "Server[Any]":
+def _load(target: str) -> Server[Any]:
     server = load_server(target)
     if (why := objection_to_worker(server)) is not None:
         raise CommandFailed(why)
     return server
 
 
-def _work_alone(target: str, settings: "WorkerSettings") -> int:
+def _work_alone(target: str, settings: WorkerSettings) -> int:
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     server = _load(target)
     return exit_code_of(run_tasks(server, settings, on_ready=lambda: _announce(server.name, settings)))
 
 
-def _supervise(target: str, settings: "WorkerSettings") -> int:
+def _supervise(target: str, settings: WorkerSettings) -> int:
     require_fork(NO_WORKERS)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     command = [sys.executable, "-m", "roundtrip.cli.running.worker", target, settings.model_dump_json()]
     return supervise(Supervisor(command, settings, None, on_ready=lambda served: _announce(served.name, settings)))
 
 
-def _announce(name: str, settings: "WorkerSettings") -> None:
+def _announce(name: str, settings: WorkerSettings) -> None:
     processes = "one process" if settings.workers == 1 else f"{settings.workers} processes"
     print(f"roundtrip: {printable(name)} runs its tasks in {processes}", file=sys.stderr, flush=True)
 

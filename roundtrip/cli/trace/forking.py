@@ -6,7 +6,7 @@ import time
 from argparse import ArgumentParser, Namespace
 from contextlib import redirect_stdout
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from roundtrip.checking.fork_reports import fork_data, fork_text
 from roundtrip.checking.forking import Fork, OwnAnswer, fork_call
@@ -18,9 +18,7 @@ from roundtrip.cli.trace.calls import find_call
 from roundtrip.cli.trace.sources import json_text, view
 from roundtrip.machine.journal import Action
 from roundtrip.safe_text import printable
-
-if TYPE_CHECKING:
-    from roundtrip.trace.reading.calls import TracedCall
+from roundtrip.trace.reading.calls import TracedCall
 
 _DESCRIPTION: Final = """\
 Replay a recorded call, on the code as it is now, up to a round, and let it go another way from there. The recorded
@@ -58,7 +56,7 @@ def _fork(arguments: Namespace) -> int:
     return 1 if made.differs or made.unused else 0
 
 
-def _forked(arguments: Namespace, found: "TracedCall", replies: "dict[str, OwnAnswer]") -> "Fork":
+def _forked(arguments: Namespace, found: TracedCall, replies: dict[str, OwnAnswer]) -> Fork:
     server = load_for_rehearsal(arguments.server)
     fork = partial(fork_call, server, found, at=arguments.at, replies=replies, run=arguments.run)
     try:
@@ -67,7 +65,7 @@ def _forked(arguments: Namespace, found: "TracedCall", replies: "dict[str, OwnAn
         raise CommandFailed(f"cannot fork the call {printable(found.id)}: {printable(str(error))}") from error
 
 
-def _reply(text: str) -> "tuple[str, OwnAnswer]":
+def _reply(text: str) -> tuple[str, OwnAnswer]:
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise CommandFailed(f"--answer must be KEY=VALUE, got {text!r}")

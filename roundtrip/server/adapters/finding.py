@@ -18,6 +18,9 @@ from roundtrip.server.server import Server
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
+AttachedServer = Server[Any] | Installation[Any]
+"""A server with roundtrip: one of roundtrip's own class, or the installation on a server of another class."""
+
 
 class FastMcpServer(Protocol):
     """A FastMCP server; FastMCP need not be installed."""
@@ -93,8 +96,8 @@ def low_level(server: AnyServer) -> LowLevelServer[Any]:
     return fastmcp_names.low_level_of(cast("Any", server))
 
 
-def attached(server: object) -> Server[Any] | Installation[Any] | None:
+def attached(server: object) -> AttachedServer | None:
     """Return the part of a server that is roundtrip's: itself, or its installation; None if it has none."""
     if isinstance(server, Server | Installation):
-        return cast("Server[Any] | Installation[Any]", server)
+        return cast("AttachedServer", server)
     return installation_in(low_level(server)) if is_server(server) else None
