@@ -1,11 +1,10 @@
 """`roundtrip audit`: attack a multi-round server over its protocol, and report clause by clause."""
 
-from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import Final
 
 from roundtrip.cli.command import Command
-from roundtrip.cli.parsing import OptionsAnywhere, add_header, add_json, add_timeout, positive_seconds
+from roundtrip.cli.parsing import OptionsAnywhere, add_header, add_json, add_timeout, positive_seconds, whole_number
 
 _TIMEOUT_SECONDS: Final = 10.0
 _MAX_SECONDS: Final = 600.0
@@ -83,15 +82,11 @@ def _configure(parser: OptionsAnywhere) -> None:
         ("--max-rounds", _MAX_ROUNDS, "rounds of one call"),
         ("--body-size", _BODY_MIB, "size of an oversized request, in MiB"),
     ):
-        parser.add_argument(option, type=_count, default=default, metavar="N", help=f"{what}; default: %(default)s")
+        parser.add_argument(
+            option, type=whole_number(1), default=default, metavar="N", help=f"{what}; default: %(default)s"
+        )
     add_json(parser)
     parser.add_argument("--junit", metavar="PATH", type=Path, help="write JUnit's XML to this file too")
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise ArgumentTypeError(f"{text!r} must be a whole number of at least 1")
-    return int(text)
 
 
 COMMAND = Command(_DESCRIPTION, _configure, _EPILOG)

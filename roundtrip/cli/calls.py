@@ -12,6 +12,7 @@ from roundtrip.cli.parsing import (
     add_audit,
     add_files,
     add_json,
+    whole_number,
 )
 
 _DESCRIPTION: Final = """\
@@ -34,6 +35,7 @@ TEST_USER: Final = "--test-user"
 STATES: Final = ("due", "running", "asking", "waiting", "completed", "failed", "lost", "cancelled")
 """The states of stored calls, so that the parser need not import their machine; a test compares them."""
 _LIMIT: Final = 50
+_MAX_LISTED: Final = 1_000_000
 
 
 def _configure(parser: OptionsAnywhere) -> None:
@@ -54,7 +56,7 @@ def _configure_action(action: OptionsAnywhere, name: str) -> None:
     if name == "stored":
         action.add_argument("--state", action="append", choices=STATES, metavar="STATE", help=", ".join(STATES))
         help = "the most calls, the last changed first; default: %(default)s"
-        action.add_argument("--limit", type=int, default=_LIMIT, metavar="N", help=help)
+        action.add_argument("--limit", type=whole_number(1, _MAX_LISTED), default=_LIMIT, metavar="N", help=help)
         add_json(action)
     if name in ("stored", "rekey"):
         return

@@ -4,7 +4,7 @@ from argparse import ArgumentParser
 from typing import Final
 
 from roundtrip.cli.command import Command
-from roundtrip.cli.parsing import add_header
+from roundtrip.cli.parsing import PORT, add_header
 
 _DESCRIPTION: Final = """\
 Open a playground for a server: a page in the browser on which you call its tools, and answer its questions as a user
@@ -28,10 +28,10 @@ def _configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "server", metavar="SERVER", help="MODULE:SERVER or a file, an http(s) address, or a command that serves stdio"
     )
-    parser.add_argument("--port", type=int, default=0, metavar="N", help="the port of the page; default: a free one")
+    parser.add_argument("--port", type=PORT, default=0, metavar="N", help="the port of the page; default: a free one")
     parser.add_argument(
         "--server-port",
-        type=int,
+        type=PORT,
         metavar="N",
         help="the port of the server itself, for Pages(base_url=...); default: a free one",
     )

@@ -1,14 +1,13 @@
 """`roundtrip doctor`: check that the instances of a service fit together, or what a client can be asked."""
 
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from typing import Final
 
 from roundtrip.cli.command import Command, load_and_run
-from roundtrip.cli.parsing import add_header, add_json, add_timeout, positive_seconds
+from roundtrip.cli.parsing import PORT, add_header, add_json, add_timeout, positive_seconds, whole_number
 
 _TIMEOUT_SECONDS: Final = 10.0
 _PORT: Final = 8765
-_MAX_PORT: Final = 65535
 
 _DESCRIPTION: Final = """\
 Probe the instances of a service, and report in plain words if they fit together: if they share keys, audience,
@@ -45,27 +44,15 @@ def _configure(parser: ArgumentParser) -> None:
     add_header(parser)
     add_timeout(parser, _TIMEOUT_SECONDS, "time limit of one request", type=positive_seconds)
     parser.add_argument(
-        "--expect", type=_instance_count, metavar="N", help="the number of instances; meeting fewer is a problem"
+        "--expect", type=whole_number(1), metavar="N", help="the number of instances; meeting fewer is a problem"
     )
     parser.add_argument("--client", action="store_true", help="report what a client can be asked; takes no URL")
     parser.add_argument("--stdio", action="store_true", help="with --client: serve on standard input and output")
     parser.add_argument(
-        "--port", type=_port, default=_PORT, metavar="N", help="with --client: the port, 0 for one that is free"
+        "--port", type=PORT, default=_PORT, metavar="N", help="with --client: the port, 0 for one that is free"
     )
     add_json(parser)
     parser.set_defaults(reject=parser.error)
-
-
-def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > _MAX_PORT:
-        raise ArgumentTypeError(f"the port must be a number from 0 to {_MAX_PORT}, got {text!r}")
-    return int(text)
-
-
-def _instance_count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise ArgumentTypeError(f"the number of instances must be at least 1, got {text!r}")
-    return int(text)
 
 
 def _run(arguments: Namespace) -> int:

@@ -53,6 +53,22 @@ def positive_seconds(text: str) -> float:
     return number
 
 
+def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
+    """Return the type of an option that takes a whole number from `least` to `most`."""
+
+    def read(text: str) -> int:
+        if not text.isdecimal() or int(text) < least or (most is not None and int(text) > most):
+            limits = f"of at least {least}" if most is None else f"from {least} to {most}"
+            raise ArgumentTypeError(f"must be a whole number {limits}, got {text!r}")
+        return int(text)
+
+    return read
+
+
+PORT: Final = whole_number(0, 65535)
+"""The type of options for ports; 0 is a free one."""
+
+
 def add_timeout(parser: ArgumentParser, default: float, help: str, *, type: Callable[[str], float]) -> None:
     """Add `--timeout`."""
     parser.add_argument(

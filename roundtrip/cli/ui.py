@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from roundtrip.cli.command import Command
-from roundtrip.cli.parsing import TARGET, TARGET_HELP, add_audit, add_files
+from roundtrip.cli.parsing import PORT, TARGET, TARGET_HELP, add_audit, add_files
 
 _LOOPBACK: Final = "127.0.0.1"
 
@@ -30,7 +30,7 @@ index:
 
 def _configure(parser: ArgumentParser) -> None:
     parser.add_argument("--server", metavar=TARGET, help=f"{TARGET_HELP}; for stored calls, and for forks")
-    parser.add_argument("--port", type=int, default=0, metavar="N", help="the port of the pages; default: a free one")
+    parser.add_argument("--port", type=PORT, default=0, metavar="N", help="the port of the pages; default: a free one")
     parser.add_argument("--host", default=_LOOPBACK, metavar="ADDRESS", help="default: this machine alone")
     parser.add_argument("--base-url", metavar="URL", help="the address of the pages in browsers: https://calls.example")
     parser.add_argument("--users", type=Path, metavar="FILE", help="users who may open the pages")

@@ -6,7 +6,7 @@ import time
 from argparse import Namespace
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from roundtrip.cli.calls import TEST_USER, view
 from roundtrip.cli.command import CommandFailed
@@ -39,8 +39,6 @@ from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.reading.transcripts import NoTranscript, files_of
 from roundtrip.trace.writing.audit import audit_path
 from roundtrip.trace.writing.names import TRACE_VARIABLE
-
-_MAX_LISTED: Final = 1_000_000
 
 
 def run(arguments: Namespace) -> int:
@@ -89,8 +87,6 @@ def _with_audit_log(names: list[str]) -> list[str]:
 
 
 async def _list_stored(shelf: Shelf, arguments: Namespace) -> int:
-    if not 1 <= arguments.limit <= _MAX_LISTED:
-        raise CommandFailed(f"--limit must be from 1 to {_MAX_LISTED}, got {arguments.limit}")
     states = [TaskState(state) for state in arguments.state or ()]
     found = await shelf.book.store.list(limit=arguments.limit, states=states)
     if arguments.json:

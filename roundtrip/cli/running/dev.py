@@ -13,7 +13,7 @@ import anyio
 
 from roundtrip.cli.command import CommandFailed, reported
 from roundtrip.cli.running.loading import find_any_server, names_server
-from roundtrip.cli.running.starting import listen_at, listen_for, require_fork, require_port
+from roundtrip.cli.running.starting import listen_at, listen_for, require_fork
 from roundtrip.client.failures import CallFailed
 from roundtrip.client.targets import target_of
 from roundtrip.playground.inbox import PlayedInbox
@@ -40,8 +40,6 @@ _SECRET_BYTES: Final = 16
 
 def run(arguments: Namespace) -> int:
     """Run the command with its arguments, and return its exit code."""
-    for name, port in (("--port", arguments.port), ("--server-port", arguments.server_port or 0)):
-        require_port(name, port)
     with reported(CallFailed):
         if not names_server(arguments.server):
             if arguments.server_port is not None:

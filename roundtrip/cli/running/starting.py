@@ -13,17 +13,6 @@ from roundtrip.serving.settings import ServeSettings
 from roundtrip.serving.supervisor import Supervisor, WorkerFailed
 
 NO_WORKERS: Final = "several workers need os.fork, which this system lacks; use --workers 1"
-_MAX_PORT: Final = 65535
-
-
-def require_port(option: str, port: int) -> None:
-    """Reject a number that is no port; 0 is a free one.
-
-    Raises:
-        CommandFailed: It is none.
-    """
-    if not 0 <= port <= _MAX_PORT:
-        raise CommandFailed(f"{option} must be from 1 to {_MAX_PORT}, or 0 for a free one, got {port}")
 
 
 def require_fork(why: str) -> None:

@@ -12,7 +12,7 @@ import anyio
 from roundtrip.cli.command import CommandFailed, reported
 from roundtrip.cli.running.addresses import read_address
 from roundtrip.cli.running.loading import load_attached
-from roundtrip.cli.running.starting import listen_at, require_port
+from roundtrip.cli.running.starting import listen_at
 from roundtrip.cli.trace.sources import named_files, warn
 from roundtrip.playground.hosting import PageHost
 from roundtrip.server.loopback_peers import is_loopback
@@ -30,7 +30,6 @@ from roundtrip.ui.stored import OperatedCalls
 
 def run(arguments: Namespace) -> int:
     """Run the command with its arguments, and return its exit code."""
-    require_port("--port", arguments.port)
     if arguments.add_user is not None:
         if arguments.users is None:
             raise CommandFailed("--add-user needs the file of users; give --users FILE")

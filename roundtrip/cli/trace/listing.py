@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Final
 
-from roundtrip.cli.command import CommandFailed
+from roundtrip.cli.parsing import whole_number
 from roundtrip.cli.trace.calls import FoundCalls, open_calls
 from roundtrip.cli.trace.sources import present, view, warn
 from roundtrip.cli.trace.terminal import STATE_STYLES, Column, Part, Screen
@@ -87,7 +87,7 @@ def _options(parser: ArgumentParser) -> None:
         parser.add_argument(
             f"--{kind}", action="append", metavar=kind.upper(), help=f"calls {what}; may have wildcards"
         )
-    parser.add_argument("--limit", type=int, metavar="N", help="only the newest N calls")
+    parser.add_argument("--limit", type=whole_number(1), metavar="N", help="only the newest N calls")
     parser.add_argument("--newest", action="store_true", help="the newest call first, not last")
     parser.add_argument(
         "--rejections", action="store_true", help="list instead the rejected tokens whose call is unknown"
@@ -145,8 +145,6 @@ def _has_filter(arguments: Namespace) -> bool:
 
 
 def _run(arguments: Namespace) -> int:
-    if arguments.limit is not None and arguments.limit < 1:
-        raise CommandFailed(f"--limit must be at least 1, got {arguments.limit}")
     calls = open_calls(arguments)
     if arguments.rejections:
         return _list_rejections(calls, arguments)

@@ -6,7 +6,7 @@ import select
 import stat
 import sys
 import time
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from roundtrip.cli.command import CommandFailed
+from roundtrip.cli.parsing import whole_number
 from roundtrip.cli.trace.listing import read_reason
 from roundtrip.cli.trace.sources import json_text, named_files, view, warn, warn_of_losses
 from roundtrip.cli.trace.terminal import STATE_STYLES, Part, Screen
@@ -94,7 +95,7 @@ def _options(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--lines",
-        type=_number,
+        type=whole_number(0),
         default=10,
         metavar="NUMBER",
         help="past events to print first; default: %(default)s",
@@ -181,12 +182,6 @@ def _event(line: Line) -> list[Part]:
     if isinstance(line, StoppedLine):
         return [(stop_text(line), "yellow")]
     return [(f"rejected the token: {line.reason.value}", "bold red")]
-
-
-def _number(text: str) -> int:
-    if not text.isdecimal():
-        raise ArgumentTypeError(f"{text!r} is not a number of events")
-    return int(text)
 
 
 def _pause_for(stream: TextIO) -> Callable[[], None]:

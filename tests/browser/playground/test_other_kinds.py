@@ -98,7 +98,7 @@ MISTAKES: dict[tuple[str, ...], str] = {
     ("missing.py",): "no file 'missing.py'",
     ("empty.py",): "has no server at module level",
     ("broken.py",): "ZeroDivisionError",
-    ("cinema.py", "--port", "65536"): "--port must be",
+    ("cinema.py", "--port", "65536"): "argument --port: must be a whole number",
     ("cinema.py", "--header", "A b"): "must be written 'Name: value'",
     ("ftp://x",): "is not an http(s) address",
 }

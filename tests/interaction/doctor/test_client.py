@@ -134,7 +134,7 @@ def test_wrong_usage_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
         [
             (["--client", "http://127.0.0.1:1/mcp"], "argument --client: not allowed with URL"),
             (["--stdio"], "argument --stdio: requires --client"),
-            (["--client", "--port", "70000"], "the port must be a number from 0 to 65535"),
+            (["--client", "--port", "70000"], "argument --port: must be a whole number from 0 to 65535"),
             ([], "the following arguments are required: URL, or --client"),
         ],
         check,

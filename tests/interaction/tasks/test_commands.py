@@ -67,8 +67,10 @@ async def test_contents_of_tasks_are_shown_only_on_request(capsys: pytest.Captur
 
 async def test_invalid_limit_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     for limit in ("0", "9" * 30):
-        assert await run("stored", "--limit", limit) == 2
-        assert f"--limit must be from 1 to 1000000, got {limit}" in capsys.readouterr().err
+        with pytest.raises(SystemExit) as ended:
+            await run("stored", "--limit", limit)
+        assert ended.value.code == 2
+        assert f"argument --limit: must be a whole number from 1 to 1000000, got {limit!r}" in capsys.readouterr().err
 
 
 async def lost(server: Any, tool: str, peer: Any, **sent: Any) -> str:
