@@ -157,7 +157,6 @@ class StdioWire:
         self, method: str, params: Mapping[str, Any], *, headers: Mapping[str, str], is_other: bool = False
     ) -> WireResponse:
         """Send a request, and return the response."""
-        del headers, is_other
         if self._ended:
             return WireResponse(trouble="the command has ended")
         id, came, got = next(self._ids), anyio.Event(), list[WireResponse]()

@@ -76,6 +76,5 @@ class _Version(Action):
     def __call__(self, parser: ArgumentParser, namespace: Namespace, values: Any, option_string: Any = None) -> None:
         from importlib.metadata import version
 
-        del namespace, values, option_string
         print(f"roundtrip {version('mcp-roundtrip')}")
         parser.exit()

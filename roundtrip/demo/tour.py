@@ -179,7 +179,6 @@ def _exit_on_terminate() -> Generator[None]:
     """Let SIGTERM unwind the stack as Ctrl-C does, so that the instances are ended."""
 
     def leave(number: int, frame: FrameType | None) -> Any:
-        del number, frame
         raise SystemExit(_TERMINATED)
 
     before = signal.signal(signal.SIGTERM, leave)

@@ -364,7 +364,6 @@ async def _send(session: ClientSession, leg: LegRequest) -> CallToolResult | Inp
 
 
 async def _agree_live(request: InputRequest) -> InputResponse:
-    del request
     return _AGREED
 
 

@@ -226,7 +226,6 @@ class UiApp:
         return AuditLog(self._audit, program="ui", by=user)
 
     async def _fork(self, user: str, asked: Mapping[str, Any]) -> Data:
-        del user
         at, answers = asked.get("at"), asked.get("answers", [])
         if not isinstance(at, int) or isinstance(at, bool):
             raise ValueError("at must be the number of a round")

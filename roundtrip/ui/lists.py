@@ -127,7 +127,6 @@ class Lists:
 
     def _explain(self, call_id: str, last_at: float) -> str:
         """Return the sentence that explains a call without its result, as it was at the time of its last line."""
-        del last_at
         call = self._index.find(call_id)
         end = explain_end(call) if call is not None else None
         return end[1] if end is not None else ""

@@ -127,7 +127,6 @@ def _serve_alone(target: str, settings: ServeSettings) -> int:
 
 
 def _cannot_roll(number: int, frame: FrameType | None) -> None:
-    del number, frame
     # Logged, not printed: printing fails if the terminal has just closed.
     logger.warning("a single worker cannot be replaced while it serves; see --workers")
 

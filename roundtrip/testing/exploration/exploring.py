@@ -168,7 +168,6 @@ class _Guide(Script):
 
     def reject(self, rejection: TokenRejection) -> None:
         """Note that a server rejected the call's token."""
-        del rejection
         self.told = self.rejected = True
 
     def _note(self, fact: object) -> None:

@@ -132,7 +132,6 @@ def _takes_keys(make: Make) -> bool:
 
 def ignore(fact: object) -> None:
     """Do nothing with a fact."""
-    del fact
 
 
 @dataclass(eq=False)

@@ -242,11 +242,9 @@ class _LegWatch:
         return max(0.0, self._system.time() - journal.written) if journal is not None else None
 
     def _body_began(self, fact: BodyBegan) -> None:
-        del fact
         self._bodies += 1
 
     def _wrote(self, fact: Wrote | DeclinedFact) -> None:
-        del fact
         self._detach()
 
     def _returned(self, fact: Returned) -> None:

@@ -37,7 +37,6 @@ class FunctionTracer:
 
     def begin(self, beginning: Beginning) -> Watch:
         """Return a watch that passes on transitions and ignores other facts."""
-        del beginning
         function = self._function
 
         def watch(fact: Any) -> None:
