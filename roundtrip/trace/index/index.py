@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from roundtrip.trace.index.database import open_database, translated_errors
 from roundtrip.trace.index.filters import CallFilter, fits
-from roundtrip.trace.index.places import LinePlace, OpenFiles, check_names
+from roundtrip.trace.index.places import LinePlace, check_names, read_lines
 from roundtrip.trace.index.rows import Row
 from roundtrip.trace.index.taking import KEPT_PLACES, STRAY, Taker, omitted_in
 from roundtrip.trace.reading.calls import Traced, TracedCall, join
@@ -176,11 +176,12 @@ class CallIndex:
         return TracedCall(id, [], [], [], self._joined(id).actions)
 
     def _joined(self, id: str) -> Traced:
-        with self._reading(), OpenFiles(self._taker.files) as opened:
+        with self._reading():
             query = "SELECT number, omitted FROM calls WHERE id = ?"
             number, omitted = self._database.execute(query, (id,)).fetchone() or (None, None)
             places = self._database.execute(KEPT_PLACES, (number,)).fetchall()
-            return join(opened.read([LinePlace(*place) for place in places]), omitted_in({id: omitted}))
+            lines = read_lines(self._taker.files, map(LinePlace._make, places))
+            return join((one.line for one in lines), omitted_in({id: omitted}))
 
     def page(self, filter: CallFilter, *, limit: int, after: Place | None = None) -> RowPage:
         """Return the newest rows that pass a filter, behind a place."""
@@ -216,12 +217,12 @@ class CallIndex:
             f"WHERE event = ? AND (at, file, offset) < (?, ?, ?) {f'AND reason IN ({marks})' if reasons else ''} "
             "ORDER BY at DESC, file DESC, offset DESC LIMIT ?"
         )
-        with self._reading(), OpenFiles(self._taker.files) as opened:
+        with self._reading():
             found = self._database.execute(query, (event, *(after or (float("inf"), 0, 0)), *reasons, limit)).fetchall()
             return [
-                Noticed(at, line, (at, file, offset))
-                for at, file, offset, length in found
-                for line in opened.read([LinePlace(file, offset, length)])
+                Noticed(at, one.line, (at, *one.place[:2]))
+                for at, *place in found
+                for one in read_lines(self._taker.files, [LinePlace(*place)])
             ]
 
     def reasons_of(self, event: str) -> list[tuple[str, int]]:

@@ -1,11 +1,12 @@
 """Read lines of transcripts by their places, and the lines that were appended since a place."""
 
 import os
-from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from hashlib import sha256
+from itertools import groupby
 from pathlib import Path
-from typing import BinaryIO, Final, NamedTuple, Self
+from typing import BinaryIO, Final, NamedTuple
 
 from roundtrip.trace.reading.transcripts import (
     FileIdentity,
@@ -21,8 +22,6 @@ from roundtrip.trace.writing.lines import Line
 
 _CHUNK_BYTES: Final = 256 * 1024
 _MAX_LINE_BYTES: Final = 64 * 1024 * 1024
-_MAX_OPEN: Final = 64
-"""Files that are open at once; a process may have few descriptors."""
 HEAD_BYTES: Final = 256
 """The beginning of a file, by which another one with its inode is recognized."""
 
@@ -91,41 +90,22 @@ class AppendedLines(NamedTuple):
     """The offset before which no further line ends."""
 
 
-class OpenFiles:
-    """Transcripts of an index, opened as they are needed.
+def head_of(file: FoundFile, size: int) -> tuple[int, bytes]:
+    """Return the size and the digest of a file's beginning."""
+    with _opened(file) as opened:
+        head = opened.read(size) if opened is not None else b""
+    return len(head), sha256(head).digest()
+
+
+def appended_to(found: FoundFile, since: int, *, searched: int) -> AppendedLines:
+    """Return the next lines of a file from an offset on.
 
     Args:
-        found: The files by their numbers in the index.
+        found: The file.
+        since: The offset.
+        searched: An offset before which no further line ends, as an earlier look has found; 0 if there was none.
     """
-
-    def __init__(self, found: dict[int, FoundFile]) -> None:
-        self._found = found
-        self._opened: OrderedDict[int, BinaryIO | None] = OrderedDict()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        for file in self._opened.values():
-            if file is not None:
-                file.close()
-        self._opened.clear()
-
-    def head(self, number: int, size: int) -> tuple[int, bytes]:
-        """Return the size and the digest of a file's beginning."""
-        file = self._open(number)
-        head = os.pread(file.fileno(), size, 0) if file is not None else b""
-        return len(head), sha256(head).digest()
-
-    def appended(self, number: int, since: int, *, searched: int = 0) -> AppendedLines:
-        """Return the next lines of a file from an offset on.
-
-        Args:
-            number: The file.
-            since: The offset.
-            searched: An offset before which no further line ends, as an earlier look has found.
-        """
-        file = self._open(number)
+    with _opened(found) as file:
         if file is None:
             return AppendedLines([], since, since)
         at = max(since, searched)
@@ -138,50 +118,48 @@ class OpenFiles:
                 tail = _whole_tail(file, since, at)
                 return AppendedLines(tail, at if tail else since, at)
         data = os.pread(file.fileno(), at - since, since) + more
-        lines: list[tuple[int, bytes]] = []
-        at = since
-        for text in data[: data.rindex(b"\n")].split(b"\n"):
-            lines.append((at, text))
-            at += len(text) + 1
-        return AppendedLines(lines, at, at)
+    lines: list[tuple[int, bytes]] = []
+    at = since
+    for text in data[: data.rindex(b"\n")].split(b"\n"):
+        lines.append((at, text))
+        at += len(text) + 1
+    return AppendedLines(lines, at, at)
 
-    def read(self, places: Sequence[LinePlace]) -> Iterator[Line]:
-        """Yield the lines of some places; those of a file that has gone are left out."""
-        for place in places:
-            file = self._open(place.file)
-            if file is not None:
+
+def read_lines(files: Mapping[int, FoundFile], places: Iterable[LinePlace]) -> Iterator[PlacedLine]:
+    """Yield the lines of some places; those of a file that has gone are left out.
+
+    Args:
+        files: The files by their numbers in the index.
+        places: The places. Each run of places in one file opens it once.
+    """
+    for number, run in groupby(places, key=lambda place: place.file):
+        with _opened(files.get(number)) as file:
+            if file is None:
+                continue
+            for place in run:
                 text = os.pread(file.fileno(), place.length, place.offset).decode("utf-8", "replace")
                 line = parse_line(text, Reading())
                 if line is not None:
-                    yield line
+                    yield PlacedLine(place, line)
 
-    def _open(self, number: int) -> BinaryIO | None:
-        if number in self._opened:
-            self._opened.move_to_end(number)
-            return self._opened[number]
-        if len(self._opened) >= _MAX_OPEN:
-            _, oldest = self._opened.popitem(last=False)
-            if oldest is not None:
-                oldest.close()
-        self._opened[number] = self._opened_now(number)
-        return self._opened[number]
 
-    def _opened_now(self, number: int) -> BinaryIO | None:
-        found = self._found.get(number)
-        if found is None:
-            return None
-        try:
-            file = found.path.open("rb")
-        except OSError as error:
-            if isinstance(error, FileNotFoundError):
-                return None
-            raise NoTranscript(f"cannot read {str(found.path)!r}: {error.strerror}") from error
+@contextmanager
+def _opened(found: FoundFile | None) -> Generator[BinaryIO | None]:
+    """Open a file inside a `with` block; None if it has gone, or another one has got its path meanwhile."""
+    if found is None:
+        yield None
+        return
+    try:
+        file = found.path.open("rb")
+    except FileNotFoundError:
+        yield None
+        return
+    except OSError as error:
+        raise NoTranscript(f"cannot read {str(found.path)!r}: {error.strerror}") from error
+    with file:
         about = os.fstat(file.fileno())
-        if (about.st_dev, about.st_ino) == found.identity:
-            return file
-        # Another file has got the path meanwhile.
-        file.close()
-        return None
+        yield file if (about.st_dev, about.st_ino) == found.identity else None
 
 
 def _whole_tail(file: BinaryIO, since: int, end: int) -> list[tuple[int, bytes]]:

@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from roundtrip.trace.index.database import writing
-from roundtrip.trace.index.places import HEAD_BYTES, FoundFile, LinePlace, OpenFiles, PlacedLine, files_now
+from roundtrip.trace.index.places import (
+    HEAD_BYTES,
+    FoundFile,
+    LinePlace,
+    PlacedLine,
+    appended_to,
+    files_now,
+    head_of,
+    read_lines,
+)
 from roundtrip.trace.index.rows import Facet, facets_of, row_of
 from roundtrip.trace.reading.calls import TracedCall, join
 from roundtrip.trace.reading.thinning import Omitted
@@ -72,9 +81,8 @@ class Taker:
             return 0
         with without_collection(), writing(self._database):
             self._match(found)
-            with OpenFiles(self.files) as opened:
-                placed, taken = self._read(opened)
-                self._write(placed, opened)
+            placed, taken = self._read()
+            self._write(placed)
         return taken
 
     # Files.
@@ -108,7 +116,7 @@ class Taker:
             "SELECT number, device, inode, head, digest, read FROM files ORDER BY number"
         ).fetchall():
             one = places.pop((device, inode), None)
-            if one is not None and one.size >= read and _head_of(one, head) == (head, digest):
+            if one is not None and one.size >= read and head_of(one, head) == (head, digest):
                 self.files[number] = one
                 continue
             gone.append(number)
@@ -124,7 +132,7 @@ class Taker:
     def _add(self, one: FoundFile) -> None:
         cursor = self._database.execute(
             "INSERT INTO files (device, inode, head, digest, read, reached) VALUES (?, ?, ?, ?, 0, 0)",
-            (*one.identity, *_head_of(one, HEAD_BYTES)),
+            (*one.identity, *head_of(one, HEAD_BYTES)),
         )
         self.files[cursor.lastrowid or 0] = one
 
@@ -142,11 +150,10 @@ class Taker:
             for table in ("lines", "notices"):
                 self._database.execute(f"DELETE FROM {table} WHERE file = ?", (number,))  # noqa: S608 - our own names
             self._database.execute("DELETE FROM files WHERE number = ?", (number,))
-            with OpenFiles(self.files) as opened:
-                for first in range(0, len(calls), _BATCH_LINES):
-                    self._join({id: [] for id, *_ in calls[first : first + _BATCH_LINES]}, opened)
+            for first in range(0, len(calls), _BATCH_LINES):
+                self._join({id: [] for id, *_ in calls[first : first + _BATCH_LINES]})
 
-    def _read(self, opened: OpenFiles) -> tuple[list[PlacedLine], int]:
+    def _read(self) -> tuple[list[PlacedLine], int]:
         """Return the next lines, and how many were read, also if not as lines.
 
         The file whose lines are the oldest is read first, because the legs of a call are in several files.
@@ -162,7 +169,7 @@ class Taker:
             if number not in self.files or since >= self.files[number].size:
                 continue
             file = self.files[number]
-            texts, read, searched = opened.appended(number, since, searched=self._searched_in(file, since))
+            texts, read, searched = appended_to(file, since, searched=self._searched_in(file, since))
             self._searched[file.identity] = read, searched
             if not texts:
                 continue
@@ -177,14 +184,14 @@ class Taker:
                 "UPDATE files SET read = ?, reached = ?, unreadable = unreadable + ?, newer = newer + ?, "
                 "head = ?, digest = ? WHERE number = ?",
                 # A file that was short, or empty, has a longer head now.
-                (read, reached, reading.unreadable, reading.newer, *opened.head(number, min(HEAD_BYTES, read)), number),
+                (read, reached, reading.unreadable, reading.newer, *head_of(file, min(HEAD_BYTES, read)), number),
             )
             heapq.heappush(waiting, (reached, number, read))
         return placed, taken
 
     # Calls.
 
-    def _write(self, placed: Iterable[PlacedLine], opened: OpenFiles) -> None:
+    def _write(self, placed: Iterable[PlacedLine]) -> None:
         calls: dict[str, list[PlacedLine]] = {}
         notices: list[tuple[object, ...]] = []
         for one in placed:
@@ -198,9 +205,9 @@ class Taker:
                 if line.call is None:
                     notices.append((STRAY, line.at, *one.place, line.reason.value))
         self._database.executemany("INSERT OR REPLACE INTO notices VALUES (?, ?, ?, ?, ?, ?)", notices)
-        self._join(calls, opened)
+        self._join(calls)
 
-    def _join(self, new: dict[str, list[PlacedLine]], opened: OpenFiles) -> None:
+    def _join(self, new: dict[str, list[PlacedLine]]) -> None:
         """Make the rows of calls again, with their new lines."""
         known: dict[str, _KnownCall] = {}
         ids = list(new)
@@ -214,9 +221,7 @@ class Taker:
         for id, placed in new.items():
             if id in known:
                 places = self._database.execute(KEPT_PLACES, known[id][:1]).fetchall()
-                before[id] = [
-                    PlacedLine(place, line) for place in map(LinePlace._make, places) for line in opened.read([place])
-                ]
+                before[id] = [*read_lines(self.files, map(LinePlace._make, places))]
             # A file may be rotated before its last lines are taken, and be read after the one that replaced it.
             own = sorted([*before.get(id, ()), *placed], key=lambda one: one.place)
             lines += [one.line for one in own]
@@ -293,8 +298,3 @@ class Taker:
             ).fetchone()[0]
             for kind, value in wanted
         }
-
-
-def _head_of(file: FoundFile, size: int) -> tuple[int, bytes]:
-    with OpenFiles({0: file}) as opened:
-        return opened.head(0, size)
