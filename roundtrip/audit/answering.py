@@ -46,7 +46,7 @@ class AnswerAttacks:
 
     def __init__(self, session: AuditSession, tool: AuditedTool, honest: AuditedCall) -> None:
         self._session = session
-        self._notes = session.notes
+        self._notes = session.notes[tool.name]
         self._tool = tool
         self._honest = honest
 
@@ -73,14 +73,14 @@ class AnswerAttacks:
         """
         leg = await self._session.unsent_leg(self._tool, self._honest, place)
         if leg is None:
-            self._notes.untried("S7.missing", "equal calls are asked different questions", self._tool.name)
+            self._notes.untried("S7.missing", "equal calls are asked different questions")
             raise _AskedOtherwise
         return leg
 
     async def _try(self, leg: WireLeg, place: int, what: str) -> Reaction:
         response = await self._session.call(leg)
         crashed = response.ending is Ending.CRASHED
-        self._notes.require(not crashed, "A5", f"{what} was answered with {response.told}", self._tool.name)
+        self._notes.require(not crashed, "A5", f"{what} was answered with {response.told}")
         return reaction_to(response, self._honest, place)
 
     async def _missing(self, place: int) -> None:
@@ -91,7 +91,7 @@ class AnswerAttacks:
             response = reaction.response
             asked = reaction.asked_again and key in response.questions
             text = f"the answer to {key!r} was missing, which was answered with {response.told}"
-            self._notes.require(asked, "S7.missing", text, self._tool.name)
+            self._notes.require(asked, "S7.missing", text)
             if not asked:
                 continue
             try:
@@ -101,7 +101,7 @@ class AnswerAttacks:
             again = await self._session.call(leg.answering(response, answers))
             went_on = reaction_to(again, self._honest, place).went_on
             text = f"the missing answer to {key!r} came, and was answered with {again.told}"
-            self._notes.require(went_on, "S7.goes-on", text, self._tool.name)
+            self._notes.require(went_on, "S7.goes-on", text)
 
     async def _unknown(self, place: int) -> None:
         leg = await self._leg(place)
@@ -111,7 +111,7 @@ class AnswerAttacks:
         text = f"{what} was added, and answered with {reaction.response.told}"
         honest = self._honest.responses[place]
         ignored = reaction.went_on or reaction.response.ending is honest.ending
-        self._notes.require(ignored, "S8.unknown", text, self._tool.name)
+        self._notes.require(ignored, "S8.unknown", text)
 
     async def _early(self, place: int) -> None:
         """Send the answers of later rounds too early, alone and beside the asked ones."""
@@ -120,7 +120,7 @@ class AnswerAttacks:
         if not later or not self._honest.responses[place].questions:
             return
         what = "answers to questions of a later round"
-        if not self._notes.has_failed("S7.missing", self._tool.name):
+        if not self._notes.has_failed("S7.missing"):
             leg = await self._leg(place)
             reaction = await self._try(replace(leg, answers=later), place, what)
             text = f"answers to {_names(later)} came before they were asked for, instead of the asked ones"
@@ -134,7 +134,7 @@ class AnswerAttacks:
         self._judge_early(passed_over, reaction, f"answers to {_names(later)} came before they were asked for")
 
     def _judge_early(self, taken: bool, reaction: Reaction, text: str) -> None:
-        self._notes.require(not taken, "S8.early", f"{text}: {reaction.response.told}", self._tool.name)
+        self._notes.require(not taken, "S8.early", f"{text}: {reaction.response.told}")
 
     async def _malformed(self, place: int) -> None:
         leg = await self._leg(place)
@@ -147,7 +147,7 @@ class AnswerAttacks:
             # A result that is an error is no JSON-RPC error.
             is_error = reaction.response.error is not None or reaction.response.ending is Ending.REJECTED
             text = f"{what} was answered with {reaction.response.told}"
-            self._notes.require(is_error or reaction.asked_again, "S9.malformed", text, self._tool.name)
+            self._notes.require(is_error or reaction.asked_again, "S9.malformed", text)
         await self._require_control("S9.malformed", leg, place)
 
     async def _invalid(self, place: int) -> None:
@@ -159,14 +159,14 @@ class AnswerAttacks:
             try:
                 invalid = list(invalid_responses(question))
             except ValueError as error:
-                self._notes.untried("S9.content", f"the form of {key!r} cannot be filled in: {error}", self._tool.name)
+                self._notes.untried("S9.content", f"the form of {key!r} cannot be filled in: {error}")
                 continue
             leg = await self._leg(place)
             for what, answer in invalid:
                 changed = replace(leg, answers={**leg.answers, key: on_wire(answer)})
                 reaction = await self._try(changed, place, f"the answer to {key!r} as {what}")
                 text = f"the answer to {key!r} came as {what}, and was answered with {reaction.response.told}"
-                self._notes.require(not reaction.went_on, "S9.content", text, self._tool.name)
+                self._notes.require(not reaction.went_on, "S9.content", text)
             await self._require_control("S9.content", leg, place)
 
     async def _require_control(self, clause: str, leg: WireLeg, place: int) -> None:
@@ -174,7 +174,7 @@ class AnswerAttacks:
         control = await self._session.call(leg)
         if not reaction_to(control, self._honest, place).went_on and control.ending is not self._honest.last.ending:
             reason = f"after the attacks, the honest request too was answered with {control.told}"
-            self._notes.withdraw(clause, self._tool.name, reason)
+            self._notes.withdraw(clause, reason)
 
     async def _oversized(self, place: int) -> None:
         leg = await self._leg(place)
@@ -190,7 +190,7 @@ class AnswerAttacks:
             text = f"{what} of {self._session.limits.body_bytes // 2**20} MiB was answered with {response.told}"
             # A server may close the connection when it rejects a body that it has not read.
             answered = response.ending is not Ending.CRASHED or response.is_cut
-            self._notes.require(answered and await self._session.is_alive(), "A3", text, self._tool.name)
+            self._notes.require(answered and await self._session.is_alive(), "A3", text)
 
     async def _stateless(self) -> None:
         """Send all answers in a first request, which has no state."""
@@ -201,26 +201,25 @@ class AnswerAttacks:
         response = await self._session.call(leg)
         if response.ending is Ending.DONE:
             text = "answers were taken without the state of their questions, so what the state binds was not checked"
-            self._notes.fact("S8.stateless", text, self._tool.name)
+            self._notes.fact("S8.stateless", text)
         else:
-            self._notes.passed("S8.stateless", self._tool.name)
+            self._notes.passed("S8.stateless")
 
     async def _incapable(self) -> None:
         """Call as clients that can be asked nothing, no pages, or only some kinds of questions."""
         if not any(self._honest.responses[number].questions for number in self._honest.asked):
             return
-        name = self._tool.name
         call = await self._session.play(self._tool, until=0, capabilities=NONE)
         if call.last.error is not None or call.last.ending in (Ending.FAILED, Ending.CRASHED):
             error = call.last.error or {}
             named = "requiredCapabilities" in mapping_of(error.get("data"))
             text = f"a client that can be asked nothing was answered with {call.last.told}"
             is_right = error.get("code") == MISSING_REQUIRED_CLIENT_CAPABILITY and named
-            self._notes.require(is_right, "S6.error", text, name)
+            self._notes.require(is_right, "S6.error", text)
         elif call.last.ending is Ending.DONE:
-            self._notes.passed("S6.error", name)
+            self._notes.passed("S6.error")
         else:
-            self._notes.untried("S6.error", "clients are asked what they did not declare", name)
+            self._notes.untried("S6.error", "clients are asked what they did not declare")
         for kind in FULL:
             await self._session.play(self._tool, until=0, capabilities={kind: {}})
         leg = await self._leg(self._honest.asked[0] + 1)
@@ -235,7 +234,7 @@ class AnswerAttacks:
         call = await self._session.play(self._tool)
         as_before = call.last.ending is self._honest.last.ending
         text = f"after calls that ended in the middle, an honest one ended with {call.last.told}"
-        self._notes.require(as_before, "S10", text, self._tool.name)
+        self._notes.require(as_before, "S10", text)
         return as_before
 
 

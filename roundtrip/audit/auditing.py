@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from roundtrip.audit.answering import AnswerAttacks
-from roundtrip.audit.findings import AuditNotes, AuditReport
+from roundtrip.audit.findings import AuditNotes, AuditReport, ToolNotes, findings_in
 from roundtrip.audit.messages import Ending, WireResponse
 from roundtrip.audit.sessions import AuditedCall, AuditedTool, AuditLimits, AuditSession, LimitReached
 from roundtrip.audit.states import StateAttacks
@@ -53,7 +53,7 @@ async def audit(plan: AuditPlan, wire: AuditWire) -> AuditReport:
 class _Auditor:
     def __init__(self, plan: AuditPlan, wire: AuditWire) -> None:
         self._plan = plan
-        self._notes = AuditNotes()
+        self._notes = AuditNotes(ToolNotes)
         self._session = AuditSession(wire, self._notes, plan.limits, plan.answers)
 
     async def run(self) -> AuditReport:
@@ -65,13 +65,13 @@ class _Auditor:
             await self._attack()
         except LimitReached as limit:
             for name in self._tools:
-                self._notes.limit(f"{limit}", name)
+                self._notes[name].give_up(f"{limit}")
         session = self._session
         return AuditReport(
             server,
             self._plan.target,
             self._tools,
-            tuple(self._notes.findings()),
+            tuple(findings_in(self._notes)),
             session.sent,
             session.seconds,
             dict(session.begun),
@@ -121,7 +121,7 @@ class _Auditor:
         }
         for tool in self._plan.tools:
             if self._plan.stale is None:
-                self._notes.untried("S5.expiry", "it takes --stale SECONDS, after which states expire", tool.name)
+                self._notes[tool.name].untried("S5.expiry", "it takes --stale SECONDS, after which states expire")
             else:
                 await attacks[tool.name].keep_stale()
             self._require_end(tool, calls[tool.name])
@@ -139,7 +139,7 @@ class _Auditor:
         if reason is None and call.last.ending in (Ending.REJECTED, Ending.CRASHED, Ending.FAILED):
             reason = f"an honest call was answered with {call.last.told}"
         if reason is not None:
-            self._notes.limit(reason, tool.name)
+            self._notes[tool.name].give_up(reason)
 
 
 def _name_of(discovered: WireResponse) -> str:

@@ -1,5 +1,6 @@
 """Collect what an audit observes, and reach a verdict on each clause."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -45,66 +46,73 @@ class _Tried:
     reasons: list[str] = field(default_factory=list[str])
 
 
-class AuditNotes:
-    """Observations so far, by clause and tool."""
+@dataclass(slots=True)
+class ToolNotes:
+    """Observations about one tool, or about the server as a whole."""
 
-    def __init__(self) -> None:
-        self._tried: dict[tuple[str, str | None], _Tried] = {}
-        self._limits: dict[str, str] = {}
+    tried: dict[str, _Tried] = field(default_factory=dict[str, _Tried])
+    """The attempts by the ids of clauses."""
+    limit: str = ""
+    """The first reason why the clauses that were not tried could not be."""
 
-    def passed(self, clause: str, tool: str | None = None) -> None:
+    def passed(self, clause: str) -> None:
         """Note an attempt that found nothing."""
-        self._of(clause, tool).attempts += 1
+        self._of(clause).attempts += 1
 
-    def failed(self, clause: str, text: str, tool: str | None = None) -> None:
+    def failed(self, clause: str, text: str) -> None:
         """Note an attempt that broke the clause."""
-        tried = self._of(clause, tool)
+        tried = self._of(clause)
         tried.attempts += 1
         _add(tried.failures, text)
 
-    def fact(self, clause: str, text: str, tool: str | None = None) -> None:
+    def fact(self, clause: str, text: str) -> None:
         """Note something that the clause leaves to the server."""
-        tried = self._of(clause, tool)
+        tried = self._of(clause)
         tried.attempts += 1
         _add(tried.facts, text)
 
-    def untried(self, clause: str, reason: str, tool: str | None = None) -> None:
+    def untried(self, clause: str, reason: str) -> None:
         """Note why the clause could not be tried; attempts that could win over it."""
-        _add(self._of(clause, tool).reasons, reason)
+        _add(self._of(clause).reasons, reason)
 
-    def require(self, holds: bool, clause: str, text: str, tool: str | None = None) -> None:
+    def require(self, holds: bool, clause: str, text: str) -> None:
         """Note an attempt, which failed unless the condition holds."""
         if holds:
-            self.passed(clause, tool)
+            self.passed(clause)
         else:
-            self.failed(clause, text, tool)
+            self.failed(clause, text)
 
-    def has_failed(self, clause: str, tool: str | None = None) -> bool:
+    def has_failed(self, clause: str) -> bool:
         """Return True if an attempt broke the clause."""
-        return bool(self._of(clause, tool).failures)
+        return bool(self._of(clause).failures)
 
-    def limit(self, reason: str, tool: str) -> None:
-        """Note why the clauses of a tool that were not tried could not be."""
-        self._limits.setdefault(tool, reason)
+    def give_up(self, reason: str) -> None:
+        """Note why the clauses that were not tried could not be."""
+        self.limit = self.limit or reason
 
-    def withdraw(self, clause: str, tool: str | None, reason: str) -> None:
+    def withdraw(self, clause: str, reason: str) -> None:
         """Drop attempts that found nothing, and prove nothing, for this reason."""
-        tried = self._of(clause, tool)
+        tried = self._of(clause)
         if tried.attempts and not tried.failures and not tried.facts:
             tried.attempts = 0
             _add(tried.reasons, reason)
 
-    def findings(self) -> Iterator[ClauseFinding]:
-        """Yield the findings, in the order of the clauses; each clause has at least one."""
-        for clause in CLAUSES.values():
-            tried = {tool: one for (id, tool), one in self._tried.items() if id == clause.id}
-            if not any(one.attempts or one.reasons for one in tried.values()):
-                reasons = list(dict.fromkeys(self._limits.values())) or [clause.untried]
-                tried = {None: _Tried(reasons=reasons)}
-            yield from (_finding(clause, tool, one) for tool, one in tried.items())
+    def _of(self, clause: str) -> _Tried:
+        return self.tried.setdefault(CLAUSES[clause].id, _Tried())
 
-    def _of(self, clause: str, tool: str | None) -> _Tried:
-        return self._tried.setdefault((CLAUSES[clause].id, tool), _Tried())
+
+AuditNotes = defaultdict[str | None, ToolNotes]
+"""The observations of an audit by tool; None is the server as a whole."""
+
+
+def findings_in(notes: AuditNotes) -> Iterator[ClauseFinding]:
+    """Yield the findings, in the order of the clauses; each clause has at least one."""
+    limits = [one.limit for one in notes.values() if one.limit]
+    for clause in CLAUSES.values():
+        tried = {tool: one.tried[clause.id] for tool, one in notes.items() if clause.id in one.tried}
+        if not any(one.attempts or one.reasons for one in tried.values()):
+            tried = {None: _Tried(reasons=list(dict.fromkeys(limits)) or [clause.untried])}
+        yield from (_finding(clause, tool, one) for tool, one in tried.items())
 
 
 def _add(texts: list[str], text: str) -> None:

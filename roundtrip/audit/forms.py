@@ -6,7 +6,7 @@ from typing import Any, Final, cast
 
 from jsonschema import Draft202012Validator, SchemaError
 
-from roundtrip.audit.findings import AuditNotes
+from roundtrip.audit.findings import ToolNotes
 from roundtrip.untrusted import list_of, mapping_of
 
 _PRIMITIVES: Final = frozenset({"string", "number", "integer", "boolean"})
@@ -20,31 +20,31 @@ _SECRET: Final = re.compile(
 )
 
 
-def check_form(notes: AuditNotes, key: str, request: Mapping[str, Any], tool: str | None) -> None:
+def check_form(notes: ToolNotes, key: str, request: Mapping[str, Any]) -> None:
     """Note which clauses a question's form keeps."""
     schema = mapping_of(mapping_of(request.get("params")).get("requestedSchema"))
     is_flat = schema.get("type") == "object" and isinstance(schema.get("properties"), Mapping)
-    notes.require(is_flat, "F1", f"the form of {key!r} is not an object with properties", tool)
+    notes.require(is_flat, "F1", f"the form of {key!r} is not an object with properties")
     for name, shape in mapping_of(schema.get("properties")).items():
-        _check_field(notes, f"the field {name!r} of {key!r}", name, mapping_of(shape), tool)
+        _check_field(notes, f"the field {name!r} of {key!r}", name, mapping_of(shape))
 
 
-def _check_field(notes: AuditNotes, field: str, name: str, shape: Mapping[str, Any], tool: str | None) -> None:
+def _check_field(notes: ToolNotes, field: str, name: str, shape: Mapping[str, Any]) -> None:
     kind = shape.get("type")
     items = mapping_of(shape.get("items"))
-    notes.require(_is_primitive(shape, items), "F1", f"{field} has the type {kind!r}", tool)
+    notes.require(_is_primitive(shape, items), "F1", f"{field} has the type {kind!r}")
     nested = sorted(_NESTED & (shape.keys() | items.keys()))
     null = kind == "null" or (isinstance(kind, list) and "null" in kind) or _allows_null(shape)
     problem = "allows null" if null else f"uses {', '.join(nested)}"
-    notes.require(not nested and not null, "F4", f"{field} {problem}", tool)
+    notes.require(not nested and not null, "F4", f"{field} {problem}")
     if _CHOICES & shape.keys() or kind == "array":
-        notes.require(_is_enum(shape, items), "F2", f"the choices of {field} have no shape of the protocol", tool)
+        notes.require(_is_enum(shape, items), "F2", f"the choices of {field} have no shape of the protocol")
     if shape.get("default") is not None:
-        notes.require(_fits(shape, shape["default"]), "F3", f"the default of {field} does not fit its own schema", tool)
+        notes.require(_fits(shape, shape["default"]), "F3", f"the default of {field} does not fit its own schema")
     title = shape.get("title")
     named = next((text for text in (name, title) if isinstance(text, str) and _SECRET.search(_spaced(text))), None)
     is_text = kind == "string" and "enum" not in shape and "oneOf" not in shape
-    notes.require(not (is_text and named), "S11", f"{field} seems to ask for a secret: {named!r}", tool)
+    notes.require(not (is_text and named), "S11", f"{field} seems to ask for a secret: {named!r}")
 
 
 def _is_primitive(shape: Mapping[str, Any], items: Mapping[str, Any]) -> bool:

@@ -12,7 +12,7 @@ from mcp_types import ElicitRequest
 
 from roundtrip.audit.findings import AuditNotes
 from roundtrip.audit.messages import FULL, Ending, WireLeg, WireResponse, meta_of, on_wire
-from roundtrip.audit.watching import ResponseWatch, parsed
+from roundtrip.audit.watching import parsed, watch
 from roundtrip.audit.wires import AuditWire
 from roundtrip.client.answers import AnswerFile, answer_from
 from roundtrip.client.failures import CallFailed
@@ -135,7 +135,6 @@ class AuditSession:
         self.ended: Counter[str] = Counter()
         self.schemas: dict[str, Mapping[str, Any]] = {}
         self._answers = answers
-        self._watch = ResponseWatch(notes, sees_repeated_keys=wire.sees_repeated_keys)
         self._known: dict[tuple[str, str, str], Mapping[str, Any]] = {}
         self._began_at = anyio.current_time()
         self._waited = 0.0
@@ -176,7 +175,9 @@ class AuditSession:
             )
         params = {**params, "_meta": meta_of(capabilities, version=_VERSION)}
         response = await self.wire.send(method, params, headers=headers, is_other=is_other)
-        self._watch.note(method, response, capabilities, name if isinstance(name, str) else None)
+        tool = name if isinstance(name, str) else None
+        sees_repeated_keys = self.wire.sees_repeated_keys
+        watch(self.notes, method, response, capabilities, tool, sees_repeated_keys=sees_repeated_keys)
         return response
 
     async def call(
@@ -279,5 +280,7 @@ class AuditSession:
         if response.status in _NOT_OF_THE_REQUEST:
             raise LimitReached(f"the server answers with HTTP status {response.status}")
         alive = response.result is not None
-        self.notes.require(alive, "S9.alive", "a bad request was sent, and then the server did not list its tools")
+        self.notes[None].require(
+            alive, "S9.alive", "a bad request was sent, and then the server did not list its tools"
+        )
         return alive

@@ -44,7 +44,7 @@ class StateAttacks:
         self, session: AuditSession, tool: AuditedTool, calls: Mapping[str, AuditedCall], *, has_other: bool
     ) -> None:
         self._session = session
-        self._notes = session.notes
+        self._notes = session.notes[tool.name]
         self._tool = tool
         self._honest = calls[tool.name]
         self._others = [call for name, call in calls.items() if name != tool.name]
@@ -64,7 +64,7 @@ class StateAttacks:
         if self._rejections:
             told = "; ".join(f"{what}: {rejection}" for rejection, what in self._rejections.items())
             text = f"bad states get different answers, which help an attacker to choose the next try: {told}"
-            self._notes.require(len(self._rejections) == 1, "A1", text, self._tool.name)
+            self._notes.require(len(self._rejections) == 1, "A1", text)
         if places and self._honest.last.ending is Ending.DONE:
             await self._replay(is_once=is_once)
 
@@ -95,13 +95,13 @@ class StateAttacks:
         age = anyio.current_time() - sent_at
         reaction = await self._try(leg, place)
         text = f"a state was accepted {age:.1f} s after it was sent: {reaction.response.told}"
-        self._notes.require(not self._is_accepted(reaction), "S5.expiry", text, self._tool.name)
+        self._notes.require(not self._is_accepted(reaction), "S5.expiry", text)
 
     async def _attack(self, place: int) -> None:
         leg = await self._unsent(place)
         if leg is None:
             for clause in (*_VERIFIED, *_BOUND):
-                self._notes.untried(clause, "equal calls are asked different questions", self._tool.name)
+                self._notes.untried(clause, "equal calls are asked different questions")
             return
         state = str(leg.state)
         # Where an invented state is rejected, a question shows that a state was accepted.
@@ -117,9 +117,9 @@ class StateAttacks:
             if self._is_accepted(reaction):
                 accepted.append((clause, text, reaction.response))
             else:
-                self._notes.passed(clause, self._tool.name)
+                self._notes.passed(clause)
         if not list(forged(state)):
-            self._notes.untried("S4.forged", "the state is not JSON, so no value in it was rewritten", self._tool.name)
+            self._notes.untried("S4.forged", "the state is not JSON, so no value in it was rewritten")
         await self._elsewhere(leg, place)
         control = await self._session.call(leg)
         if accepted:
@@ -127,13 +127,13 @@ class StateAttacks:
             for clause, text, response in accepted:
                 if response.result == control.result == without.result:
                     text = "any state, and none at all, has the same effect: tampering causes nothing"
-                    self._notes.fact(clause, text, self._tool.name)
+                    self._notes.fact(clause, text)
                 else:
-                    self._notes.failed(clause, text, self._tool.name)
+                    self._notes.failed(clause, text)
         if not reaction_to(control, self._honest, place).went_on:
             reason = f"after the attacks, the honest request too was answered with {control.told}"
             for clause in (*_VERIFIED, *_BOUND):
-                self._notes.withdraw(clause, self._tool.name, reason)
+                self._notes.withdraw(clause, reason)
         await self._session.is_alive()
 
     async def _elsewhere(self, leg: WireLeg, place: int) -> None:
@@ -147,25 +147,24 @@ class StateAttacks:
                 if self._judge_bound("S5.arguments", reaction, f"a state was sent with another {argument!r}"):
                     break
         if not arguments:
-            self._notes.untried("S5.arguments", "the tool has no arguments", name)
+            self._notes.untried("S5.arguments", "the tool has no arguments")
         others = [one for one in self._others if one.states]
         for other in others:
             changed = replace(leg, name=other.legs[0].name, arguments=other.legs[0].arguments)
             reaction = await self._try(changed, place, honest=other, compare=False)
             self._judge_bound("S5.tool", reaction, f"the state of {name!r} was sent to {changed.name!r}")
         if not others:
-            self._notes.untried("S5.tool", "it takes a second --tool that sends a state", name)
+            self._notes.untried("S5.tool", "it takes a second --tool that sends a state")
         await self._as_another_user(leg, place)
 
     async def _as_another_user(self, leg: WireLeg, place: int) -> None:
-        name = self._tool.name
         if not self._has_other:
-            self._notes.untried("S5.principal", "it takes --other-header with credentials of another user", name)
+            self._notes.untried("S5.principal", "it takes --other-header with credentials of another user")
             return
         first = await self._session.call(self._honest.legs[0], is_other=True)
         if first.ending is not Ending.ASKED:
             reason = f"the other user cannot begin a call: it was answered with {first.told}"
-            self._notes.untried("S5.principal", reason, name)
+            self._notes.untried("S5.principal", reason)
             return
         reaction = await self._try(leg, place, is_other=True, compare=False)
         self._judge_bound("S5.principal", reaction, "the state of a user was sent by another one")
@@ -174,14 +173,14 @@ class StateAttacks:
         """Return True if the response shows if the state was rejected, and not something else in the request."""
         response = reaction.response
         if self._is_accepted(reaction):
-            self._notes.failed(clause, f"{text}, and answered with {response.told}", self._tool.name)
+            self._notes.failed(clause, f"{text}, and answered with {response.told}")
         elif response.ending is Ending.ASKED or self._is_of_state(response):
             if response.ending is Ending.REJECTED:
                 self._rejections.setdefault(response.rejection, text)
-            self._notes.passed(clause, self._tool.name)
+            self._notes.passed(clause)
         else:
             reason = f"{text}, and answered with {response.told}, which may be for another reason"
-            self._notes.untried(clause, reason, self._tool.name)
+            self._notes.untried(clause, reason)
             return False
         return True
 
@@ -210,7 +209,7 @@ class StateAttacks:
             went_on = response.ending in (Ending.ASKED, Ending.DONE, Ending.TASK) and not began
             reaction = Reaction(response, went_on=went_on, asked_again=False)
         crashed = f"a bad state was answered with {response.told}"
-        self._notes.require(response.ending is not Ending.CRASHED, "A5", crashed, self._tool.name)
+        self._notes.require(response.ending is not Ending.CRASHED, "A5", crashed)
         if compare and response.ending is Ending.REJECTED:
             self._rejections.setdefault(response.rejection, f"state {str(leg.state)[:24]!r}")
         return reaction
@@ -229,35 +228,33 @@ class StateAttacks:
             how = "was rejected" if answered[1].ending is not Ending.DONE else "was accepted"
             same = answered[0].result == answered[1].result
             more = "" if how == "was rejected" else f", with {'an equal' if same else 'another'} result"
-            self._notes.fact("S5.replay", f"a repeated last request {how}{more}", self._tool.name)
-            self._notes.untried("S5.once", "--once did not name the tool", self._tool.name)
+            self._notes.fact("S5.replay", f"a repeated last request {how}{more}")
+            self._notes.untried("S5.once", "--once did not name the tool")
             return
         self._judge_once(answered, "one after the other")
         if (leg := await self._unsent(place)) is not None:
             self._judge_once(await asyncio.gather(*(self._session.call(leg) for _ in range(2))), "at once")
 
     def _judge_once(self, answered: Sequence[WireResponse], how: str) -> None:
-        name = self._tool.name
         done = [one.result for one in answered if one.ending is Ending.DONE]
         texts = " and ".join(one.told for one in answered)
         if not done or any(result != done[0] for result in done):
-            text = f"the same last request, sent twice {how}, was answered with {texts}"
-            self._notes.failed("S5.once", text, name)
+            self._notes.failed("S5.once", f"the same last request, sent twice {how}, was answered with {texts}")
         elif len(done) == 2 and done[0] == self._honest.last.result:
             # Another call with equal answers had this result too.
             text = "a repeated last request got an equal result, as equal calls do: a second act cannot be seen"
-            self._notes.fact("S5.once", text, name)
+            self._notes.fact("S5.once", text)
         else:
-            self._notes.passed("S5.once", name)
+            self._notes.passed("S5.once")
 
     def read(self, secrets: Iterable[str]) -> None:
         """Read the states of the honest call without a key."""
         secrets = tuple(secrets)
         for state in self._honest.states:
             for secret in readable_in(state, secrets):
-                self._notes.failed("P1", f"a state can be read without a key, and contains {secret!r}", self._tool.name)
+                self._notes.failed("P1", f"a state can be read without a key, and contains {secret!r}")
             if secrets:
-                self._notes.passed("P1", self._tool.name)
+                self._notes.passed("P1")
             said = {
                 text: kind
                 for kind, values in (
@@ -269,13 +266,11 @@ class StateAttacks:
             }
             found = readable_in(state, said)
             for text in found:
-                self._notes.fact(
-                    "A4", f"a state can be read without a key, and contains the {said[text]} {text!r}", self._tool.name
-                )
+                self._notes.fact("A4", f"a state can be read without a key, and contains the {said[text]} {text!r}")
             if not found and list(forged(state)):
-                self._notes.fact("A4", "a state can be read as JSON without a key", self._tool.name)
+                self._notes.fact("A4", "a state can be read as JSON without a key")
             elif not found:
-                self._notes.passed("A4", self._tool.name)
+                self._notes.passed("A4")
 
 
 def _bad_states(state: str) -> Iterator[tuple[str, str, Any]]:

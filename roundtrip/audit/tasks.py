@@ -33,7 +33,7 @@ class TaskAttacks:
 
     def __init__(self, session: AuditSession, tool: AuditedTool, *, has_other: bool) -> None:
         self._session = session
-        self._notes = session.notes
+        self._notes = session.notes[tool.name]
         self._tool = tool
         self._has_other = has_other
 
@@ -42,7 +42,7 @@ class TaskAttacks:
         call = await self._session.play(self._tool, capabilities=WITH_TASKS)
         if (id := call.last.task_id) is None:
             if call.asked:
-                self._notes.untried("T1", "the call does not become a task", self._tool.name)
+                self._notes.untried("T1", "the call does not become a task")
             return
         await self._strangers(id)
         await self._follow(id)
@@ -51,16 +51,14 @@ class TaskAttacks:
         other = f"{flip(id[0])}{id[1:]}"
         unknown = await self._send("tasks/get", {"taskId": other})
         text = f"an unknown task was answered with {unknown.told}"
-        self._notes.require((unknown.error or {}).get("code") == INVALID_PARAMS, "T3", text, self._tool.name)
+        self._notes.require((unknown.error or {}).get("code") == INVALID_PARAMS, "T3", text)
         if not self._has_other:
-            reason = "it takes --other-header with credentials of another user"
-            self._notes.untried("T4", reason, self._tool.name)
+            self._notes.untried("T4", "it takes --other-header with credentials of another user")
             return
         foreign = await self._send("tasks/get", {"taskId": id}, is_other=True)
         # Both errors may quote the id.
         same = foreign.error is not None and foreign.rejection.replace(id, other) == unknown.rejection
-        text = f"the task of a user was answered to another one with {foreign.told}"
-        self._notes.require(same, "T4", text, self._tool.name)
+        self._notes.require(same, "T4", f"the task of a user was answered to another one with {foreign.told}")
 
     async def _follow(self, id: str) -> None:
         """Answer the questions of a task, the first one with an invalid answer first."""
@@ -72,13 +70,13 @@ class TaskAttacks:
         for _ in range(_MAX_POLLS):
             task = (await self._send("tasks/get", {"taskId": id})).result
             if task is None:
-                self._notes.untried("T1", "the server did not return the task", self._tool.name)
+                self._notes.untried("T1", "the server did not return the task")
                 return
             questions = mapping_of(task.get("inputRequests"))
             for key, request in questions.items():
                 reused = (key in answered and key in gone) or (key in asked and asked[key] != request)
                 text = f"the key {key!r} was used again, after it was answered, or for another question"
-                self._notes.require(not reused, "T1", text, self._tool.name)
+                self._notes.require(not reused, "T1", text)
                 asked[key] = request
             gone |= answered - questions.keys()
             if task.get("status") in _ENDED:
@@ -95,12 +93,12 @@ class TaskAttacks:
                     try:
                         answers = self._session.answers(self._tool.name, new)
                     except CallFailed as failure:
-                        self._notes.untried("T1", f"{failure}", self._tool.name)
+                        self._notes.untried("T1", f"{failure}")
                         return
                 answered |= answers.keys()
                 await self._send("tasks/update", {"taskId": id, "inputResponses": answers})
             await anyio.sleep(_pause(task))
-        self._notes.untried("T1", f"the task has not ended after {_MAX_POLLS} polls", self._tool.name)
+        self._notes.untried("T1", f"the task has not ended after {_MAX_POLLS} polls")
 
     def _invalid(self, questions: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return an invalid answer to one question; None if none is known."""

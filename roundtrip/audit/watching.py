@@ -7,7 +7,7 @@ from typing import Any, Final
 from mcp_types import ElicitRequest, InputRequest
 from pydantic import TypeAdapter, ValidationError
 
-from roundtrip.audit.findings import AuditNotes
+from roundtrip.audit.findings import AuditNotes, ToolNotes
 from roundtrip.audit.forms import check_form
 from roundtrip.audit.messages import Ending, WireResponse
 from roundtrip.untrusted import mapping_of
@@ -33,100 +33,99 @@ def parsed(request: Any) -> InputRequest | None:
         return None
 
 
-class ResponseWatch:
-    """Watch over the responses of one audit.
+def watch(
+    book: AuditNotes,
+    method: str,
+    response: WireResponse,
+    capabilities: Mapping[str, Any],
+    tool: str | None,
+    *,
+    sees_repeated_keys: bool,
+) -> None:
+    """Note which clauses a response keeps.
 
     Args:
-        notes: The notes.
+        book: The notes of the audit.
+        method: The method of the request.
+        response: The response.
+        capabilities: The capabilities that the request declared.
+        tool: The tool that was called.
         sees_repeated_keys: True if responses are read from their text.
     """
+    notes, of_server = book[tool], book[None]
+    for request in response.requests:
+        notes.failed("S1.returned", f"the server sent {request!r} over the connection")
+    if response.message is None:
+        return
+    of_server.passed("S1.returned")
+    is_response = response.message.get("jsonrpc") == "2.0" and response.has_id
+    text = f"a response to {method} is no JSON-RPC 2.0, or has the id of another request"
+    of_server.require(is_response, "R2", text)
+    if response.error is not None:
+        _note_leaks(notes, response)
+    if response.result is None:
+        return
+    has_type = isinstance(response.result_type, str)
+    notes.require(has_type, "R1", f"a result of {method} has no resultType")
+    if response.ending is Ending.FAILED:
+        _note_leaks(notes, response)
+    if response.ending is Ending.TASK:
+        declared = "extensions" in capabilities
+        notes.require(declared, "T2", "a call became a task for a client without tasks")
+    if response.ending is Ending.ASKED:
+        if method != "tools/call":
+            of_server.failed("S1", f"{method} was answered with questions")
+        _note_questions(notes, response, sees_repeated_keys=sees_repeated_keys)
+    elif method != "tools/call":
+        of_server.passed("S1")
+    _note_kinds(notes, response, capabilities)
 
-    def __init__(self, notes: AuditNotes, *, sees_repeated_keys: bool) -> None:
-        self._notes = notes
-        self._sees_repeated_keys = sees_repeated_keys
 
-    def note(self, method: str, response: WireResponse, capabilities: Mapping[str, Any], tool: str | None) -> None:
-        """Note which clauses a response keeps.
+def _note_leaks(notes: ToolNotes, response: WireResponse) -> None:
+    leaks = [found[0] for pattern in _LEAKS if (found := pattern.search(response.text[:_MAX_SEARCHED_CHARS]))]
+    # One of a kind is enough.
+    if not leaks or notes.has_failed("A2"):
+        notes.passed("A2")
+    else:
+        notes.failed("A2", f"an error shows {leaks[0]!r}: {response.told}")
 
-        Args:
-            method: The method of the request.
-            response: The response.
-            capabilities: The capabilities that the request declared.
-            tool: The tool that was called.
-        """
-        for request in response.requests:
-            self._notes.failed("S1.returned", f"the server sent {request!r} over the connection", tool)
-        if response.message is None:
-            return
-        self._notes.passed("S1.returned")
-        is_response = response.message.get("jsonrpc") == "2.0" and response.has_id
-        text = f"a response to {method} is no JSON-RPC 2.0, or has the id of another request"
-        self._notes.require(is_response, "R2", text)
-        if response.error is not None:
-            self._error(response, tool)
-        if response.result is None:
-            return
-        has_type = isinstance(response.result_type, str)
-        self._notes.require(has_type, "R1", f"a result of {method} has no resultType", tool)
-        if response.ending is Ending.FAILED:
-            self._error(response, tool)
-        if response.ending is Ending.TASK:
-            declared = "extensions" in capabilities
-            self._notes.require(declared, "T2", "a call became a task for a client without tasks", tool)
-        if response.ending is Ending.ASKED:
-            if method != "tools/call":
-                self._notes.failed("S1", f"{method} was answered with questions")
-            self._questions(response, tool)
-        elif method != "tools/call":
-            self._notes.passed("S1")
-        self._kinds(response, capabilities, tool)
 
-    def _error(self, response: WireResponse, tool: str | None) -> None:
-        leaks = [found[0] for pattern in _LEAKS if (found := pattern.search(response.text[:_MAX_SEARCHED_CHARS]))]
-        # One of a kind is enough.
-        if not leaks or self._notes.has_failed("A2", tool):
-            self._notes.passed("A2", tool)
-        else:
-            self._notes.failed("A2", f"an error shows {leaks[0]!r}: {response.told}", tool)
+def _note_questions(notes: ToolNotes, response: WireResponse, *, sees_repeated_keys: bool) -> None:
+    result = response.result or {}
+    notes.require(
+        response.result_type == "input_required",
+        "S2.type",
+        f"a result with questions or a state has resultType {response.result_type!r}",
+    )
+    asked, state = result.get("inputRequests"), result.get("requestState")
+    notes.require(
+        ("inputRequests" in result or "requestState" in result)
+        and ("inputRequests" not in result or isinstance(asked, Mapping))
+        and ("requestState" not in result or isinstance(state, str)),
+        "S2.content",
+        "an input-required result has neither questions nor a state, or has them as another type",
+    )
+    if sees_repeated_keys:
+        text = f"the response has the key {', '.join(response.repeated)} twice in one object"
+        notes.require(not response.repeated, "S3.keys", text)
+    else:
+        notes.untried("S3.keys", "over stdio, keys that come twice cannot be seen")
 
-    def _questions(self, response: WireResponse, tool: str | None) -> None:
-        notes = self._notes
-        result = response.result or {}
-        notes.require(
-            response.result_type == "input_required",
-            "S2.type",
-            f"a result with questions or a state has resultType {response.result_type!r}",
-            tool,
-        )
-        asked, state = result.get("inputRequests"), result.get("requestState")
-        notes.require(
-            ("inputRequests" in result or "requestState" in result)
-            and ("inputRequests" not in result or isinstance(asked, Mapping))
-            and ("requestState" not in result or isinstance(state, str)),
-            "S2.content",
-            "an input-required result has neither questions nor a state, or has them as another type",
-            tool,
-        )
-        if self._sees_repeated_keys:
-            text = f"the response has the key {', '.join(response.repeated)} twice in one object"
-            notes.require(not response.repeated, "S3.keys", text, tool)
-        else:
-            notes.untried("S3.keys", "over stdio, keys that come twice cannot be seen", tool)
 
-    def _kinds(self, response: WireResponse, capabilities: Mapping[str, Any], tool: str | None) -> None:
-        for key, request in response.questions.items():
-            kind = mapping_of(request).get("method")
-            question = parsed(request)
-            text = f"the question {key!r} is no request that a client can answer: method {kind!r}"
-            self._notes.require(kind in _KINDS and question is not None, "S3.kinds", text, tool)
-            missing = _undeclared(request, capabilities)
-            text = f"the question {key!r} was asked of a client that did not declare {missing}"
-            self._notes.require(missing is None, "S6.declared", text, tool)
-            if isinstance(question, ElicitRequest):
-                if question.params.mode == "url":
-                    self._notes.untried("S12", "it takes two users in a browser", tool)
-                else:
-                    check_form(self._notes, key, mapping_of(request), tool)
+def _note_kinds(notes: ToolNotes, response: WireResponse, capabilities: Mapping[str, Any]) -> None:
+    for key, request in response.questions.items():
+        kind = mapping_of(request).get("method")
+        question = parsed(request)
+        text = f"the question {key!r} is no request that a client can answer: method {kind!r}"
+        notes.require(kind in _KINDS and question is not None, "S3.kinds", text)
+        missing = _undeclared(request, capabilities)
+        text = f"the question {key!r} was asked of a client that did not declare {missing}"
+        notes.require(missing is None, "S6.declared", text)
+        if isinstance(question, ElicitRequest):
+            if question.params.mode == "url":
+                notes.untried("S12", "it takes two users in a browser")
+            else:
+                check_form(notes, key, mapping_of(request))
 
 
 def _undeclared(request: Any, capabilities: Mapping[str, Any]) -> str | None:

@@ -5,22 +5,23 @@ from typing import Final
 from xml.etree import ElementTree
 
 from roundtrip.audit.clauses import CLAUSES, ClauseLevel
-from roundtrip.audit.findings import AuditNotes, AuditReport, ClauseVerdict
+from roundtrip.audit.findings import AuditNotes, AuditReport, ClauseVerdict, ToolNotes, findings_in
 from roundtrip.audit.telling import as_data, as_junit, as_lines
 
 HOSTILE: Final = 'a state with "]]> & <b>\x1b[31m\x00\ud800 was accepted'
 
 
 def report() -> AuditReport:
-    notes = AuditNotes()
-    notes.passed("R1")
-    notes.passed("S4.truncated", "book")
-    notes.failed("S4.tampered", HOSTILE, "book")
-    notes.failed("S7.missing", "it was not asked for again", "book")
-    notes.fact("A4", "a state can be read", "book")
-    notes.untried("S5.expiry", "it takes --stale", "book")
+    notes = AuditNotes(ToolNotes)
+    notes[None].passed("R1")
+    book = notes["book"]
+    book.passed("S4.truncated")
+    book.failed("S4.tampered", HOSTILE)
+    book.failed("S7.missing", "it was not asked for again")
+    book.fact("A4", "a state can be read")
+    book.untried("S5.expiry", "it takes --stale")
     return AuditReport(
-        "cinema 1", "http://127.0.0.1:1/mcp", ["book"], list(notes.findings()), 7, 1.25, {"book": 3}, {"book": 1}
+        "cinema 1", "http://127.0.0.1:1/mcp", ["book"], list(findings_in(notes)), 7, 1.25, {"book": 3}, {"book": 1}
     )
 
 
@@ -84,12 +85,13 @@ def test_failures_count_at_their_level_and_below() -> None:
 
 
 def test_attempts_count_unless_they_are_withdrawn() -> None:
-    notes = AuditNotes()
-    notes.untried("S4.forged", "the state is not JSON, so no value in it was rewritten", "book")
-    notes.passed("S4.forged", "book")
-    notes.passed("S5.tool", "book")
-    notes.withdraw("S5.tool", "book", "the honest request was rejected too")
-    found = {one.clause.id: (one.verdict, one.texts) for one in notes.findings()}
+    notes = AuditNotes(ToolNotes)
+    book = notes["book"]
+    book.untried("S4.forged", "the state is not JSON, so no value in it was rewritten")
+    book.passed("S4.forged")
+    book.passed("S5.tool")
+    book.withdraw("S5.tool", "the honest request was rejected too")
+    found = {one.clause.id: (one.verdict, one.texts) for one in findings_in(notes)}
     assert found["S4.forged"] == (ClauseVerdict.PASSED, ())
     assert found["S5.tool"] == (ClauseVerdict.UNTRIED, ("the honest request was rejected too",))
 
