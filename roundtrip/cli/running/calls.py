@@ -14,10 +14,10 @@ from roundtrip.cli.running.stored_calls import (
     Shelf,
     act_on_each,
     audited,
+    draw_facts,
     found_call,
     is_due,
     load_shelf,
-    print_facts,
     stored_facts,
     using_store,
 )
@@ -89,9 +89,6 @@ def _with_audit_log(names: list[str]) -> list[str]:
 async def _list_stored(shelf: Shelf, arguments: Namespace) -> int:
     states = [TaskState(state) for state in arguments.state or ()]
     found = await shelf.book.store.list(limit=arguments.limit, states=states)
-    if arguments.json:
-        print(json.dumps([_as_data(one) for one in found], indent=2))
-        return 0
     columns = (
         Column("call"),
         Column("tool", folds=True),
@@ -101,7 +98,8 @@ async def _list_stored(shelf: Shelf, arguments: Namespace) -> int:
         Column("next", drop=3),
     )
     now = time.time()
-    Screen().table(columns, [_row(one, now) for one in found])
+    rows = [_row(one, now) for one in found]
+    present(arguments, lambda: [_as_data(one) for one in found], lambda screen: screen.table(columns, rows))
     return 0
 
 
@@ -152,11 +150,10 @@ def _show_stored(arguments: Namespace) -> int:
             screen.gap()
         if facts is None:
             screen.line("the server stores nothing of it: it stored nothing, or the life of the call is over")
-        screen.flush()
+        else:
+            draw_facts(facts, screen)
 
     present(arguments, data, draw)
-    if facts is not None and not arguments.json:
-        print_facts(facts)
     return 0 if facts is None or facts.get("readable", True) else 1
 
 

@@ -1,6 +1,5 @@
 """Run `roundtrip inbox`."""
 
-import json
 import os
 import sys
 from argparse import Namespace
@@ -14,6 +13,7 @@ import httpx2
 from roundtrip.cli.command import CommandFailed
 from roundtrip.cli.inbox import TOKEN_VARIABLE
 from roundtrip.cli.running.addresses import read_address
+from roundtrip.cli.trace.sources import present
 from roundtrip.cli.trace.terminal import Column, Screen
 from roundtrip.client.inbox import INBOX_PATH, InboxClient
 from roundtrip.client.targets import TooLarge
@@ -46,7 +46,7 @@ def run(arguments: Namespace) -> int:
             "no such approval waits for you: check the id; it may be decided, or not yours to decide", file=sys.stderr
         )
         return 1
-    _print(answer, arguments)
+    present(arguments, lambda: answer, lambda screen: _draw(answer, screen))
     return 0
 
 
@@ -134,11 +134,9 @@ def _pending(inbox: _RemoteInbox) -> list[dict[str, Any]]:
 
 def _list(inbox: _RemoteInbox, arguments: Namespace) -> int:
     found = _pending(inbox)
-    if arguments.json:
-        print(json.dumps(found, indent=2))
-        return 0
     columns = (Column("id"), Column("by"), Column("asked by"), Column("until"), Column("message", folds=True))
-    Screen().table(columns, [[_short(one[name]) for name in _SHOWN] for one in found])
+    rows = [[_short(one[name]) for name in _SHOWN] for one in found]
+    present(arguments, lambda: found, lambda screen: screen.table(columns, rows))
     return 0
 
 
@@ -150,11 +148,10 @@ def _short(value: object) -> str:
     return text if len(text) <= _MAX_SHOWN_CHARS else f"{text[:_MAX_SHOWN_CHARS]}…"
 
 
-def _print(approval: Mapping[str, Any], arguments: Namespace) -> None:
-    if arguments.json:
-        print(json.dumps(approval, indent=2))
-        return
+def _draw(approval: Mapping[str, Any], screen: Screen) -> None:
     width = max(map(len, approval))
     for name, value in approval.items():
-        text = printable(str(value), keep_newlines=True).replace("\n", f"\n{' ' * (width + 2)}")
-        print(f"{name:{width}}  {text}")
+        first, *others = str(value).split("\n")
+        screen.line(f"{name:{width}}  {first}")
+        for line in others:
+            screen.line(line, indent=width + 2)

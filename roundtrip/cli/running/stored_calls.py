@@ -191,9 +191,9 @@ def _facts(entry: TaskEntry, now: float) -> dict[str, Any]:
     return shown | {"epoch": entry.epoch, "runs once": entry.runs_once, "deaths of workers": entry.deaths}
 
 
-def print_facts(shown: Mapping[str, Any]) -> None:
+def draw_facts(shown: Mapping[str, Any], screen: Screen) -> None:
     """Print facts for people, one a line."""
-    screen, width = Screen(), max(map(len, shown))
+    width = max(map(len, shown))
     for name, value in shown.items():
         if value is not None and value != []:
             screen.line((f"{name:{width}}  ", "bold"), _text(name, value))

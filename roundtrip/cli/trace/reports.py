@@ -16,14 +16,11 @@ from roundtrip.trace.explaining.wording import clock_text, count_text, duration_
 from roundtrip.trace.reading.calls import TracedCall
 
 _STYLES: Final = {
-    ExplainedSubject.QUESTION: "yellow",
     ExplainedSubject.WAIT: "cyan",
     ExplainedSubject.REJECTION: "bold red",
-    ExplainedSubject.REPLAY: "yellow",
-    ExplainedSubject.TAKEOVER: "yellow",
     ExplainedSubject.FAILURE: "bold red",
-    ExplainedSubject.ACTION: "yellow",
 }
+"""The styles of subjects; others are yellow."""
 
 
 def _explain_options(parser: ArgumentParser) -> None:
@@ -37,7 +34,7 @@ def _explain(arguments: Namespace) -> int:
     def draw(screen: Screen) -> None:
         for one in shown:
             title = one.reason.value if one.reason is not None else one.error or one.subject.value
-            style = "cyan" if one.is_plain else _STYLES[one.subject]
+            style = "cyan" if one.is_plain else _STYLES.get(one.subject, "yellow")
             screen.line((clock_text(one.at), "dim"), "  ", (title, style))
             screen.line(one.text, indent=4)
         if not shown:
