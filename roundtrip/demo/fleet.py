@@ -8,11 +8,9 @@ import tempfile
 import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import IO, Final, TypeVar
+from typing import IO, Final
 
-from roundtrip.demo.instance import HOST, KEY_VARIABLE, Change, Ready
-
-ReportT = TypeVar("ReportT", Ready, Change)
+from roundtrip.demo.instance import HOST, KEY_VARIABLE, Change
 
 _START_SECONDS: Final = 30.0
 _REPORT_SECONDS: Final = 10.0
@@ -36,7 +34,7 @@ class DemoInstance:
         """True once its present process served a leg."""
         self._reports: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 - `end` closes
-        self._ready: Ready | None = None
+        self._port: int | None = None
         self._process = subprocess.Popen(  # noqa: S603 - this interpreter and a module of our own
             [sys.executable, "-m", "roundtrip.demo.instance", "--name", self.name],
             stdin=subprocess.PIPE,
@@ -61,9 +59,9 @@ class DemoInstance:
         Raises:
             InstanceFailed: It did not start.
         """
-        if self._ready is None:
-            self._ready = self._next(Ready, _START_SECONDS)
-        return f"http://{HOST}:{self._ready.port}/mcp"
+        if self._port is None:
+            self._port = int(self._next_line(_START_SECONDS))
+        return f"http://{HOST}:{self._port}/mcp"
 
     def changes_of_leg(self) -> list[Change]:
         """Read the changes of state of the last leg.
@@ -71,9 +69,9 @@ class DemoInstance:
         Raises:
             InstanceFailed: The instance did not report them.
         """
-        changes = [self._next(Change, _REPORT_SECONDS)]
-        while not changes[-1].ends_leg:
-            changes.append(self._next(Change, _REPORT_SECONDS))
+        changes: list[Change] = []
+        while not changes or not changes[-1].ends_leg:
+            changes.append(Change.model_validate_json(self._next_line(_REPORT_SECONDS)))
         return changes
 
     def replace(self) -> None:
@@ -93,17 +91,14 @@ class DemoInstance:
             if stream is not None:
                 stream.close()
 
-    def _next(self, kind: type[ReportT], seconds: float) -> ReportT:
+    def _next_line(self, seconds: float) -> str:
         try:
             line = self._reports.get(timeout=seconds)
         except queue.Empty:
             raise InstanceFailed(f"{self.name} has not reported for {seconds:.0f} s{self._errors_text()}") from None
         if line is None:
             raise InstanceFailed(f"{self.name} (pid {self.pid}) has ended{self._errors_text()}")
-        try:
-            return kind.model_validate_json(line)
-        except ValueError as error:
-            raise InstanceFailed(f"{self.name} reported {line!r}, which is not a {kind.__name__}") from error
+        return line
 
     def _errors_text(self) -> str:
         self._errors.seek(0)

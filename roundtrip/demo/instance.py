@@ -1,6 +1,7 @@
 """Run one instance of the demo's shop: `python -m roundtrip.demo.instance --name ash`, with the key in the environment.
 
-It serves stateless streamable HTTP on the loopback interface, and reports on standard output, one JSON object per line.
+It serves stateless streamable HTTP on the loopback interface. It reports on standard output: its port on the first
+line, and then each change of a call's state as a JSON object on a line of its own.
 It ends when its standard input ends, so that it never outlives the demo.
 """
 
@@ -21,14 +22,6 @@ from roundtrip.machine.table import CALL_MACHINE, Event, State
 
 HOST: Final = "127.0.0.1"
 KEY_VARIABLE: Final = "ROUNDTRIP_DEMO_KEY"
-
-
-class Ready(BaseModel):
-    """Report that the instance accepts requests."""
-
-    model_config = ConfigDict(frozen=True)
-
-    port: int
 
 
 class Change(BaseModel):
@@ -65,17 +58,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     def trace(transition: Transition) -> None:
         detail = transition.detail
-        _print(
-            Change(
-                pid=pid,
-                source=transition.source,
-                event=transition.event,
-                target=transition.target,
-                keys=detail.get("keys", ()),
-                reasons=detail.get("reasons", {}),
-                remark=detail.get("reason") or detail.get("error"),
-            )
+        change = Change(
+            pid=pid,
+            source=transition.source,
+            event=transition.event,
+            target=transition.target,
+            keys=detail.get("keys", ()),
+            reasons=detail.get("reasons", {}),
+            remark=detail.get("reason") or detail.get("error"),
         )
+        print(change.model_dump_json(exclude_none=True), flush=True)
 
     shop = make_shop(parsed.name, key=key, trace=trace)
     app = shop.streamable_http_app(stateless_http=True, host=HOST)
@@ -83,13 +75,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # As `roundtrip serve` does: otherwise each response waits some 40 ms for an acknowledgment.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # Connections queue from here on, before the server accepts any.
-        _print(Ready(port=listening.getsockname()[1]))
+        print(listening.getsockname()[1], flush=True)
         threading.Thread(target=_end_with_input, daemon=True).start()
         uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listening])
-
-
-def _print(report: Ready | Change) -> None:
-    print(report.model_dump_json(exclude_none=True), flush=True)
 
 
 def _end_with_input() -> None:
