@@ -9,6 +9,7 @@ import contextvars
 import json
 import logging
 from contextlib import suppress
+from http import HTTPStatus
 from importlib import import_module
 from typing import Any, Final, NamedTuple, Unpack, cast
 
@@ -17,6 +18,7 @@ import anyio.to_thread
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp_types import METHOD_NOT_FOUND
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from roundtrip.ledger.contract import Reach
@@ -47,8 +49,6 @@ _IMPORTED_BY_LEGS: Final = (
 the processor before the first request than during it."""
 _PARSED_BYTES: Final = 64 * 1024
 """Size limit of a request to listen; the answer to a larger one has no id."""
-_NOT_ALLOWED: Final = 405
-_NOT_FOUND: Final = 404
 _LISTENS: Final = (b"mcp-method", b"subscriptions/listen")
 _NO_STREAMS: Final = "this server runs where responses cannot stay open, so it sends no notifications to listen for"
 
@@ -246,20 +246,19 @@ class _NoStreams:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request for a stream with an error, and pass on others."""
         if scope["method"] == "GET":
-            headers = [JSON_TYPE, (b"allow", b"POST")]
-            await _answer(send, _NOT_ALLOWED, headers, json_body(None, METHOD_NOT_FOUND, _NO_STREAMS))
+            answer = _error(HTTPStatus.METHOD_NOT_ALLOWED, None, allow="POST")
+            await answer(scope, receive, send)
         # Some hosts give headers as lists.
         elif any(tuple(header) == _LISTENS for header in scope["headers"]):
-            body = await _body_of(receive)
-            error = json_body(request_id_in(body), METHOD_NOT_FOUND, _NO_STREAMS)
-            await _answer(send, _NOT_FOUND, [JSON_TYPE], error)
+            answer = _error(HTTPStatus.NOT_FOUND, request_id_in(await _body_of(receive)))
+            await answer(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
 
-async def _answer(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+def _error(status: HTTPStatus, request_id: int | str | None, **headers: str) -> Response:
+    body = json_body(request_id, METHOD_NOT_FOUND, _NO_STREAMS)
+    return Response(body, status, headers, media_type="application/json")
 
 
 async def _body_of(receive: Receive) -> bytes:

@@ -43,11 +43,7 @@ def run(arguments: Namespace) -> int:
     if arguments.junit is not None:
         with reported(OSError, about=f"cannot write {str(arguments.junit)!r}: "):
             arguments.junit.write_text(as_junit(report, level), encoding="utf-8")
-    present(
-        arguments,
-        lambda: as_data(report, level),
-        lambda screen: screen.lines(as_lines(report, level)),
-    )
+    present(arguments, lambda: as_data(report, level), lambda screen: screen.lines(as_lines(report, level)))
     return 1 if report.failures(level) else 0
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from roundtrip.machine.call import Transition
 from roundtrip.on_demand import load_on_use
-from roundtrip.system import SYSTEM, System
 from roundtrip.trace.writing.names import REVEAL_VARIABLE, TRACE_VARIABLE
 
 logger = logging.getLogger("roundtrip")
@@ -103,7 +102,7 @@ class Tracers:
                 logger.exception("a tracer failed on a rejected token")
 
 
-def tracers_of(trace: Trace, *, environment: Mapping[str, str], key: bytes | None, system: System = SYSTEM) -> Tracers:
+def tracers_of(trace: Trace, *, environment: Mapping[str, str], key: bytes | None) -> Tracers:
     """Return the tracers that a server asks for.
 
     The recorder of `ROUNDTRIP_TRACE` is added, unless `trace` has a recorder or is `False`. That recorder, and one made
@@ -113,7 +112,6 @@ def tracers_of(trace: Trace, *, environment: Mapping[str, str], key: bytes | Non
         trace: The argument of `Server(trace=...)`.
         environment: The variables of the process.
         key: The key for the digests of recorders; without it, each recorder has a key of its own.
-        system: Clock and randomness of the recorders that are made here.
 
     Raises:
         TypeError: An element of `trace` is not a path, a tracer or a function.
@@ -123,7 +121,7 @@ def tracers_of(trace: Trace, *, environment: Mapping[str, str], key: bytes | Non
     if trace is False or (trace is None and not path):
         return Tracers(())
     given = cast("Sequence[Any]", trace) if isinstance(trace, list | tuple) else () if trace is None else (trace,)
-    of_path = partial(recorder.Recorder, reveal=_revealed(environment.get(REVEAL_VARIABLE, "")), system=system)
+    of_path = partial(recorder.Recorder, reveal=_revealed(environment.get(REVEAL_VARIABLE, "")))
     tracers = [_tracer(one, of_path=of_path) for one in given]
     if path and not any(isinstance(tracer, recorder.Recorder) for tracer in tracers):
         tracers.append(of_path(path))
