@@ -6,7 +6,7 @@ being served, a few more are accepted: their health checks are answered, and the
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -31,6 +31,7 @@ else:
 SURPLUS_CONNECTIONS: Final = 32
 _UNREAD_SECONDS: Final = 60.0
 """Seconds after which a client that does not read its response is disconnected."""
+_MAX_HELD_BYTES: Final = 2**14
 _UNAVAILABLE: Final = 503
 
 _log = LimitedLog(logging.getLogger("roundtrip"))
@@ -108,6 +109,44 @@ class Intake:
         await app(scope, receive, closing(send))
 
 
+class _JoinedWrites:
+    """Transport that sends everything written within one step of the event loop together.
+
+    uvicorn writes the head and the body of a response separately, and each write costs as much as checking a token.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._held: list[bytes] = []
+        self._held_bytes = 0
+        self.is_closing = transport.is_closing
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Hold data until the next step of the loop, or until there is much of it."""
+        if not self._held:
+            self._loop.call_soon(self._send)
+        self._held.append(data)
+        self._held_bytes += len(data)
+        if self._held_bytes > _MAX_HELD_BYTES:
+            self._send()
+
+    def close(self) -> None:
+        """Send what is held, and close."""
+        self._send()
+        self._transport.close()
+
+    def _send(self) -> None:
+        if self._held:
+            data = b"".join(self._held)
+            self._held.clear()
+            self._held_bytes = 0
+            self._transport.write(data)
+
+
 class BoundedConnection(_Protocol):
     """Mixin of uvicorn's connections: closed if the client is too slow to send a request or to read a response.
 
@@ -132,7 +171,7 @@ class BoundedConnection(_Protocol):
 
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        super().connection_made(cast("asyncio.Transport", _JoinedWrites(transport, self.loop)))
         self._intake.enter(self)
         self._due = self.loop.call_later(self._intake.seconds, self._end_late)
 

@@ -10,6 +10,7 @@ import ipaddress
 import logging
 import re
 from collections.abc import Collection, Iterable
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from starlette.middleware.cors import CORSMiddleware
@@ -112,12 +113,14 @@ class Names:
             *(origin_from(one) for one in origins if one != ANY),
             *(Origin(scheme, name, port) for name, port in self._hosts for scheme in _DEFAULT_PORTS),
         }
+        # Nearly all requests name the same host.
+        self._knows = lru_cache(maxsize=16)(self._knows_host)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or reject it."""
         app = self._app
         if scope["type"] == "http":
-            if self._checks_host and not self._knows_host(_values(scope, b"host")):
+            if self._checks_host and not self._names_host(scope):
                 _log.warning(
                     "rejected a request whose Host is not this server's; name the server's own with --allowed-host"
                 )
@@ -129,9 +132,12 @@ class Names:
                 app = PlainTextResponse("Invalid Origin header", _FORBIDDEN)
         await app(scope, receive, send)
 
-    def _knows_host(self, values: list[str]) -> bool:
+    def _names_host(self, scope: Scope) -> bool:
+        values = _values(scope, b"host")
+        return len(values) == 1 and self._knows(values[0])
+
+    def _knows_host(self, value: str) -> bool:
         try:
-            (value,) = values
             host = host_from(value)
         except ValueError:
             return False

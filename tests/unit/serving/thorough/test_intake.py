@@ -206,6 +206,18 @@ async def test_what_a_request_has_beside_its_body_is_bounded(begun: bytes, repea
         assert await place.status(HEALTH) == 200
 
 
+async def test_head_and_body_are_sent_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[bytes] = []
+    send = socket.socket.send
+    monkeypatch.setattr(
+        socket.socket, "send", lambda to, data, *rest: (sent.append(bytes(data)), send(to, data, *rest))[1]
+    )
+    async with serving() as place:
+        place.app.finish.set()
+        assert await place.status(CALL + b"body") == 200
+        assert any(data.startswith(b"HTTP/1.1 200") and data.endswith(b"oo") for data in sent)
+
+
 async def test_headers_are_those_before_the_body_without_white_space_around() -> None:
     async with serving() as place:
         place.app.finish.set()
