@@ -69,5 +69,8 @@ class _NotLoaded:
         self._module = module
 
     def __getattr__(self, attribute: str) -> Any:
+        if attribute.startswith("__"):
+            # Tools that look at every object ask for these, and must not import what may not be installed.
+            raise AttributeError(attribute)
         module = self._importer[self._name] = import_module(self._module)
         return getattr(module, attribute)

@@ -76,7 +76,7 @@ class HttpWire:
         try:
             with anyio.fail_after(self._timeout):
                 async with self._http.stream("POST", self._url, content=body.encode(), headers=sent) as response:
-                    if response.headers.get("content-type", "").lower().startswith(_EVENT_STREAM):
+                    if _media_type(response) == _EVENT_STREAM:
                         return await _from_events(response, id)
                     text = (await response.aread()).decode("utf-8", "replace")
                     return read_response(text, id=id, status=response.status_code)
@@ -105,6 +105,10 @@ async def http_wire(
     ) as http:
         with quiet():
             yield HttpWire(http, url, patience, users)
+
+
+def _media_type(response: httpx2.Response) -> str:
+    return response.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 async def _from_events(response: httpx2.Response, id: int) -> WireResponse:

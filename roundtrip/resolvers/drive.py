@@ -11,6 +11,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from contextvars import copy_context
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import anyio.from_thread
@@ -84,7 +85,7 @@ class Drive:
                 if call is None:
                     return
                 self.is_open = True
-                self._began = self._loop.time()
+                self._began = monotonic()
             try:
                 # Each function has its own copy of the leg's context variables.
                 value = copy_context().run(call)
@@ -138,7 +139,7 @@ class Drive:
             if self.is_last or (self.node is not None and not self._scheduler.delays_others(self.node)):
                 return
             began = self._began
-            left = SHARED_SECONDS if began is None else SHARED_SECONDS - (self._loop.time() - began)
+            left = SHARED_SECONDS if began is None else SHARED_SECONDS - (monotonic() - began)
             self._is_taken = left <= 0
         finally:
             self._lock.release()

@@ -98,7 +98,6 @@ _OK: Final = 200
 _EVENT_HEADERS: Final = (
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache, no-transform"),
-    (b"connection", b"keep-alive"),
     (b"x-accel-buffering", b"no"),
 )
 _PING: Final = b": ping\r\n\r\n"
@@ -162,7 +161,8 @@ class FastLane:
             await self._sdk(scope, replaying(received, receive), send)
             return
         request = request_with_body(scope, receive, checked.body)
-        if self._manager.json_response:
+        # Clients of HTTP/1.0 cannot read a stream whose length is unknown.
+        if self._manager.json_response or scope.get("http_version") == "1.0":
             status, body = await self._reply(checked, request, None)
             await _send(send, status, body)
         else:

@@ -165,8 +165,8 @@ class _LoopStreams:
 
     def __init__(self, store: TaskStore) -> None:
         self.streams: set[_TaskStream] = set()
-        self.stop = store.listen(self.changed)
         self._by_call: dict[str, set[_TaskStream]] = {}
+        self.stop = store.listen(self.changed)
 
     def add(self, stream: _TaskStream) -> None:
         self.streams.add(stream)
