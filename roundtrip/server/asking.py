@@ -4,7 +4,7 @@ import math
 from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Never, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Never, ParamSpec, TypeVar, cast, overload
 
 from mcp.server.context import LifespanContextT, RequestT
 from mcp.server.elicitation import AcceptedUrlElicitation, UrlElicitationResult
@@ -67,9 +67,15 @@ def _seconds_of(given: float | timedelta, what: str) -> float:
 
 
 class AskOptions(FormOptions, total=False):
-    """Options of a question that is asked with a message and a schema."""
+    """Options of a question that is asked with a message and a schema, besides `otherwise`."""
 
     was: Sequence[str]
+
+
+class ChoiceOptions(AskOptions, Generic[T], total=False):
+    """Options of a question that is asked with a message and its choices."""
+
+    otherwise: Otherwise[T]
 
 
 class ApproveOptions(TypedDict, total=False):
@@ -177,9 +183,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         message: str,
         schema: list[Mapping[T, str]],
         /,
-        *,
-        otherwise: Otherwise[list[T]] = ...,
-        **options: Unpack[AskOptions],
+        **options: Unpack[ChoiceOptions[list[T]]],
     ) -> Asking[list[T]]: ...
     @overload
     def ask(
@@ -194,14 +198,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
     ) -> Asking[T]: ...
     @overload
     def ask(
-        self,
-        key: str,
-        message: str,
-        schema: Mapping[T, str],
-        /,
-        *,
-        otherwise: Otherwise[T] = ...,
-        **options: Unpack[AskOptions],
+        self, key: str, message: str, schema: Mapping[T, str], /, **options: Unpack[ChoiceOptions[T]]
     ) -> Asking[T]: ...
     @overload
     def ask(self, key: str, question: Elicit[T] | ElicitUrl[T], /, *, was: Sequence[str] = ...) -> Asking[T]: ...
@@ -248,9 +245,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         message: str,
         schema: list[Mapping[T, str]],
         /,
-        *,
-        otherwise: Otherwise[list[T]] = ...,
-        **options: Unpack[AskOptions],
+        **options: Unpack[ChoiceOptions[list[T]]],
     ) -> Asking[ElicitationResult[list[T]]]: ...
     @overload
     def ask_outcome(
@@ -265,14 +260,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
     ) -> Asking[ElicitationResult[T]]: ...
     @overload
     def ask_outcome(
-        self,
-        key: str,
-        message: str,
-        schema: Mapping[T, str],
-        /,
-        *,
-        otherwise: Otherwise[T] = ...,
-        **options: Unpack[AskOptions],
+        self, key: str, message: str, schema: Mapping[T, str], /, **options: Unpack[ChoiceOptions[T]]
     ) -> Asking[ElicitationResult[T]]: ...
     @overload
     def ask_outcome(

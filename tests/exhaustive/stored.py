@@ -83,11 +83,7 @@ class _Connection(MemoryLedger):
 
     def __init__(self, tasks: _Tasks) -> None:
         super().__init__()
-        self._connected = tasks
-
-    @property
-    def tasks(self) -> Any:
-        return self._connected
+        self.tasks = cast("Any", tasks)
 
 
 class StoredCall:

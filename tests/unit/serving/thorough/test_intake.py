@@ -209,9 +209,12 @@ async def test_what_a_request_has_beside_its_body_is_bounded(begun: bytes, repea
 async def test_head_and_body_are_sent_together(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[bytes] = []
     send = socket.socket.send
-    monkeypatch.setattr(
-        socket.socket, "send", lambda to, data, *rest: (sent.append(bytes(data)), send(to, data, *rest))[1]
-    )
+
+    def noted(to: socket.socket, data: bytes) -> int:
+        sent.append(bytes(data))
+        return send(to, data)
+
+    monkeypatch.setattr(socket.socket, "send", noted)
     async with serving() as place:
         place.app.finish.set()
         assert await place.status(CALL + b"body") == 200
