@@ -11,7 +11,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypedDict
 
 from mcp.server.request_state import RequestStateSecurity
 from mcp.server.subscriptions import InMemorySubscriptionBus, SubscriptionBus
@@ -24,6 +24,7 @@ from roundtrip.trace.writing.tracers import Tracers, tracers_of
 
 if TYPE_CHECKING:
     from roundtrip.ledger import contract, memory
+    from roundtrip.server.keys import Keys, Principal
     from roundtrip.server.rehearsal import Rehearsed
     from roundtrip.trace.writing.tracers import Trace
 else:
@@ -79,6 +80,36 @@ class Parts(NamedTuple):
     def may_forget(self) -> bool:
         """Return True if the ledger is this process's alone, and other processes may have the keys of its calls."""
         return self.effects.given_ledger is None and not self.protection.own_key
+
+
+class PartsOptions(TypedDict, total=False):
+    """Options of a server for the parts that every leg uses; the docstring of `Server` says more."""
+
+    keys: Keys | None
+    """Secrets of at least 32 bytes, newest first, the same on every instance. By default those of ROUNDTRIP_KEYS or
+    ROUNDTRIP_KEY_FILE; without either, only this process can resume its calls."""
+    ttl: float | None
+    """Seconds a client may take over one leg's questions. The default is 600."""
+    max_age: float | None
+    """Seconds after which a call cannot be resumed. The default is 3600."""
+    encrypt: bool
+    """True to encrypt whole tokens."""
+    principal: Principal | Literal[False] | None
+    """Returns the owner of a token, given the request's context; False binds tokens to no one."""
+    audience: str | None
+    """The service that tokens are for. By default the server's name."""
+    seal_keys: Keys | None
+    """With `request_state_security=` of the server, the keys that seal values which the server computed."""
+    trace: Trace
+    """The place to record calls, as `Server(trace=...)` takes it. By default the one that ROUNDTRIP_TRACE names."""
+    ledger: contract.Ledger | None
+    """Keeps the results of tools that run once. By default in the memory of this process."""
+    max_token_bytes: int
+    """A longer token is neither made nor accepted."""
+    max_journal_bytes: int
+    """The most bytes that a call may remember."""
+    system: System
+    """The clocks, randomness and sleep to use."""
 
 
 def _check_ledger(given: object) -> None:

@@ -25,29 +25,23 @@ from mcp_types import Icon
 from starlette.applications import Starlette
 from typing_extensions import Unpack
 
-from roundtrip.machine.journal_bytes import MAX_JOURNAL_BYTES
 from roundtrip.on_demand import load_on_use
-from roundtrip.server.keys import Keys, Principal
-from roundtrip.server.parts import parts_of
+from roundtrip.server.parts import PartsOptions, parts_of
 from roundtrip.server.prompts_and_resources import LISTINGS
 from roundtrip.server.switches import FAST_LANE_VARIABLE, is_on, runs_tasks
 from roundtrip.server.tool_server import ToolServer
 from roundtrip.server.tools.registered import ToolDefaults
 from roundtrip.server.tools.registry import OnDuplicate
 from roundtrip.server.visibility import VisibilityChoice
-from roundtrip.system import SYSTEM, System
-from roundtrip.tokens.token import MAX_TOKEN_BYTES
 
 if TYPE_CHECKING:
     from mcp.server.transport_security import TransportSecuritySettings
 
-    from roundtrip.ledger.contract import Ledger
     from roundtrip.server import connections, inbox_pages, stored_calls
     from roundtrip.server.approvals import Approvals
     from roundtrip.server.ladder import Rung
     from roundtrip.server.pages import Pages
     from roundtrip.server.tasks.engine import DistributedEngine
-    from roundtrip.trace.writing.tracers import Trace
 else:
     load_on_use(
         globals(),
@@ -77,6 +71,10 @@ class SdkOptions(TypedDict, total=False):
     cache_hints: Mapping[CacheableMethod, CacheHint] | None
     subscriptions: SubscriptionBus | Literal[False] | None
     middleware: Sequence[ServerMiddleware[Any]] | None
+
+
+class ServerOptions(PartsOptions, SdkOptions, total=False):
+    """Options of `Server` that it passes on."""
 
 
 def _with_signature_of(original: Callable[..., Any]) -> Callable[[_CallableT], _CallableT]:
@@ -137,7 +135,7 @@ class Server(ToolServer[LifespanResultT]):
         on_duplicate_tools: The treatment of a second tool of one name. By default it replaces the first and a warning
             is logged; with the SDK's `warn_on_duplicate_tools=False` it is ignored, as by the SDK.
         system: The clocks, randomness and sleep that the server uses; by default the real ones of the process.
-        **sdk: All other keyword arguments of `MCPServer`.
+        **options: The other options above, and all other keyword arguments of `MCPServer`.
 
     Raises:
         ValueError: A key is too short, or the arguments contradict each other.
@@ -161,16 +159,7 @@ class Server(ToolServer[LifespanResultT]):
         token_verifier: TokenVerifier | None = None,
         *,
         lifespan: Callable[[MCPServer[LifespanResultT]], AbstractAsyncContextManager[LifespanResultT]] | None = None,
-        keys: Keys | None = None,
-        ttl: float | None = None,
-        max_age: float | None = None,
-        encrypt: bool = False,
-        principal: Principal | Literal[False] | None = None,
-        audience: str | None = None,
-        seal_keys: Keys | None = None,
         build: str | None = None,
-        trace: Trace = None,
-        ledger: Ledger | None = None,
         no_empty_rounds: Iterable[str] = (),
         probe: bool | None = None,
         run_tasks: bool | Literal["own"] | None = None,
@@ -179,35 +168,19 @@ class Server(ToolServer[LifespanResultT]):
         ladder: Iterable[Rung] | None = None,
         approvals: Approvals | None = None,
         fast_lane: bool | None = None,
-        max_token_bytes: int = MAX_TOKEN_BYTES,
-        max_journal_bytes: int = MAX_JOURNAL_BYTES,
         strict_input_validation: bool = False,
         mask_error_details: bool | None = None,
         dereference_schemas: bool = True,
         on_duplicate_tools: OnDuplicate | None = None,
-        system: System = SYSTEM,
-        **sdk: Unpack[SdkOptions],
+        **options: Unpack[ServerOptions],
     ) -> None:
         if isinstance(no_empty_rounds, str):
             raise TypeError(f"no_empty_rounds must be a list of names of clients, got {no_empty_rounds!r}")
-        bus = sdk.get("subscriptions")
-        parts = parts_of(
-            name,
-            given=sdk.get("request_state_security"),
-            keys=keys,
-            ttl=ttl,
-            max_age=max_age,
-            encrypt=encrypt,
-            principal=principal,
-            audience=audience,
-            seal_keys=seal_keys,
-            max_token_bytes=max_token_bytes,
-            max_journal_bytes=max_journal_bytes,
-            trace=trace,
-            ledger=ledger,
-            bus=None if bus is False else bus,
-            system=system,
-        )
+        sdk: dict[str, Any] = {**options}
+        for_parts = {option: sdk.pop(option) for option in PartsOptions.__annotations__ if option in sdk}
+        bus = options.get("subscriptions")
+        given = options.get("request_state_security")
+        parts = parts_of(name, given=given, bus=None if bus is False else bus, **for_parts)
         self._has_warned_of_errors = False
         self._decision = Lock()
         super().__init__(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from weakref import WeakSet
 
 from mcp.server import MCPServer
@@ -28,56 +28,23 @@ from roundtrip.resolvers.plan import Plan
 from roundtrip.server.functions import AskingFunction, Kind
 from roundtrip.server.install import Attached
 from roundtrip.server.install import install as attach
-from roundtrip.server.parts import parts_of
+from roundtrip.server.parts import PartsOptions, parts_of
 from roundtrip.server.request_state import Request, RequestBoundary
 from roundtrip.server.requests import holding
 from roundtrip.server.switches import runs_tasks
 from roundtrip.server.tools.options import ToolSpec, unknown_option
 from roundtrip.server.tools.registered import ToolDefaults
-from roundtrip.system import System
 
 if TYPE_CHECKING:
-    from roundtrip.ledger.contract import Ledger
     from roundtrip.server import probe
     from roundtrip.server.approvals import Approvals
     from roundtrip.server.hosts import CallsOfTools, PageHandler
-    from roundtrip.server.keys import Keys
     from roundtrip.server.ladder import Rung
     from roundtrip.server.pages import Pages
 else:
     load_on_use(globals(), "roundtrip.server.probe")
 
 HostT = TypeVar("HostT")
-
-
-class PartsOptions(TypedDict, total=False):
-    """Options of `install` for the parts that every leg uses; see `InstallOptions`."""
-
-    keys: Keys | None
-    """Secrets of at least 32 bytes, newest first, the same on every instance. By default those of ROUNDTRIP_KEYS or
-    ROUNDTRIP_KEY_FILE; without either, only this process can resume its calls."""
-    ttl: float | None
-    """Seconds a client may take over one leg's questions. The default is 600."""
-    max_age: float | None
-    """Seconds after which a call cannot be resumed. The default is 3600."""
-    encrypt: bool
-    """True to encrypt whole tokens."""
-    principal: Any
-    """Returns the owner of a token, given the request's context; False binds tokens to no one."""
-    audience: str | None
-    """The service that tokens are for. By default the server's name."""
-    seal_keys: Keys | None
-    """With `request_state_security=` of the server, the keys that seal values which the server computed."""
-    trace: Any
-    """The place to record calls, as `Server(trace=...)` takes it. By default the one that ROUNDTRIP_TRACE names."""
-    ledger: Ledger | None
-    """Keeps the results of tools that run once. By default in the memory of this process."""
-    max_token_bytes: int
-    """A longer token is neither made nor accepted."""
-    max_journal_bytes: int
-    """The most bytes that a call may remember."""
-    system: System
-    """The clocks, randomness and sleep to use."""
 
 
 class InstallOptions(PartsOptions, total=False):
