@@ -84,7 +84,6 @@ class MemoryLedger(EntryLedger):
             return result
 
     def _next_epoch(self, now: float) -> int:
-        del now
         return next(self._epochs)
 
     def _find(self, key: str, now: float) -> LedgerEntry | None:

@@ -147,7 +147,6 @@ class RedisLedger:
         account: str | None = None,
     ) -> ClaimAnswer:
         """Implement `Ledger.claim`. It ignores `account`, because Redis limits its own memory."""
-        del account
         event = EntryEvent.HOLD if tentative else EntryEvent.START
         args = [answers_digest, holder, _ms(lease), _ms(keep), event.value, "1" if rerun else "0", _buried()]
         return _claim(await self._run(_CLAIM, key, args)) or ClaimAnswer(ClaimStatus.UNKNOWN)
@@ -168,7 +167,6 @@ class RedisLedger:
 
     async def count(self, key: str, item: str, *, most: int, keep: float, account: str | None = None) -> bool:
         """Implement `Ledger.count`."""
-        del account
         return bool(await self._run(_COUNT, key, [item, most, _ms(keep)]))
 
     async def release(self, key: str, *, holder: str, epoch: int | None = None) -> None:

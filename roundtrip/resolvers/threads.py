@@ -89,7 +89,6 @@ class AnyThreads:
         """Run a function in any thread."""
         from anyio import to_thread
 
-        del lane
         return await to_thread.run_sync(call)
 
     async def drive(self, run: Callable[[], None], *, lane: Hashable, begun: Callable[[], None] | None) -> None:

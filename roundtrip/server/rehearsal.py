@@ -102,7 +102,6 @@ class Rehearsed(Unfailing):
 
     def reject(self, rejection: TokenRejection) -> None:
         """Ignore rejections: a rehearsal has no tokens."""
-        del rejection
 
     def stop(self, owner: str, *, outermost: bool, asks: bool, once: bool) -> None:
         """End a leg before its body, unless the body may run here: to its end, or to its first step without a result.

@@ -56,7 +56,6 @@ class OtherServer:
         Raises:
             ValueError: There are several, and nothing tells whether one may continue the calls of another.
         """
-        del group
         if workers > 1 and self._installation is None:
             raise ValueError(
                 "several workers must be able to continue each other's calls, and this server has no roundtrip that "

@@ -137,12 +137,10 @@ class FastMcpCalls(StoringCalls):
 
     def is_gated(self, name: str, version: str | None) -> bool:
         """Return False: a stored call knows if it needs a request, and mounts and searches give tools other names."""
-        del name, version
         return False
 
     async def is_visible(self, name: str, version: str | None, request: ServerRequestContext[Any, Any]) -> bool:
         """Return True if the request that FastMCP serves may see a tool."""
-        del request
         return await self._installation.host.get_tool(name, _version_spec(version)) is not None
 
     def stamp(self) -> dict[str, Any]:
@@ -213,14 +211,12 @@ class _ClientLegs:
 
     def function_of(self, name: str, record: RequestRecord) -> AskingFunction:
         """Return the function."""
-        del name, record
         return self._function
 
     async def serve(
         self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None = None
     ) -> Finished | Suspended | Authored | HandedOver:
         """Serve the leg, with the exceptions of the function."""
-        del name, version
         try:
             legs = self._installation.legs
             return await legs.run(self._function, arguments, incoming, is_traced=self._is_traced)

@@ -324,7 +324,6 @@ class BoundTools:
         self, ctx: ServerRequestContext[Any, Any], params: PaginatedRequestParams | None = None
     ) -> ListToolsResult:
         """Handle `tools/list`."""
-        del ctx, params
         return ListToolsResult(tools=list(self._listing))
 
     async def __call__(

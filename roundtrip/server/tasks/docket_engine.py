@@ -177,7 +177,6 @@ def _function_for_docket(engine: DocketEngine) -> TaskFunction:
         @asynccontextmanager
         async def worker_lifecycle(cls, docket: Docket, worker: Worker) -> AsyncGenerator[None]:
             """Surround the work of a worker, as Docket asks it of its dependencies."""
-            del worker
             async with engine.serve_docket(docket) as cls.running:
                 yield
 

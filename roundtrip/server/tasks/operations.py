@@ -105,7 +105,6 @@ class TaskOperations:
         """
 
         def cancel(entry: TaskEntry, content: TaskContent, now: float) -> None:
-            del content
             if not entry.apply(TaskEvent.CANCEL, now):
                 raise _ended(entry)
 
@@ -125,7 +124,6 @@ class TaskOperations:
         """
 
         def retry(entry: TaskEntry, content: TaskContent, now: float) -> None:
-            del content
             if entry.runs_once and entry.has_begun and not even_once:
                 raise TaskNotChanged(
                     "its body must not begin twice, and may have done its work; look, and then allow it: "
@@ -205,7 +203,6 @@ class TaskOperations:
         """
 
         def find(entry: TaskEntry, content: TaskContent, now: float) -> Mapping[str, Any]:
-            del now
             return content.questions[_open_question(entry, content, key)]["params"]["requestedSchema"]
 
         return await self._change(call_id, find)

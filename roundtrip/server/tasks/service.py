@@ -293,5 +293,4 @@ def service_of(server: StoringServer, legs: LegRunner, calls: CallsOfTools, need
 
 def _deliver_nothing(engine: TaskEngine) -> TaskDelivery:
     """Return the delivery of an engine whose legs are begun from outside."""
-    del engine
     return TaskDelivery()
