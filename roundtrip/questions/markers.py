@@ -205,9 +205,10 @@ def require_scheme(url: str, schemes: Collection[str]) -> None:
         raise ValueError("the url of a page must name a host, as https://shop.example/pay does")
 
 
-class PageOptions(TypedDict, total=False):
-    """Options of a page besides its message, its URL, `done` and `otherwise`."""
+class PageOptions(TypedDict, Generic[T], total=False):
+    """Options of a page besides its message, its URL and `done`."""
 
+    otherwise: Otherwise[T]
     wait: float
     volatile_ok: bool
     elicitation_id: str | None
@@ -238,33 +239,15 @@ class ElicitUrl(Generic[T]):
 
     @overload
     def __init__(
-        self: "ElicitUrl[bool]",
-        message: str,
-        url: str,
-        *,
-        done: None = ...,
-        otherwise: Otherwise[bool] = ...,
-        **options: Unpack[PageOptions],
+        self: "ElicitUrl[bool]", message: str, url: str, *, done: None = ..., **options: Unpack[PageOptions[bool]]
     ) -> None: ...
     @overload
     def __init__(
-        self,
-        message: str,
-        url: str,
-        *,
-        done: Callable[..., Awaitable[T | None]],
-        otherwise: Otherwise[T] = ...,
-        **options: Unpack[PageOptions],
+        self, message: str, url: str, *, done: Callable[..., Awaitable[T | None]], **options: Unpack[PageOptions[T]]
     ) -> None: ...
     @overload
     def __init__(
-        self,
-        message: str,
-        url: str,
-        *,
-        done: Callable[..., T | None],
-        otherwise: Otherwise[T] = ...,
-        **options: Unpack[PageOptions],
+        self, message: str, url: str, *, done: Callable[..., T | None], **options: Unpack[PageOptions[T]]
     ) -> None: ...
     def __init__(
         self,
