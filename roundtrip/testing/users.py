@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 
 import anyio
 from mcp.server.auth.provider import AccessToken
@@ -18,6 +18,7 @@ from mcp_types import (
     ListRootsResult,
     Root,
 )
+from typing_extensions import TypedDict, Unpack
 
 from roundtrip.client.legs import ERAS, LIVES, Era, LegRequest, LegResult, TaskRound, asking, callbacks, drive, within
 from roundtrip.client.tasks import question_name
@@ -588,16 +589,21 @@ def _agrees(reply: InputResponse | Silence) -> bool:
     return isinstance(reply, ElicitResult) and reply.action == "accept"
 
 
+class SameOptions(TypedDict, Generic[MatcherT, PageT], total=False):
+    """Options of calls that are compared, as those of `User`."""
+
+    answers: AnswersBy[MatcherT] | None
+    visits: VisitsBy[PageT] | None
+    approver: Approver | Sequence[Approver] | None
+    principal: AccessToken | str | None
+    roots: Sequence[Root] | None
+
+
 async def assert_same_on_both_eras(
     server: Target,
     tool: str,
     arguments: Mapping[str, Any] | None = None,
-    *,
-    answers: AnswersBy[MatcherT] | None = None,
-    visits: VisitsBy[PageT] | None = None,
-    approver: Approver | Sequence[Approver] | None = None,
-    principal: AccessToken | str | None = None,
-    roots: Sequence[Root] | None = None,
+    **options: Unpack[SameOptions[MatcherT, PageT]],
 ) -> Conversation:
     """Make a call in each era, and compare the results, the questions and the states.
 
@@ -606,34 +612,25 @@ async def assert_same_on_both_eras(
     Raises:
         AssertionError: They differ.
     """
-    given: dict[str, Any] = {"visits": visits, "approver": approver, "principal": principal, "roots": roots}
-    users = {era: User(server, answers, era=era, **given) for era in ERAS}
-    return await _require_same(users, tool, arguments)
+    return await _require_same([User(server, era=era, **options) for era in ERAS], tool, arguments)
 
 
 async def assert_same_in_all_lives(
     server: Target,
     tool: str,
     arguments: Mapping[str, Any] | None = None,
-    *,
-    answers: AnswersBy[MatcherT] | None = None,
-    visits: VisitsBy[PageT] | None = None,
-    approver: Approver | Sequence[Approver] | None = None,
-    principal: AccessToken | str | None = None,
-    roots: Sequence[Root] | None = None,
+    **options: Unpack[SameOptions[MatcherT, PageT]],
 ) -> Conversation:
     """Make a call in each era, and as a task, and compare as `assert_same_on_both_eras`.
 
     Raises:
         AssertionError: They differ.
     """
-    given: dict[str, Any] = {"visits": visits, "approver": approver, "principal": principal, "roots": roots}
-    users = {life: User(server, answers, era=life, **given) for life in LIVES}
-    return await _require_same(users, tool, arguments)
+    return await _require_same([User(server, era=life, **options) for life in LIVES], tool, arguments)
 
 
-async def _require_same(users: Mapping[Era, User], tool: str, arguments: Mapping[str, Any] | None) -> Conversation:
-    first, *others = [await user.call(tool, arguments) for user in users.values()]
+async def _require_same(users: Sequence[User], tool: str, arguments: Mapping[str, Any] | None) -> Conversation:
+    first, *others = [await user.call(tool, arguments) for user in users]
     for other in others:
         for name, one in _compared(first).items():
             another = _compared(other)[name]
