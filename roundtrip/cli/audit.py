@@ -49,33 +49,26 @@ exit codes:
 def _configure(parser: OptionsAnywhere) -> None:
     parser.add_argument("server", nargs="?", metavar="SERVER", help="an address, MODULE:SERVER, or a command in quotes")
     parser.words_after_dashes = "command_words"
-    parser.add_argument("--tool", action="append", default=[], metavar="NAME", help="a tool to call; see below")
-    parser.add_argument("--args", metavar="FILE", help="the arguments by tool, as a JSON object")
-    parser.add_argument("--answers", metavar="FILE", help="answer from a JSON file, or from standard input (-)")
+    parser.add_option("--tool", "NAME", "a tool to call; see below", repeats=True)
+    parser.add_option("--args", "FILE", "the arguments by tool, as a JSON object")
+    parser.add_option("--answers", "FILE", "answer from a JSON file, or from standard input (-)")
     add_header(parser)
-    parser.add_argument(
-        "--other-header", action="append", default=[], metavar="'NAME: VALUE'", help="a header of another user"
+    parser.add_option("--other-header", "'NAME: VALUE'", "a header of another user", repeats=True)
+    parser.add_option(
+        "--stale", "SECONDS", "wait so long, and require that a state is rejected then", type=positive_seconds
     )
-    parser.add_argument(
-        "--stale",
-        type=positive_seconds,
-        metavar="SECONDS",
-        help="wait so long, and require that a state is rejected then",
-    )
-    parser.add_argument("--once", action="append", default=[], metavar="NAME", help="a tool that promises to act once")
-    parser.add_argument(
-        "--secret", action="append", default=[], metavar="TEXT", help="a text that must not be readable in a state"
-    )
+    parser.add_option("--once", "NAME", "a tool that promises to act once", repeats=True)
+    parser.add_option("--secret", "TEXT", "a text that must not be readable in a state", repeats=True)
     parser.add_argument(
         "--fail-on", choices=_LEVELS, default="must", help="the lowest level that counts; default: %(default)s"
     )
     add_timeout(parser, _TIMEOUT_SECONDS, "time limit of one request", type=positive_seconds)
-    parser.add_argument(
+    parser.add_option(
         "--max-seconds",
+        "N",
+        "seconds in all, not counting --stale; default: %(default)g",
         type=positive_seconds,
         default=_MAX_SECONDS,
-        metavar="N",
-        help="seconds in all, not counting --stale; default: %(default)g",
     )
     for option, default, what in (
         ("--max-requests", _MAX_REQUESTS, "requests in all"),
@@ -86,7 +79,7 @@ def _configure(parser: OptionsAnywhere) -> None:
             option, type=whole_number(1), default=default, metavar="N", help=f"{what}; default: %(default)s"
         )
     add_json(parser)
-    parser.add_argument("--junit", metavar="PATH", type=Path, help="write JUnit's XML to this file too")
+    parser.add_option("--junit", "PATH", "write JUnit's XML to this file too", type=Path)
 
 
 COMMAND = Command(_DESCRIPTION, _configure, _EPILOG)

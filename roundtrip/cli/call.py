@@ -1,10 +1,9 @@
 """`roundtrip call`: call a tool from the terminal, and answer its questions."""
 
-from argparse import ArgumentParser
 from typing import Final
 
 from roundtrip.cli.command import Command
-from roundtrip.cli.parsing import add_header, add_timeout, seconds
+from roundtrip.cli.parsing import OptionsAnywhere, add_header, add_timeout, seconds
 
 _TIMEOUT_SECONDS: Final = 300.0
 _ERAS: Final = ("retry", "live", "auto")
@@ -54,26 +53,26 @@ exit codes:
   130  interrupted"""
 
 
-def _configure(parser: ArgumentParser) -> None:
+def _configure(parser: OptionsAnywhere) -> None:
     parser.add_argument(
         "server", metavar="SERVER", help="MODULE:SERVER or a file, an http(s) address, or a command that serves stdio"
     )
     parser.add_argument("tool", nargs="?", metavar="TOOL", help="the tool to call")
     parser.add_argument("arguments", nargs="*", default=[], metavar="key=value", help="its arguments; see below")
     parser.add_argument("--list", action="store_true", help="list the tools, as without TOOL")
-    parser.add_argument("--answers", metavar="FILE", help="answer from a JSON file, or from standard input (-)")
+    parser.add_option("--answers", "FILE", "answer from a JSON file, or from standard input (-)")
     parser.add_argument("--era", choices=_ERAS, default="auto", help="the era of the protocol; default: %(default)s")
     parser.add_argument("--no-tasks", action="store_true", help="do not declare that the call may become a task")
-    parser.add_argument("--task", metavar="ID", help="go on with a task, without TOOL")
+    parser.add_option("--task", "ID", "go on with a task, without TOOL")
     parser.add_argument("--cancel", action="store_true", help="cancel the task of --task")
     parser.add_argument("--step", action="store_true", help="wait before every round, and show the state of the call")
     parser.add_argument("--json", action="store_true", help="print the result, or the tools, as JSON")
     limit = "time limit for the server, not counting your time to answer; 0 for none"
     add_timeout(parser, _TIMEOUT_SECONDS, limit, type=seconds)
     add_header(parser)
-    parser.add_argument("--root", action="append", default=[], metavar="PATH", help="a folder that the server may know")
+    parser.add_option("--root", "PATH", "a folder that the server may know", repeats=True)
     level = f"the lowest level to show: {', '.join(_LEVELS[:-1])} or {_LEVELS[-1]}; default: %(default)s"
-    parser.add_argument("--log-level", choices=_LEVELS, default="info", metavar="LEVEL", help=level)
+    parser.add_option("--log-level", "LEVEL", level, choices=_LEVELS, default="info")
 
 
 COMMAND = Command(_DESCRIPTION, _configure, _EPILOG)

@@ -47,16 +47,16 @@ def _configure_action(action: OptionsAnywhere, name: str) -> None:
     if name in ("ls", "show"):
         view(name).configure(action)
         if name == "show":
-            action.add_argument("--server", metavar=TARGET, help=f"also show what this server stores; {TARGET_HELP}")
+            action.add_option("--server", TARGET, f"also show what this server stores; {TARGET_HELP}")
             action.add_argument(
                 "--reveal", action="store_true", help="also print arguments, questions, answers, messages and results"
             )
         return
-    action.add_argument("--server", metavar=TARGET, required=True, help=TARGET_HELP)
+    action.add_option("--server", TARGET, TARGET_HELP, required=True)
     if name == "stored":
-        action.add_argument("--state", action="append", choices=STATES, metavar="STATE", help=", ".join(STATES))
+        action.add_option("--state", "STATE", ", ".join(STATES), repeats=True, choices=STATES)
         help = "the most calls, the last changed first; default: %(default)s"
-        action.add_argument("--limit", type=whole_number(1, _MAX_LISTED), default=_LIMIT, metavar="N", help=help)
+        action.add_option("--limit", "N", help, type=whole_number(1, _MAX_LISTED), default=_LIMIT)
         add_json(action)
     if name in ("stored", "rekey"):
         return

@@ -1,10 +1,17 @@
 """`roundtrip check`: check recorded calls against the present code, before it is deployed."""
 
-from argparse import ArgumentParser
 from typing import Final
 
 from roundtrip.cli.command import Command
-from roundtrip.cli.parsing import LEG_SECONDS, TARGET, TARGET_HELP, add_json, add_timeout, positive_seconds
+from roundtrip.cli.parsing import (
+    LEG_SECONDS,
+    TARGET,
+    TARGET_HELP,
+    OptionsAnywhere,
+    add_json,
+    add_timeout,
+    positive_seconds,
+)
 
 ASKS_AGAIN, NOT_CHECKED = "asks-again", "not-checked"
 _EXIT_CODES: Final = """\
@@ -15,9 +22,9 @@ exit codes:
   3  no call asks again or diverges, but some could not be checked, or not to their last question"""
 
 
-def _configure(parser: ArgumentParser) -> None:
+def _configure(parser: OptionsAnywhere) -> None:
     parser.add_argument("target", metavar=TARGET, help=TARGET_HELP)
-    parser.add_argument("--tool", metavar="NAME", help="check calls of this tool (prompt, template) only")
+    parser.add_option("--tool", "NAME", "check calls of this tool (prompt, template) only")
     parser.add_argument(
         "--allow",
         action="append",
@@ -26,10 +33,10 @@ def _configure(parser: ArgumentParser) -> None:
         help="do not fail if users are asked again, for example after a deliberate change of a question, or if calls "
         "could not be checked; may be repeated",
     )
-    parser.add_argument(
+    parser.add_option(
         "--overrides",
-        metavar="MODULE:NAME",
-        help="a mapping of functions to replacements, as for server.overrides, for example for resolvers that call "
+        "MODULE:NAME",
+        "a mapping of functions to replacements, as for server.overrides, for example for resolvers that call "
         "other systems",
     )
     add_timeout(parser, LEG_SECONDS, "per leg", type=positive_seconds)

@@ -1,6 +1,6 @@
 """`roundtrip completion`: print what completes commands, options and their choices in a shell."""
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any, Final, cast
 
@@ -29,7 +29,7 @@ shells:
   roundtrip completion fish | source"""
 
 
-def _configure(parser: ArgumentParser) -> None:
+def _configure(parser: OptionsAnywhere) -> None:
     parser.add_argument("shell", metavar="SHELL", choices=_SHELLS, help=", ".join(_SHELLS))
 
 

@@ -1,11 +1,12 @@
 """`roundtrip demo`: watch one call move between instances that share only a key."""
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 
 from roundtrip.cli.command import Command, reported
+from roundtrip.cli.parsing import OptionsAnywhere
 
 
-def _configure(parser: ArgumentParser) -> None:
+def _configure(parser: OptionsAnywhere) -> None:
     parser.add_argument("--ask", action="store_true", help="answer the questions yourself")
 
 

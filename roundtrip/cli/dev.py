@@ -1,10 +1,9 @@
 """`roundtrip dev`: a playground in the browser, for a server that is being written."""
 
-from argparse import ArgumentParser
 from typing import Final
 
 from roundtrip.cli.command import Command
-from roundtrip.cli.parsing import PORT, add_header
+from roundtrip.cli.parsing import PORT, OptionsAnywhere, add_header
 
 _DESCRIPTION: Final = """\
 Open a playground for a server: a page in the browser on which you call its tools, and answer its questions as a user
@@ -24,25 +23,21 @@ secrets:
   the address that this command prints is a secret. The trace is in a temporary folder, which is removed at the end."""
 
 
-def _configure(parser: ArgumentParser) -> None:
+def _configure(parser: OptionsAnywhere) -> None:
     parser.add_argument(
         "server", metavar="SERVER", help="MODULE:SERVER or a file, an http(s) address, or a command that serves stdio"
     )
-    parser.add_argument("--port", type=PORT, default=0, metavar="N", help="the port of the page; default: a free one")
-    parser.add_argument(
-        "--server-port",
-        type=PORT,
-        metavar="N",
-        help="the port of the server itself, for Pages(base_url=...); default: a free one",
+    parser.add_option("--port", "N", "the port of the page; default: a free one", type=PORT, default=0)
+    parser.add_option(
+        "--server-port", "N", "the port of the server itself, for Pages(base_url=...); default: a free one", type=PORT
     )
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
     add_header(parser)
-    parser.add_argument(
+    parser.add_option(
         "--approver",
-        action="append",
-        default=[],
-        metavar="'NAME: VALUE'",
-        help="decide approvals on the page as another person than the caller, who logs in by this HTTP header",
+        "'NAME: VALUE'",
+        "decide approvals on the page as another person than the caller, who logs in by this HTTP header",
+        repeats=True,
     )
 
 

@@ -1,10 +1,18 @@
 """`roundtrip doctor`: check that the instances of a service fit together, or what a client can be asked."""
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from typing import Final
 
 from roundtrip.cli.command import Command, load_and_run
-from roundtrip.cli.parsing import PORT, add_header, add_json, add_timeout, positive_seconds, whole_number
+from roundtrip.cli.parsing import (
+    PORT,
+    OptionsAnywhere,
+    add_header,
+    add_json,
+    add_timeout,
+    positive_seconds,
+    whole_number,
+)
 
 _TIMEOUT_SECONDS: Final = 10.0
 _PORT: Final = 8765
@@ -37,20 +45,16 @@ exit codes:
   130  interrupted"""
 
 
-def _configure(parser: ArgumentParser) -> None:
+def _configure(parser: OptionsAnywhere) -> None:
     parser.add_argument(
         "urls", nargs="*", metavar="URL", help="an instance, a balancer, or MODULE:SERVER to start two instances"
     )
     add_header(parser)
     add_timeout(parser, _TIMEOUT_SECONDS, "time limit of one request", type=positive_seconds)
-    parser.add_argument(
-        "--expect", type=whole_number(1), metavar="N", help="the number of instances; meeting fewer is a problem"
-    )
+    parser.add_option("--expect", "N", "the number of instances; meeting fewer is a problem", type=whole_number(1))
     parser.add_argument("--client", action="store_true", help="report what a client can be asked; takes no URL")
     parser.add_argument("--stdio", action="store_true", help="with --client: serve on standard input and output")
-    parser.add_argument(
-        "--port", type=PORT, default=_PORT, metavar="N", help="with --client: the port, 0 for one that is free"
-    )
+    parser.add_option("--port", "N", "with --client: the port, 0 for one that is free", type=PORT, default=_PORT)
     add_json(parser)
     parser.set_defaults(reject=parser.error)
 

@@ -1,27 +1,26 @@
 """`roundtrip graph`: draw the state machine, or the dependencies of a server's tools."""
 
-from argparse import ArgumentParser
 from typing import Final
 
 from roundtrip.cli.command import Command
-from roundtrip.cli.parsing import TARGET, TARGET_HELP
+from roundtrip.cli.parsing import TARGET, TARGET_HELP, OptionsAnywhere
 from roundtrip.trace.writing.names import TRACE_VARIABLE
 
 _FORMATS: Final = ("mermaid", "dot", "text")
 
 
-def _configure(parser: ArgumentParser) -> None:
+def _configure(parser: OptionsAnywhere) -> None:
     parser.add_argument("target", nargs="?", metavar=TARGET, help=TARGET_HELP)
     parser.add_argument("tool", nargs="?", metavar="TOOL", help="one tool of it; by default all of them")
     parser.add_argument("--format", choices=_FORMATS, default=_FORMATS[0], help="default: %(default)s")
-    parser.add_argument("--output", metavar="FILE", help="write it to a file instead of printing it")
-    parser.add_argument("--call", metavar="ID", help="draw the machine with the path and the state of this call marked")
-    parser.add_argument(
+    parser.add_option("--output", "FILE", "write it to a file instead of printing it")
+    parser.add_option("--call", "ID", "draw the machine with the path and the state of this call marked")
+    parser.add_option(
         "--trace",
+        "FILE",
+        f"with --call, a transcript or a directory of them; may be repeated; by default ${TRACE_VARIABLE}",
+        repeats=True,
         dest="files",
-        action="append",
-        metavar="FILE",
-        help=f"with --call, a transcript or a directory of them; may be repeated; by default ${TRACE_VARIABLE}",
     )
 
 

@@ -37,9 +37,9 @@ def _configure(parser: OptionsAnywhere) -> None:
                 "the reason, which is kept with the call, and shown to the person who asked if they have a page of it"
             )
             what += "" if name == "reject" else "; may be left out"
-            action.add_argument("--reason", required=name == "reject", default="", metavar="TEXT", help=what)
+            action.add_option("--reason", "TEXT", what, required=name == "reject", default="")
         token = f"your token; other users of this machine may see it, so prefer ${TOKEN_VARIABLE}"
-        action.add_argument("--token", metavar="TOKEN", help=token)
+        action.add_option("--token", "TOKEN", token)
         add_json(action)
 
 

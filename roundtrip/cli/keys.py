@@ -4,14 +4,14 @@ import contextlib
 import os
 import stat
 import tempfile
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Generator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
 from roundtrip.cli.command import Command, CommandFailed, reported
-from roundtrip.cli.parsing import seconds
+from roundtrip.cli.parsing import OptionsAnywhere, seconds
 from roundtrip.server.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE, KeyFile, Role, RoledKey
 from roundtrip.trace.writing.folder_lock import locked_folder_of
 
@@ -43,7 +43,7 @@ exit codes:
   2  not done; standard error has the reason"""
 
 
-def _configure(parser: ArgumentParser) -> None:
+def _configure(parser: OptionsAnywhere) -> None:
     actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
     new = actions.add_parser("new", help="make a key", description="Make a key, in a new file that its owner can read.")
     new.add_argument("file", nargs="?", metavar="FILE", help="the new file; an existing one is not changed")
@@ -54,13 +54,13 @@ def _configure(parser: ArgumentParser) -> None:
         description="Take the next step of replacing the key: add a new one, let it sign, drop the old one.",
     )
     rotate.add_argument("file", metavar="FILE", help="the key file")
-    rotate.add_argument(
+    rotate.add_option(
         "--max-age",
+        "SECONDS",
+        "the longest max_age of the server and its tools: for that long, calls may bring tokens that the old key "
+        "signed, so it is not dropped; default: %(default)g",
         type=seconds,
         default=_MAX_AGE,
-        metavar="SECONDS",
-        help="the longest max_age of the server and its tools: for that long, calls may bring tokens that the old key "
-        "signed, so it is not dropped; default: %(default)g",
     )
     rotate.add_argument(
         "--step", type=int, choices=(1, 2, 3), help="fail if the next step is another; for scripts that may run twice"

@@ -5,12 +5,13 @@ import json
 import keyword
 import re
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
 from roundtrip.cli.command import Command, CommandFailed
+from roundtrip.cli.parsing import OptionsAnywhere
 from roundtrip.server.key_files import KEY_FILE_VARIABLE
 
 _DESCRIPTION: Final = """\
@@ -42,7 +43,7 @@ _FILES: Final = {
 _FOR_TESTS: Final = ("pytest", "syrupy", "hypothesis")
 
 
-def _configure(parser: ArgumentParser) -> None:
+def _configure(parser: OptionsAnywhere) -> None:
     parser.add_argument("name", metavar="NAME", help="the name of the project, its server and its folder")
     parser.add_argument("--here", action="store_true", help="make it in this folder, not in a new one")
 

@@ -69,26 +69,24 @@ PORT: Final = whole_number(0, 65535)
 """The type of options for ports; 0 is a free one."""
 
 
-def add_timeout(parser: ArgumentParser, default: float, help: str, *, type: Callable[[str], float]) -> None:
+def add_timeout(parser: "OptionsAnywhere", default: float, help: str, *, type: Callable[[str], float]) -> None:
     """Add `--timeout`."""
-    parser.add_argument(
-        "--timeout", type=type, default=default, metavar="SECONDS", help=f"{help}; default: %(default)g"
-    )
+    parser.add_option("--timeout", "SECONDS", f"{help}; default: %(default)g", type=type, default=default)
 
 
-def add_header(parser: ArgumentParser) -> None:
+def add_header(parser: "OptionsAnywhere") -> None:
     """Add `--header`."""
-    parser.add_argument("--header", action="append", default=[], metavar="'NAME: VALUE'", help="send an HTTP header")
+    parser.add_option("--header", "'NAME: VALUE'", "send an HTTP header", repeats=True)
 
 
-def add_call(parser: ArgumentParser) -> None:
+def add_call(parser: "OptionsAnywhere") -> None:
     """Add the argument for a call's id."""
     parser.add_argument(
         "call", metavar="ID", help="the id of a call, the unique start of an id, or `last` for the newest"
     )
 
 
-def add_files(parser: ArgumentParser) -> None:
+def add_files(parser: "OptionsAnywhere") -> None:
     """Add the arguments for transcripts, which come last."""
     # Without a default, argparse lists them as required in its errors.
     parser.add_argument(
@@ -100,14 +98,14 @@ def add_files(parser: ArgumentParser) -> None:
     )
 
 
-def add_json(parser: ArgumentParser) -> None:
+def add_json(parser: "OptionsAnywhere") -> None:
     """Add `--json`."""
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 
-def add_output(parser: ArgumentParser) -> None:
+def add_output(parser: "OptionsAnywhere") -> None:
     """Add `--output`."""
-    parser.add_argument("--output", metavar="PATH", type=Path, help="write to this file, not to standard output")
+    parser.add_option("--output", "PATH", "write to this file, not to standard output", type=Path)
 
 
 def add_actions(parser: "OptionsAnywhere", summaries: Mapping[str, str]) -> "Iterator[tuple[str, OptionsAnywhere]]":
@@ -117,7 +115,7 @@ def add_actions(parser: "OptionsAnywhere", summaries: Mapping[str, str]) -> "Ite
         yield name, actions.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
 
 
-def add_settings(parser: ArgumentParser, flags: Mapping[str, str], *, switches: Container[str] = ()) -> None:
+def add_settings(parser: "OptionsAnywhere", flags: Mapping[str, str], *, switches: Container[str] = ()) -> None:
     """Add flags, each with its help: `--port N`; `--name NAME ...` for a list, whose setting is a plural.
 
     Those without a value can be negated, unless they are switches.
@@ -146,6 +144,11 @@ class OptionsAnywhere(ArgumentParser):
         """The words to suggest for words that users try."""
         self.words_after_dashes: str | None = None
         """The attribute for the words after `--`, which are another program's; None to parse them as arguments."""
+
+    def add_option(self, option: str, metavar: str, help: str, *, repeats: bool = False, **more: Any) -> None:
+        """Add an option with a value. The value of one that repeats is a list, empty unless a default is given."""
+        repeated: dict[str, Any] = {"action": "append", "default": []} if repeats else {}
+        self.add_argument(option, metavar=metavar, help=help, **repeated | more)
 
     def when_chosen(self, prepare: "Callable[[OptionsAnywhere], None]") -> None:
         """Call `prepare` to add the arguments once there is something to parse."""
@@ -248,11 +251,11 @@ def _meant(word: str, known: Iterable[str], *, dashes: str = "") -> str:
     return f"; did you mean '{dashes}{near[0]}'?" if near else ""
 
 
-def add_audit(parser: ArgumentParser) -> None:
+def add_audit(parser: "OptionsAnywhere") -> None:
     """Add `--audit`."""
-    parser.add_argument(
+    parser.add_option(
         "--audit",
-        metavar="FILE",
-        help=f"the audit log, which gets a line of each action; by default ${AUDIT_VARIABLE}, else audit.jsonl beside "
+        "FILE",
+        f"the audit log, which gets a line of each action; by default ${AUDIT_VARIABLE}, else audit.jsonl beside "
         "the transcripts",
     )

@@ -1,10 +1,9 @@
 """`roundtrip serve`: a server over HTTP, with one process or several, or over stdio for the host that starts it."""
 
-from argparse import ArgumentParser
 from typing import Final
 
 from roundtrip.cli.command import Command
-from roundtrip.cli.parsing import TARGET, TARGET_HELP, add_settings
+from roundtrip.cli.parsing import TARGET, TARGET_HELP, OptionsAnywhere, add_settings
 
 _DESCRIPTION: Final = """\
 Serve a server over Streamable HTTP, with one process or several. Several processes share one port, so they
@@ -78,7 +77,7 @@ _FLAGS: Final = {
 SWITCHES: Final = ("reload", "stdio")
 
 
-def _configure(parser: ArgumentParser) -> None:
+def _configure(parser: OptionsAnywhere) -> None:
     parser.add_argument("target", metavar=TARGET, help=TARGET_HELP)
     add_settings(parser, _FLAGS, switches=SWITCHES)
 

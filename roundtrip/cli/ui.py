@@ -1,11 +1,10 @@
 """`roundtrip ui`: pages on which operators see the calls of a fleet, and act on them."""
 
-from argparse import ArgumentParser
 from pathlib import Path
 from typing import Final
 
 from roundtrip.cli.command import Command
-from roundtrip.cli.parsing import PORT, TARGET, TARGET_HELP, add_audit, add_files
+from roundtrip.cli.parsing import PORT, TARGET, TARGET_HELP, OptionsAnywhere, add_audit, add_files
 
 _LOOPBACK: Final = "127.0.0.1"
 
@@ -28,13 +27,13 @@ index:
   The pages use the index of `roundtrip trace index`, make it if needed, and keep it up to date."""
 
 
-def _configure(parser: ArgumentParser) -> None:
-    parser.add_argument("--server", metavar=TARGET, help=f"{TARGET_HELP}; for stored calls, and for forks")
-    parser.add_argument("--port", type=PORT, default=0, metavar="N", help="the port of the pages; default: a free one")
-    parser.add_argument("--host", default=_LOOPBACK, metavar="ADDRESS", help="default: this machine alone")
-    parser.add_argument("--base-url", metavar="URL", help="the address of the pages in browsers: https://calls.example")
-    parser.add_argument("--users", type=Path, metavar="FILE", help="users who may open the pages")
-    parser.add_argument("--add-user", metavar="NAME", help="add a user to --users, or give one a new token, and end")
+def _configure(parser: OptionsAnywhere) -> None:
+    parser.add_option("--server", TARGET, f"{TARGET_HELP}; for stored calls, and for forks")
+    parser.add_option("--port", "N", "the port of the pages; default: a free one", type=PORT, default=0)
+    parser.add_option("--host", "ADDRESS", "default: this machine alone", default=_LOOPBACK)
+    parser.add_option("--base-url", "URL", "the address of the pages in browsers: https://calls.example")
+    parser.add_option("--users", "FILE", "users who may open the pages", type=Path)
+    parser.add_option("--add-user", "NAME", "add a user to --users, or give one a new token, and end")
     add_audit(parser)
     parser.add_argument(
         "--test-user", action="store_true", help="answer questions as a test user: for development servers only"

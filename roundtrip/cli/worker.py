@@ -1,10 +1,9 @@
 """`roundtrip worker`: the tasks of a server, in processes that serve no requests."""
 
-from argparse import ArgumentParser
 from typing import Final
 
 from roundtrip.cli.command import Command
-from roundtrip.cli.parsing import TARGET, TARGET_HELP, add_settings
+from roundtrip.cli.parsing import TARGET, TARGET_HELP, OptionsAnywhere, add_settings
 
 _DESCRIPTION: Final = """\
 Run the tasks of a server, and serve no requests. Workers and servers share a ledger and keys (ROUNDTRIP_KEYS,
@@ -37,7 +36,7 @@ _FLAGS: Final = {
 }
 
 
-def _configure(parser: ArgumentParser) -> None:
+def _configure(parser: OptionsAnywhere) -> None:
     parser.add_argument("target", metavar=TARGET, help=TARGET_HELP)
     add_settings(parser, _FLAGS)
 

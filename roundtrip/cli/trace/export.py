@@ -3,11 +3,12 @@
 To add a format, write a module with a function from a `TracedCall` to a text, and list it in `_FORMATS`.
 """
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable
 from typing import Final
 
 from roundtrip.cli.command import reported
+from roundtrip.cli.parsing import OptionsAnywhere
 from roundtrip.cli.trace.calls import ReadCalls, call_named, find_call
 from roundtrip.cli.trace.sources import load, view, write_out
 from roundtrip.safe_text import printable
@@ -22,7 +23,7 @@ _FORMATS: Final[dict[str, tuple[Callable[[TracedCall], str], str]]] = {
 """The functions that write a call as text, without a newline at its end."""
 
 
-def _export_options(parser: ArgumentParser) -> None:
+def _export_options(parser: OptionsAnywhere) -> None:
     formats = parser.add_mutually_exclusive_group(required=True)
     for option, (write, help) in _FORMATS.items():
         formats.add_argument(option, dest="write", action="store_const", const=write, help=help)
@@ -33,12 +34,12 @@ def _export(arguments: Namespace) -> int:
     return 0
 
 
-def _test_options(parser: ArgumentParser) -> None:
-    parser.add_argument(
+def _test_options(parser: OptionsAnywhere) -> None:
+    parser.add_option(
         "--server",
-        metavar="MODULE:SERVER",
+        "MODULE:SERVER",
+        "where the test imports the server from, by import path: shop.app:server",
         required=True,
-        help="where the test imports the server from, by import path: shop.app:server",
     )
     parser.add_argument("--both", action="store_true", help="make it in both eras, not only in the recorded one")
     parser.add_argument(

@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from contextlib import redirect_stdout
 from functools import partial
 from typing import Any, Final
@@ -12,7 +12,7 @@ from roundtrip.checking.fork_reports import fork_data, fork_text
 from roundtrip.checking.forking import Fork, OwnAnswer, fork_call
 from roundtrip.checking.recorded import NotReplayable
 from roundtrip.cli.command import CommandFailed
-from roundtrip.cli.parsing import LEG_SECONDS, TARGET, TARGET_HELP, add_timeout, positive_seconds
+from roundtrip.cli.parsing import LEG_SECONDS, TARGET, TARGET_HELP, OptionsAnywhere, add_timeout, positive_seconds
 from roundtrip.cli.running.rehearsing import load_for_rehearsal, rehearse
 from roundtrip.cli.trace.calls import find_call
 from roundtrip.cli.trace.sources import json_text, view
@@ -31,16 +31,15 @@ fork is written nowhere. Exit code 1: the code as it is now does not come to tha
 not asked for."""
 
 
-def _options(parser: ArgumentParser) -> None:
-    parser.add_argument("--server", metavar=TARGET, required=True, help=TARGET_HELP)
-    parser.add_argument("--at", metavar="ROUND", type=int, required=True, help="the number of the round, from 1")
-    parser.add_argument(
+def _options(parser: OptionsAnywhere) -> None:
+    parser.add_option("--server", TARGET, TARGET_HELP, required=True)
+    parser.add_option("--at", "ROUND", "the number of the round, from 1", type=int, required=True)
+    parser.add_option(
         "--answer",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="an answer of this fork: JSON, or text; `:decline`, `:cancel`, `:accept`; for an approval `:approve`, or "
+        "KEY=VALUE",
+        "an answer of this fork: JSON, or text; `:decline`, `:cancel`, `:accept`; for an approval `:approve`, or "
         "`:reject REASON`; may be repeated",
+        repeats=True,
     )
     parser.add_argument("--run", action="store_true", help="run steps that were not recorded, to the end of the call")
     add_timeout(parser, LEG_SECONDS, "per leg", type=positive_seconds)

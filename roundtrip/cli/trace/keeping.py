@@ -4,11 +4,12 @@ import os
 import re
 import sys
 import time
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentTypeError, Namespace
 from contextlib import closing
 from typing import Final
 
 from roundtrip.cli.command import CommandFailed, reported
+from roundtrip.cli.parsing import OptionsAnywhere
 from roundtrip.cli.trace.listing import read_age
 from roundtrip.cli.trace.sources import named_files, view, warn_of_losses
 from roundtrip.trace.explaining.wording import count_text, size_text
@@ -42,13 +43,9 @@ def _index(arguments: Namespace) -> int:
     return 0
 
 
-def _prune_options(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--older-than", type=read_age, metavar="AGE", help="files that were last written before then: 30d, 2026-11-01"
-    )
-    parser.add_argument(
-        "--max-size", type=_size, metavar="SIZE", help="the oldest files, until all others have this size: 500M, 20G"
-    )
+def _prune_options(parser: OptionsAnywhere) -> None:
+    parser.add_option("--older-than", "AGE", "files that were last written before then: 30d, 2026-11-01", type=read_age)
+    parser.add_option("--max-size", "SIZE", "the oldest files, until all others have this size: 500M, 20G", type=_size)
     parser.add_argument("--dry-run", action="store_true", help="only print the files that would be deleted")
 
 

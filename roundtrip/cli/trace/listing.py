@@ -2,12 +2,12 @@
 
 import operator
 import re
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentTypeError, Namespace
 from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Final
 
-from roundtrip.cli.parsing import whole_number
+from roundtrip.cli.parsing import OptionsAnywhere, whole_number
 from roundtrip.cli.trace.calls import FoundCalls, open_calls
 from roundtrip.cli.trace.sources import present, view, warn
 from roundtrip.cli.trace.terminal import STATE_STYLES, Column, Part, Screen
@@ -56,38 +56,30 @@ _COLUMNS: Final = (
 )
 
 
-def _options(parser: ArgumentParser) -> None:
+def _options(parser: OptionsAnywhere) -> None:
     """Add the filters. A repeated filter accepts each of its values."""
     states = [state.value for state in State]
-    parser.add_argument("--tool", action="append", metavar="NAME", help="calls of this tool; may have wildcards (*)")
-    parser.add_argument(
-        "--state", action="append", choices=states, metavar="STATE", help=f"calls that are {', '.join(states)}"
-    )
-    parser.add_argument(
+    parser.add_option("--tool", "NAME", "calls of this tool; may have wildcards (*)", repeats=True)
+    parser.add_option("--state", "STATE", f"calls that are {', '.join(states)}", repeats=True, choices=states)
+    parser.add_option(
         "--outcome",
-        action="append",
+        "OUTCOME",
+        f"calls with an answer that was {', '.join(_ANSWER_OUTCOMES)}",
+        repeats=True,
         type=_outcome,
-        metavar="OUTCOME",
-        help=f"calls with an answer that was {', '.join(_ANSWER_OUTCOMES)}",
     )
-    parser.add_argument(
+    parser.add_option(
         "--reason",
-        action="append",
+        "REASON",
+        "calls with a question asked, or a token rejected, for this reason",
+        repeats=True,
         type=read_reason,
-        metavar="REASON",
-        help="calls with a question asked, or a token rejected, for this reason",
     )
-    parser.add_argument(
-        "--since", type=read_age, metavar="TIME", help="calls with events since then: 10m, 2h, 3d, 2026-11-21T09:30"
-    )
-    parser.add_argument(
-        "--rounds", type=_rounds, metavar="NUMBER", help="calls with this number of rounds: 2, '>2', '<=3'"
-    )
+    parser.add_option("--since", "TIME", "calls with events since then: 10m, 2h, 3d, 2026-11-21T09:30", type=read_age)
+    parser.add_option("--rounds", "NUMBER", "calls with this number of rounds: 2, '>2', '<=3'", type=_rounds)
     for kind, what in _OTHER_FACETS.items():
-        parser.add_argument(
-            f"--{kind}", action="append", metavar=kind.upper(), help=f"calls {what}; may have wildcards"
-        )
-    parser.add_argument("--limit", type=whole_number(1), metavar="N", help="only the newest N calls")
+        parser.add_option(f"--{kind}", kind.upper(), f"calls {what}; may have wildcards", repeats=True)
+    parser.add_option("--limit", "N", "only the newest N calls", type=whole_number(1))
     parser.add_argument("--newest", action="store_true", help="the newest call first, not last")
     parser.add_argument(
         "--rejections", action="store_true", help="list instead the rejected tokens whose call is unknown"
@@ -134,14 +126,14 @@ def _rounds(text: str) -> Callable[[int], bool]:
 
 
 def _filter(arguments: Namespace) -> CallFilter:
-    chosen = {kind: getattr(arguments, kind) for kind in FACETS if getattr(arguments, kind, None) is not None}
+    chosen = {kind: given for kind in FACETS if (given := getattr(arguments, kind, None))}
     # Not a facet here, but a comparison.
     rounds = chosen.pop("rounds", None)
     return CallFilter(chosen, since=arguments.since, rounds=rounds)
 
 
 def _has_filter(arguments: Namespace) -> bool:
-    return arguments.since is not None or any(getattr(arguments, kind, None) is not None for kind in FACETS)
+    return arguments.since is not None or any(getattr(arguments, kind, None) for kind in FACETS)
 
 
 def _run(arguments: Namespace) -> int:
@@ -188,7 +180,7 @@ def _list_rejections(calls: FoundCalls, arguments: Namespace) -> int:
         line
         for line in calls.strays()
         if fits(line.tool, arguments.tool)
-        and (arguments.reason is None or line.reason.value in arguments.reason)
+        and (not arguments.reason or line.reason.value in arguments.reason)
         and (arguments.since is None or line.at >= arguments.since)
     ]
     lines = found[: arguments.limit] if arguments.newest else found[: arguments.limit][::-1]

@@ -2,10 +2,11 @@
 
 import dataclasses
 import time
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from pathlib import Path
 from typing import Any, Final
 
+from roundtrip.cli.parsing import OptionsAnywhere
 from roundtrip.cli.trace.calls import call_named, find_call, open_calls
 from roundtrip.cli.trace.sources import present, view
 from roundtrip.cli.trace.terminal import STATE_STYLES, Screen
@@ -23,7 +24,7 @@ _STYLES: Final = {
 """The styles of subjects; others are yellow."""
 
 
-def _explain_options(parser: ArgumentParser) -> None:
+def _explain_options(parser: OptionsAnywhere) -> None:
     parser.add_argument("--all", action="store_true", help="also the questions that were asked for the first time")
 
 
@@ -51,7 +52,7 @@ def _explained(explanation: Explanation) -> dict[str, Any]:
     return fields
 
 
-def _diff_options(parser: ArgumentParser) -> None:
+def _diff_options(parser: OptionsAnywhere) -> None:
     parser.add_argument("a", metavar="A", help="a call, or FILE:ID")
     parser.add_argument("b", metavar="B", help="another, or FILE:ID")
 

@@ -4,13 +4,13 @@ import gc
 import json
 import os
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from roundtrip.cli.command import Command, CommandFailed, reported
-from roundtrip.cli.parsing import add_call, add_files, add_json, add_output
+from roundtrip.cli.parsing import OptionsAnywhere, add_call, add_files, add_json, add_output
 from roundtrip.trace.reading.calls import Traced, join
 from roundtrip.trace.reading.transcripts import NoTranscript, files_of, read_files, without_collection
 from roundtrip.trace.writing.names import TRACE_VARIABLE
@@ -27,13 +27,13 @@ def view(
     run: Callable[[Namespace], int],
     *,
     call: bool = False,
-    options: Callable[[ArgumentParser], None] | None = None,
+    options: Callable[[OptionsAnywhere], None] | None = None,
     json: bool = False,
     output: bool = False,
 ) -> Command:
     """Return the command of a view, which takes transcripts as its last arguments."""
 
-    def configure(parser: ArgumentParser) -> None:
+    def configure(parser: OptionsAnywhere) -> None:
         wanted = ((add_call, call), (options, True), (add_json, json), (add_output, output), (add_files, True))
         for add, is_wanted in wanted:
             if add is not None and is_wanted:

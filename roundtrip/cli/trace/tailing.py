@@ -6,7 +6,7 @@ import select
 import stat
 import sys
 import time
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from roundtrip.cli.command import CommandFailed
-from roundtrip.cli.parsing import whole_number
+from roundtrip.cli.parsing import OptionsAnywhere, whole_number
 from roundtrip.cli.trace.listing import read_reason
 from roundtrip.cli.trace.sources import json_text, named_files, view, warn, warn_of_losses
 from roundtrip.cli.trace.terminal import STATE_STYLES, Part, Screen
@@ -53,8 +53,8 @@ class _Filter:
 
     def __init__(self, arguments: Namespace) -> None:
         self._call: str | None = arguments.call.strip() if arguments.call is not None else None
-        self._tools: list[str] | None = arguments.tool
-        self._reasons: list[str] | None = arguments.reason
+        self._tools: list[str] = arguments.tool
+        self._reasons: list[str] = arguments.reason
         self._tool_by_call: OrderedDict[str, str] = OrderedDict()
 
     def tool_of(self, line: Line) -> str | None:
@@ -74,7 +74,7 @@ class _Filter:
         return fits(self.tool_of(line), self._tools) and self._has_reason(line)
 
     def _has_reason(self, line: Line) -> bool:
-        if self._reasons is None:
+        if not self._reasons:
             return True
         if isinstance(line, RejectedLine):
             return line.reason.value in self._reasons
@@ -83,22 +83,18 @@ class _Filter:
         )
 
 
-def _options(parser: ArgumentParser) -> None:
-    parser.add_argument("--call", metavar="ID", help="only this call; the beginning of its id is enough")
-    parser.add_argument("--tool", action="append", metavar="NAME", help="only this tool; may have wildcards (*)")
-    parser.add_argument(
+def _options(parser: OptionsAnywhere) -> None:
+    parser.add_option("--call", "ID", "only this call; the beginning of its id is enough")
+    parser.add_option("--tool", "NAME", "only this tool; may have wildcards (*)", repeats=True)
+    parser.add_option(
         "--reason",
-        action="append",
+        "REASON",
+        "only questions asked, and tokens rejected, for this reason",
+        repeats=True,
         type=read_reason,
-        metavar="REASON",
-        help="only questions asked, and tokens rejected, for this reason",
     )
-    parser.add_argument(
-        "--lines",
-        type=whole_number(0),
-        default=10,
-        metavar="NUMBER",
-        help="past events to print first; default: %(default)s",
+    parser.add_option(
+        "--lines", "NUMBER", "past events to print first; default: %(default)s", type=whole_number(0), default=10
     )
 
 

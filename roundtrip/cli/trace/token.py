@@ -5,13 +5,13 @@ import os
 import re
 import sys
 import time
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from roundtrip.cli.command import Command, CommandFailed, reported
-from roundtrip.cli.parsing import add_json
+from roundtrip.cli.parsing import OptionsAnywhere, add_json
 from roundtrip.cli.trace.sources import present
 from roundtrip.cli.trace.terminal import Part, Screen
 from roundtrip.errors import TokenRejected
@@ -47,13 +47,13 @@ class TokenUnreadable(CommandFailed):
     exit_code = 1
 
 
-def configure(parser: ArgumentParser) -> None:
+def configure(parser: OptionsAnywhere) -> None:
     """Take the file of the token, and that of the keys."""
     parser.add_argument("token", metavar="FILE", help="a file that holds the token, or - for standard input")
-    parser.add_argument(
+    parser.add_option(
         "--keys-file",
-        metavar="FILE",
-        help="the server's keys: a file of `roundtrip keys`, or keys one on a line, newest first (default: from "
+        "FILE",
+        "the server's keys: a file of `roundtrip keys`, or keys one on a line, newest first (default: from "
         f"${KEYS_VARIABLE} or ${KEY_FILE_VARIABLE})",
     )
     add_json(parser)

@@ -54,9 +54,9 @@ class CallFilter:
         return all(any(fits(value, wanted) for value in own.get(kind, ())) for kind, wanted in self.facets.items())
 
 
-def fits(value: str | None, patterns: Sequence[str] | None) -> bool:
-    """Return True if a value is one of some patterns, or matches one that has wildcards; None fits every value."""
-    return patterns is None or (
+def fits(value: str | None, patterns: Sequence[str]) -> bool:
+    """Return True if a value is one of some patterns, or matches one that has wildcards, or if there are none."""
+    return not patterns or (
         value is not None and any(value == pattern or fnmatchcase(value, pattern) for pattern in patterns)
     )
 

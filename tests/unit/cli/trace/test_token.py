@@ -3,7 +3,6 @@
 import inspect
 import json
 import sys
-from argparse import ArgumentParser
 from dataclasses import replace
 from datetime import UTC, datetime
 from io import BytesIO, TextIOWrapper
@@ -14,6 +13,7 @@ import pytest
 from mcp.server.request_state import AESGCMRequestStateCodec
 
 from roundtrip.cli.command import CommandFailed
+from roundtrip.cli.parsing import OptionsAnywhere
 from roundtrip.cli.trace.token import configure, run
 from roundtrip.machine.journal import Action, Entry
 from roundtrip.server.key_files import KeyFile, Role, RoledKey
@@ -34,7 +34,7 @@ def give(monkeypatch: pytest.MonkeyPatch, token: str | bytes) -> None:
 
 
 def trace(*arguments: str) -> int:
-    parser = ArgumentParser()
+    parser = OptionsAnywhere()
     configure(parser)
     return run(parser.parse_args(arguments))
 
