@@ -63,21 +63,13 @@ def _configure(parser: OptionsAnywhere) -> None:
         "--fail-on", choices=_LEVELS, default="must", help="the lowest level that counts; default: %(default)s"
     )
     add_timeout(parser, _TIMEOUT_SECONDS, "time limit of one request", type=positive_seconds)
-    parser.add_option(
-        "--max-seconds",
-        "N",
-        "seconds in all, not counting --stale; default: %(default)g",
-        type=positive_seconds,
-        default=_MAX_SECONDS,
-    )
-    for option, default, what in (
-        ("--max-requests", _MAX_REQUESTS, "requests in all"),
-        ("--max-rounds", _MAX_ROUNDS, "rounds of one call"),
-        ("--body-size", _BODY_MIB, "size of an oversized request, in MiB"),
+    for option, type, default, what in (
+        ("--max-seconds", positive_seconds, _MAX_SECONDS, "seconds in all, not counting --stale"),
+        ("--max-requests", whole_number(1), _MAX_REQUESTS, "requests in all"),
+        ("--max-rounds", whole_number(1), _MAX_ROUNDS, "rounds of one call"),
+        ("--body-size", whole_number(1), _BODY_MIB, "size of an oversized request, in MiB"),
     ):
-        parser.add_argument(
-            option, type=whole_number(1), default=default, metavar="N", help=f"{what}; default: %(default)s"
-        )
+        parser.add_option(option, "N", f"{what}; default: %(default)g", type=type, default=default)
     add_json(parser)
     parser.add_option("--junit", "PATH", "write JUnit's XML to this file too", type=Path)
 

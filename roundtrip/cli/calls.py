@@ -48,9 +48,7 @@ def _configure_action(action: OptionsAnywhere, name: str) -> None:
         view(name).configure(action)
         if name == "show":
             action.add_option("--server", TARGET, f"also show what this server stores; {TARGET_HELP}")
-            action.add_argument(
-                "--reveal", action="store_true", help="also print arguments, questions, answers, messages and results"
-            )
+            action.add_switch("--reveal", "also print arguments, questions, answers, messages and results")
         return
     action.add_option("--server", TARGET, TARGET_HELP, required=True)
     if name == "stored":
@@ -67,15 +65,11 @@ def _configure_action(action: OptionsAnywhere, name: str) -> None:
         help = "the value of its only field, or JSON of all fields; `:decline` or `:cancel`"
         action.add_argument("value", metavar="VALUE", help=help)
         add_files(action)
-        action.add_argument(
-            TEST_USER, action="store_true", help="required: the server has test users only, for whom you may answer"
-        )
+        action.add_switch(TEST_USER, "required: the server has test users only, for whom you may answer")
     else:
         action.add_argument("calls", nargs="+", metavar="ID", help=f"{call['help']}; then transcripts, as FILE")
     if name == "retry":
-        action.add_argument(
-            "--even-once", action="store_true", help="also tasks whose body must not begin twice (exactly_once=True)"
-        )
+        action.add_switch("--even-once", "also tasks whose body must not begin twice (exactly_once=True)")
     add_audit(action)
 
 

@@ -7,7 +7,7 @@ from roundtrip.cli.parsing import OptionsAnywhere
 
 
 def _configure(parser: OptionsAnywhere) -> None:
-    parser.add_argument("--ask", action="store_true", help="answer the questions yourself")
+    parser.add_switch("--ask", "answer the questions yourself")
 
 
 def _run(arguments: Namespace) -> int:

@@ -31,7 +31,7 @@ def _configure(parser: OptionsAnywhere) -> None:
     parser.add_option(
         "--server-port", "N", "the port of the server itself, for Pages(base_url=...); default: a free one", type=PORT
     )
-    parser.add_argument("--open", action="store_true", help="open the page in the browser")
+    parser.add_switch("--open", "open the page in the browser")
     add_header(parser)
     parser.add_option(
         "--approver",

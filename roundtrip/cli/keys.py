@@ -47,7 +47,7 @@ def _configure(parser: OptionsAnywhere) -> None:
     actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
     new = actions.add_parser("new", help="make a key", description="Make a key, in a new file that its owner can read.")
     new.add_argument("file", nargs="?", metavar="FILE", help="the new file; an existing one is not changed")
-    new.add_argument("--print", action="store_true", help=f"print a key, for {KEYS_VARIABLE}, instead")
+    new.add_switch("--print", f"print a key, for {KEYS_VARIABLE}, instead")
     rotate = actions.add_parser(
         "rotate",
         help="take the next step of replacing the key",
@@ -65,7 +65,7 @@ def _configure(parser: OptionsAnywhere) -> None:
     rotate.add_argument(
         "--step", type=int, choices=(1, 2, 3), help="fail if the next step is another; for scripts that may run twice"
     )
-    rotate.add_argument("--force", action="store_true", help="drop the old key anyway; such calls are lost")
+    rotate.add_switch("--force", "drop the old key anyway; such calls are lost")
     show = actions.add_parser("show", help="list the keys", description="List the keys without revealing them.")
     show.add_argument("file", metavar="FILE", help="the key file")
 

@@ -45,7 +45,7 @@ _FOR_TESTS: Final = ("pytest", "syrupy", "hypothesis")
 
 def _configure(parser: OptionsAnywhere) -> None:
     parser.add_argument("name", metavar="NAME", help="the name of the project, its server and its folder")
-    parser.add_argument("--here", action="store_true", help="make it in this folder, not in a new one")
+    parser.add_switch("--here", "make it in this folder, not in a new one")
 
 
 def _run(arguments: Namespace) -> int:

@@ -100,7 +100,7 @@ def add_files(parser: "OptionsAnywhere") -> None:
 
 def add_json(parser: "OptionsAnywhere") -> None:
     """Add `--json`."""
-    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+    parser.add_switch("--json", "print JSON, for programs")
 
 
 def add_output(parser: "OptionsAnywhere") -> None:
@@ -149,6 +149,10 @@ class OptionsAnywhere(ArgumentParser):
         """Add an option with a value. The value of one that repeats is a list, empty unless a default is given."""
         repeated: dict[str, Any] = {"action": "append", "default": []} if repeats else {}
         self.add_argument(option, metavar=metavar, help=help, **repeated | more)
+
+    def add_switch(self, option: str, help: str) -> None:
+        """Add an option without a value, which is false unless it is given."""
+        self.add_argument(option, action="store_true", help=help)
 
     def when_chosen(self, prepare: "Callable[[OptionsAnywhere], None]") -> None:
         """Call `prepare` to add the arguments once there is something to parse."""

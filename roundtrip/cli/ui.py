@@ -35,9 +35,7 @@ def _configure(parser: OptionsAnywhere) -> None:
     parser.add_option("--users", "FILE", "users who may open the pages", type=Path)
     parser.add_option("--add-user", "NAME", "add a user to --users, or give one a new token, and end")
     add_audit(parser)
-    parser.add_argument(
-        "--test-user", action="store_true", help="answer questions as a test user: for development servers only"
-    )
+    parser.add_switch("--test-user", "answer questions as a test user: for development servers only")
     add_files(parser)
 
 

@@ -41,11 +41,10 @@ def _test_options(parser: OptionsAnywhere) -> None:
         "where the test imports the server from, by import path: shop.app:server",
         required=True,
     )
-    parser.add_argument("--both", action="store_true", help="make it in both eras, not only in the recorded one")
-    parser.add_argument(
+    parser.add_switch("--both", "make it in both eras, not only in the recorded one")
+    parser.add_switch(
         "--no-result",
-        action="store_true",
-        help="do not expect the recorded result, for results that differ from run to run, such as ids and times",
+        "do not expect the recorded result, for results that differ from run to run, such as ids and times",
     )
 
 

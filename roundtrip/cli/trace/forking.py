@@ -41,7 +41,7 @@ def _options(parser: OptionsAnywhere) -> None:
         "`:reject REASON`; may be repeated",
         repeats=True,
     )
-    parser.add_argument("--run", action="store_true", help="run steps that were not recorded, to the end of the call")
+    parser.add_switch("--run", "run steps that were not recorded, to the end of the call")
     add_timeout(parser, LEG_SECONDS, "per leg", type=positive_seconds)
 
 

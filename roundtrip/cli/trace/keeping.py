@@ -46,7 +46,7 @@ def _index(arguments: Namespace) -> int:
 def _prune_options(parser: OptionsAnywhere) -> None:
     parser.add_option("--older-than", "AGE", "files that were last written before then: 30d, 2026-11-01", type=read_age)
     parser.add_option("--max-size", "SIZE", "the oldest files, until all others have this size: 500M, 20G", type=_size)
-    parser.add_argument("--dry-run", action="store_true", help="only print the files that would be deleted")
+    parser.add_switch("--dry-run", "only print the files that would be deleted")
 
 
 def _size(text: str) -> int:

@@ -80,10 +80,8 @@ def _options(parser: OptionsAnywhere) -> None:
     for kind, what in _OTHER_FACETS.items():
         parser.add_option(f"--{kind}", kind.upper(), f"calls {what}; may have wildcards", repeats=True)
     parser.add_option("--limit", "N", "only the newest N calls", type=whole_number(1))
-    parser.add_argument("--newest", action="store_true", help="the newest call first, not last")
-    parser.add_argument(
-        "--rejections", action="store_true", help="list instead the rejected tokens whose call is unknown"
-    )
+    parser.add_switch("--newest", "the newest call first, not last")
+    parser.add_switch("--rejections", "list instead the rejected tokens whose call is unknown")
 
 
 def read_reason(text: str) -> str:

@@ -25,7 +25,7 @@ _STYLES: Final = {
 
 
 def _explain_options(parser: OptionsAnywhere) -> None:
-    parser.add_argument("--all", action="store_true", help="also the questions that were asked for the first time")
+    parser.add_switch("--all", "also the questions that were asked for the first time")
 
 
 def _explain(arguments: Namespace) -> int:
