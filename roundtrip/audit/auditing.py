@@ -1,11 +1,11 @@
 """Audit one server: list its tools, play honest calls of the named ones, and attack them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from roundtrip.audit.answering import AnswerAttacks
-from roundtrip.audit.findings import AuditNotes, AuditReport, ToolNotes, findings_in
+from roundtrip.audit.findings import AuditReport, findings_in
 from roundtrip.audit.messages import Ending, WireResponse
 from roundtrip.audit.sessions import AuditedCall, AuditedTool, AuditLimits, AuditSession, LimitReached
 from roundtrip.audit.states import StateAttacks
@@ -47,99 +47,87 @@ async def audit(plan: AuditPlan, wire: AuditWire) -> AuditReport:
     Raises:
         AuditFailed: The audit could not begin.
     """
-    return await _Auditor(plan, wire).run()
+    session = AuditSession(wire, plan.limits, plan.answers, has_other=plan.has_other)
+    names = [tool.name for tool in plan.tools]
+    try:
+        server = await _meet(session, plan.tools)
+    except LimitReached as limit:
+        raise AuditFailed(f"{limit}") from limit
+    try:
+        await _attack(session, plan)
+    except LimitReached as limit:
+        for name in names:
+            session.notes[name].give_up(f"{limit}")
+    return AuditReport(
+        server,
+        plan.target,
+        names,
+        tuple(findings_in(session.notes)),
+        session.sent,
+        session.seconds,
+        dict(session.begun),
+        dict(session.ended),
+    )
 
 
-class _Auditor:
-    def __init__(self, plan: AuditPlan, wire: AuditWire) -> None:
-        self._plan = plan
-        self._notes = AuditNotes(ToolNotes)
-        self._session = AuditSession(wire, self._notes, plan.limits, plan.answers)
+async def _meet(session: AuditSession, tools: Sequence[AuditedTool]) -> str:
+    """List the tools, and return the name of the server."""
+    discovered = await session.send("server/discover", {})
+    listed = await _list(session)
+    for tool in tools:
+        if tool.name not in listed:
+            known = ", ".join(map(repr, listed)) or "none at all"
+            raise AuditFailed(f"the server has no tool {tool.name!r}; its tools: {known}")
+    session.schemas = listed
+    for tool in tools:
+        names = list_of(listed[tool.name].get("required"))
+        missing = [name for name in names if isinstance(name, str) and name not in tool.arguments]
+        if missing:
+            needed = ", ".join(map(repr, missing))
+            raise AuditFailed(f"the tool {tool.name!r} needs {needed}; write --tool '{tool.name}={{...}}'")
+    return _name_of(discovered)
 
-    async def run(self) -> AuditReport:
-        try:
-            server = await self._meet()
-        except LimitReached as limit:
-            raise AuditFailed(f"{limit}") from limit
-        try:
-            await self._attack()
-        except LimitReached as limit:
-            for name in self._tools:
-                self._notes[name].give_up(f"{limit}")
-        session = self._session
-        return AuditReport(
-            server,
-            self._plan.target,
-            self._tools,
-            tuple(findings_in(self._notes)),
-            session.sent,
-            session.seconds,
-            dict(session.begun),
-            dict(session.ended),
-        )
 
-    @property
-    def _tools(self) -> list[str]:
-        return [tool.name for tool in self._plan.tools]
+async def _list(session: AuditSession) -> dict[str, Mapping[str, Any]]:
+    listed: dict[str, Mapping[str, Any]] = {}
+    cursor: str | None = None
+    for _ in range(_MAX_PAGES):
+        response = await session.send("tools/list", {} if cursor is None else {"cursor": cursor})
+        if response.result is None:
+            raise AuditFailed(f"the server does not list its tools to a client of 2026-07-28: {response.told}")
+        tools = map(mapping_of, list_of(response.result.get("tools")))
+        listed |= {str(tool.get("name")): mapping_of(tool.get("inputSchema")) for tool in tools if tool}
+        cursor = response.result.get("nextCursor")
+        if not isinstance(cursor, str):
+            break
+    return listed
 
-    async def _meet(self) -> str:
-        """List the tools, and return the name of the server."""
-        discovered = await self._session.send("server/discover", {})
-        listed = await self._list()
-        for name in self._tools:
-            if name not in listed:
-                known = ", ".join(map(repr, listed)) or "none at all"
-                raise AuditFailed(f"the server has no tool {name!r}; its tools: {known}")
-        self._session.schemas = listed
-        for tool in self._plan.tools:
-            names = list_of(listed[tool.name].get("required"))
-            missing = [name for name in names if isinstance(name, str) and name not in tool.arguments]
-            if missing:
-                needed = ", ".join(map(repr, missing))
-                raise AuditFailed(f"the tool {tool.name!r} needs {needed}; write --tool '{tool.name}={{...}}'")
-        return _name_of(discovered)
 
-    async def _list(self) -> dict[str, Mapping[str, Any]]:
-        listed: dict[str, Mapping[str, Any]] = {}
-        cursor: str | None = None
-        for _ in range(_MAX_PAGES):
-            response = await self._session.send("tools/list", {} if cursor is None else {"cursor": cursor})
-            if response.result is None:
-                raise AuditFailed(f"the server does not list its tools to a client of 2026-07-28: {response.told}")
-            tools = map(mapping_of, list_of(response.result.get("tools")))
-            listed |= {str(tool.get("name")): mapping_of(tool.get("inputSchema")) for tool in tools if tool}
-            cursor = response.result.get("nextCursor")
-            if not isinstance(cursor, str):
-                break
-        return listed
+async def _attack(session: AuditSession, plan: AuditPlan) -> None:
+    calls = {tool.name: await session.play(tool) for tool in plan.tools}
+    attacks = {tool.name: StateAttacks(session, tool, calls) for tool in plan.tools}
+    for tool in plan.tools:
+        if plan.stale is None:
+            session.notes[tool.name].untried("S5.expiry", "it takes --stale SECONDS, after which states expire")
+        else:
+            await attacks[tool.name].keep_stale()
+        _require_end(session, tool, calls[tool.name])
+    for tool in plan.tools:
+        attacks[tool.name].read(plan.secrets)
+        await attacks[tool.name].run(is_once=tool.name in plan.once)
+        await AnswerAttacks(session, tool, calls[tool.name]).run()
+        await TaskAttacks(session, tool).run()
+    for attack in attacks.values():
+        await attack.send_stale(seconds=plan.stale or 0.0)
 
-    async def _attack(self) -> None:
-        calls = {tool.name: await self._session.play(tool) for tool in self._plan.tools}
-        attacks = {
-            tool.name: StateAttacks(self._session, tool, calls, has_other=self._plan.has_other)
-            for tool in self._plan.tools
-        }
-        for tool in self._plan.tools:
-            if self._plan.stale is None:
-                self._notes[tool.name].untried("S5.expiry", "it takes --stale SECONDS, after which states expire")
-            else:
-                await attacks[tool.name].keep_stale()
-            self._require_end(tool, calls[tool.name])
-        for tool in self._plan.tools:
-            attacks[tool.name].read(self._plan.secrets)
-            await attacks[tool.name].run(is_once=tool.name in self._plan.once)
-            await AnswerAttacks(self._session, tool, calls[tool.name]).run()
-            await TaskAttacks(self._session, tool, has_other=self._plan.has_other).run()
-        for attack in attacks.values():
-            await attack.send_stale(seconds=self._plan.stale or 0.0)
 
-    def _require_end(self, tool: AuditedTool, call: AuditedCall) -> None:
-        """Note why an honest call tells nothing."""
-        reason = call.trouble
-        if reason is None and call.last.ending in (Ending.REJECTED, Ending.CRASHED, Ending.FAILED):
-            reason = f"an honest call was answered with {call.last.told}"
-        if reason is not None:
-            self._notes[tool.name].give_up(reason)
+def _require_end(session: AuditSession, tool: AuditedTool, call: AuditedCall) -> None:
+    """Note why an honest call tells nothing."""
+    reason = call.trouble
+    if reason is None and call.last.ending in (Ending.REJECTED, Ending.CRASHED, Ending.FAILED):
+        reason = f"an honest call was answered with {call.last.told}"
+    if reason is not None:
+        session.notes[tool.name].give_up(reason)
 
 
 def _name_of(discovered: WireResponse) -> str:

@@ -82,8 +82,8 @@ class WireResponse:
     """The text of the response."""
     trouble: str | None = None
     """The reason why there is no JSON-RPC response."""
-    repeated: tuple[str, ...] = ()
-    """Keys that one object has twice."""
+    repeated: tuple[str, ...] | None = None
+    """Keys that one object has twice; None if that cannot be seen."""
     requests: tuple[str, ...] = ()
     """Methods of requests that the server sent meanwhile."""
     has_id: bool = True

@@ -10,7 +10,7 @@ import anyio
 from mcp.shared.inbound import mcp_param_headers, x_mcp_header_map
 from mcp_types import ElicitRequest
 
-from roundtrip.audit.findings import AuditNotes
+from roundtrip.audit.findings import AuditNotes, ToolNotes
 from roundtrip.audit.messages import FULL, Ending, WireLeg, WireResponse, meta_of, on_wire
 from roundtrip.audit.watching import parsed, watch
 from roundtrip.audit.wires import AuditWire
@@ -121,15 +121,16 @@ class AuditSession:
 
     Args:
         wire: The connection.
-        notes: The notes.
         limits: The limits.
         answers: The user's answers.
+        has_other: True if the wire has the headers of another user.
     """
 
-    def __init__(self, wire: AuditWire, notes: AuditNotes, limits: AuditLimits, answers: AnswerFile) -> None:
+    def __init__(self, wire: AuditWire, limits: AuditLimits, answers: AnswerFile, *, has_other: bool) -> None:
         self.wire = wire
-        self.notes = notes
+        self.notes = AuditNotes(ToolNotes)
         self.limits = limits
+        self.has_other = has_other
         self.sent = 0
         self.begun: Counter[str] = Counter()
         self.ended: Counter[str] = Counter()
@@ -176,8 +177,7 @@ class AuditSession:
         params = {**params, "_meta": meta_of(capabilities, version=_VERSION)}
         response = await self.wire.send(method, params, headers=headers, is_other=is_other)
         tool = name if isinstance(name, str) else None
-        sees_repeated_keys = self.wire.sees_repeated_keys
-        watch(self.notes, method, response, capabilities, tool, sees_repeated_keys=sees_repeated_keys)
+        watch(self.notes, method, response, capabilities, tool)
         return response
 
     async def call(

@@ -37,18 +37,14 @@ class StateAttacks:
         session: The session.
         tool: The tool.
         calls: An honest call of each named tool, by its name.
-        has_other: True if there are headers of another user.
     """
 
-    def __init__(
-        self, session: AuditSession, tool: AuditedTool, calls: Mapping[str, AuditedCall], *, has_other: bool
-    ) -> None:
+    def __init__(self, session: AuditSession, tool: AuditedTool, calls: Mapping[str, AuditedCall]) -> None:
         self._session = session
         self._notes = session.notes[tool.name]
         self._tool = tool
         self._honest = calls[tool.name]
         self._others = [call for name, call in calls.items() if name != tool.name]
-        self._has_other = has_other
         self._rejects = False
         self._rejection = ""
         self._rejections: dict[str, str] = {}
@@ -158,7 +154,7 @@ class StateAttacks:
         await self._as_another_user(leg, place)
 
     async def _as_another_user(self, leg: WireLeg, place: int) -> None:
-        if not self._has_other:
+        if not self._session.has_other:
             self._notes.untried("S5.principal", "it takes --other-header with credentials of another user")
             return
         first = await self._session.call(self._honest.legs[0], is_other=True)

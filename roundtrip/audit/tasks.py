@@ -28,14 +28,12 @@ class TaskAttacks:
     Args:
         session: The session.
         tool: The tool.
-        has_other: True if there are headers of another user.
     """
 
-    def __init__(self, session: AuditSession, tool: AuditedTool, *, has_other: bool) -> None:
+    def __init__(self, session: AuditSession, tool: AuditedTool) -> None:
         self._session = session
         self._notes = session.notes[tool.name]
         self._tool = tool
-        self._has_other = has_other
 
     async def run(self) -> None:
         """Call the tool as a client that has tasks."""
@@ -52,7 +50,7 @@ class TaskAttacks:
         unknown = await self._send("tasks/get", {"taskId": other})
         text = f"an unknown task was answered with {unknown.told}"
         self._notes.require((unknown.error or {}).get("code") == INVALID_PARAMS, "T3", text)
-        if not self._has_other:
+        if not self._session.has_other:
             self._notes.untried("T4", "it takes --other-header with credentials of another user")
             return
         foreign = await self._send("tasks/get", {"taskId": id}, is_other=True)

@@ -34,13 +34,7 @@ def parsed(request: Any) -> InputRequest | None:
 
 
 def watch(
-    book: AuditNotes,
-    method: str,
-    response: WireResponse,
-    capabilities: Mapping[str, Any],
-    tool: str | None,
-    *,
-    sees_repeated_keys: bool,
+    book: AuditNotes, method: str, response: WireResponse, capabilities: Mapping[str, Any], tool: str | None
 ) -> None:
     """Note which clauses a response keeps.
 
@@ -50,7 +44,6 @@ def watch(
         response: The response.
         capabilities: The capabilities that the request declared.
         tool: The tool that was called.
-        sees_repeated_keys: True if responses are read from their text.
     """
     notes, of_server = book[tool], book[None]
     for request in response.requests:
@@ -75,7 +68,7 @@ def watch(
     if response.ending is Ending.ASKED:
         if method != "tools/call":
             of_server.failed("S1", f"{method} was answered with questions")
-        _note_questions(notes, response, sees_repeated_keys=sees_repeated_keys)
+        _note_questions(notes, response)
     elif method != "tools/call":
         of_server.passed("S1")
     _note_kinds(notes, response, capabilities)
@@ -90,7 +83,7 @@ def _note_leaks(notes: ToolNotes, response: WireResponse) -> None:
         notes.failed("A2", f"an error shows {leaks[0]!r}: {response.told}")
 
 
-def _note_questions(notes: ToolNotes, response: WireResponse, *, sees_repeated_keys: bool) -> None:
+def _note_questions(notes: ToolNotes, response: WireResponse) -> None:
     result = response.result or {}
     notes.require(
         response.result_type == "input_required",
@@ -105,7 +98,7 @@ def _note_questions(notes: ToolNotes, response: WireResponse, *, sees_repeated_k
         "S2.content",
         "an input-required result has neither questions nor a state, or has them as another type",
     )
-    if sees_repeated_keys:
+    if response.repeated is not None:
         text = f"the response has the key {', '.join(response.repeated)} twice in one object"
         notes.require(not response.repeated, "S3.keys", text)
     else:

@@ -37,9 +37,6 @@ class HttpWire:
         users: The headers of the user, and of the other one.
     """
 
-    sees_repeated_keys = True
-    """Responses are read from their text."""
-
     def __init__(
         self, http: httpx2.AsyncClient, url: str, patience: float, users: tuple[Mapping[str, str], Mapping[str, str]]
     ) -> None:
@@ -126,9 +123,6 @@ async def _from_events(response: httpx2.Response, id: int) -> WireResponse:
 
 class StdioWire:
     """A command that serves its standard streams."""
-
-    sees_repeated_keys = False
-    """The SDK's transport reads the responses."""
 
     def __init__(self, streams: tuple[Any, Any], timeout: float) -> None:
         self._read, self._write = streams
