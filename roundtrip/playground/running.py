@@ -5,7 +5,7 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +22,7 @@ from roundtrip.playground.writing import TestWriter
 from roundtrip.server.probe import Identity
 from roundtrip.serving.agreement import cautions
 from roundtrip.serving.reloading import ReloadingSupervisor
-from roundtrip.serving.settings import ProcessSettings
+from roundtrip.serving.supervisor import WorkerPlan
 from roundtrip.trace.page.loopback import Loopback
 
 _FORMAT: Final = "roundtrip: %(message)s"
@@ -97,23 +97,13 @@ class WatchedSupervisor(ReloadingSupervisor):
     """Supervisor that tells a page when its worker serves, is replaced or fails, and when it is to stop.
 
     Args:
-        command: As for `ReloadingSupervisor`.
-        settings: As for `ReloadingSupervisor`.
-        listening: As for `ReloadingSupervisor`.
+        plan: As for `ReloadingSupervisor`.
         page: The page.
         folders: As for `ReloadingSupervisor`.
     """
 
-    def __init__(
-        self,
-        command: Sequence[str],
-        settings: ProcessSettings,
-        listening: socket.socket,
-        page: RunningPage,
-        *,
-        folders: Iterable[Path],
-    ) -> None:
-        super().__init__(command, settings, listening, on_ready=self._tell_ready, folders=folders)
+    def __init__(self, plan: WorkerPlan, page: RunningPage, *, folders: Iterable[Path]) -> None:
+        super().__init__(plan, on_ready=self._tell_ready, folders=folders)
         self._page = page
 
     def _tell_ready(self, identity: Identity) -> None:

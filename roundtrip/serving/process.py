@@ -23,7 +23,6 @@ import anyio
 import uvicorn
 from pydantic import TypeAdapter
 from sse_starlette.sse import AppStatus
-from starlette.types import ASGIApp
 
 from roundtrip.ledger.holders import bury, name_process
 from roundtrip.safe_text import printable
@@ -148,28 +147,16 @@ def serve(
     *,
     on_ready: Callable[[], None] = lambda: None,
 ) -> Ended:
-    """Serve until a signal arrives."""
-    state = ProcessState()
-    return serve_app(application_of(server, settings, state), settings, listening, state=state, on_ready=on_ready)
-
-
-def serve_app(
-    app: ASGIApp,
-    settings: ServeSettings,
-    listening: socket.socket,
-    *,
-    state: ProcessState,
-    on_ready: Callable[[], None],
-) -> Ended:
-    """Serve an application until a signal arrives.
+    """Serve until a signal arrives.
 
     Args:
-        app: The application, with its lifespan.
+        server: The server.
         settings: Settings of the service.
         listening: Socket from which it accepts.
-        state: State of the process, which the application reads.
         on_ready: Called once it serves.
     """
+    state = ProcessState()
+    app = application_of(server, settings, state)
     # sse_starlette would end every stream at the first signal, before its last answers.
     if hasattr(AppStatus, "disable_automatic_graceful_drain"):
         AppStatus.disable_automatic_graceful_drain()

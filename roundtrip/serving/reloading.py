@@ -9,16 +9,14 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from pathlib import Path
-from socket import socket
 from typing import Final, NamedTuple
 
 from roundtrip.server.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE
 from roundtrip.server.probe import Identity
 from roundtrip.serving.agreement import caution_of_reload
-from roundtrip.serving.settings import ProcessSettings
-from roundtrip.serving.supervisor import Supervisor, WorkerFailed
+from roundtrip.serving.supervisor import Supervisor, WorkerFailed, WorkerPlan
 
 logger = logging.getLogger("roundtrip")
 
@@ -118,23 +116,13 @@ class ReloadingSupervisor(Supervisor):
     """Supervisor of one worker, which it replaces after changes.
 
     Args:
-        command: As for `Supervisor`.
-        settings: As for `Supervisor`.
-        listening: As for `Supervisor`.
+        plan: As for `Supervisor`.
         on_ready: As for `Supervisor`.
         folders: Folders whose Python files are watched.
     """
 
-    def __init__(
-        self,
-        command: Sequence[str],
-        settings: ProcessSettings,
-        listening: socket,
-        *,
-        on_ready: Callable[[Identity], None],
-        folders: Iterable[Path],
-    ) -> None:
-        super().__init__(command, settings, listening, on_ready=on_ready)
+    def __init__(self, plan: WorkerPlan, *, on_ready: Callable[[Identity], None], folders: Iterable[Path]) -> None:
+        super().__init__(plan, on_ready=on_ready)
         # Before the first worker loads them: a change while it loads counts.
         self._files = SourceFiles(folders)
 

@@ -139,7 +139,7 @@ _SettingsT = TypeVar("_SettingsT", bound=ProcessSettings)
 _TABLES: Final = (ServeSettings.table, WorkerSettings.table)
 
 
-def read_settings(kind: type[_SettingsT], arguments: Mapping[str, Any], *, file: Path | None) -> _SettingsT:
+def read_settings(kind: type[_SettingsT], arguments: Mapping[str, Any], *, file: str | Path | None) -> _SettingsT:
     """Read the settings from arguments, environment and file.
 
     Args:
@@ -150,7 +150,7 @@ def read_settings(kind: type[_SettingsT], arguments: Mapping[str, Any], *, file:
     Raises:
         BadSettings: A setting is invalid.
     """
-    path = file if file is not None else Path(DEFAULT_FILE)
+    path = Path(DEFAULT_FILE if file is None else file)
     listed: Mapping[str, Any] = _read_file(path, kind.table) if file is not None or path.is_file() else {}
     fields = kind.model_fields
     if unknown := sorted(set(listed).difference(fields)):

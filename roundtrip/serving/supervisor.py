@@ -13,7 +13,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from roundtrip.ledger.holders import MAX_BURIED
 from roundtrip.server.probe import Identity
@@ -31,6 +31,16 @@ _LONGEST_PAUSE: Final = 30.0
 
 class WorkerFailed(Exception):
     """A worker cannot serve; the text says why."""
+
+
+class WorkerPlan(NamedTuple):
+    """What a supervisor starts."""
+
+    command: Sequence[str]
+    """Command of a worker, to which the descriptors of its channel and of the socket are appended."""
+    settings: ProcessSettings
+    listening: socket.socket | None
+    """Socket from which the workers accept; None if they accept nothing."""
 
 
 @dataclass(eq=False, slots=True)
@@ -57,23 +67,12 @@ class Supervisor:
     """Parent process of the workers: SIGTERM and SIGINT end them, SIGHUP replaces them one after another.
 
     Args:
-        command: Command of a worker, to which the descriptors of its channel and of the socket are appended.
-        settings: Settings of the service.
-        listening: Socket from which the workers accept; None if they accept nothing.
+        plan: What it starts.
         on_ready: Called once all workers serve.
     """
 
-    def __init__(
-        self,
-        command: Sequence[str],
-        settings: ProcessSettings,
-        listening: socket.socket | None,
-        *,
-        on_ready: Callable[[Identity], None],
-    ) -> None:
-        self._command = command
-        self._settings = settings
-        self._listening = listening
+    def __init__(self, plan: WorkerPlan, *, on_ready: Callable[[Identity], None]) -> None:
+        self._command, self._settings, self._listening = plan
         self._on_ready = on_ready
         self._slots: list[_WorkerProcess] = []
         self._leaving: set[_WorkerProcess] = set()

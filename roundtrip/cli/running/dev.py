@@ -27,7 +27,7 @@ from roundtrip.serving.others import OtherServer, as_served
 from roundtrip.serving.process import serve, work
 from roundtrip.serving.reloading import folders_of, prepare_processes
 from roundtrip.serving.settings import ServeSettings
-from roundtrip.serving.supervisor import WorkerFailed
+from roundtrip.serving.supervisor import WorkerFailed, WorkerPlan
 from roundtrip.trace.page.loopback import HOST
 from roundtrip.trace.writing.names import REVEAL_VARIABLE, TRACE_VARIABLE
 
@@ -103,13 +103,9 @@ async def _play_and_reload(arguments: Namespace, folder: Path) -> int:
     failure: WorkerFailed | None = None
     in_time = True
     async with anyio.create_task_group() as tasks:
-        supervisor = WatchedSupervisor(
-            [sys.executable, "-m", "roundtrip.cli.running.dev", arguments.server, settings.model_dump_json()],
-            settings,
-            listening,
-            page,
-            folders=folders_of(arguments.server),
-        )
+        command = [sys.executable, "-m", "roundtrip.cli.running.dev", arguments.server, settings.model_dump_json()]
+        plan = WorkerPlan(command, settings, listening)
+        supervisor = WatchedSupervisor(plan, page, folders=folders_of(arguments.server))
 
         async def supervise() -> None:
             nonlocal failure, in_time

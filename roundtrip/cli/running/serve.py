@@ -6,7 +6,6 @@ import socket
 import sys
 from argparse import Namespace
 from collections.abc import Mapping
-from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
@@ -27,7 +26,7 @@ from roundtrip.serving.agreement import cautions
 from roundtrip.serving.process import logger, serve, set_up_logging, work
 from roundtrip.serving.reloading import ReloadingSupervisor, folders_of, prepare_processes
 from roundtrip.serving.settings import BadSettings, ServeSettings, misspelled_variables, read_settings
-from roundtrip.serving.supervisor import Supervisor
+from roundtrip.serving.supervisor import Supervisor, WorkerPlan
 
 _NO_SETTINGS: Final = ("target", "command", "config", "folder", *SWITCHES)
 _SETTINGS_OF_STDIO: Final = ("log_level",)
@@ -44,8 +43,7 @@ def run(arguments: Namespace) -> int:
     if arguments.stdio:
         _check_stdio(arguments, flags)
     with reported(BadSettings):
-        file = Path(arguments.config) if arguments.config is not None else None
-        settings = read_settings(ServeSettings, flags, file=file)
+        settings = read_settings(ServeSettings, flags, file=arguments.config)
     if arguments.stdio:
         return _serve_stdio(arguments.target, settings)
     if hasattr(signal, "SIGHUP"):
@@ -94,7 +92,7 @@ def _serve_and_reload(target: str, settings: ServeSettings) -> int:
     has_key = prepare_processes(os.environ)
     require_fork("--reload needs os.fork, which this system lacks")
     settings = settings.model_copy(update={"drain": 0.0})
-    command, listening = _prepare_workers(target, settings)
+    plan, listening = _prepare_workers(target, settings)
 
     def announce(identity: Identity) -> None:
         for caution in cautions(identity):
@@ -103,9 +101,7 @@ def _serve_and_reload(target: str, settings: ServeSettings) -> int:
         print("roundtrip: it reloads when Python files change", file=sys.stderr, flush=True)
 
     try:
-        return supervise(
-            ReloadingSupervisor(command, settings, listening, on_ready=announce, folders=folders_of(target))
-        )
+        return supervise(ReloadingSupervisor(plan, on_ready=announce, folders=folders_of(target)))
     except CommandFailed as failure:
         said, newline, places = str(failure).partition("\n")
         if not has_key and f"keys from {KEYS_VARIABLE}" in said:
@@ -133,17 +129,16 @@ def _cannot_roll(number: int, frame: FrameType | None) -> None:
 
 def _serve(target: str, settings: ServeSettings) -> int:
     require_fork(NO_WORKERS)
-    command, listening = _prepare_workers(target, settings)
-    return supervise(
-        Supervisor(command, settings, listening, on_ready=lambda served: _announce(served, settings, listening))
-    )
+    plan, listening = _prepare_workers(target, settings)
+    return supervise(Supervisor(plan, on_ready=lambda served: _announce(served, settings, listening)))
 
 
-def _prepare_workers(target: str, settings: ServeSettings) -> tuple[list[str], socket.socket]:
-    """Return the command of a worker, and the socket that workers share."""
+def _prepare_workers(target: str, settings: ServeSettings) -> tuple[WorkerPlan, socket.socket]:
+    """Return what a supervisor starts, and the socket that its workers share."""
     set_up_logging(settings)
     command = [sys.executable, "-m", "roundtrip.cli.running.serve", target, settings.model_dump_json()]
-    return command, listen_for(settings, cure="--port or --host")
+    listening = listen_for(settings, cure="--port or --host")
+    return WorkerPlan(command, settings, listening), listening
 
 
 def _announce(identity: Identity, settings: ServeSettings, listening: socket.socket) -> None:

@@ -4,7 +4,6 @@ import signal
 import socket
 import sys
 from argparse import Namespace
-from pathlib import Path
 from typing import Any
 
 from roundtrip.cli.command import CommandFailed, reported
@@ -14,7 +13,7 @@ from roundtrip.safe_text import printable
 from roundtrip.server.server import Server
 from roundtrip.serving.process import set_up_logging, work
 from roundtrip.serving.settings import BadSettings, WorkerSettings, read_settings
-from roundtrip.serving.supervisor import Supervisor
+from roundtrip.serving.supervisor import Supervisor, WorkerPlan
 from roundtrip.serving.task_worker import objection_to_worker, run_tasks
 
 
@@ -22,8 +21,7 @@ def run(arguments: Namespace) -> int:
     """Run the command with its arguments, and return its exit code."""
     flags = {name: value for name, value in vars(arguments).items() if name not in ("target", "config", "command")}
     with reported(BadSettings):
-        file = Path(arguments.config) if arguments.config is not None else None
-        settings = read_settings(WorkerSettings, flags, file=file)
+        settings = read_settings(WorkerSettings, flags, file=arguments.config)
     set_up_logging(settings)
     return _work_alone(arguments.target, settings) if settings.workers == 1 else _supervise(arguments.target, settings)
 
@@ -46,7 +44,8 @@ def _supervise(target: str, settings: WorkerSettings) -> int:
     require_fork(NO_WORKERS)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     command = [sys.executable, "-m", "roundtrip.cli.running.worker", target, settings.model_dump_json()]
-    return supervise(Supervisor(command, settings, None, on_ready=lambda served: _announce(served.name, settings)))
+    plan = WorkerPlan(command, settings, None)
+    return supervise(Supervisor(plan, on_ready=lambda served: _announce(served.name, settings)))
 
 
 def _announce(name: str, settings: WorkerSettings) -> None:
