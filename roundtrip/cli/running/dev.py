@@ -86,7 +86,7 @@ async def _play_and_reload(arguments: Namespace, folder: Path) -> int:
         _PATH_VARIABLE: secret,
         _PLACE_VARIABLE: str(place),
         TRACE_VARIABLE: f"{transcripts}/",
-        REVEAL_VARIABLE: all,
+        REVEAL_VARIABLE: "all",
     }
     settings = ServeSettings(port=arguments.server_port or 0, show_errors=True, drain=0.0, log_level="warning")
     listening = listen_for(settings, cure="--server-port")
