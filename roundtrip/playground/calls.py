@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Literal, cast, get_args
 
@@ -85,48 +85,34 @@ class Playing:
         return cls(tool, arguments, era, cast("ClientKind", client), request.get("tasks") is True)
 
 
+@dataclass(slots=True, eq=False)
 class PlayedCall:
-    """A call that is being made, or was made.
+    """A call that is being made, or was made."""
 
-    Args:
-        id: Its id on the page.
-        playing: The call.
-        target: The server.
-        terminal: Shows what a command writes to its standard error.
-        changed: Called when anything of the call changes.
-        tools_changed: Called when the server says that its tools have changed.
-    """
-
-    def __init__(
-        self,
-        id: str,
-        playing: Playing,
-        target: Target,
-        terminal: Terminal,
-        *,
-        changed: Callable[[], None],
-        tools_changed: Callable[[], None],
-    ) -> None:
-        self.id = id
-        self.playing = playing
-        self.state: PlayedState = "working"
-        self.began_at = time.time()
-        self.trace_id: str | None = None
-        """The id of the call in the trace, once it is known."""
-        self.tokens: list[str] = []
-        self.result: CallToolResult | None = None
-        self._target = target
-        self._terminal = terminal
-        self._changed = changed
-        self._tools_changed = tools_changed
-        self._questions: list[OpenQuestion] = []
-        self._happened: list[Data] = []
-        self._messages: list[Data] = []
-        self._left_out = 0
-        self._failure = ""
-        self._task: RemoteTask | None = None
-        """The task that the call became, as it was seen last."""
-        self._scope = anyio.CancelScope()
+    id: str
+    """Its id on the page."""
+    playing: Playing
+    _target: Target
+    _terminal: Terminal
+    """Shows what a command writes to its standard error."""
+    _changed: Callable[[], None]
+    """Called when anything of the call changes."""
+    _tools_changed: Callable[[], None]
+    """Called when the server says that its tools have changed."""
+    state: PlayedState = "working"
+    began_at: float = field(default_factory=time.time)
+    trace_id: str | None = None
+    """The id of the call in the trace, once it is known."""
+    tokens: list[str] = field(default_factory=list[str])
+    result: CallToolResult | None = None
+    _questions: list[OpenQuestion] = field(default_factory=list[OpenQuestion])
+    _happened: list[Data] = field(default_factory=list[Data])
+    _messages: list[Data] = field(default_factory=list[Data])
+    _left_out: int = 0
+    _failure: str = ""
+    _task: RemoteTask | None = None
+    """The task that the call became, as it was seen last."""
+    _scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
     @property
     def is_over(self) -> bool:

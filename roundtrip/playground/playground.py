@@ -232,14 +232,7 @@ class Playground:
         if sum(not call.is_over for call in self._calls.values()) >= _MAX_OPEN_CALLS:
             raise TooManyCalls(f"{_MAX_OPEN_CALLS} calls are open; stop some of them")
         self._begun += 1
-        call = PlayedCall(
-            f"c{self._begun}",
-            playing,
-            self._target,
-            self._terminal,
-            changed=self.changed,
-            tools_changed=self.list_soon,
-        )
+        call = PlayedCall(f"c{self._begun}", playing, self._target, self._terminal, self.changed, self.list_soon)
         self._calls[call.id] = call
         over = [id for id, one in self._calls.items() if one.is_over]
         for id in over[: max(0, len(self._calls) - _MAX_CALLS)]:

@@ -75,17 +75,10 @@ class UiApp:
         stored: The stored calls of a server.
         forks: The forks of recorded calls.
         audit: The log of actions; None to allow none.
-        server: The server as the command line names it.
     """
 
     def __init__(
-        self,
-        access: Access,
-        index: CallIndex,
-        stored: OperatedCalls,
-        forks: Forks,
-        audit: Path | None,
-        server: str | None,
+        self, access: Access, index: CallIndex, stored: OperatedCalls, forks: Forks, audit: Path | None
     ) -> None:
         self._access = access
         self._index = index
@@ -93,7 +86,6 @@ class UiApp:
         self._stored = stored
         self._forks = forks
         self._audit = audit
-        self._server = server
         self._fleet: tuple[float, Data] | None = None
         self._data: Mapping[str, Callable[[Query], Awaitable[Data]]] = {
             "": lambda query: anyio.to_thread.run_sync(self._lists.calls, query),
@@ -153,7 +145,7 @@ class UiApp:
             logger.warning("a page cannot be shown: %s", error)
             why = "the transcripts cannot be read now; the output of the command says why"
             raise PageRejected(HTTPStatus.SERVICE_UNAVAILABLE, why) from error
-        data = {**found, "nav": self._nav(name), "user": entered.user, "server": self._server}
+        data = {**found, "nav": self._nav(name), "user": entered.user, "server": self._forks.target}
         version = sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
         if is_data and _last(query, "seen") == version:
             return json_answer(None)

@@ -27,13 +27,13 @@ class Forks:
     """
 
     def __init__(self, target: str | None, files: Sequence[str | Path]) -> None:
-        self._target = target
+        self.target = target
         self._files = [str(file) for file in files]
         self._limiter = anyio.CapacityLimiter(_MAX_FORKS)
 
     def of(self, call: TracedCall) -> tuple[Data | None, str]:
         """Return the rounds at which a call can be forked, or the reason why it cannot be."""
-        if self._target is None:
+        if self.target is None:
             return None, "Name the server whose code it should run on: roundtrip ui --server MODULE:SERVER"
         if not call.rounds:
             return None, "It asked nothing."
@@ -49,13 +49,13 @@ class Forks:
         Raises:
             ValueError: It cannot be forked; the text says why.
         """
-        if self._target is None:
+        if self.target is None:
             raise ValueError("name the server whose code it should run on: roundtrip ui --server MODULE:SERVER")
         if call_id.startswith("-"):
             # The command line would take it for an option.
             raise ValueError("a call whose id begins with a dash cannot be forked")
         own = [f"--answer={answer}" for answer in answers]
-        command = [sys.executable, "-m", "roundtrip", "trace", "fork", "--json", "--server", self._target, f"--at={at}"]
+        command = [sys.executable, "-m", "roundtrip", "trace", "fork", "--json", "--server", self.target, f"--at={at}"]
         command += [*own, *(["--run"] if run else []), "--", call_id, *self._files]
         async with self._limiter:
             try:

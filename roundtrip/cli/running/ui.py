@@ -50,7 +50,7 @@ async def _serve(arguments: Namespace) -> int:
         path = audit_path(arguments.audit, names, os.environ)
         index = _open_index(names, [] if path is None else [path])
         stored = OperatedCalls(server, answers=arguments.test_user)
-        app = UiApp(access, index, stored, Forks(arguments.server, names), path, arguments.server)
+        app = UiApp(access, index, stored, Forks(arguments.server, names), path)
         host = PageHost(app)
         ended: list[int] = []
 
