@@ -8,6 +8,7 @@ import logging
 import math
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio.to_thread
@@ -219,22 +220,18 @@ class LegRunner:
 
 
 # It must not refer to its `Leg`, which refers to its methods: only the garbage collector would free such a cycle.
+@dataclass(eq=False, repr=False)
 class ServedLeg:
     """One leg of a function, with the request and the tracers around it."""
 
-    def __init__(
-        self,
-        runner: LegRunner,
-        function: AskingFunction,
-        arguments: Mapping[str, Any],
-        incoming: Incoming,
-        opened: OpenGates | None,
-    ) -> None:
-        self.runner = runner
-        self.function = function
-        self.arguments = arguments
-        self.incoming = incoming
-        self.opened = opened
+    runner: LegRunner
+    function: AskingFunction
+    arguments: Mapping[str, Any]
+    incoming: Incoming
+    opened: OpenGates | None
+
+    def __post_init__(self) -> None:
+        runner, function, incoming, opened = self.runner, self.function, self.incoming, self.opened
         request = incoming.record
         self.record = request if function.is_asked_for(incoming) else None
         """The record of the request, if the client asked for this leg."""

@@ -219,23 +219,15 @@ class TaskBook:
         # A lease that has lapsed was that of a worker that is silent.
         ends_leg = before is TaskState.RUNNING and (how != "lost" or is_by_worker)
         joined = joins if how == "cancelled" else None
-        self._tell(entry.call_id, entry.tool, how if joined is None else "joined", ends_leg=ends_leg, joined=joined)
+        told = how if joined is None else "joined"
+        self._tell(tracing.StoppedCall(entry.call_id, entry.tool, told, ends_leg, joined))
 
     def tell_unstored(self, call_id: str, tool: str) -> None:
         """Report to tracers that a call which asks could not be stored."""
         if self._parts.effects.tracers:
-            self._tell(call_id, tool, "unstored", ends_leg=False)
+            self._tell(tracing.StoppedCall(call_id, tool, "unstored", ends_leg=False))
 
-    def _tell(
-        self,
-        call_id: str,
-        tool: str,
-        how: Literal["cancelled", "lost", "expired", "unstored", "joined"],
-        *,
-        ends_leg: bool,
-        joined: str | None = None,
-    ) -> None:
-        stopped = tracing.StoppedCall(call_id, tool, how, ends_leg, joined)
+    def _tell(self, stopped: tracing.StoppedCall) -> None:
         for tracer in self._parts.effects.tracers.tracers:
             if isinstance(tracer, tracing.StoredCallTracer):
                 try:
