@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar, cast
 
 from mcp.server import MCPServer, _streamable_http_modern
 from mcp.server._otel import OpenTelemetryMiddleware as SdkSpans
 from mcp.server.connection import Connection
-from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import LifespanResultT
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError
@@ -19,16 +19,7 @@ from mcp.server.mcpserver.resources.templates import ResourceSecurityError, Reso
 from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
 from mcp.server.session import ServerSession
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp_types import (
-    CallToolRequestParams,
-    CallToolResult,
-    GetPromptRequestParams,
-    GetPromptResult,
-    InputRequiredResult,
-    PromptReference,
-    ReadResourceRequestParams,
-    ReadResourceResult,
-)
+from mcp_types import InputRequiredResult, PromptReference
 from pydantic import AnyUrl, TypeAdapter
 from starlette.requests import Request
 from starlette.routing import Route
@@ -87,6 +78,17 @@ def require_names(needed: Mapping[type, str]) -> None:
 
 
 require_names(_NEEDED)
+
+
+def _for_client(handle: _CallableT) -> _CallableT:
+    """Return a handler of the SDK that serves the client itself at its first lookup; see `serving_client`."""
+
+    @functools.wraps(handle)
+    async def handle_for_client(server: HookedServer[Any], ctx: Any, params: Any) -> Any:
+        with server.serving_client():
+            return await handle(server, ctx, params)
+
+    return cast("_CallableT", handle_for_client)
 
 
 class HookedServer(MCPServer[LifespanResultT]):
@@ -168,23 +170,9 @@ class HookedServer(MCPServer[LifespanResultT]):
         """Yield the registered URIs and URI templates that match a URI, in the order in which they serve it."""
         return self._resource_manager.matching(uri)
 
-    async def _handle_read_resource(
-        self, ctx: ServerRequestContext[LifespanResultT], params: ReadResourceRequestParams
-    ) -> ReadResourceResult | InputRequiredResult:
-        with self.serving_client():
-            return await super()._handle_read_resource(ctx, params)
-
-    async def _handle_call_tool(
-        self, ctx: ServerRequestContext[LifespanResultT], params: CallToolRequestParams
-    ) -> CallToolResult | InputRequiredResult:
-        with self.serving_client():
-            return await super()._handle_call_tool(ctx, params)
-
-    async def _handle_get_prompt(
-        self, ctx: ServerRequestContext[LifespanResultT], params: GetPromptRequestParams
-    ) -> GetPromptResult | InputRequiredResult:
-        with self.serving_client():
-            return await super()._handle_get_prompt(ctx, params)
+    _handle_read_resource = _for_client(MCPServer._handle_read_resource)
+    _handle_call_tool = _for_client(MCPServer._handle_call_tool)
+    _handle_get_prompt = _for_client(MCPServer._handle_get_prompt)
 
 
 class _VisiblePrompts(PromptManager):
