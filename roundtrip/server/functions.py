@@ -154,7 +154,7 @@ def _plan(fn: Callable[..., Any] | None, *, resolved: planner.ResolvedParameters
     """Return the plan of a function, as `make_plan` does."""
     if not resolved:
         return EMPTY
-    return planner.make_plan(fn, resolved=resolved, **options)
+    return planner.make_plan(fn, resolved=resolved, context_types=(SdkContext,), **options)
 
 
 class AskingFunction:
@@ -215,7 +215,6 @@ class AskingFunction:
                 fn,
                 owner=signature.owner,
                 arguments=arguments,
-                context_types=(SdkContext,),
                 resolved=resolved,
                 replacements=replacements,
             )
@@ -273,7 +272,6 @@ class AskingFunction:
             None,
             owner=f"{self.owner}, done={display_name(done)}",
             arguments=self._arguments,
-            context_types=(SdkContext,),
             resolved={DONE: (SdkResolve(done), False)},
             replacements=self.planned.replacements,
         )

@@ -13,6 +13,9 @@ from mcp_types import Annotations, AudioContent, EmbeddedResource, ImageContent
 
 from roundtrip.server.content import BYTES, UNKNOWN, Embeddable, embedded
 
+Hints = Annotations | Mapping[str, Any]
+"""Hints for the client, as the protocol's model or with its fields by name."""
+
 # Types that the standard library knows only from files of the machine, or by an older name.
 _BY_EXTENSION: Final = {
     ".7z": "application/x-7z-compressed",
@@ -64,7 +67,7 @@ class _Media:
         path: str | Path | None = None,
         data: bytes | None = None,
         format: str | None = None,
-        annotations: Annotations | Mapping[str, Any] | None = None,
+        annotations: Hints | None = None,
     ) -> None:
         self.path = _checked_path(type(self).__name__, path, data)
         self.data = data
@@ -80,7 +83,7 @@ class _Media:
     def _encoded(self) -> str:
         return base64.b64encode(self.path.read_bytes() if self.path is not None else self.data or b"").decode()
 
-    def _details(self, mime_type: str | None, annotations: Annotations | Mapping[str, Any] | None) -> dict[str, Any]:
+    def _details(self, mime_type: str | None, annotations: Hints | None) -> dict[str, Any]:
         """Return the media type and annotations of its block; arguments override its own."""
         return {
             "mime_type": mime_type or self._mime_type,
@@ -106,9 +109,7 @@ class Image(_Media, SdkImage):
     _kind = "image"
     _default = "image/png"
 
-    def to_image_content(
-        self, mime_type: str | None = None, annotations: Annotations | Mapping[str, Any] | None = None
-    ) -> ImageContent:
+    def to_image_content(self, mime_type: str | None = None, annotations: Hints | None = None) -> ImageContent:
         """Return the block to send. Arguments override those of the image."""
         return ImageContent(type="image", data=self._encoded(), **self._details(mime_type, annotations))
 
@@ -131,9 +132,7 @@ class Audio(_Media, SdkAudio):
     _kind = "audio"
     _default = "audio/wav"
 
-    def to_audio_content(
-        self, mime_type: str | None = None, annotations: Annotations | Mapping[str, Any] | None = None
-    ) -> AudioContent:
+    def to_audio_content(self, mime_type: str | None = None, annotations: Hints | None = None) -> AudioContent:
         """Return the block to send. Arguments override those of the sound."""
         return AudioContent(type="audio", data=self._encoded(), **self._details(mime_type, annotations))
 
@@ -160,16 +159,14 @@ class File(_Media, Embeddable):
         data: bytes | None = None,
         format: str | None = None,
         name: str | None = None,
-        annotations: Annotations | Mapping[str, Any] | None = None,
+        annotations: Hints | None = None,
     ) -> None:
         super().__init__(path, data, format, annotations)
         self.name = name
         if self.path is None:
             self._mime_type = self._type_of(name)
 
-    def to_resource_content(
-        self, mime_type: str | None = None, annotations: Annotations | Mapping[str, Any] | None = None
-    ) -> EmbeddedResource:
+    def to_resource_content(self, mime_type: str | None = None, annotations: Hints | None = None) -> EmbeddedResource:
         """Return the block to send. Arguments override those of the file."""
         return embedded(self._encoded(), name=self._shown_name(), **self._details(mime_type, annotations))
 
@@ -195,7 +192,7 @@ def _checked_path(kind: str, path: str | Path | None, data: bytes | None) -> Pat
     return Path(path).expanduser()
 
 
-def _annotations(given: Annotations | Mapping[str, Any] | None) -> Annotations | None:
+def _annotations(given: Hints | None) -> Annotations | None:
     return given if given is None or isinstance(given, Annotations) else Annotations.model_validate(given)
 
 
