@@ -13,7 +13,6 @@ import os
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from contextvars import Context
 from datetime import timedelta
 from typing import Any, ClassVar, Final
 
@@ -22,7 +21,7 @@ from roundtrip.ledger.tasks import TaskEntry, TaskStore
 from roundtrip.machine.tasks import TaskState
 from roundtrip.server.tasks.book import TaskBook
 from roundtrip.server.tasks.engine import TaskEngine
-from roundtrip.server.tasks.sweep import Sweep, TaskDelivery
+from roundtrip.server.tasks.sweep import Sweep, TaskDelivery, begin_work
 from roundtrip.system import System
 
 try:
@@ -252,9 +251,7 @@ class _Sender:
         self._is_stopping = False
         self._outages = _Outages("be sent tasks")
         self._sweep = Sweep(book.store, self._look_at, system, room=lambda: _BATCH, spread=_SPREAD_SECONDS)
-        self._work = asyncio.get_running_loop().create_task(
-            self._send_forever(), name="roundtrip: send due tasks to Docket", context=Context()
-        )
+        self._work = begin_work(self._send_forever(), "send due tasks to Docket")
 
     def wrote(self, entry: TaskEntry) -> None:
         """Send a task that is due, and look again at one that waits when its time is over."""
@@ -337,9 +334,7 @@ class _Receiver(TaskDelivery):
         self._engine = engine
         self._is_paused = False
         self._outages = _Outages("deliver tasks")
-        self._work = asyncio.get_running_loop().create_task(
-            self._work_forever(), name="roundtrip: receive tasks from Docket", context=Context()
-        )
+        self._work = begin_work(self._work_forever(), "receive tasks from Docket")
 
     def pause(self) -> None:
         """Implement `TaskDelivery.pause`. The worker of Docket waits for the legs that run."""

@@ -30,7 +30,7 @@ from roundtrip.server.tasks.book import TaskBook
 from roundtrip.server.tasks.claim import END_SECONDS, TaskClaim, lease_seconds
 from roundtrip.server.tasks.content import ContentUnreadable, TaskContent
 from roundtrip.server.tasks.legs import TaskLeg
-from roundtrip.server.tasks.sweep import Sweep, TaskDelivery
+from roundtrip.server.tasks.sweep import Sweep, TaskDelivery, begin_work
 from roundtrip.system import System
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class TaskEngine:
         loop = asyncio.get_running_loop()
         self._followers: set[asyncio.Task[None]] = set()
         self._stop_hearing = hear_of_deaths(lambda: loop.call_soon_threadsafe(self._follow_dead))
-        self._renewals = loop.create_task(self._renew(), name="roundtrip: renew leases of tasks", context=Context())
+        self._renewals = begin_work(self._renew(), "renew leases of tasks")
         if buried_processes():
             self._follow_dead()
 
@@ -202,9 +202,7 @@ class TaskEngine:
                 self._begin(call_id)
 
     def _begin(self, call_id: str) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(
-            self._claim_and_serve(call_id), name=f"roundtrip: task of call {call_id}", context=Context()
-        )
+        task = begin_work(self._claim_and_serve(call_id), f"task of call {call_id}")
         self._running[call_id] = task
         task.add_done_callback(partial(self._ended, self._running, call_id))
         task.add_done_callback(lambda _: self._delivery.look_soon())
@@ -218,9 +216,7 @@ class TaskEngine:
 
     def _follow_dead(self) -> None:
         """Make the tasks of dead workers due, in an asyncio task of its own."""
-        task = asyncio.get_running_loop().create_task(
-            self._end_leases_of_dead(), name="roundtrip: follow dead workers", context=Context()
-        )
+        task = begin_work(self._end_leases_of_dead(), "follow dead workers")
         self._followers.add(task)
         task.add_done_callback(self._followers.discard)
 
@@ -310,9 +306,7 @@ class TaskEngine:
     def begin_apart(self, leg: TaskLeg, context: Context | None = None) -> asyncio.Task[None]:
         """Begin a leg for a request, which has taken a lease for this worker."""
         call_id = leg.claim.call_id
-        work = asyncio.get_running_loop().create_task(
-            self._serve_leg(leg), name=f"roundtrip: call {call_id}", context=context or Context()
-        )
+        work = begin_work(self._serve_leg(leg), f"call {call_id}", context)
         self._apart[call_id] = work
         work.add_done_callback(partial(self._ended, self._apart, call_id))
         return work

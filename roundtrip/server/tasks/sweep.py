@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from contextvars import Context
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskStore
@@ -20,6 +20,11 @@ logger = logging.getLogger("roundtrip")
 _SWEEP_SECONDS: Final = 1.0
 """Time between two looks at what is due, in case an announcement was lost; up to twice as long, at random."""
 _MAX_SKIPPED: Final = 5_000
+
+
+def begin_work(work: Coroutine[Any, Any, None], name: str, context: Context | None = None) -> asyncio.Task[None]:
+    """Begin work in an asyncio task of its own, which sees no context variables but those that are given."""
+    return asyncio.get_running_loop().create_task(work, name=f"roundtrip: {name}", context=context or Context())
 
 
 class TaskDelivery:
@@ -63,9 +68,7 @@ class Sweep(TaskDelivery):
     _work: asyncio.Task[None] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._work = asyncio.get_running_loop().create_task(
-            self._look_forever(), name="roundtrip: look at due tasks", context=Context()
-        )
+        self._work = begin_work(self._look_forever(), "look at due tasks")
 
     def look_soon(self) -> None:
         """Look at once."""
