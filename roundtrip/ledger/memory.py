@@ -9,8 +9,9 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from roundtrip.ledger.contract import LedgerDown, Reach
+from roundtrip.ledger.contract import Reach
 from roundtrip.ledger.entry import EntryLedger, LedgerEntry
+from roundtrip.ledger.memory_room import MemoryRoom
 from roundtrip.ledger.waiting import Waiting
 from roundtrip.machine.table import EntryState
 from roundtrip.on_demand import load_on_use
@@ -43,8 +44,7 @@ class MemoryLedger(EntryLedger):
     def __init__(self, *, max_bytes: int = _MAX_LEDGER_BYTES, system: System = SYSTEM) -> None:
         self._clock = system.monotonic
         self._max_bytes = max_bytes
-        self._bytes = 0
-        self._account_bytes: dict[str, int] = {}
+        self._room = MemoryRoom(max_bytes, kind="calls that may still be sent again", age="max_age")
         # A server may serve on several event loops.
         self._lock = threading.Lock()
         self._entries: dict[str, LedgerEntry] = {}
@@ -74,11 +74,11 @@ class MemoryLedger(EntryLedger):
                     self._drop(key)
                 return result
             if found is None:
-                self._require_room(entry.account)
+                self._room.require(entry.account, entries=len(self._entries))
                 self._entries[key] = entry
             else:
-                self._resize(account, -size)
-            self._resize(entry.account, entry.size)
+                self._room.resize(account, -size)
+            self._room.resize(entry.account, entry.size)
             if entry.expires != expires:
                 heapq.heappush(self._expiries, (entry.expires, key))
             return result
@@ -107,27 +107,4 @@ class MemoryLedger(EntryLedger):
 
     def _drop(self, key: str) -> None:
         entry = self._entries.pop(key)
-        self._resize(entry.account, -entry.size)
-
-    def _resize(self, account: str | None, change: int) -> None:
-        self._bytes += change
-        if account is not None:
-            held = self._account_bytes[account] = self._account_bytes.get(account, 0) + change
-            if not held:
-                del self._account_bytes[account]
-
-    def _require_room(self, account: str | None) -> None:
-        if self._bytes >= self._max_bytes:
-            raise LedgerDown(
-                f"the ledger in memory is full, with {len(self._entries)} calls of about {self._bytes} bytes that may "
-                "still be sent again; give the server a SqliteLedger, RedisLedger or PostgresLedger, its tools a "
-                "shorter max_age, or MemoryLedger(max_bytes=...) more room"
-            )
-        held = self._account_bytes.get(account, 0) if account is not None else 0
-        if held >= self._max_bytes - self._bytes:
-            raise LedgerDown(
-                f"the ledger in memory has no more room for one caller (or one tool, if its callers are not "
-                f"authenticated), which holds about {held} of {self._max_bytes} bytes; the rest is for others; "
-                "give the server a SqliteLedger, RedisLedger or PostgresLedger, its tools a shorter max_age, or "
-                "MemoryLedger(max_bytes=...) more room"
-            )
+        self._room.resize(entry.account, -entry.size)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.listeners import ChangeListeners
+from roundtrip.ledger.memory_room import MemoryRoom
 from roundtrip.ledger.tasks import TaskEntry, TaskSummary, summary_of
 from roundtrip.machine.tasks import TaskState
 
@@ -30,9 +30,7 @@ class MemoryTasks:
 
     def __init__(self, clock: Callable[[], float], *, max_bytes: int) -> None:
         self._clock = clock
-        self._max_bytes = max_bytes
-        self._bytes = 0
-        self._account_bytes: dict[str, int] = {}
+        self._room = MemoryRoom(max_bytes, kind="tasks", age="task_ttl")
         self._lock = threading.Lock()
         self._entries: dict[str, TaskEntry] = {}
         self._times: list[tuple[float, str]] = []
@@ -46,7 +44,7 @@ class MemoryTasks:
         with self._lock:
             if entry.call_id in self._entries:
                 return False
-            self._require_room(entry.account)
+            self._room.require(entry.account, entries=len(self._entries))
             self._put(entry)
         self._listeners.announce(entry.call_id)
         return True
@@ -65,7 +63,7 @@ class MemoryTasks:
                 return False
             if entry.is_over(self._clock()):
                 self._label(entry.call_id, ())
-                self._resize(stored.account, -_size_of(self._entries.pop(entry.call_id)))
+                self._room.resize(stored.account, -_size_of(self._entries.pop(entry.call_id)))
             else:
                 self._put(entry)
         self._listeners.announce(entry.call_id)
@@ -120,33 +118,13 @@ class MemoryTasks:
 
     def _put(self, entry: TaskEntry) -> None:
         before = self._entries.get(entry.call_id)
-        self._resize(entry.account, _size_of(entry) - (_size_of(before) if before is not None else 0))
+        self._room.resize(entry.account, _size_of(entry) - (_size_of(before) if before is not None else 0))
         self._label(entry.call_id, entry.labels)
         self._entries[entry.call_id] = entry.copy()
         heapq.heappush(self._times, (entry.due, entry.call_id))
         if len(self._times) > _MAX_STALE + 2 * len(self._entries):
             self._times = [(one.due, one.call_id) for one in self._entries.values()]
             heapq.heapify(self._times)
-
-    def _require_room(self, account: str | None) -> None:
-        fix = "give the server a SqliteLedger, its tools a shorter task_ttl, or MemoryLedger(max_bytes=...) more room"
-        if self._bytes >= self._max_bytes:
-            raise LedgerDown(
-                f"the ledger in memory is full, with {len(self._entries)} tasks of about {self._bytes} bytes; {fix}"
-            )
-        held = self._account_bytes.get(account, 0) if account is not None else 0
-        if held >= self._max_bytes - self._bytes:
-            raise LedgerDown(
-                "the ledger in memory has no more room for the tasks of one caller (or of one tool, if its callers are "
-                f"not authenticated), which hold about {held} of {self._max_bytes} bytes; the rest is for others; {fix}"
-            )
-
-    def _resize(self, account: str | None, change: int) -> None:
-        self._bytes += change
-        if account is not None:
-            held = self._account_bytes[account] = self._account_bytes.get(account, 0) + change
-            if not held:
-                del self._account_bytes[account]
 
     def _label(self, call_id: str, labels: Sequence[str]) -> None:
         before = self._entries.get(call_id)
