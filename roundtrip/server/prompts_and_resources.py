@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
 from weakref import WeakSet
 
 from mcp.server.lowlevel.helper_types import ReadResourceContents
@@ -23,6 +23,7 @@ from mcp_types import Prompt as WirePrompt
 from mcp_types import Resource as WireResource
 from mcp_types import ResourceTemplate as WireTemplate
 from pydantic import AnyUrl
+from typing_extensions import Unpack
 
 from roundtrip.errors import InvalidSignature
 from roundtrip.on_demand import load_on_use
@@ -63,6 +64,19 @@ _KIND_OF: Final[Mapping[str, Shelf]] = {
 
 LISTINGS: Final[Mapping[Shelf, Listing]] = {"prompt": "prompts", "resource": "resources"}
 """The list that contains each kind, for announcing its changes."""
+
+
+class ResourceDetails(TypedDict, total=False):
+    """Options of a resource that the SDK has, too."""
+
+    name: str | None
+    title: str | None
+    description: str | None
+    mime_type: str | None
+    icons: list[Icon] | None
+    annotations: Annotations | None
+    meta: dict[str, Any] | None
+    security: ResourceSecurity | None
 
 
 class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
@@ -149,17 +163,10 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
         self,
         uri: str,
         *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        mime_type: str | None = None,
-        icons: list[Icon] | None = None,
-        annotations: Annotations | None = None,
-        meta: dict[str, Any] | None = None,
-        security: ResourceSecurity | None = None,
         tags: Strings | None = None,
         enabled: Enabled = True,
         inline: bool = False,
+        **details: Unpack[ResourceDetails],
     ) -> Callable[[_CallableT], _CallableT]:
         """Register the decorated function as a resource, or, if the URI has variables, as a template.
 
@@ -167,34 +174,25 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
 
         Args:
             uri: The URI, or a template of it with `{variables}`.
-            name: The resource's name; by default the function's.
-            title: A name for people.
-            description: Its content; by default the docstring.
-            mime_type: The type of its content.
-            icons: Icons for people.
-            annotations: Hints for the client.
-            meta: Metadata passed on to the client.
-            security: The values that variables of the URI may have; by default the server's policy.
             tags: Labels to enable and disable by.
             enabled: False hides it until it is enabled; a function or `Depends` decides for each request if it exists.
             inline: Run a plain function on the event loop, and not in a worker thread. It must not block.
+            **details: Those of the SDK:
+                name (the resource's name; by default the function's),
+                title (a name for people),
+                description (its content; by default the docstring),
+                mime_type (the type of its content),
+                icons (icons for people),
+                annotations (hints for the client),
+                meta (metadata passed on to the client), and
+                security (the values that variables of the URI may have; by default the server's policy).
         """
-        register = super().resource(
-            uri,
-            name=name,
-            title=title,
-            description=description,
-            mime_type=mime_type,
-            icons=icons,
-            annotations=annotations,
-            meta=meta,
-            security=security,
-        )
+        register = super().resource(uri, **details)
 
         def decorate(fn: _CallableT) -> _CallableT:
             is_template = bool(UriTemplate.parse(uri).variable_names)
-            details = {"name": name or display_name(fn), "template": is_template}
-            self._enter("resource", uri, fn, register, tags=tags, enabled=enabled, inline=inline, **details)
+            entry = {"name": details.get("name") or display_name(fn), "template": is_template}
+            self._enter("resource", uri, fn, register, tags=tags, enabled=enabled, inline=inline, **entry)
             return fn
 
         return decorate
