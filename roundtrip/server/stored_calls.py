@@ -421,20 +421,12 @@ class StoredCalls:
         shared: tuple[str, ...] = ()
         if end.approvals and not end.questions and not content.is_local:
             shared = self._labels(function, ctx, is_local=False, showing="any")
-        clock = self._legs.parts.system.time
-        once = function.once
         grace = self._book.inbox.grace_seconds if self._book.inbox is not None and end.approvals else 0.0
+        ttl = max(1.0, journal.end - self._legs.parts.system.time()) + grace
         # As its client calls it: hosts of other classes may rename tools.
         called = str((ctx.params or {}).get("name", function.name))
         try:
-            entry = await self._book.entry(
-                journal.call_id,
-                called,
-                content,
-                ttl=max(1.0, journal.end - clock()) + grace,
-                runs_once=once is not None and once.on_unknown == "fail",
-            )
-            entry.account = self._service.account_of(function, content)
+            entry = await self._service.entry_of(function, called, journal, content, ttl=ttl)
             entry.labels = labels[:1]
             entry.claim(_HOLDER, entry.due, lease=lease_seconds())
             questions = {name: (waiting.sent(), waiting.asked.pin.hex()) for name, waiting in end.questions.items()}

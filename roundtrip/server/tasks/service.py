@@ -172,22 +172,15 @@ class TaskService:
         Raises:
             MCPError: The store cannot be used, and the client may try again; or the tool raised a protocol error.
         """
-        journal, mode, once = record.handed, function.task, function.once
+        journal, mode = record.handed, function.task
         if journal is None or mode is None:
             raise RuntimeError("a call without a journal cannot become a task")
         # As long as a token of the call lives, its request may be repeated, and must find the task.
-        least = journal.end + SKEW - self._legs.parts.system.time() if once is not None else 0.0
+        least = journal.end + SKEW - self._legs.parts.system.time() if function.once is not None else 0.0
         content = self.content_of(function, ctx, journal)
         if self._legs.stored_calls is not None:
             self._legs.stored_calls.prepare_task(content, ctx)
-        entry = await self.book.entry(
-            journal.call_id,
-            function.name,
-            content,
-            ttl=max(mode.ttl, least),
-            runs_once=once is not None and once.on_unknown == "fail",
-        )
-        entry.account = self.account_of(function, content)
+        entry = await self.entry_of(function, function.name, journal, content, ttl=max(mode.ttl, least))
         try:
             end = await self._run_first(entry, content, journal, mode.after, is_repeatable=record.journal is not None)
             view = end if end is not None else await self.book.add(entry, content)
@@ -218,10 +211,24 @@ class TaskService:
             journal=to_text(self.book.journals.write(journal)),
         )
 
-    def account_of(self, function: AskingFunction, content: TaskContent) -> str:
-        """Return the owner of an entry: a store with little room keeps one from using the room of others."""
-        principal = content.principal
-        return f"tool {function.name}" if principal is None else f"caller {principal}"
+    async def entry_of(
+        self, function: AskingFunction, tool: str, journal: Journal, content: TaskContent, *, ttl: float
+    ) -> TaskEntry:
+        """Return a new entry for a call of a function, which is not stored yet.
+
+        Args:
+            function: The function.
+            tool: The name by which its client has called it.
+            journal: The journal of the call.
+            content: The content of the call.
+            ttl: Seconds after which the store forgets it.
+        """
+        once, principal = function.once, content.principal
+        runs_once = once is not None and once.on_unknown == "fail"
+        entry = await self.book.entry(journal.call_id, tool, content, ttl=ttl, runs_once=runs_once)
+        # A store with little room keeps an owner from using the room of others.
+        entry.account = f"tool {function.name}" if principal is None else f"caller {principal}"
+        return entry
 
     async def _run_first(
         self, entry: TaskEntry, content: TaskContent, journal: Journal, seconds: float | None, *, is_repeatable: bool
