@@ -16,12 +16,11 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from mcp.server import MCPServer
 from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver import Context as SdkContext
-from mcp.server.subscriptions import SubscriptionBus
 from mcp_types import InputRequiredResult
 
 from roundtrip.engine.body import Body
@@ -385,15 +384,9 @@ class GateEvaluator:
 class GateContext(Context[Any, Any]):
     """Context that visibility gates receive. It cannot ask: the request may be for a list."""
 
-    # Repeated for type checkers: to them a model's subclass has a generated constructor.
-    def __init__(
-        self,
-        *,
-        request_context: ServerRequestContext[Any, Any] | None,
-        mcp_server: MCPServer[Any],
-        subscriptions: SubscriptionBus,
-    ) -> None:
-        super().__init__(request_context=request_context, mcp_server=mcp_server, subscriptions=subscriptions)
+    if TYPE_CHECKING:
+        # As in `Context`: to type checkers a model's subclass has a generated constructor.
+        def __init__(self, **options: Any) -> None: ...
 
     def _running_body(self, key: str) -> Body:
         raise BodyMistake(f"{key!r} is asked in a visibility gate, which may not ask: a list must be answered at once")
