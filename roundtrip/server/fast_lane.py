@@ -98,6 +98,7 @@ _OK: Final = 200
 _EVENT_HEADERS: Final = (
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache, no-transform"),
+    (b"connection", b"keep-alive"),
     (b"x-accel-buffering", b"no"),
 )
 _PING: Final = b": ping\r\n\r\n"

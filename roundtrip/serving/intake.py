@@ -31,7 +31,6 @@ else:
 SURPLUS_CONNECTIONS: Final = 32
 _UNREAD_SECONDS: Final = 60.0
 """Seconds after which a client that does not read its response is disconnected."""
-_MAX_HELD_BYTES: Final = 2**14
 _UNAVAILABLE: Final = 503
 
 _log = LimitedLog(logging.getLogger("roundtrip"))
@@ -110,41 +109,41 @@ class Intake:
 
 
 class _JoinedWrites:
-    """Transport that sends everything written within one step of the event loop together.
+    """Transport that sends the head of a response together with what follows within the same step of the event loop.
 
-    uvicorn writes the head and the body of a response separately, and each write costs as much as checking a token.
+    uvicorn writes the two separately, and each write costs as much as checking a token. Nothing of a complete response
+    is ever held.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
         self._loop = loop
-        self._held: list[bytes] = []
-        self._held_bytes = 0
+        self._head = b""
         self.is_closing = transport.is_closing
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        """Hold data until the next step of the loop, or until there is much of it."""
-        if not self._held:
-            self._loop.call_soon(self._send)
-        self._held.append(data)
-        self._held_bytes += len(data)
-        if self._held_bytes > _MAX_HELD_BYTES:
-            self._send()
+        """Send data, unless it is the head of a response that other data may follow at once."""
+        if self._head:
+            data, self._head = self._head + data, b""
+        elif data.startswith(b"HTTP/1."):
+            self._head = data
+            self._loop.call_soon(self.flush)
+            return
+        self._transport.write(data)
 
     def close(self) -> None:
         """Send what is held, and close."""
-        self._send()
+        self.flush()
         self._transport.close()
 
-    def _send(self) -> None:
-        if self._held:
-            data = b"".join(self._held)
-            self._held.clear()
-            self._held_bytes = 0
-            self._transport.write(data)
+    def flush(self) -> None:
+        """Send what is held, unless the client has left."""
+        head, self._head = self._head, b""
+        if head and not self.is_closing():
+            self._transport.write(head)
 
 
 class BoundedConnection(_Protocol):
@@ -171,7 +170,9 @@ class BoundedConnection(_Protocol):
 
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(cast("asyncio.Transport", _JoinedWrites(transport, self.loop)))
+        # Another class of connection may have had it before.
+        joined: Any = transport if isinstance(transport, _JoinedWrites) else _JoinedWrites(transport, self.loop)
+        super().connection_made(joined)
         self._intake.enter(self)
         self._due = self.loop.call_later(self._intake.seconds, self._end_late)
 
@@ -193,6 +194,8 @@ class BoundedConnection(_Protocol):
 
     @override
     def on_response_complete(self) -> None:
+        # The response to HEAD has no body that would have taken its head along.
+        cast("_JoinedWrites", self.transport).flush()
         super().on_response_complete()
         self._look()
 

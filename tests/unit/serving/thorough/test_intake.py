@@ -48,6 +48,8 @@ class App:
         self.bodies: list[bytes] = []
         self.listens = False
         self.left = anyio.Event()
+        self.pause: anyio.Event | None = None
+        """Event for which the body of a response waits behind its head."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] != LIVE_PATH:
@@ -64,6 +66,8 @@ class App:
             self.headers = [*scope["headers"]]
             await self.finish.wait()
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % self.size)]})
+        if self.pause is not None:
+            await self.pause.wait()
         await send({"type": "http.response.body", "body": b"o" * self.size})
         self.sent.set()
 
@@ -219,6 +223,25 @@ async def test_head_and_body_are_sent_together(monkeypatch: pytest.MonkeyPatch) 
         place.app.finish.set()
         assert await place.status(CALL + b"body") == 200
         assert any(data.startswith(b"HTTP/1.1 200") and data.endswith(b"oo") for data in sent)
+
+
+@pytest.mark.parametrize("sent", [HEALTH, HEALTH.replace(b"GET", b"HEAD")])
+async def test_client_that_ends_its_side_gets_its_response(sent: bytes) -> None:
+    async with serving() as place:
+        for _ in range(10):
+            stream = await place.connect(sent)
+            await stream.send_eof()
+            assert await status(stream) == 200
+
+
+async def test_head_is_sent_before_a_body_that_takes_long() -> None:
+    async with serving() as place:
+        place.app.pause = anyio.Event()
+        stream = await place.connect(HEALTH)
+        with anyio.fail_after(WAIT):
+            assert (await stream.receive()).endswith(b"\r\n\r\n")
+            place.app.pause.set()
+            assert await stream.receive() == b"oo"
 
 
 async def test_headers_are_those_before_the_body_without_white_space_around() -> None:
