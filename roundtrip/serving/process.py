@@ -304,7 +304,7 @@ class _Process(uvicorn.Server):
         self._settings = settings
         self._state = state
         self._on_ready = on_ready
-        self._hurried = False
+        self._interrupts = 0
         self._last_resort: threading.Timer | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -316,20 +316,22 @@ class _Process(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._state.stopping = True
-        self._hurried = self._hurried or sig == signal.SIGINT
+        self._interrupts += sig == signal.SIGINT
         super().handle_exit(sig, frame)
+        # uvicorn takes an interrupt for the second one if a SIGTERM came before it, or while it was being handled.
+        self.force_exit = self._interrupts > 1
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # Give the balancer time to notice, and clients with open connections time for one more request.
         left = self._settings.drain
-        while not self._hurried and left > 0:
+        while not self._interrupts and left > 0:
             # A signal handler cannot set an event.
             await anyio.sleep(min(_TICK, left))
             left -= _TICK
         # The last accepted clients have not sent their requests yet, and would be disconnected.
         for server in self.servers:
             server.close()
-        if not self._hurried:
+        if not self._interrupts:
             await anyio.sleep(_LAST_REQUESTS)
         self._state.end()
         grace = self._settings.timeout_graceful_shutdown
