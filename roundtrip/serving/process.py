@@ -115,12 +115,13 @@ def set_up_logging(settings: ProcessSettings) -> None:
 
 
 def _is_the_sdks(handler: logging.Handler) -> bool:
-    # Its handler wraps lines to the terminal, and renders tracebacks so slowly that requests have to wait.
-    return (
-        type(handler).__module__ == "rich.logging"
-        and bool(getattr(handler, "rich_tracebacks", False))
-        and getattr(handler.formatter, "_fmt", None) == _SDK_FORMAT
-    )
+    # With rich, its handler wraps lines to the terminal, and renders tracebacks so slowly that requests have to wait.
+    # Without it, lines have neither a time nor a level.
+    if getattr(handler.formatter, "_fmt", None) != _SDK_FORMAT:
+        return False
+    if "rich.logging" not in sys.modules:
+        return type(handler) is logging.StreamHandler
+    return type(handler).__module__ == "rich.logging" and bool(getattr(handler, "rich_tracebacks", False))
 
 
 def listen(settings: ServeSettings) -> socket.socket:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 from collections.abc import Generator
@@ -30,13 +31,13 @@ pytestmark = [
 
 @pytest.fixture(scope="module", params=[True, False], ids=["fast", "plain"])
 def fleet(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Generator[Service]:
-    """Start two workers, whose keys are in a file, with uvloop and httptools, and as if these were not installed."""
+    """Start two workers, whose keys are in a file, with uvloop, httptools and rich, and as if these were missing."""
     folder = tmp_path_factory.mktemp("fleet")
     assert main(["keys", "new", str(folder / "keys")]) == 0
     variables = {"ROUNDTRIP_KEY_FILE": str(folder / "keys")}
     fast = ("uvloop", "httptools")
     if not request.param:
-        for name in fast:
+        for name in (*fast, "rich"):
             (folder / f"{name}.py").write_text(f"raise ImportError({name!r}, name={name!r})")
         variables["PYTHONPATH"] = f"{folder}{os.pathsep}{ROOT}"
     with Service("shop", "--workers", "2", "--drain", "0.3", folder=folder, **variables) as service:
@@ -57,6 +58,8 @@ async def _said(service: Service, *texts: str) -> None:
 
 
 async def test_fleet_answers_and_reports_ready(fleet: Service) -> None:
+    for worker in fleet.workers():
+        assert any(re.match(rf"20[0-9-]+ [0-9:,]+ INFO \[{worker}\] ", line) for line in fleet.log), fleet.log
     assert text_of(await call(fleet.url, Era.RETRY, "agree", {}, {"value": True})) == "agreed: True"
     assert text_of(await call(fleet.url, Era.LIVE, "slowly", {"seconds": 0})) == "done"
     assert fleet.get("/health/live") == (200, {"status": "live"})
