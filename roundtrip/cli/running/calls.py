@@ -23,7 +23,7 @@ from roundtrip.cli.running.stored_calls import (
 )
 from roundtrip.cli.trace.calls import find_call, open_calls
 from roundtrip.cli.trace.showing import show
-from roundtrip.cli.trace.sources import LAST, named_files, present
+from roundtrip.cli.trace.sources import LAST, present
 from roundtrip.cli.trace.terminal import Column, Screen
 from roundtrip.client.fields import read_typed
 from roundtrip.ledger.tasks import TaskSummary
@@ -36,8 +36,6 @@ from roundtrip.trace.explaining.stories import story
 from roundtrip.trace.explaining.wording import distance_text
 from roundtrip.trace.index.filters import CallFilter
 from roundtrip.trace.reading.calls import TracedCall
-from roundtrip.trace.reading.transcripts import NoTranscript, files_of
-from roundtrip.trace.writing.audit import audit_path
 from roundtrip.trace.writing.names import TRACE_VARIABLE
 
 
@@ -48,7 +46,6 @@ def run(arguments: Namespace) -> int:
     if arguments.action == "show" and arguments.reveal:
         raise CommandFailed("--reveal shows what a server stores; name the server with --server")
     if arguments.action in ("ls", "show"):
-        arguments.files = _with_audit_log(named_files(arguments))
         return view(arguments.action).run(arguments)
     if arguments.action == "answer":
         return _answer(arguments)
@@ -68,19 +65,6 @@ def run(arguments: Namespace) -> int:
         calls = [newest["call"] if word == LAST and newest is not None else word for word in calls]
     shelf = load_shelf(arguments.server)
     return using_store(lambda: act_on_each(shelf, arguments, calls, files))
-
-
-def _with_audit_log(names: list[str]) -> list[str]:
-    """Return transcripts with the audit log of their calls, unless it is among them."""
-    path = audit_path(None, names, os.environ)
-    if path is None or not path.is_file():
-        return names
-    try:
-        known = {file.resolve() for file in files_of(names)}
-    except NoTranscript:
-        # Reading the transcripts reports it.
-        return names
-    return names if path.resolve() in known else [*names, str(path)]
 
 
 # What a server stores.
@@ -161,7 +145,6 @@ async def _look(shelf: Shelf, arguments: Namespace) -> tuple[TracedCall | None, 
     """Return a call as its transcripts have it, and what is stored of it."""
     call: TracedCall | None = None
     if arguments.files or os.environ.get(TRACE_VARIABLE):
-        arguments.files = _with_audit_log(named_files(arguments))
         try:
             call = find_call(arguments)
         except CommandFailed:

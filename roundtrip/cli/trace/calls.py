@@ -1,5 +1,6 @@
 """Find calls in the named transcripts: by their index if they have one, and otherwise by reading all lines."""
 
+import os
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -14,7 +15,8 @@ from roundtrip.trace.index.filters import CallFilter
 from roundtrip.trace.index.index import CallIndex, index_path
 from roundtrip.trace.index.rows import Row, row_of
 from roundtrip.trace.reading.calls import Traced, TracedCall
-from roundtrip.trace.reading.transcripts import NoTranscript
+from roundtrip.trace.reading.transcripts import NoTranscript, files_of
+from roundtrip.trace.writing.audit import audit_path
 from roundtrip.trace.writing.lines import RejectedLine
 
 _MAX_CANDIDATES: Final = 10
@@ -50,25 +52,41 @@ FoundCalls = ReadCalls | CallIndex
 
 
 def open_calls(arguments: Namespace, names: Sequence[str | Path] | None = None) -> FoundCalls:
-    """Return the calls of the named transcripts; lines that cannot be read are reported on standard error.
+    """Return the calls of the named transcripts, with the actions of the audit log beside them.
+
+    Lines that cannot be read are reported on standard error.
 
     Raises:
         CommandFailed: There is nothing to read.
     """
     names = named_files(arguments) if names is None else names
+    audit = _audit_log_beside([str(name) for name in names])
     path = index_path(names)
     if path is None or not path.exists():
-        return ReadCalls(load_files(names))
+        return ReadCalls(load_files([*names, *audit]))
     try:
-        index = CallIndex(names, path)
+        index = CallIndex(names, path, later=audit)
         index.refresh()
     except NoTranscript as error:
         raise CommandFailed(str(error)) from error
     except IndexUnusable as error:
         warn(f"{error}; all lines are read instead")
-        return ReadCalls(load_files(names))
+        return ReadCalls(load_files([*names, *audit]))
     warn_of_losses(*index.unreadable())
     return index
+
+
+def _audit_log_beside(names: list[str]) -> list[Path]:
+    """Return the audit log of some transcripts, unless there is none or it is among them."""
+    path = audit_path(None, names, os.environ)
+    if path is None or not path.is_file():
+        return []
+    try:
+        known = {file.resolve() for file in files_of(names)}
+    except NoTranscript:
+        # Reading the transcripts reports it.
+        return []
+    return [] if path.resolve() in known else [path]
 
 
 def find_call(arguments: Namespace) -> TracedCall:
