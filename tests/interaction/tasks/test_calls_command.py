@@ -126,8 +126,10 @@ async def test_views_have_the_actions_and_what_is_stored(
     assert [line.split()[4:5] for line in capsys.readouterr().out.splitlines()[1:]] == [["failed"]]
     assert await run("calls", "show", call, str(trace)) == 0
     assert f"expired by {user_of_system()}\n" in capsys.readouterr().out
-    assert await run("trace", "explain", call, str(trace.parent)) == 1
-    assert "ended its life with a command" in capsys.readouterr().out
+    for indexed, name in enumerate((trace.parent, trace, trace)):
+        assert await run("trace", "explain", call, str(name)) == 1
+        assert "ended its life with a command" in capsys.readouterr().out
+        assert indexed or await run("trace", "index", str(trace)) == 0
     assert [line.action for line in logged(audit)] == ["expire"]
 
 
