@@ -5,7 +5,6 @@
 
 import json
 from collections.abc import Mapping
-from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final

@@ -15,8 +15,8 @@ from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 from tests.kit.sources import PACKAGE, imported, loaded_on_use, name_of, sources
 
 _CEILINGS: Final = {
-    "code lines": 48_893,
-    "code lines of the core": 5_795,
+    "code lines": 48_283,
+    "code lines of the core": 5_744,
     "modules": 411,
     "imports inside of functions": 79,
     "lines of pages and other files": 4_284,

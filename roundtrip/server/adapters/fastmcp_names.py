@@ -73,8 +73,8 @@ try:
     from uncalled_for import get_dependency_parameters
 except ImportError as error:
     raise ImportError(
-        f"roundtrip.fastmcp needs FastMCP 4 (pip install 'fastmcp>=4.0.11,<5'), and the installed one does not have "
-        f"what roundtrip uses of it: {error}"
+        "roundtrip.fastmcp needs FastMCP 4 (pip install 'fastmcp>=4.0.11,<5'); it is not installed, or another version "
+        f"of it: {error}"
     ) from error
 
 if TYPE_CHECKING:

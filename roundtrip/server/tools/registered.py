@@ -287,6 +287,11 @@ def _metadata_of(signature: FunctionSignature, *, tool: str, structured: bool) -
         annotation = hints.get(name, parameter.annotation)
         if isinstance(annotation, str):
             raise InvalidSignature(f"tool {tool!r}: the annotation {annotation!r} of {name!r} cannot be evaluated")
+        if getattr(annotation, "__module__", "").startswith("fastmcp.") and annotation.__name__ == "Context":
+            raise InvalidSignature(
+                f"tool {tool!r} takes FastMCP's Context as {name!r}, which only FastMCP's servers fill; import Context "
+                "from roundtrip"
+            )
         if name in ("ctx", "context") and annotation is parameter.empty:
             logger.warning(
                 "tool %r lets clients send %r, which has no annotation; write %s: Context (from roundtrip) to ask",

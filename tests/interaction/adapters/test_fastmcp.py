@@ -29,7 +29,7 @@ from mcp.server.mcpserver.resolve import Resolve as SdkResolve
 from mcp_types import CallToolResult
 
 import roundtrip
-from roundtrip import Context, Depends, InvalidSignature, Resolve, ToolError
+from roundtrip import Context, Depends, InvalidSignature, Resolve, Server, ToolError
 from roundtrip.fastmcp import install
 from roundtrip.install import install as install_in_sdk
 from roundtrip.ledger import MemoryLedger
@@ -424,6 +424,14 @@ def test_mistakes_are_rejected_with_reasons() -> None:
     late.tool(asking)
     with pytest.raises(InvalidSignature, match=r"tool 'asking' asks by roundtrip.*call install\(\) before"):
         install(late)
+
+
+def test_context_of_fastmcp_is_rejected_where_nothing_fills_it() -> None:
+    async def book(film: str, ctx: FastMcpContext) -> str:
+        return film
+
+    with pytest.raises(InvalidSignature, match=r"FastMCP's Context as 'ctx'.*import Context from roundtrip"):
+        Server("cinema").tool()(book)
 
 
 OPTIONS: dict[str, Any] = {
