@@ -15,10 +15,10 @@ from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 from tests.kit.sources import PACKAGE, imported, loaded_on_use, name_of, sources
 
 _CEILINGS: Final = {
-    "code lines": 48_283,
+    "code lines": 48_282,
     "code lines of the core": 5_744,
     "modules": 411,
-    "imports inside of functions": 79,
+    "imports inside of functions": 77,
     "lines of pages and other files": 4_284,
 }
 """As last measured. Lower them with each change that deletes; a change that raises one says why in its commit."""

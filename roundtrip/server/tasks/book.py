@@ -92,7 +92,7 @@ class TaskBook:
         if not is_private and protection.own_key:
             raise KeysMissing(
                 f"{needed_by} with a {type(ledger).__name__} needs keys=: the random key of this process could not "
-                "read its calls after a restart; pass keys=, or set ROUNDTRIP_KEY_FILE to a file of `roundtrip keys new`"
+                "read its calls after a restart; pass keys=, or set ROUNDTRIP_KEY_FILE to one of `roundtrip keys new`"
             )
         self.store: TaskStore = ledger.tasks
         self.knows_users_by_token = protection.policy.bind_principal is authenticated_principal
