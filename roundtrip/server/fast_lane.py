@@ -48,7 +48,7 @@ from mcp_types import (
 )
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -188,6 +188,8 @@ class FastLane:
                     return None
                 # httptools leaves the white space behind a value.
                 headers[name] = value.rstrip(b" \t")
+                if value and not headers[name]:
+                    return None
             elif not name.islower():
                 # The SDK ignores case, and so may find a header of the request twice.
                 return None
@@ -283,7 +285,7 @@ class FastLane:
             if connection.has_cleanups:
                 await aclose_shielded(connection)
         try:
-            return _OK, _encode({"jsonrpc": "2.0", "id": checked.id, "result": result}).encode()
+            return _OK, _written({"jsonrpc": "2.0", "id": checked.id, "result": result})
         except (TypeError, ValueError, RecursionError):
             return _OK, _dumped(JSONRPCResponse(jsonrpc="2.0", id=checked.id, result=result))
 
@@ -333,6 +335,23 @@ def _parsed(body: bytes) -> Any:
         return json.loads(body)
     except (ValueError, RecursionError):
         return None
+
+
+def _written(reply: dict[str, Any]) -> bytes:
+    """Return JSON as the SDK writes it: in ASCII.
+
+    Raises:
+        TypeError: It has a value that only pydantic can write.
+        ValueError: As `TypeError`, or its values are nested too deeply.
+    """
+    try:
+        # Seven times as fast as the standard library, but in UTF-8.
+        body = to_json(reply, exclude_none=True, inf_nan_mode="null")
+        if body.isascii():
+            return body
+    except ValueError:
+        pass
+    return _encode(reply).encode()
 
 
 def _dumped(reply: BaseModel) -> bytes:

@@ -344,6 +344,7 @@ def _hold(compare: Compare, post: Post, json_only: bool, checks_names: bool) -> 
 @given(post=posts(), json_only=st.booleans(), checks_names=st.booleans())
 @example(post=ADD, json_only=True, checks_names=True)
 @example(post=replace(ADD, headers=(*ADD.headers, ("Mcp-Name", "other"))), json_only=True, checks_names=True)
+@example(post=replace(ADD, headers=(*ADD.headers, ("origin", " "))), json_only=False, checks_names=True)
 def test_both_ways_do_the_same(compare: Compare, post: Post, json_only: bool, checks_names: bool) -> None:
     _hold(compare, post, json_only, checks_names)
 
