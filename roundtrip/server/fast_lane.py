@@ -480,7 +480,7 @@ class _Stream:
 
     _receive: Receive
     _send: Send
-    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    scope: anyio.CancelScope = field(default_factory=lambda: _scope_of_asyncio()())
     """Surrounds the call, and ends it when the client leaves."""
     failure: BaseException | None = None
     """Error of the server below, which could not receive or send."""
@@ -561,6 +561,12 @@ class _Stream:
                 task.remove_done_callback(self._cancel)
                 task.add_done_callback(_forget)
                 task.cancel()
+
+
+@lru_cache(maxsize=1)
+def _scope_of_asyncio() -> type[anyio.CancelScope]:
+    """Return the class of scopes on asyncio, which anyio would look up for each scope anew."""
+    return type(anyio.CancelScope())
 
 
 def _event(message: bytes) -> bytes:
