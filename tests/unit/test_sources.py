@@ -15,7 +15,7 @@ from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 from tests.kit.sources import PACKAGE, imported, loaded_on_use, name_of, sources
 
 _CEILINGS: Final = {
-    "code lines": 48_282,
+    "code lines": 48_295,
     "code lines of the core": 5_744,
     "modules": 411,
     "imports inside of functions": 77,
