@@ -71,6 +71,9 @@ def serving(configuration: Path, *sockets: socket.socket) -> Generator[subproces
     folder = configuration.parent
     inherited = {"NGINX": "".join(f"{one.fileno()};" for one in sockets)} if sockets else {}
     # A socket that is handed over is one that no other process can take in between.
+    for one in sockets:
+        # nginx takes for granted that it does not block, and would wait for ever if a client has left already.
+        one.setblocking(False)
     command = [NGINX, "-p", str(folder), "-c", str(configuration), "-e", str(folder / "start.log"), "-g", "daemon off;"]
     process = subprocess.Popen(
         command, env={**os.environ, **inherited}, pass_fds=[one.fileno() for one in sockets], stdin=subprocess.DEVNULL
