@@ -14,7 +14,8 @@ from roundtrip.testing.networks.carrying import Deploy, Drop, Duplicate, Hop, Re
 from roundtrip.testing.networks.fleet import Make
 from roundtrip.testing.networks.network import Network
 from roundtrip.testing.networks.tasks import Abort, Kill, Outage
-from roundtrip.trace.reading.calls import TracedCall, join
+from roundtrip.trace.reading.calls import TracedCall
+from roundtrip.trace.reading.joining import join
 from roundtrip.trace.reading.transcripts import read_files
 from roundtrip.trace.writing.recorder import Recorder
 

@@ -16,7 +16,8 @@ from rich.terminal_theme import SVG_EXPORT_THEME
 from rich.text import Text
 
 from roundtrip.trace.page.document import html
-from roundtrip.trace.reading.calls import TracedCall, join
+from roundtrip.trace.reading.calls import TracedCall
+from roundtrip.trace.reading.joining import join
 from roundtrip.trace.reading.transcripts import files_of, read_files
 from tests.browser.chromium import chromium
 from tests.browser.orders import record_order

@@ -7,7 +7,8 @@ from typing import Any, Final, Literal
 import pytest
 
 from roundtrip.trace.page.document import html
-from roundtrip.trace.reading.calls import TracedCall, join
+from roundtrip.trace.reading.calls import TracedCall
+from roundtrip.trace.reading.joining import join
 from roundtrip.trace.reading.transcripts import files_of, read_files
 from tests.browser.conftest import DRAWINGS, Axe, Tab, expect, scroll_width
 from tests.browser.orders import record_order

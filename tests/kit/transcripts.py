@@ -9,7 +9,8 @@ from roundtrip.cli.trace.showing import show
 from roundtrip.cli.trace.terminal import Screen
 from roundtrip.errors import RejectionReason
 from roundtrip.machine.facts import Reason
-from roundtrip.trace.reading.calls import TracedCall, join
+from roundtrip.trace.reading.calls import TracedCall
+from roundtrip.trace.reading.joining import join
 from roundtrip.trace.writing.lines import (
     LINE,
     ActedLine,

@@ -12,7 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from roundtrip.trace.index.filters import CallFilter
 from roundtrip.trace.index.index import CallIndex, index_path
 from roundtrip.trace.index.rows import Row, row_of
-from roundtrip.trace.reading.calls import Traced, join
+from roundtrip.trace.reading.calls import Traced
+from roundtrip.trace.reading.joining import join
 from roundtrip.trace.reading.transcripts import NoTranscript, files_of, read_files
 from tests.kit.tiers import examples
 from tests.unit.trace.tales import Tale, question

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from roundtrip.cli.command import Command, CommandFailed, reported
 from roundtrip.cli.parsing import OptionsAnywhere, add_call, add_files, add_json, add_output
-from roundtrip.trace.reading.calls import Traced, join
+from roundtrip.trace.reading.calls import Traced
+from roundtrip.trace.reading.joining import join
 from roundtrip.trace.reading.transcripts import NoTranscript, files_of, read_files, without_collection
 from roundtrip.trace.writing.names import TRACE_VARIABLE
 

@@ -15,7 +15,8 @@ from roundtrip.trace.index.filters import CallFilter, fits
 from roundtrip.trace.index.places import LinePlace, check_names, read_lines
 from roundtrip.trace.index.rows import Row
 from roundtrip.trace.index.taking import KEPT_PLACES, STRAY, Taker, omitted_in
-from roundtrip.trace.reading.calls import Traced, TracedCall, join
+from roundtrip.trace.reading.calls import Traced, TracedCall
+from roundtrip.trace.reading.joining import join
 from roundtrip.trace.reading.transcripts import identity_of
 from roundtrip.trace.writing.lines import Line, RejectedLine
 

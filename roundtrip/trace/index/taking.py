@@ -21,8 +21,8 @@ from roundtrip.trace.index.places import (
     read_lines,
 )
 from roundtrip.trace.index.rows import Facet, facets_of, row_of
-from roundtrip.trace.reading.calls import TracedCall, join
-from roundtrip.trace.reading.thinning import Omitted
+from roundtrip.trace.reading.calls import Omitted, TracedCall
+from roundtrip.trace.reading.joining import join
 from roundtrip.trace.reading.transcripts import FileIdentity, Reading, parse_line, without_collection
 from roundtrip.trace.writing.lines import ActedLine, Line, RejectedLine
 

@@ -1,21 +1,16 @@
-"""Join the lines of all instances into calls, in order."""
+"""Calls as their transcripts tell them: servings of legs, rounds of questions, and what became of them."""
 
-from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from heapq import merge
-from itertools import accumulate
-from types import MappingProxyType
 from typing import Final
 
 from roundtrip.errors import OutcomeUnknown
 from roundtrip.machine.facts import Reason
 from roundtrip.machine.table import Event, State
-from roundtrip.trace.reading import thinning
-from roundtrip.trace.reading.thinning import NOTHING_OMITTED, Omitted, kept_requests, omitted_from
 from roundtrip.trace.writing.lines import (
     ENDING_ACTIONS,
     ActedLine,
@@ -175,6 +170,11 @@ class Serving:
         last = self.lines[-1]
         return 0.0 if isinstance(last, BeganLine) else max(0.0, last.ms - self.waited_ms)
 
+    @property
+    def token_bytes(self) -> int | None:
+        """Return the size of the token that the request brought; None if it brought none, or no line says so."""
+        return self.began.token_bytes if self.began is not None else None
+
 
 @dataclass(slots=True, eq=False)
 class Round:
@@ -200,6 +200,24 @@ class Round:
         """Return the time from the questions to the answers, or to the end of the waiting."""
         until = self.answered_at if self.answered_at is not None else self.given_up_at
         return None if until is None else max(0.0, until - self.asked.at) * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Omitted:
+    """Requests of a call that were not kept, and their part in its figures."""
+
+    requests: int = 0
+    replays: int = 0
+    rejections: int = 0
+    bodies: int = 0
+    server_ms: float = 0.0
+    waited_ms: float = 0.0
+    last_at: float | None = None
+    is_cut: bool = False
+    """True if requests that equal no other are among them."""
+
+
+NOTHING_OMITTED: Final = Omitted()
 
 
 @dataclass(eq=False)
@@ -492,98 +510,9 @@ class Traced:
     """All actions of operators, in order, also on calls that no other line names."""
 
 
-def join(lines: Iterable[Line], omitted: Mapping[str, Omitted] = MappingProxyType({})) -> Traced:
-    """Join the lines of all instances, call by call.
-
-    Args:
-        lines: The lines, in any order of calls.
-        omitted: What an earlier join has left out, by the ids of calls. The lines are those that it kept, and new ones.
-    """
-    # The leg is part of the name, as a process that restarts under its old name counts from one again.
-    servings: dict[tuple[str, str, int, int], Serving] = {}
-    by_call: dict[str, list[Serving]] = {}
-    rejections: dict[str, list[RejectedLine]] = {}
-    strays: list[RejectedLine] = []
-    actions: list[ActedLine] = []
-    stops: list[StoppedLine] = []
-    for line in lines:
-        if isinstance(line, ActedLine):
-            actions.append(line)
-        elif isinstance(line, StoppedLine):
-            stops.append(line)
-        elif isinstance(line, RejectedLine):
-            (strays if line.call is None else rejections.setdefault(line.call, [])).append(line)
-        else:
-            name = (line.call, line.instance, line.serving, line.leg)
-            serving = servings.get(name)
-            if serving is None or (isinstance(line, BeganLine) and serving.began is not None):
-                # A second beginning is the same leg, retried after its process restarted.
-                serving = servings[name] = Serving(line.instance, line.serving, line.leg)
-                by_call.setdefault(line.call, []).append(serving)
-            serving.lines.append(line)
-    by_call |= {call: [] for call in rejections if call not in by_call}
-    calls = [
-        _thinned(
-            _call(
-                call,
-                sorted(found, key=lambda serving: (serving.leg, serving.started_at)),
-                rejections.get(call, []),
-                omitted.get(call, NOTHING_OMITTED),
-            )
-        )
-        for call, found in by_call.items()
-    ]
-    joined = {call.id: call for call in sorted(calls, key=lambda call: call.started_at)}
-    actions.sort(key=lambda line: line.at)
-    for line in actions:
-        if line.call in joined:
-            joined[line.call].actions.append(line)
-    for line in sorted(stops, key=lambda line: line.at):
-        if line.call in joined:
-            joined[line.call].stops.append(line)
-    return Traced(joined, strays, actions)
-
-
-def _thinned(call: TracedCall) -> TracedCall:
-    """Return a call with very many requests without most of those that are equal; another one as it is."""
-    if call.request_count <= thinning.MAX_REQUESTS:
-        return call
-    servings, rejections, is_cut = kept_requests(call)
-    if len(servings) == len(call.servings) and len(rejections) == len(call.rejections):
-        return call
-    kept = _call(call.id, servings, rejections, replace(NOTHING_OMITTED, is_cut=is_cut or call.omitted.is_cut))
-    kept.omitted = omitted_from(call, kept)
-    return kept
-
-
-def _call(id: str, servings: list[Serving], rejections: list[RejectedLine], omitted: Omitted) -> TracedCall:
-    rounds: list[Round] = []
-    asked = _AskedBefore(is_cut=omitted.is_cut)
-    for serving in servings:
-        out = asked.round_for(serving)
-        if out is not None and out.answered_at is None:
-            out.answered_at = serving.started_at
-        for line in serving.happened:
-            if out is not None and line.answers and out.read_by in (None, serving):
-                out.read_by = serving
-                out.answers.extend(line.answers)
-            if isinstance(line, AskedLine):
-                out = Round(line, serving)
-                rounds.append(out)
-                asked.add(out)
-            elif isinstance(line, AnsweredLine) and out is not None:
-                if line.keys:
-                    out.answered_at = line.at
-                else:
-                    out.given_up_at = line.at
-            elif isinstance(line, EndedLine) and out is not None and out.serving is serving and out.waited_ms is None:
-                out.given_up_at = line.at
-    return TracedCall(id, servings, rounds, rejections, omitted=omitted)
-
-
 def _counting(servings: Sequence[Serving], *, later: Serving | None) -> Serving:
     """Return the serving of a leg that the client continued with; `later` is the one of the next leg that counts."""
-    brought = _token_size(later)
+    brought = later.token_bytes if later is not None else None
     # A token that was sent twice with different answers got two others, usually of different sizes.
     fitting = [one for one in servings if brought is not None and _size_of_next(one) == brought] or servings
     earlier = [serving for serving in fitting if later is None or serving.started_at <= later.started_at]
@@ -606,46 +535,3 @@ def _size_of_next(serving: Serving) -> int | None:
     """Return the size of the token with which a request was answered."""
     last = serving.lines[-1]
     return last.token.bytes if isinstance(last, AskedLine) and last.token is not None else None
-
-
-def _token_size(serving: Serving | None) -> int | None:
-    """Return the size of the token that a request brought; None if it brought none, or no line says so."""
-    return serving.began.token_bytes if serving is not None and serving.began is not None else None
-
-
-class _AskedBefore:
-    """Rounds of the last leg that asked before another one; the legs come in order."""
-
-    def __init__(self, *, is_cut: bool) -> None:
-        self._is_cut = is_cut
-        self._before: list[Round] = []
-        self._since: list[float] = []
-        """For each round the earliest time at which it, or one behind it, was asked."""
-        self._of_size: dict[int, list[int]] = {}
-        """The places of the rounds whose tokens have a size."""
-        self._own: list[Round] = []
-
-    def add(self, round_: Round) -> None:
-        """Add a round of the current leg."""
-        self._own.append(round_)
-
-    def round_for(self, serving: Serving) -> Round | None:
-        """Return the round that a leg brings answers to.
-
-        If the leg before was served twice, it is the last one by then whose token had the size of the one it brought.
-        """
-        if self._own and self._own[0].serving.leg < serving.leg:
-            self._before, self._own = self._own, []
-            self._since = [*accumulate((one.asked.at for one in reversed(self._before)), min)][::-1]
-            self._of_size = {}
-            for place, one in enumerate(self._before):
-                if one.asked.token is not None:
-                    self._of_size.setdefault(one.asked.token.bytes, []).append(place)
-        if not self._before or (self._is_cut and self._before[0].serving.leg + 1 < serving.leg):
-            # The leg that asked may be one of those that were left out.
-            return None
-        # None may be earlier, as the clocks of instances differ: the last one counts then.
-        last = bisect_right(self._since, serving.started_at) or len(self._before)
-        fitting = self._of_size.get(_token_size(serving) or 0, [])
-        place = bisect_right(fitting, last - 1) or 1
-        return self._before[fitting[place - 1] if fitting else last - 1]

@@ -4,13 +4,10 @@ A client can send one token as often as it likes, and each time is a request of 
 """
 
 from collections.abc import Hashable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from roundtrip.trace.reading.calls import Omitted, Serving, TracedCall
 from roundtrip.trace.writing.lines import AskedLine, EndedLine, RejectedLine
-
-if TYPE_CHECKING:
-    from roundtrip.trace.reading.calls import Serving, TracedCall
 
 MAX_REQUESTS: Final = 1000
 """Requests of a call, all of which are kept."""
@@ -20,25 +17,7 @@ _MAX_RUNNING: Final = 250
 """The same for requests whose ends are not recorded yet, which still find their beginnings."""
 
 
-@dataclass(frozen=True, slots=True)
-class Omitted:
-    """Requests of a call that were not kept, and their part in its figures."""
-
-    requests: int = 0
-    replays: int = 0
-    rejections: int = 0
-    bodies: int = 0
-    server_ms: float = 0.0
-    waited_ms: float = 0.0
-    last_at: float | None = None
-    is_cut: bool = False
-    """True if requests that equal no other are among them."""
-
-
-NOTHING_OMITTED: Final = Omitted()
-
-
-def kept_requests(call: "TracedCall") -> tuple[list["Serving"], list[RejectedLine], bool]:
+def kept_requests(call: TracedCall) -> tuple[list[Serving], list[RejectedLine], bool]:
     """Return the servings and the rejections to keep, in order, and whether different ones are left out, too."""
     requests = sorted([*call.servings, *call.rejections], key=_start_of)
     continued = {id(serving) for serving in call.chain}
@@ -61,7 +40,7 @@ def kept_requests(call: "TracedCall") -> tuple[list["Serving"], list[RejectedLin
     return servings, [line for line in call.rejections if id(line) in chosen], is_cut
 
 
-def omitted_from(whole: "TracedCall", kept: "TracedCall") -> Omitted:
+def omitted_from(whole: TracedCall, kept: TracedCall) -> Omitted:
     """Return what a call lacks in comparison with the whole one."""
     return Omitted(
         requests=whole.request_count - kept.request_count,
@@ -81,15 +60,15 @@ def _ends_of(places: list[int], most: int) -> list[int]:
     return places if len(places) <= most else places[:half] + places[-half:]
 
 
-def _start_of(request: "Serving | RejectedLine") -> float:
+def _start_of(request: Serving | RejectedLine) -> float:
     return request.at if isinstance(request, RejectedLine) else request.started_at
 
 
-def _is_over(request: "Serving | RejectedLine") -> bool:
+def _is_over(request: Serving | RejectedLine) -> bool:
     return isinstance(request, RejectedLine) or request.is_over
 
 
-def _kind_of(request: "Serving | RejectedLine") -> Hashable:
+def _kind_of(request: Serving | RejectedLine) -> Hashable:
     """Return what makes a request worth showing beside another: all but times."""
     if isinstance(request, RejectedLine):
         return request.leg, request.instance, request.reason

@@ -30,7 +30,7 @@ from roundtrip.system import System
 from roundtrip.testing import Clock
 from roundtrip.trace.explaining.explanations import ExplainedSubject, explain
 from roundtrip.trace.explaining.wording import stop_text
-from roundtrip.trace.reading.calls import join
+from roundtrip.trace.reading.joining import join
 from roundtrip.trace.reading.transcripts import read_files
 from tests.interaction.pages.ways import kinds, modes
 from tests.interaction.pages.web import Badges, as_user

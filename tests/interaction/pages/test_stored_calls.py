@@ -22,7 +22,7 @@ from roundtrip.server import stored_pages
 from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.tasks.operations import TaskNotChanged, TaskOperations
 from roundtrip.trace.explaining.explanations import ExplainedSubject, explain
-from roundtrip.trace.reading.calls import join
+from roundtrip.trace.reading.joining import join
 from roundtrip.trace.reading.transcripts import files_of, read_files
 from tests.interaction.pages.paged import paged
 from tests.interaction.pages.ways import kinds, modes

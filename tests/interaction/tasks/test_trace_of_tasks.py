@@ -23,7 +23,8 @@ from roundtrip.testing import Clock, Era, TaskUnfinished, User
 from roundtrip.trace.explaining.explanations import ExplainedSubject, explain
 from roundtrip.trace.index.rows import row_of
 from roundtrip.trace.page.data import data_of
-from roundtrip.trace.reading.calls import TracedCall, join
+from roundtrip.trace.reading.calls import TracedCall
+from roundtrip.trace.reading.joining import join
 from roundtrip.trace.reading.transcripts import files_of, read_files
 from tests.kit.collected import Collected
 from tests.kit.peer import WAIT_SECONDS, Peer, peers

@@ -21,7 +21,7 @@ from roundtrip.trace.index.filters import CallFilter
 from roundtrip.trace.index.index import CallIndex, index_path
 from roundtrip.trace.index.rows import Row, row_of
 from roundtrip.trace.reading import thinning
-from roundtrip.trace.reading.calls import join
+from roundtrip.trace.reading.joining import join
 from roundtrip.trace.reading.pruning import prune
 from roundtrip.trace.reading.transcripts import files_of, read_files
 from roundtrip.trace.writing.files import LineFile

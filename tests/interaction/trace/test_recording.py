@@ -17,7 +17,7 @@ from roundtrip.errors import RejectionReason
 from roundtrip.machine.pins import digest, label_of
 from roundtrip.machine.table import State
 from roundtrip.testing import DECLINE, Answers, Clock, Era, LegByLeg, User
-from roundtrip.trace.reading.calls import join
+from roundtrip.trace.reading.joining import join
 from roundtrip.trace.reading.transcripts import files_of
 from roundtrip.trace.writing.lines import AskedLine, BeganLine, RejectedLine, Revealed
 from tests.interaction.protocol.by_hand import by_hand

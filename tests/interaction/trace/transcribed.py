@@ -8,7 +8,8 @@ from typing import Any
 from jsonschema import Draft202012Validator
 
 from roundtrip.machine.table import CALL_MACHINE, State
-from roundtrip.trace.reading.calls import TracedCall, join
+from roundtrip.trace.reading.calls import TracedCall
+from roundtrip.trace.reading.joining import join
 from roundtrip.trace.reading.transcripts import files_of, read_files
 from roundtrip.trace.writing.lines import Line
 from roundtrip.trace.writing.unwritten import flush_all

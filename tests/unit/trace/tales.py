@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from roundtrip.trace.reading.calls import TracedCall, join
+from roundtrip.trace.reading.calls import TracedCall
+from roundtrip.trace.reading.joining import join
 from roundtrip.trace.writing.lines import LINE, Line
 
 __all__ = ["HOSTILE", "Tale", "long_call", "question", "write_tales"]

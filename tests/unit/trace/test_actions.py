@@ -12,7 +12,7 @@ from roundtrip.trace.index.filters import CallFilter
 from roundtrip.trace.index.index import CallIndex
 from roundtrip.trace.page.data import data_of
 from roundtrip.trace.page.document import html
-from roundtrip.trace.reading.calls import join
+from roundtrip.trace.reading.joining import join
 from roundtrip.trace.writing.lines import Line
 from tests.kit.tables import check_each
 from tests.kit.transcripts import AT, acted, asked, began, call_of, ended, handed, rejected, shown, write

@@ -7,7 +7,8 @@ import pytest
 
 from roundtrip.machine.facts import Reason
 from roundtrip.machine.table import State
-from roundtrip.trace.reading.calls import Mark, join
+from roundtrip.trace.reading.calls import Mark
+from roundtrip.trace.reading.joining import join
 from roundtrip.trace.writing.lines import Line
 from tests.kit.transcripts import AT, answer, answered, asked, began, call_of, ended, handed, question, rejected
 

@@ -10,7 +10,7 @@ import pytest
 from roundtrip.machine.table import State
 from roundtrip.trace.explaining.stories import failure_of
 from roundtrip.trace.page.data import data_of
-from roundtrip.trace.reading.calls import join
+from roundtrip.trace.reading.joining import join
 from roundtrip.trace.reading.transcripts import files_of, read_files
 from roundtrip.trace.writing.names import TRACE_VARIABLE
 from tests.interaction.tasks.effects import effects

@@ -1,0 +1,147 @@
+"""Join the lines of all instances into calls, in order."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from itertools import accumulate
+from types import MappingProxyType
+
+from roundtrip.trace.reading import thinning
+from roundtrip.trace.reading.calls import NOTHING_OMITTED, Omitted, Round, Serving, Traced, TracedCall
+from roundtrip.trace.writing.lines import (
+    ActedLine,
+    AnsweredLine,
+    AskedLine,
+    BeganLine,
+    EndedLine,
+    Line,
+    RejectedLine,
+    StoppedLine,
+)
+
+
+def join(lines: Iterable[Line], omitted: Mapping[str, Omitted] = MappingProxyType({})) -> Traced:
+    """Join the lines of all instances, call by call.
+
+    Args:
+        lines: The lines, in any order of calls.
+        omitted: What an earlier join has left out, by the ids of calls. The lines are those that it kept, and new ones.
+    """
+    # The leg is part of the name, as a process that restarts under its old name counts from one again.
+    servings: dict[tuple[str, str, int, int], Serving] = {}
+    by_call: dict[str, list[Serving]] = {}
+    rejections: dict[str, list[RejectedLine]] = {}
+    strays: list[RejectedLine] = []
+    actions: list[ActedLine] = []
+    stops: list[StoppedLine] = []
+    for line in lines:
+        if isinstance(line, ActedLine):
+            actions.append(line)
+        elif isinstance(line, StoppedLine):
+            stops.append(line)
+        elif isinstance(line, RejectedLine):
+            (strays if line.call is None else rejections.setdefault(line.call, [])).append(line)
+        else:
+            name = (line.call, line.instance, line.serving, line.leg)
+            serving = servings.get(name)
+            if serving is None or (isinstance(line, BeganLine) and serving.began is not None):
+                # A second beginning is the same leg, retried after its process restarted.
+                serving = servings[name] = Serving(line.instance, line.serving, line.leg)
+                by_call.setdefault(line.call, []).append(serving)
+            serving.lines.append(line)
+    by_call |= {call: [] for call in rejections if call not in by_call}
+    calls = [
+        _thinned(
+            _call(
+                call,
+                sorted(found, key=lambda serving: (serving.leg, serving.started_at)),
+                rejections.get(call, []),
+                omitted.get(call, NOTHING_OMITTED),
+            )
+        )
+        for call, found in by_call.items()
+    ]
+    joined = {call.id: call for call in sorted(calls, key=lambda call: call.started_at)}
+    actions.sort(key=lambda line: line.at)
+    for line in actions:
+        if line.call in joined:
+            joined[line.call].actions.append(line)
+    for line in sorted(stops, key=lambda line: line.at):
+        if line.call in joined:
+            joined[line.call].stops.append(line)
+    return Traced(joined, strays, actions)
+
+
+def _thinned(call: TracedCall) -> TracedCall:
+    """Return a call with very many requests without most of those that are equal; another one as it is."""
+    if call.request_count <= thinning.MAX_REQUESTS:
+        return call
+    servings, rejections, is_cut = thinning.kept_requests(call)
+    if len(servings) == len(call.servings) and len(rejections) == len(call.rejections):
+        return call
+    kept = _call(call.id, servings, rejections, replace(NOTHING_OMITTED, is_cut=is_cut or call.omitted.is_cut))
+    kept.omitted = thinning.omitted_from(call, kept)
+    return kept
+
+
+def _call(id: str, servings: list[Serving], rejections: list[RejectedLine], omitted: Omitted) -> TracedCall:
+    rounds: list[Round] = []
+    asked = _AskedBefore(is_cut=omitted.is_cut)
+    for serving in servings:
+        out = asked.round_for(serving)
+        if out is not None and out.answered_at is None:
+            out.answered_at = serving.started_at
+        for line in serving.happened:
+            if out is not None and line.answers and out.read_by in (None, serving):
+                out.read_by = serving
+                out.answers.extend(line.answers)
+            if isinstance(line, AskedLine):
+                out = Round(line, serving)
+                rounds.append(out)
+                asked.add(out)
+            elif isinstance(line, AnsweredLine) and out is not None:
+                if line.keys:
+                    out.answered_at = line.at
+                else:
+                    out.given_up_at = line.at
+            elif isinstance(line, EndedLine) and out is not None and out.serving is serving and out.waited_ms is None:
+                out.given_up_at = line.at
+    return TracedCall(id, servings, rounds, rejections, omitted=omitted)
+
+
+class _AskedBefore:
+    """Rounds of the last leg that asked before another one; the legs come in order."""
+
+    def __init__(self, *, is_cut: bool) -> None:
+        self._is_cut = is_cut
+        self._before: list[Round] = []
+        self._since: list[float] = []
+        """For each round the earliest time at which it, or one behind it, was asked."""
+        self._of_size: dict[int, list[int]] = {}
+        """The places of the rounds whose tokens have a size."""
+        self._own: list[Round] = []
+
+    def add(self, round_: Round) -> None:
+        """Add a round of the current leg."""
+        self._own.append(round_)
+
+    def round_for(self, serving: Serving) -> Round | None:
+        """Return the round that a leg brings answers to.
+
+        If the leg before was served twice, it is the last one by then whose token had the size of the one it brought.
+        """
+        if self._own and self._own[0].serving.leg < serving.leg:
+            self._before, self._own = self._own, []
+            self._since = [*accumulate((one.asked.at for one in reversed(self._before)), min)][::-1]
+            self._of_size = {}
+            for place, one in enumerate(self._before):
+                if one.asked.token is not None:
+                    self._of_size.setdefault(one.asked.token.bytes, []).append(place)
+        if not self._before or (self._is_cut and self._before[0].serving.leg + 1 < serving.leg):
+            # The leg that asked may be one of those that were left out.
+            return None
+        # None may be earlier, as the clocks of instances differ: the last one counts then.
+        last = bisect_right(self._since, serving.started_at) or len(self._before)
+        fitting = self._of_size.get(serving.token_bytes or 0, [])
+        place = bisect_right(fitting, last - 1) or 1
+        return self._before[fitting[place - 1] if fitting else last - 1]
