@@ -84,8 +84,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
         raise
     except Exception as error:
         # The class exists only if a test has imported its module.
-        network = sys.modules.get("roundtrip.testing.networks.network")
-        if network is not None and isinstance(error, network.Inapplicable):
+        deliveries = sys.modules.get("roundtrip.testing.networks.deliveries")
+        if deliveries is not None and isinstance(error, deliveries.Inapplicable):
             pytest.skip(str(error))
         raise
     choice: UserDefaults | None = cast("Any", pyfuncitem.funcargs.get("roundtrip_choice"))

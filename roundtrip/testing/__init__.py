@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from roundtrip.testing.leg_by_leg import LegByLeg
     from roundtrip.testing.networks.attacks import Delay, Eavesdrop, Garble, Interleave, Invent, Strip, Swap, Tamper
     from roundtrip.testing.networks.carrying import Deploy, Drop, Duplicate, Hop, Reorder, Restart, Rotate
+    from roundtrip.testing.networks.deliveries import Breach, Inapplicable, LegDelivery
     from roundtrip.testing.networks.fleet import TaskUnfinished
-    from roundtrip.testing.networks.network import Breach, Inapplicable, LegDelivery, Network, Route
+    from roundtrip.testing.networks.network import Network, Route
     from roundtrip.testing.networks.tasks import Abort, Kill, Outage
     from roundtrip.testing.scripts import ACCEPT, CANCEL, DECLINE, IGNORE, LEAVE, Answers, Reply
     from roundtrip.testing.users import Unanswered, Unused, User, assert_same_in_all_lives, assert_same_on_both_eras
@@ -92,7 +93,8 @@ if not TYPE_CHECKING:
         ".networks.carrying": ["Deploy", "Drop", "Duplicate", "Hop", "Reorder", "Restart", "Rotate"],
         ".networks.fleet": ["TaskUnfinished"],
         ".networks.tasks": ["Abort", "Kill", "Outage"],
-        ".networks.network": ["Breach", "Inapplicable", "LegDelivery", "Network", "Route"],
+        ".networks.deliveries": ["Breach", "Inapplicable", "LegDelivery"],
+        ".networks.network": ["Network", "Route"],
         ".scripts": ["ACCEPT", "CANCEL", "DECLINE", "IGNORE", "LEAVE", "Answers", "Reply"],
         ".users": ["Unanswered", "Unused", "User", "assert_same_in_all_lives", "assert_same_on_both_eras"],
         ".visits": ["PageUnfinished", "Visit"],

@@ -14,8 +14,9 @@ from roundtrip.cli import main
 from roundtrip.client.legs import LIVES, LegRequest
 from roundtrip.testing import Conversation, Era
 from roundtrip.testing.clocks import Clock
+from roundtrip.testing.networks.deliveries import Breach, LegDelivery
 from roundtrip.testing.networks.fleet import Make
-from roundtrip.testing.networks.network import Breach, LegDelivery, Route
+from roundtrip.testing.networks.network import Route
 from roundtrip.trace.reading.calls import TracedCall
 from tests.combinations.environment import Environment, Played, serving
 from tests.combinations.features import LUGGAGE, OTHER_LUGGAGE, PAGE

@@ -15,9 +15,9 @@ from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 from tests.kit.sources import PACKAGE, imported, loaded_on_use, name_of, sources
 
 _CEILINGS: Final = {
-    "code lines": 48_309,
+    "code lines": 48_318,
     "code lines of the core": 5_744,
-    "modules": 412,
+    "modules": 413,
     "imports inside of functions": 77,
     "lines of pages and other files": 4_284,
 }

@@ -25,8 +25,8 @@ from roundtrip.testing.approvers import Approver
 from roundtrip.testing.conversations import AskedQuestion, Conversation
 from roundtrip.testing.exploration.explored import Coverage, Explored, Path, PathAction, PathOutcome
 from roundtrip.testing.forms import invalid_answers, valid_answer
+from roundtrip.testing.networks.deliveries import Breach, is_bare_failure, is_internal
 from roundtrip.testing.networks.fleet import Target, ignore, is_crash
-from roundtrip.testing.networks.network import Breach, is_bare_failure, is_internal
 from roundtrip.testing.scripts import ACCEPT, IGNORE, LEAVE, Answers, AnswersBy, MatcherT, Script, Silence, response_to
 from roundtrip.testing.users import PageT, Unused, User
 from roundtrip.testing.visits import VisitsBy

@@ -17,8 +17,9 @@ from roundtrip.testing.attacks.reading import readable_in, texts_in
 from roundtrip.testing.attacks.requests import other_arguments
 from roundtrip.testing.attacks.states import flip, forged, tampered
 from roundtrip.testing.clocks import Clock
+from roundtrip.testing.networks.deliveries import Breach, Inapplicable, LegDelivery
 from roundtrip.testing.networks.fleet import acting_as
-from roundtrip.testing.networks.network import Breach, Inapplicable, LegDelivery, Route
+from roundtrip.testing.networks.network import Route
 from roundtrip.testing.question_pages import pages_among
 
 # A failing test shows its own frames only.

@@ -8,8 +8,9 @@ import anyio
 
 from roundtrip.client.legs import LegRequest
 from roundtrip.server.adapters.finding import attached
+from roundtrip.testing.networks.deliveries import Breach, LegDelivery
 from roundtrip.testing.networks.fleet import KEYS, Make
-from roundtrip.testing.networks.network import Breach, LegDelivery, Route
+from roundtrip.testing.networks.network import Route
 from roundtrip.testing.question_pages import pages_among, waiting_call
 
 # A failing test shows its own frames only.

@@ -33,7 +33,7 @@ from roundtrip.server.adapters.finding import AnyServer, FastMcpServer, attached
 from roundtrip.server.failures import tool_failure
 from roundtrip.testing.conversations import Message
 from roundtrip.testing.hosting import served
-from roundtrip.testing.networks.network import Inapplicable, LegDelivery
+from roundtrip.testing.networks.deliveries import Inapplicable, LegDelivery
 from roundtrip.testing.tap import tapped
 from roundtrip.tracing import Beginning, Raised, TokenRejection, Tracer, Wrote
 

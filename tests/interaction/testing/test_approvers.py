@@ -21,7 +21,8 @@ from roundtrip.testing import (
     assert_same_on_both_eras,
     served,
 )
-from roundtrip.testing.networks.network import LegDelivery, Route
+from roundtrip.testing.networks.deliveries import LegDelivery
+from roundtrip.testing.networks.network import Route
 from roundtrip.testing.snapshots.texts import call_text
 from tests.kit.approving import how_much, large, shop
 

@@ -14,7 +14,8 @@ from mcp_types import CallToolResult, InputRequiredResult, TextContent
 from roundtrip.client.legs import LegRequest
 from roundtrip.testing import Deploy, Drop, Duplicate, Eavesdrop, Tamper
 from roundtrip.testing.chosen import NETWORKS, choose, name_of
-from roundtrip.testing.networks.network import Breach, LegDelivery, Route
+from roundtrip.testing.networks.deliveries import Breach, LegDelivery
+from roundtrip.testing.networks.network import Route
 
 ANYBODY: Any = None
 """Fleet that receives no requests."""

@@ -1,0 +1,110 @@
+"""Deliveries: what came back of one leg, and the errors of networks."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from mcp.shared.exceptions import MCPError
+from mcp_types import INTERNAL_ERROR, CallToolResult, InputRequiredResult
+
+from roundtrip.client.legs import FinalResult, LegRequest, LegResult
+from roundtrip.machine.call import Transition
+from roundtrip.testing.question_pages import waiting_call
+
+# A failing test shows its own frames only.
+__tracebackhide__ = True
+
+
+class Breach(AssertionError):
+    """A broken rule, which every server must keep on every network."""
+
+
+class Inapplicable(Exception):
+    """A network that does not fit the user or its server; the text names the missing part."""
+
+
+@dataclass(slots=True, eq=False)
+class LegDelivery:
+    """A leg that reached a server, and the response."""
+
+    leg: LegRequest
+    result: LegResult | None = None
+    error: MCPError | None = None
+    """The protocol error of the response, if it is one."""
+    steps: list[Transition] | None = None
+    """The call's transitions during the leg; None if the server reports no facts, as servers of other libraries."""
+    bodies: int = 0
+    """The number of started bodies, if the server reports facts."""
+    crash: BaseException | None = None
+    """The unexpected exception that ended the leg, if the server reports facts."""
+    computed: list[Any] = field(default_factory=list[Any])
+    """Computed values that the token must hide, if the server reports facts."""
+    call_id: str = ""
+    """The call, if the server reports facts."""
+    task_id: str | None = None
+    """The task that the call is, or became with this leg."""
+
+    @property
+    def asks(self) -> InputRequiredResult | None:
+        """Return the questions of the response; None if it has none."""
+        return self.result if isinstance(self.result, InputRequiredResult) else None
+
+    @property
+    def keys(self) -> set[str]:
+        """Return the names of its questions."""
+        return set(self.asks.input_requests or {}) if self.asks is not None else set()
+
+    @property
+    def final(self) -> FinalResult | None:
+        """Return the result of the call; None if the leg did not end it."""
+        return None if isinstance(self.result, InputRequiredResult) else self.result
+
+    @property
+    def done(self) -> FinalResult | None:
+        """Return the successful result of the call; None otherwise, as for a call that waits for its user."""
+        final = self.final
+        if isinstance(final, CallToolResult) and (final.is_error or waiting_call(final) is not None):
+            return None
+        return final
+
+    @property
+    def crashed(self) -> bool:
+        """Return True if the server ended the leg by accident."""
+        if self.crash is not None:
+            return True
+        if self.error is not None:
+            return is_internal(self.leg, self.error)
+        if isinstance(self.result, CallToolResult) and self.result.is_error and self.steps is None:
+            return is_bare_failure(self.leg, "\n".join(getattr(block, "text", "") for block in self.result.content))
+        return False
+
+    @property
+    def is_rejected(self) -> bool:
+        """Return True if the server answered with a protocol error on purpose."""
+        return self.error is not None and not self.crashed
+
+    @property
+    def told(self) -> str:
+        """Return the response in one line."""
+        if self.crash is not None:
+            return f"the crash {type(self.crash).__name__}: {self.crash}"
+        if self.error is not None:
+            return f"the error {self.error.code} {self.error.error.message!r}"
+        asks = self.asks
+        if asks is not None:
+            return f"a question ({', '.join(map(repr, asks.input_requests or {})) or 'none, to be tried again'})"
+        final = self.final
+        if isinstance(final, CallToolResult):
+            text = " ".join(getattr(block, "text", f"({block.type})") for block in final.content)
+            return f"the {'failure' if final.is_error else 'result'} {text!r}"
+        return f"the result {final!r}"
+
+
+def is_internal(leg: LegRequest, error: MCPError) -> bool:
+    """Return True for the protocol error of an unexpected exception."""
+    # The deliberate errors of prompts and resources have the same code.
+    return error.code == INTERNAL_ERROR and leg.method == "tools/call"
+
+
+def is_bare_failure(leg: LegRequest, text: str) -> bool:
+    """Return True if a failure has the text that the SDK's servers use only for unexpected exceptions."""
+    return text == f"Error executing tool {leg.name}"
