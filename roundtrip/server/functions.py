@@ -377,7 +377,7 @@ def misused_context(error: BaseException | None) -> ContextOfHost | None:
     """Return the error to raise if an error, or a cause of it, is that code asked with the host's own context."""
     while error is not None and not isinstance(error, AttributeError):
         error = error.__cause__
-    if error is None or not _is_hosts(error.obj):
+    if error is None or not isinstance(error.obj, (SdkContext, *contexts_of_fastmcp())):
         return None
     from roundtrip.server.context import Context  # only mistakes need it
 
@@ -385,7 +385,7 @@ def misused_context(error: BaseException | None) -> ContextOfHost | None:
     return ContextOfHost(name, kind=type(error.obj)) if hasattr(Context, name) else None
 
 
-def _is_hosts(used: object) -> bool:
-    # Without an import: the author of a server of FastMCP's has imported it.
-    fastmcp: Any = sys.modules.get("fastmcp.server.context")
-    return isinstance(used, SdkContext if fastmcp is None else (SdkContext, fastmcp.Context))
+def contexts_of_fastmcp() -> tuple[type[Any], ...]:
+    """Return FastMCP's class of contexts, if the author has imported it."""
+    module: Any = sys.modules.get("fastmcp.server.context")
+    return () if module is None else (module.Context,)

@@ -23,7 +23,7 @@ from roundtrip.errors import InvalidSignature
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.markers import Dependency
 from roundtrip.resolvers.signatures import display_name, given_by_partials, hints_of
-from roundtrip.server.functions import AskingFunction, FunctionSignature, read_signature
+from roundtrip.server.functions import AskingFunction, FunctionSignature, contexts_of_fastmcp, read_signature
 from roundtrip.server.tools.arguments import ArgumentReader
 from roundtrip.server.tools.options import (
     ToolSpec,
@@ -287,7 +287,7 @@ def _metadata_of(signature: FunctionSignature, *, tool: str, structured: bool) -
         annotation = hints.get(name, parameter.annotation)
         if isinstance(annotation, str):
             raise InvalidSignature(f"tool {tool!r}: the annotation {annotation!r} of {name!r} cannot be evaluated")
-        if getattr(annotation, "__module__", "").startswith("fastmcp.") and annotation.__name__ == "Context":
+        if any(annotation is theirs for theirs in contexts_of_fastmcp()):
             raise InvalidSignature(
                 f"tool {tool!r} takes FastMCP's Context as {name!r}, which only FastMCP's servers fill; import Context "
                 "from roundtrip"
