@@ -11,8 +11,8 @@ from roundtrip.checking.forking import Fork, ForkedRound
 from roundtrip.checking.recorded import NotReplayable, RecordedCall, RecordedRound, revealed
 from roundtrip.checking.reports import question_data, quoted, words
 from roundtrip.machine.journal import Action
-from roundtrip.safe_text import printable
 from roundtrip.server.rehearsal import End
+from roundtrip.text import printable
 
 
 def fork_text(fork: Fork) -> str:

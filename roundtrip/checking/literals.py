@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, cast
 
-from roundtrip.safe_text import columns_of
+from roundtrip.text import columns_of
 
 WIDTH: Final = 120
 """Columns of a line."""

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, Final, cast
 
 from roundtrip.checking.recorded import SeenQuestion
-from roundtrip.safe_text import printable
+from roundtrip.text import printable
 
 _MAX_TEXT_CHARS: Final = 500
 

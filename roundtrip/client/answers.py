@@ -38,7 +38,7 @@ from roundtrip.client.person import PersonAtTerminal, show_page
 from roundtrip.client.terminal import Terminal
 from roundtrip.machine.journal import ACTIONS
 from roundtrip.questions.fields import FieldInvalid
-from roundtrip.safe_text import printable
+from roundtrip.text import printable
 from roundtrip.untrusted import mapping_of
 
 DECLINED: Final = ErrorData(code=INVALID_REQUEST, message="The user declined to answer")

@@ -44,7 +44,7 @@ from roundtrip.client.tasks import (
 )
 from roundtrip.client.terminal import Terminal
 from roundtrip.client.tools import WAITING, arguments_of, find_tool, text_of_result
-from roundtrip.safe_text import printable
+from roundtrip.text import printable
 from roundtrip.untrusted import mapping_of
 
 LEVELS: Final[tuple[LoggingLevel, ...]] = get_args(LoggingLevel)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from enum import IntEnum
 from typing import cast
 
-from roundtrip.safe_text import printable
+from roundtrip.text import printable
 
 
 class ExitCode(IntEnum):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from roundtrip.questions.fields import FORMATS, FieldInvalid, FieldKind, FormField, fields_of
-from roundtrip.safe_text import printable
+from roundtrip.text import printable
 
 _YES: Final = ("y", "yes", "true")
 _NO: Final = ("n", "no", "false")

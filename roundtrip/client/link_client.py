@@ -7,7 +7,7 @@ from mcp.client import Client
 from mcp.client.session import ClientSession
 from mcp_types import ClientCapabilities, ElicitationCapability, UrlElicitationCapability
 
-from roundtrip.server.sdk_private import require_names
+from roundtrip.sdk import require_names
 
 require_names({Client: "_build_session()", ClientSession: "_build_capabilities()"})
 

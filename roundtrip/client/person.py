@@ -18,7 +18,7 @@ from mcp_types import (
 from roundtrip.client.fields import hint_of, is_single_value, label_of, read_typed, shown_value
 from roundtrip.client.terminal import Terminal
 from roundtrip.questions.fields import FieldInvalid, FieldKind, FormField, fields_of
-from roundtrip.safe_text import printable
+from roundtrip.text import printable
 
 _DECLINE: Final = ":decline"
 _CANCEL: Final = ":cancel"

@@ -17,7 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from roundtrip.client.failures import CallFailed, ExitCode
 from roundtrip.client.terminal import Terminal
-from roundtrip.safe_text import printable
+from roundtrip.text import printable
 
 _URL: Final = re.compile(r"https?://", re.IGNORECASE)
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)

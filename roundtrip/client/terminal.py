@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from threading import Thread
 from typing import TYPE_CHECKING, TextIO
 
-from roundtrip.safe_text import printable
+from roundtrip.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

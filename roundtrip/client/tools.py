@@ -20,7 +20,7 @@ from mcp_types import (
 )
 
 from roundtrip.client.failures import CallFailed
-from roundtrip.safe_text import printable
+from roundtrip.text import printable
 from roundtrip.untrusted import list_of, mapping_of, strict_json
 
 WAITING: Final = re.compile(r"call (\w+) with handle='([A-Za-z0-9._~-]{16,2048})'", re.ASCII)

@@ -13,9 +13,9 @@ from roundtrip.known_clients import KnownClient, Support, known_client
 from roundtrip.questions.markers import Elicit, ElicitUrl, ListRoots, Sample
 from roundtrip.questions.wire import question_of
 from roundtrip.revisions import FIRST_OF_RETRY_ERA, is_retry_era
-from roundtrip.safe_text import printable
 from roundtrip.server.requests import RequestClient
 from roundtrip.server.tasks.extension import EXTENSION, declares_tasks
+from roundtrip.text import printable
 
 _MAX_NAME_CHARS: Final = 200
 _MAX_DECLARED_CHARS: Final = 2000

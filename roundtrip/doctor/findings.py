@@ -18,8 +18,8 @@ from roundtrip.doctor.facts import (
     TaskFacts,
     Trouble,
 )
-from roundtrip.safe_text import build_text
 from roundtrip.server.requests import SKEW
+from roundtrip.text import build_text
 
 T = TypeVar("T")
 

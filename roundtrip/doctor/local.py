@@ -11,8 +11,8 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from typing import IO, Final
 
-from roundtrip.safe_text import printable
-from roundtrip.server.switches import OWN, PROBE_VARIABLE, RUN_TASKS_VARIABLE
+from roundtrip.switches import OWN, PROBE_VARIABLE, RUN_TASKS_VARIABLE
+from roundtrip.text import printable
 
 PROBE_IGNORED: Final = f"{PROBE_VARIABLE} is ignored: only a roundtrip.Server has the probe of roundtrip doctor"
 """The line of `roundtrip serve` about a server of another class."""

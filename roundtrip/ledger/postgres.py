@@ -7,13 +7,13 @@ from dataclasses import astuple, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from roundtrip.connections.postgres import PostgresConnections, PostgresDown
 from roundtrip.ledger.contract import ClaimAnswer, LedgerDown, Reach
 from roundtrip.ledger.entry import EntryLedger, LedgerEntry
 from roundtrip.ledger.listeners import Announce
 from roundtrip.ledger.waiting import Waiting
 from roundtrip.machine.table import EntryState
 from roundtrip.on_demand import load_on_use
-from roundtrip.postgres_connections import PostgresConnections, PostgresDown
 from roundtrip.system import SYSTEM, System
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from roundtrip.connections.postgres import PostgresConnections, PostgresDown
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.listeners import ChangeListeners
 from roundtrip.ledger.tasks import TASK_FIELDS, TaskEntry, TaskSummary, entry_of, stored_summary, values_of
 from roundtrip.machine.tasks import TASK_MACHINE, TaskState
-from roundtrip.postgres_connections import PostgresConnections, PostgresDown
 from roundtrip.system import System
 
 _CHANNEL: Final = "tasks"

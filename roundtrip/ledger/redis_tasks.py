@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from roundtrip.connections.redis import RedisConnections, RedisDown, RedisScript, Word, redis_text
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.listeners import ChangeListeners
 from roundtrip.ledger.tasks import TASK_FIELDS, TaskEntry, TaskSummary, entry_of, stored_summary, values_of
 from roundtrip.machine.tasks import TASK_MACHINE, TaskState
-from roundtrip.redis_connections import RedisConnections, RedisDown, RedisScript, Word, redis_text
 from roundtrip.system import System
 
 _WRITE_BYTES: Final = 8

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any, Final, cast
 
 from roundtrip.questions.fields import FORMATS, FieldInvalid, FieldKind, FormField
-from roundtrip.safe_text import printable
+from roundtrip.text import printable
 from roundtrip.untrusted import strict_json
 
 Posted = Mapping[str, Sequence[str]]

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from roundtrip.pages.controls import LEFT_OUT, Control, FieldView, Posted, read_field, view_of_field
 from roundtrip.questions.fields import fields_of
-from roundtrip.safe_text import printable
+from roundtrip.text import printable
 from roundtrip.untrusted import mapping_of
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from roundtrip.pages.forms import TOKEN, PostUnreadable
 from roundtrip.pages.inbox_calls import Choice, InboxApprovals, Reader, ShownApproval
 from roundtrip.pages.rendering import PageRenderer
 from roundtrip.pages.responses import RETRY_HEADERS, BodyTooLong, PageResponses, PostWords, read_body
-from roundtrip.safe_text import printable
+from roundtrip.text import printable
 from roundtrip.untrusted import mapping_of
 
 INBOX_PATH: Final = "/approvals"

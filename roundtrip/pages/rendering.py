@@ -15,7 +15,7 @@ from roundtrip.pages.calls import AwaitingPage, EndedPage, WorkingPage
 from roundtrip.pages.forms import DECISION, TOKEN, PageForm
 from roundtrip.pages.headers import policy_for
 from roundtrip.pages.look import PageLook
-from roundtrip.safe_text import printable
+from roundtrip.text import printable
 
 try:
     from jinja2 import (

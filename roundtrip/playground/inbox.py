@@ -9,7 +9,7 @@ import httpx2
 
 from roundtrip.client.inbox import InboxClient
 from roundtrip.client.targets import TooLarge
-from roundtrip.safe_text import printable
+from roundtrip.text import printable
 from roundtrip.trace.page.data import Data
 
 _SECONDS: Final = 10.0

@@ -22,8 +22,8 @@ from roundtrip.playground.calls import PlayedCall, Playing
 from roundtrip.playground.forms import ShownForm, argument_schema
 from roundtrip.playground.inbox import PlayedInbox
 from roundtrip.playground.tokens import call_of_token, token_page_data
-from roundtrip.safe_text import printable
 from roundtrip.server.stored_replies import CONTINUE_TOOL
+from roundtrip.text import printable
 from roundtrip.trace.index.filters import CallFilter
 from roundtrip.trace.index.index import CallIndex, index_path
 from roundtrip.trace.page.data import Data, data_of

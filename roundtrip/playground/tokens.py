@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from roundtrip.errors import TokenRejected
 from roundtrip.machine.journal import OUTCOMES, Journal
-from roundtrip.safe_text import build_text
+from roundtrip.text import build_text
 from roundtrip.trace.explaining.wording import clock_text, size_text
 from roundtrip.trace.page.data import Data
 from roundtrip.trace.page.forms import json_text

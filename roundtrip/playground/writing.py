@@ -13,7 +13,7 @@ import anyio
 
 from roundtrip.checking.playable import ServerName, write_test_of
 from roundtrip.checking.recorded import NotReplayable
-from roundtrip.safe_text import printable
+from roundtrip.text import printable
 from roundtrip.trace.page.data import Data
 from roundtrip.trace.reading.calls import TracedCall
 

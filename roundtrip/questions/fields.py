@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
-from roundtrip.safe_text import printable
+from roundtrip.text import printable
 from roundtrip.untrusted import list_of, mapping_of
 
 _EMAIL_PATTERN: Final = re.compile(r"[^@\s]+@[^@\s]+")

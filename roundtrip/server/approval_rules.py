@@ -17,8 +17,8 @@ from mcp_types import INTERNAL_ERROR
 from roundtrip.errors import Decision
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import TaskEvent, TaskState
-from roundtrip.safe_text import quoted
 from roundtrip.server.persons import is_another
+from roundtrip.text import quoted
 
 if TYPE_CHECKING:
     from roundtrip.pages.inbox_calls import Choice, Reader

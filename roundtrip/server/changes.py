@@ -34,9 +34,9 @@ from mcp_types import (
 )
 
 from roundtrip.revisions import is_retry_era
+from roundtrip.sdk import connection_of, session_id_of
 from roundtrip.server.parts import Effects
 from roundtrip.server.requests import holding
-from roundtrip.server.sdk_private import connection_of, session_id_of
 
 if TYPE_CHECKING:
     from roundtrip.server.notifications import Listing

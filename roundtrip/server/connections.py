@@ -23,8 +23,8 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from roundtrip.errors import ConnectionLost
-from roundtrip.server.limited_logs import LimitedLog
-from roundtrip.server.sdk_private import RestartingManager
+from roundtrip.limited_logs import LimitedLog
+from roundtrip.sdk import RestartingManager
 
 logger = logging.getLogger("roundtrip")
 

@@ -15,12 +15,12 @@ from pydantic import AnyUrl
 
 from roundtrip.engine.body import BegunStep
 from roundtrip.errors import AskedTooLate, BodyMistake, NeedsTask
+from roundtrip.ledger.late_writes import is_on_event_loop
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.signatures import is_async
+from roundtrip.sdk import session_id_of
 from roundtrip.server.asking import AskingContext
-from roundtrip.server.late_writes import is_on_event_loop
 from roundtrip.server.notifications import announced_by_author
-from roundtrip.server.sdk_private import session_id_of
 
 if TYPE_CHECKING:
     from roundtrip.server import workers

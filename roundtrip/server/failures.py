@@ -38,9 +38,9 @@ from roundtrip.errors import (
     ValueNotStorable,
 )
 from roundtrip.on_demand import load_on_use
-from roundtrip.safe_text import quoted
 from roundtrip.server.functions import AskingFunction
 from roundtrip.server.tools.arguments import ArgumentsRejected, fields_rejected_by, rejected_fields
+from roundtrip.text import quoted
 
 if TYPE_CHECKING:
     from roundtrip.server.tools import registry

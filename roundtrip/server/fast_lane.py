@@ -52,15 +52,15 @@ from pydantic_core import from_json, to_json
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from roundtrip.server.connections import has_too_many_values, replaying
-from roundtrip.server.late_writes import is_on_asyncio
-from roundtrip.server.sdk_private import (
+from roundtrip.ledger.late_writes import is_on_asyncio
+from roundtrip.sdk import (
     is_running,
     lifespan_state_of,
     request_with_body,
     seconds_between_pings,
     transport_log,
 )
+from roundtrip.server.connections import has_too_many_values, replaying
 
 _METHODS: Final = frozenset(
     {

@@ -27,6 +27,7 @@ from starlette.responses import Response
 
 from roundtrip.errors import CallerUnknown, InvalidSignature
 from roundtrip.ledger.tasks import TaskEntry, TaskSummary
+from roundtrip.limited_logs import LimitedLog
 from roundtrip.pages.inbox_calls import Choice, InboxPage, Reader, ShownApproval
 from roundtrip.questions.approvals import ApprovalQuestion, ApprovalState, LegApprovals
 from roundtrip.server.approval_rules import (
@@ -40,7 +41,6 @@ from roundtrip.server.approval_rules import (
     relabel,
 )
 from roundtrip.server.approvals import Approvals, PendingApproval
-from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.persons import name_of
 from roundtrip.server.slots import Pool
 from roundtrip.server.stored_pages import reaching_store

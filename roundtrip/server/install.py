@@ -24,11 +24,11 @@ from opentelemetry.trace import ProxyTracerProvider, get_tracer_provider
 from roundtrip.errors import KeysMissing
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.signatures import display_name, hints_of
+from roundtrip.sdk import SdkSpans
 from roundtrip.server.functions import AskingFunction, FunctionSignature, Planned
 from roundtrip.server.leg_runner import LegRunner
 from roundtrip.server.parts import Effects, Parts
 from roundtrip.server.request_state import RequestBoundary, SubjectOf
-from roundtrip.server.sdk_private import SdkSpans
 from roundtrip.tokens.token import JournalCodec
 
 if TYPE_CHECKING:

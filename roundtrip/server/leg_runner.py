@@ -18,13 +18,13 @@ from mcp.server.context import ServerRequestContext
 from roundtrip.engine.leg import Authored, Declined, Finished, HandedOver, Leg, LegEnd, PlainBody, Suspended
 from roundtrip.engine.silent_body import serve_silent_body
 from roundtrip.errors import ChannelMissing, RoundtripError, ToolTimedOut
+from roundtrip.ledger.late_writes import is_on_asyncio
+from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.call import Call
 from roundtrip.machine.journal import Journal
 from roundtrip.on_demand import load_on_use
 from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS, FIRST_OF_RETRY_ERA, is_retry_era
 from roundtrip.server.functions import AskingFunction
-from roundtrip.server.late_writes import is_on_asyncio
-from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.parts import Parts
 from roundtrip.server.requests import Incoming, RequestClient, announced_name, client_name, offer, take_back
 from roundtrip.server.threads import LegThreads

@@ -20,12 +20,12 @@ import anyio
 from mcp.server.context import ServerRequestContext
 
 from roundtrip.ledger.contract import LedgerDown
+from roundtrip.ledger.late_writes import is_on_asyncio
 from roundtrip.on_demand import load_on_use
 from roundtrip.pages.calls import PageCalls
 from roundtrip.pages.handler import QuestionPages
-from roundtrip.server.late_writes import is_on_asyncio
 from roundtrip.server.stored_pages import CallsOfSite
-from roundtrip.server.switches import is_on
+from roundtrip.switches import is_on
 from roundtrip.system import System
 
 if TYPE_CHECKING:

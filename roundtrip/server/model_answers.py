@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
 from roundtrip.questions.fields import FieldInvalid, FormField, fields_of
-from roundtrip.safe_text import quoted
 from roundtrip.server.tasks.content import TaskContent
+from roundtrip.text import quoted
 
 _VALUE: Final = "value"
 """The field of a form for a single value."""

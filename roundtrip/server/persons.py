@@ -9,8 +9,8 @@ import logging
 import unicodedata
 from typing import Any, Final, NamedTuple
 
-from roundtrip.safe_text import without_invisible
-from roundtrip.server.limited_logs import LimitedLog
+from roundtrip.limited_logs import LimitedLog
+from roundtrip.text import without_invisible
 
 _LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
 _TWO_FORMS: Final = (

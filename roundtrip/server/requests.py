@@ -35,8 +35,8 @@ from roundtrip.errors import RejectionReason
 from roundtrip.machine.journal import Journal
 from roundtrip.on_demand import load_on_use
 from roundtrip.questions.outcomes import Outcome
-from roundtrip.safe_text import printable
-from roundtrip.server.sdk_private import session_id_of
+from roundtrip.sdk import session_id_of
+from roundtrip.text import printable
 
 if TYPE_CHECKING:
     from roundtrip.engine.ways import Ways

@@ -28,11 +28,11 @@ from typing_extensions import Unpack
 from roundtrip.on_demand import load_on_use
 from roundtrip.server.parts import PartsOptions, parts_of
 from roundtrip.server.prompts_and_resources import LISTINGS
-from roundtrip.server.switches import FAST_LANE_VARIABLE, is_on, runs_tasks
 from roundtrip.server.tool_server import ToolServer
 from roundtrip.server.tools.registered import ToolDefaults
 from roundtrip.server.tools.registry import OnDuplicate
 from roundtrip.server.visibility import VisibilityChoice
+from roundtrip.switches import FAST_LANE_VARIABLE, is_on, runs_tasks
 
 if TYPE_CHECKING:
     from mcp.server.transport_security import TransportSecuritySettings

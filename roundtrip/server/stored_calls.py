@@ -32,6 +32,7 @@ from pydantic import Field
 from roundtrip.engine.leg import Suspended
 from roundtrip.engine.ways import Ways
 from roundtrip.ledger.contract import LedgerDown
+from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.on_demand import load_on_use
 from roundtrip.revisions import FIRST_OF_RETRY_ERA, is_retry_era
@@ -41,7 +42,6 @@ from roundtrip.server.equal_calls import SHOWINGS, EqualCalls, Showing
 from roundtrip.server.failures import store_down
 from roundtrip.server.ladder import PAGE_ELICITATION, Ladder, LadderClient, Rung, with_elicitation
 from roundtrip.server.leg_runner import result_of
-from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.model_answers import AnswersInvalid, AnswersRefused
 from roundtrip.server.pages import DEFAULT_WAIT_SECONDS, Pages
 from roundtrip.server.probe import PROBE_TOOL

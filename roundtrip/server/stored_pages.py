@@ -14,6 +14,7 @@ from mcp.server.request_state import compact_json
 
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskEntry
+from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.tasks import TaskState
 from roundtrip.pages.calls import (
     AskingPage,
@@ -27,7 +28,6 @@ from roundtrip.pages.calls import (
 )
 from roundtrip.pages.handler import QuestionPages
 from roundtrip.server.access_log import hide_tickets
-from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.pages import Pages
 from roundtrip.server.persons import is_same
 from roundtrip.server.stored_replies import awaited_groups

@@ -12,12 +12,12 @@ from typing import Any, Final
 from mcp_types import CallToolResult, TextContent
 
 from roundtrip.machine.tasks import TaskState
-from roundtrip.safe_text import printable
 from roundtrip.server import approval_rules
 from roundtrip.server.model_answers import answer_schema
 from roundtrip.server.tasks.book import TaskView
 from roundtrip.server.tasks.content import TaskContent
 from roundtrip.server.tools.registry import UnknownTool
+from roundtrip.text import printable
 
 CONTINUE_TOOL: Final = "continue_call"
 

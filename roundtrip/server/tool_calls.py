@@ -33,9 +33,9 @@ from starlette.requests import Request
 
 from roundtrip.engine.leg import Finished, HandedOver, Suspended
 from roundtrip.errors import RejectionReason
+from roundtrip.ledger.late_writes import is_on_asyncio
 from roundtrip.on_demand import load_on_use
 from roundtrip.revisions import is_retry_era
-from roundtrip.server.late_writes import is_on_asyncio
 from roundtrip.server.leg_runner import LegRunner, ServedEnd, result_of
 from roundtrip.server.requests import Incoming, RequestRecord, read_forms, token_rejection
 from roundtrip.server.tools.registered import RegisteredTool

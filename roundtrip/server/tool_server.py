@@ -23,12 +23,12 @@ from roundtrip.server.parts import Parts
 from roundtrip.server.prompts_and_resources import PromptsAndResources
 from roundtrip.server.request_state import Request
 from roundtrip.server.requests import Incoming, begins_for_client
-from roundtrip.server.switches import PROBE_VARIABLE, is_on
 from roundtrip.server.tool_calls import ToolCalls
 from roundtrip.server.tools.options import ToolDetails, ToolOptions, ToolSpec, spec_from
 from roundtrip.server.tools.registered import ToolDefaults, register
 from roundtrip.server.tools.registry import OnDuplicate, ToolRegistry, UnknownTool
 from roundtrip.server.visibility import Visibility
+from roundtrip.switches import PROBE_VARIABLE, is_on
 
 if TYPE_CHECKING:
     from roundtrip.server import failures, probe

@@ -22,10 +22,10 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from roundtrip.ledger.contract import Reach
+from roundtrip.ledger.late_writes import finish_late_writes
+from roundtrip.sdk import is_running
 from roundtrip.server.connections import HttpOptions
 from roundtrip.server.key_files import KEYS_VARIABLE
-from roundtrip.server.late_writes import finish_late_writes
-from roundtrip.server.sdk_private import is_running
 from roundtrip.server.server import Server
 from roundtrip.tracing import FlushedTracer
 from roundtrip.untrusted import mapping_of

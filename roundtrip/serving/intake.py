@@ -12,7 +12,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 from typing_extensions import override
 
-from roundtrip.server.limited_logs import LimitedLog
+from roundtrip.limited_logs import LimitedLog
 from roundtrip.serving.application import closing
 from roundtrip.serving.settings import LIVE_PATH, READY_PATH
 

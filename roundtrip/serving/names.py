@@ -17,7 +17,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from roundtrip.server.limited_logs import LimitedLog
+from roundtrip.limited_logs import LimitedLog
 
 ANY: Final = "*"
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")

@@ -25,9 +25,8 @@ from pydantic import TypeAdapter
 from sse_starlette.sse import AppStatus
 
 from roundtrip.ledger.holders import bury, name_process
-from roundtrip.safe_text import printable
+from roundtrip.limited_logs import LimitedFilter
 from roundtrip.server.access_log import hide_tickets
-from roundtrip.server.limited_logs import LimitedFilter
 from roundtrip.server.probe import Identity
 from roundtrip.server.server import Server
 from roundtrip.serving.application import ProcessState, application_of
@@ -35,6 +34,7 @@ from roundtrip.serving.intake import SURPLUS_CONNECTIONS, Intake
 from roundtrip.serving.others import OtherServer
 from roundtrip.serving.plain_connection import PlainConnection
 from roundtrip.serving.settings import ProcessSettings, ServeSettings
+from roundtrip.text import printable
 
 logger = logging.getLogger("roundtrip")
 

@@ -12,8 +12,8 @@ from pydantic_core import PydanticCustomError
 
 from roundtrip.server.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE
 from roundtrip.server.loopback_peers import is_loopback
-from roundtrip.server.switches import PROBE_VARIABLE
 from roundtrip.serving.names import ANY, host_from, origin_from
+from roundtrip.switches import PROBE_VARIABLE
 from roundtrip.trace.writing.names import TRACE_VARIABLE
 
 DEFAULT_FILE: Final = "roundtrip.toml"

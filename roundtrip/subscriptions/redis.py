@@ -26,7 +26,7 @@ from mcp.server.subscriptions import (
 )
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from roundtrip.redis_connections import RedisConnections, RedisDown
+from roundtrip.connections.redis import RedisConnections, RedisDown
 
 logger = logging.getLogger("roundtrip")
 

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from jsonschema import Draft202012Validator, FormatChecker, SchemaError
 
 from roundtrip.questions.fields import FORMATS, FieldKind, FormField, fields_of
-from roundtrip.safe_text import printable
+from roundtrip.text import printable
 
 __all__ = [
     "FieldSamples",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from roundtrip.safe_text import build_text
+from roundtrip.text import build_text
 from roundtrip.trace.explaining.wording import clock_text, duration_text
 from roundtrip.trace.index.filters import CallFilter
 from roundtrip.trace.index.index import CallIndex

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
-from roundtrip.safe_text import build_text
+from roundtrip.text import build_text
 from roundtrip.trace.explaining.explanations import explain_rejection
 from roundtrip.trace.explaining.failures import explain_end
 from roundtrip.trace.explaining.wording import clock_text, duration_text, listed_text

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final, cast
 
-from roundtrip.server import limited_logs
+from roundtrip import limited_logs
 
 __all__ = ["refill", "watch_budgets"]
 

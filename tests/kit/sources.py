@@ -26,7 +26,7 @@ UNUSED: Final = frozenset(
         "roundtrip.trace.writing.telemetry",
         "roundtrip.questions.forms",
         "roundtrip.questions.wire",
-        "roundtrip.redis_connections",
+        "roundtrip.connections.redis",
         "roundtrip.resolvers.planner",
         "roundtrip.resolvers.scheduler",
         "roundtrip.serving",

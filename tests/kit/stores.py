@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import pytest
 
+from roundtrip.connections.postgres import PostgresConnections
+from roundtrip.connections.redis import RedisConnections, RedisScript
 from roundtrip.ledger import MemoryLedger, PostgresLedger, RedisLedger, SqliteLedger
-from roundtrip.postgres_connections import PostgresConnections
-from roundtrip.redis_connections import RedisConnections, RedisScript
 from roundtrip.system import SYSTEM, System
 from roundtrip.testing import Clock
 from tests.kit.hosts import free_port

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from roundtrip.server.sdk_private import require_names
+from roundtrip.sdk import require_names
 from tests.kit.hosts import WAIT
 from tests.package.building import ROOT
 from tests.package.installed import installed_by

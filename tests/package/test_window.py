@@ -32,7 +32,7 @@ def test_windows_begin_at_the_oldest_tried_versions() -> None:
     tried = [f"| {OLDEST[name]} and {NEWEST[name]} |" for name in OLDEST]
     for path, told in {
         "pyproject.toml": [f'"{mcp}"'],
-        "roundtrip/server/sdk_private.py": [mcp],
+        "roundtrip/sdk.py": [mcp],
         "roundtrip/server/adapters/fastmcp_names.py": [fastmcp],
         "docs/frameworks.md": [mcp, fastmcp, *tried],
     }.items():

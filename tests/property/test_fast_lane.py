@@ -314,7 +314,7 @@ def compare() -> Iterator[Compare]:
     exporter = spans_of(provider)
     with pytest.MonkeyPatch.context() as patch, asyncio.Runner() as runner:
         patch.setattr(trace, "_TRACER_PROVIDER", provider)
-        patch.setattr("roundtrip.server.limited_logs._Budget.spend", _no_limit)
+        patch.setattr("roundtrip.limited_logs._Budget.spend", _no_limit)
         both = Twins(runner.get_loop())
 
         def seen(post: Post, json_only: bool, checks_names: bool) -> tuple[Seen, Seen]:

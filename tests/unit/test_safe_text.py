@@ -5,7 +5,7 @@ import unicodedata
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roundtrip.safe_text import build_text, printable
+from roundtrip.text import build_text, printable
 from tests.kit.tiers import examples
 
 ANY_TEXT = st.text(st.characters(exclude_categories=())) | st.text(

@@ -27,8 +27,8 @@ from roundtrip.client.failures import CallFailed
 from roundtrip.client.legs import within
 from roundtrip.client.targets import Target, target_of
 from roundtrip.client.terminal import Terminal
-from roundtrip.safe_text import printable
 from roundtrip.testing.hosting import served
+from roundtrip.text import printable
 
 _MODULE: Final = re.compile(r"(?!https?:)[^\s]+:[A-Za-z_]\w*")
 

@@ -29,9 +29,9 @@ from roundtrip.client.fields import read_typed
 from roundtrip.ledger.tasks import TaskSummary
 from roundtrip.machine.tasks import TaskState
 from roundtrip.questions.fields import FieldInvalid, FieldKind, fields_of
-from roundtrip.safe_text import printable
 from roundtrip.server.tasks.content import ContentUnreadable
 from roundtrip.server.tasks.operations import TaskNotChanged
+from roundtrip.text import printable
 from roundtrip.trace.explaining.stories import story
 from roundtrip.trace.explaining.wording import distance_text
 from roundtrip.trace.index.filters import CallFilter

@@ -17,7 +17,7 @@ from roundtrip.cli.trace.sources import present
 from roundtrip.cli.trace.terminal import Column, Screen
 from roundtrip.client.inbox import INBOX_PATH, InboxClient
 from roundtrip.client.targets import TooLarge
-from roundtrip.safe_text import printable
+from roundtrip.text import printable
 
 _SECONDS: Final = 30.0
 _MAX_SHOWN_CHARS: Final = 70

@@ -22,11 +22,11 @@ from mcp.server import MCPServer
 
 from roundtrip.cli.command import CommandFailed, reported
 from roundtrip.errors import InvalidSignature
-from roundtrip.safe_text import printable
 from roundtrip.server.adapters.finding import AttachedServer, attached, is_server, require_installed, server_classes
 from roundtrip.server.server import Server
-from roundtrip.server.switches import OWN, RUN_TASKS_VARIABLE
 from roundtrip.serving.others import OtherServer, as_served
+from roundtrip.switches import OWN, RUN_TASKS_VARIABLE
+from roundtrip.text import printable
 
 _FORMS: Final = "write MODULE:SERVER, such as shop.app:server or shop.py:server, or a file with one server, shop.py"
 _MAX_CAUSES: Final = 5

@@ -11,8 +11,8 @@ from roundtrip.checking.recorded import NotReplayable
 from roundtrip.cli.command import CommandFailed
 from roundtrip.cli.running.loading import load_attached
 from roundtrip.client.failures import innermost
-from roundtrip.safe_text import printable
 from roundtrip.server.adapters.finding import AttachedServer
+from roundtrip.text import printable
 from roundtrip.trace.writing.names import TRACE_VARIABLE
 
 T = TypeVar("T")

@@ -15,12 +15,12 @@ from roundtrip.cli.trace.terminal import Screen
 from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import ENDED, TaskState
-from roundtrip.safe_text import printable
 from roundtrip.server.approval_rules import state_of
 from roundtrip.server.tasks.acting import AuditedOperations
 from roundtrip.server.tasks.book import TaskBook
 from roundtrip.server.tasks.content import ContentUnreadable
 from roundtrip.server.tasks.operations import TaskNotChanged, TaskOperations
+from roundtrip.text import printable
 from roundtrip.trace.explaining.wording import clock_text
 from roundtrip.trace.writing.audit import AuditLog, AuditUnwritable, audit_path, user_of_system
 from roundtrip.trace.writing.names import AUDIT_VARIABLE

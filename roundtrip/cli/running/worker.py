@@ -9,12 +9,12 @@ from typing import Any
 from roundtrip.cli.command import CommandFailed, reported
 from roundtrip.cli.running.loading import load_server
 from roundtrip.cli.running.starting import NO_WORKERS, exit_code_of, require_fork, supervise
-from roundtrip.safe_text import printable
 from roundtrip.server.server import Server
 from roundtrip.serving.process import set_up_logging, work
 from roundtrip.serving.settings import BadSettings, WorkerSettings, read_settings
 from roundtrip.serving.supervisor import Supervisor, WorkerPlan
 from roundtrip.serving.task_worker import objection_to_worker, run_tasks
+from roundtrip.text import printable
 
 
 def run(arguments: Namespace) -> int:

@@ -11,7 +11,7 @@ from roundtrip.cli.command import reported
 from roundtrip.cli.parsing import OptionsAnywhere
 from roundtrip.cli.trace.calls import ReadCalls, call_named, find_call
 from roundtrip.cli.trace.sources import load, view, write_out
-from roundtrip.safe_text import printable
+from roundtrip.text import printable
 from roundtrip.trace.explaining.sequence import mermaid
 from roundtrip.trace.page.document import html
 from roundtrip.trace.reading.calls import TracedCall

@@ -17,7 +17,7 @@ from roundtrip.cli.running.rehearsing import load_for_rehearsal, rehearse
 from roundtrip.cli.trace.calls import find_call
 from roundtrip.cli.trace.sources import json_text, view
 from roundtrip.machine.journal import Action
-from roundtrip.safe_text import printable
+from roundtrip.text import printable
 from roundtrip.trace.reading.calls import TracedCall
 
 _DESCRIPTION: Final = """\

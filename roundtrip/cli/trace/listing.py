@@ -15,7 +15,7 @@ from roundtrip.errors import RejectionReason
 from roundtrip.machine.facts import Reason
 from roundtrip.machine.journal import OUTCOMES
 from roundtrip.machine.table import State
-from roundtrip.safe_text import build_text
+from roundtrip.text import build_text
 from roundtrip.trace.explaining.explanations import explain_rejection
 from roundtrip.trace.explaining.wording import clock_text, count_text, duration_text
 from roundtrip.trace.index.filters import CallFilter, fits, time_of

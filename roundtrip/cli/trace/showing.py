@@ -10,7 +10,7 @@ from roundtrip.cli.trace.sources import present, view
 from roundtrip.cli.trace.terminal import MARK_STYLES, STATE_STYLES, Part, Screen
 from roundtrip.machine.facts import Reason
 from roundtrip.machine.table import State
-from roundtrip.safe_text import build_text
+from roundtrip.text import build_text
 from roundtrip.trace.explaining.explanations import explain_rejection, explain_replay, explain_takeover
 from roundtrip.trace.explaining.stories import outcome_of, story, until
 from roundtrip.trace.explaining.wording import (

@@ -19,7 +19,7 @@ from roundtrip.cli.trace.listing import read_reason
 from roundtrip.cli.trace.sources import json_text, named_files, view, warn, warn_of_losses
 from roundtrip.cli.trace.terminal import STATE_STYLES, Part, Screen
 from roundtrip.machine.facts import Reason
-from roundtrip.safe_text import build_text
+from roundtrip.text import build_text
 from roundtrip.trace.explaining.wording import (
     action_text,
     approvals_text,

@@ -11,7 +11,7 @@ from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 
 from roundtrip.client.terminal import Line, Part, console_on
-from roundtrip.safe_text import columns_of, printable
+from roundtrip.text import columns_of, printable
 from roundtrip.trace.reading.calls import SYMBOLS, Mark
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from roundtrip.cli.trace.sources import present
 from roundtrip.cli.trace.terminal import Part, Screen
 from roundtrip.errors import TokenRejected
 from roundtrip.machine.journal import OUTCOMES, Journal
-from roundtrip.safe_text import build_text
 from roundtrip.server.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE, KeyFile, keys_of
+from roundtrip.text import build_text
 from roundtrip.tokens.binding import TokenBinding
 from roundtrip.tokens.token import MAX_TOKEN_BYTES
 from roundtrip.trace.explaining.wording import duration_text, size_text

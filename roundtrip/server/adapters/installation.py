@@ -31,9 +31,9 @@ from roundtrip.server.install import install as attach
 from roundtrip.server.parts import PartsOptions, parts_of
 from roundtrip.server.request_state import Request, RequestBoundary
 from roundtrip.server.requests import holding
-from roundtrip.server.switches import runs_tasks
 from roundtrip.server.tools.options import ToolSpec, unknown_option
 from roundtrip.server.tools.registered import ToolDefaults
+from roundtrip.switches import runs_tasks
 
 if TYPE_CHECKING:
     from roundtrip.server import probe

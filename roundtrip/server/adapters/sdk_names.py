@@ -16,7 +16,7 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver.tools import ToolManager
 from mcp.server.mcpserver.utilities.logging import get_logger
 
-from roundtrip.server.sdk_private import require_names
+from roundtrip.sdk import require_names
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server as LowLevelServer

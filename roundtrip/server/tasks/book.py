@@ -16,11 +16,11 @@ from roundtrip.engine.leg import Suspended
 from roundtrip.errors import InvalidSignature, KeysMissing
 from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.ledger.tasks import HasTasks, SeenTask, TaskEntry, TaskStore, change_task
+from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.journal import Journal, from_text, to_text
 from roundtrip.machine.pins import Pinner
 from roundtrip.machine.tasks import TASK_MACHINE, TaskEvent, TaskState
 from roundtrip.server import approval_rules
-from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.tasks.content import ContentUnreadable, Pause, TaskContent, TaskSeal, is_call_id
 from roundtrip.server.tasks.named import NamedTasks
 from roundtrip.tokens.token import JournalCodec, Sealer

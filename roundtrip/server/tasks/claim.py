@@ -16,8 +16,8 @@ from roundtrip.engine.computed import NotedValue
 from roundtrip.errors import CallTakenOver
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import SeenTask, TaskEntry
+from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.tasks import TaskEvent
-from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.tasks.book import TaskBook
 from roundtrip.server.tasks.content import ContentUnreadable, TaskContent
 

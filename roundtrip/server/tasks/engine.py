@@ -21,10 +21,10 @@ from roundtrip.errors import BodyMistake, CallTakenOver, TokenRejected
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.holders import buried_processes, hear_of_deaths, holder_name, is_buried
 from roundtrip.ledger.tasks import TaskEntry
+from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.machine.tasks import TaskEvent, TaskState
 from roundtrip.server import approval_rules
-from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.tasks import client_legs
 from roundtrip.server.tasks.book import TaskBook
 from roundtrip.server.tasks.claim import END_SECONDS, TaskClaim, lease_seconds

@@ -18,8 +18,8 @@ from mcp_types import ErrorData
 
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskEntry
+from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.journal import Journal
-from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.tasks.book import TaskBook, TaskView
 from roundtrip.server.tasks.claim import TaskClaim, lease_seconds
 from roundtrip.server.tasks.content import TaskContent

@@ -24,7 +24,7 @@ from mcp_types import INVALID_PARAMS, Notification, SubscriptionFilter, Subscrip
 
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskStore
-from roundtrip.server.limited_logs import LimitedLog
+from roundtrip.limited_logs import LimitedLog
 from roundtrip.server.tasks.book import TaskBook
 from roundtrip.server.tasks.content import ContentUnreadable
 

@@ -17,11 +17,10 @@ from roundtrip.engine.leg import Authored, Finished, HandedOver, Suspended
 from roundtrip.errors import InvalidSignature
 from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.ledger.tasks import TaskEntry
+from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.server.failures import store_down
-from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.requests import REQUEST, SKEW, RequestRecord, offer, take_back
-from roundtrip.server.switches import OWN
 from roundtrip.server.tasks import client_legs, foreground
 from roundtrip.server.tasks.book import TaskBook, TaskView
 from roundtrip.server.tasks.content import ContentUnreadable, TaskContent
@@ -31,6 +30,7 @@ from roundtrip.server.tasks.legs import TaskLeg, incoming_of
 from roundtrip.server.tasks.named import NamedTasks
 from roundtrip.server.tasks.sweep import TaskDelivery
 from roundtrip.server.tool_calls import written
+from roundtrip.switches import OWN
 
 if TYPE_CHECKING:
     from roundtrip.server.functions import AskingFunction

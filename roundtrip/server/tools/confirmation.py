@@ -17,7 +17,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from roundtrip.errors import InvalidSignature
 from roundtrip.questions.markers import MAX_APPROVED_CHARS, NOTHING, Elicit, InboxQuestion
-from roundtrip.safe_text import printable, quoted
+from roundtrip.text import printable, quoted
 
 if TYPE_CHECKING:
     from roundtrip.questions.approvals import Approve

@@ -26,6 +26,7 @@ from pydantic import (
 from roundtrip.errors import InvalidSignature, NotSendable
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.signatures import arms_of
+from roundtrip.sdk import output_adapter
 from roundtrip.server.content import (
     CONTENT_TYPES,
     ToolResult,
@@ -38,7 +39,6 @@ from roundtrip.server.content import (
     require_sendable_text,
     unsendable,
 )
-from roundtrip.server.sdk_private import output_adapter
 from roundtrip.server.tools.schemas import Check, SchemaMismatch, checker
 
 if TYPE_CHECKING:

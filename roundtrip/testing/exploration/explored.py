@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from roundtrip.client.legs import Era
 from roundtrip.machine.table import CALL_MACHINE, CallArrow, Event, State
-from roundtrip.safe_text import printable
 from roundtrip.testing.conversations import AskedQuestion, Conversation
+from roundtrip.text import printable
 from roundtrip.trace.explaining.wording import count_text
 
 _TABLE_CHARS: Final = 120

@@ -7,12 +7,12 @@ from typing import Any, Final, cast
 
 from mcp_types import ElicitResult
 
-from roundtrip.safe_text import printable
 from roundtrip.testing.conversations import Conversation, Message
 from roundtrip.testing.snapshots.placeholders import Placeholders
 from roundtrip.testing.snapshots.redaction import SnapshotRedaction
 from roundtrip.testing.snapshots.story import bytes_in, story_of
 from roundtrip.testing.snapshots.wording import StoryText
+from roundtrip.text import printable
 from roundtrip.untrusted import leaves_of, mapping_of
 
 _Path = tuple[tuple[Any, Any], ...]

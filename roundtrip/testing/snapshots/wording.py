@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from roundtrip.questions.fields import FieldChoice, FieldKind, FormField, fields_of
-from roundtrip.safe_text import printable
 from roundtrip.testing.snapshots.redaction import REDACTED
 from roundtrip.testing.snapshots.story import Story
+from roundtrip.text import printable
 from roundtrip.untrusted import list_of, mapping_of
 
 _MAX_LIST_CHARS: Final = 88

@@ -12,7 +12,7 @@ from roundtrip.errors import CallHasEnded, RejectionReason
 from roundtrip.machine.facts import Reason
 from roundtrip.machine.journal import UNNAMED
 from roundtrip.machine.table import State
-from roundtrip.safe_text import build_text
+from roundtrip.text import build_text
 from roundtrip.trace.explaining.advice import QUESTIONS, REJECTIONS, Advice
 from roundtrip.trace.explaining.failures import explain_failure, explain_lateness, failures_of
 from roundtrip.trace.explaining.stored_ends import end_of_stored, explain_action, explain_stop

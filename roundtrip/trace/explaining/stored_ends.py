@@ -1,7 +1,7 @@
 """Explain what happened to a stored call outside of its servings: the actions of operators, and ends without a leg."""
 
 from roundtrip.machine.table import State
-from roundtrip.safe_text import printable
+from roundtrip.text import printable
 from roundtrip.trace.explaining.wording import quoted, stop_text
 from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.writing.lines import ActedLine, StoppedLine

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any, Final
 
 from roundtrip.machine.table import Event, State
-from roundtrip.safe_text import build_text
+from roundtrip.text import build_text
 from roundtrip.trace.explaining.explanations import (
     explain_question,
     explain_rejection,

@@ -11,7 +11,7 @@ from importlib.resources import files
 from string import Template
 from typing import Any, Final
 
-from roundtrip.safe_text import printable
+from roundtrip.text import printable
 from roundtrip.trace.page.data import data_of
 from roundtrip.trace.reading.calls import TracedCall
 

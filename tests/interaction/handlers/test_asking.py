@@ -7,14 +7,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult, ListRootsResult
 from pydantic import BaseModel
 
-from roundtrip import (
-    Context,
-    Elicit,
-    Event,
-    ListRoots,
-    Resolve,
-    Server,
-)
+from roundtrip import Context, Elicit, Event, ListRoots, Resolve, Server
 from roundtrip.client.legs import ERAS
 from roundtrip.testing import Era, Steps
 from tests.interaction.handlers.asking import KINDS, Legs, Tone, add, ask_tone, failing, fetch, kinds, said

@@ -18,15 +18,7 @@ from mcp_types import (
 )
 from pydantic import FileUrl
 
-from roundtrip import (
-    Context,
-    Elicit,
-    ListRoots,
-    Sample,
-    Server,
-    get_http_headers,
-    get_request,
-)
+from roundtrip import Context, Elicit, ListRoots, Sample, Server, get_http_headers, get_request
 from roundtrip.ledger import SqliteLedger
 from tests.interaction.pages.paged import paged
 from tests.kit.hosts import hosted

@@ -11,15 +11,7 @@ from mcp_types import ElicitResult
 from pydantic import BaseModel, Field, SecretStr
 from typing_extensions import TypedDict
 
-from roundtrip import (
-    AcceptedElicitation,
-    Context,
-    Elicit,
-    ElicitUrl,
-    InvalidSignature,
-    Resolve,
-    Server,
-)
+from roundtrip import AcceptedElicitation, Context, Elicit, ElicitUrl, InvalidSignature, Resolve, Server
 from roundtrip.engine import rounds
 from roundtrip.testing import Era, LegByLeg, Steps
 from tests.interaction.pages.ways import BOOK, URL, places, ways

@@ -17,9 +17,9 @@ from roundtrip import Approvals, Approve, Context, ElicitUrl, Pages, Recorder, S
 from roundtrip.ledger import MemoryLedger, SqliteLedger
 from roundtrip.ledger.contract import Ledger, LedgerDown
 from roundtrip.ledger.tasks import TaskEntry, change_task
+from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.tasks import TaskEvent
 from roundtrip.server import stored_pages
-from roundtrip.server.limited_logs import LimitedLog
 from roundtrip.server.tasks.operations import TaskNotChanged, TaskOperations
 from roundtrip.trace.explaining.explanations import ExplainedSubject, explain
 from roundtrip.trace.reading.joining import join

@@ -4,13 +4,7 @@ from typing import Annotated
 
 import pytest
 
-from roundtrip import (
-    Elicit,
-    Event,
-    Resolve,
-    Server,
-    State,
-)
+from roundtrip import Elicit, Event, Resolve, Server, State
 from roundtrip.testing import DECLINE, Era, Steps, User
 from roundtrip.testing.scripts import UserAction
 from tests.kit.bookshop import Backorder, bookshop

@@ -9,13 +9,7 @@ import anyio.lowlevel
 import pytest
 from mcp_types import GetPromptResult, ReadResourceResult, TextContent, TextResourceContents
 
-from roundtrip import (
-    Depends,
-    Elicit,
-    Event,
-    Resolve,
-    Server,
-)
+from roundtrip import Depends, Elicit, Event, Resolve, Server
 from roundtrip.testing import Era, Steps, User
 from tests.interaction.teardown.held import server_of
 from tests.kit.players import connect, text_of

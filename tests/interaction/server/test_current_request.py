@@ -8,15 +8,7 @@ import pytest
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from roundtrip import (
-    Context,
-    Depends,
-    Server,
-    get_access_token,
-    get_context,
-    get_http_headers,
-    get_request,
-)
+from roundtrip import Context, Depends, Server, get_access_token, get_context, get_http_headers, get_request
 from roundtrip.testing import Era, User, served
 
 pytestmark = pytest.mark.anyio

@@ -11,7 +11,7 @@ from mcp.server import _streamable_http_modern as modern
 from starlette.types import Message
 
 from roundtrip import Context, Server
-from roundtrip.server.sdk_private import connection_of
+from roundtrip.sdk import connection_of
 from roundtrip.testing import served
 from tests.kit.asgi_posts import Post
 from tests.kit.hosts import WAIT

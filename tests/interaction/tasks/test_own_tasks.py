@@ -10,7 +10,7 @@ import pytest
 from roundtrip import Context, Server
 from roundtrip.cli import main
 from roundtrip.ledger import SqliteLedger
-from roundtrip.server.switches import RUN_TASKS_VARIABLE
+from roundtrip.switches import RUN_TASKS_VARIABLE
 from tests.interaction.tasks.looks import Looks
 from tests.kit.peer import WAIT_SECONDS, Peer, peers, text_of
 

@@ -13,16 +13,7 @@ from mcp.server.mcpserver import Resolve as SdkResolve
 from mcp_types import Root
 from pydantic import BaseModel, Field, FileUrl
 
-from roundtrip import (
-    Context,
-    Elicit,
-    ElicitationResult,
-    ElicitUrl,
-    Image,
-    ListRoots,
-    Resolve,
-    Sample,
-)
+from roundtrip import Context, Elicit, ElicitationResult, ElicitUrl, Image, ListRoots, Resolve, Sample
 from roundtrip.testing import ACCEPT, DECLINE, Answers, Conversation, User
 from tests.kit.shops import server_with
 

@@ -5,9 +5,7 @@ from typing import Any
 import anyio
 import pytest
 
-from roundtrip import (
-    Server,
-)
+from roundtrip import Server
 from roundtrip.testing import Era
 from tests.interaction.visibility.gates import Switch, said, saying, tools
 from tests.kit.players import connect

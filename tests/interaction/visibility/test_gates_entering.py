@@ -12,11 +12,7 @@ import pytest
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 
-from roundtrip import (
-    Context,
-    Depends,
-    Server,
-)
+from roundtrip import Context, Depends, Server
 from roundtrip.testing import Era
 from tests.interaction.visibility.gates import said, saying, tools
 from tests.kit.hosts import WAIT

@@ -11,10 +11,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import Completion, PromptReference, ResourceTemplateReference
 from pydantic import Field
 
-from roundtrip import (
-    Depends,
-    Server,
-)
+from roundtrip import Depends, Server
 from roundtrip.testing import Era, served
 from tests.interaction.visibility.gates import Switch, by_title, listed, prompted, read, same, saying, tools
 from tests.kit.players import connect, text_of

@@ -6,14 +6,7 @@ from mcp.server.elicitation import AcceptedElicitation as SdkAcceptedElicitation
 from mcp.server.elicitation import ElicitationResult as SdkElicitationResult
 from pydantic import BaseModel
 
-from roundtrip import (
-    AcceptedElicitation,
-    CancelledElicitation,
-    DeclinedElicitation,
-    Elicit,
-    ElicitationResult,
-    Resolve,
-)
+from roundtrip import AcceptedElicitation, CancelledElicitation, DeclinedElicitation, Elicit, ElicitationResult, Resolve
 
 
 class Seat(BaseModel):

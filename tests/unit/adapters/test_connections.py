@@ -9,8 +9,8 @@ import asyncpg
 import pytest
 from redis.asyncio import ConnectionPool
 
-from roundtrip.postgres_connections import PostgresConnections, PostgresDown
-from roundtrip.redis_connections import RedisConnections
+from roundtrip.connections.postgres import PostgresConnections, PostgresDown
+from roundtrip.connections.redis import RedisConnections
 from tests.kit.hosts import WAIT
 from tests.kit.redis_server import redis_server
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from roundtrip.client.fields import check_content, hint_of, label_of, read_typed
 from roundtrip.questions.fields import FieldInvalid, FormField, fields_of
-from roundtrip.safe_text import printable
+from roundtrip.text import printable
 from tests.kit.tiers import examples
 
 TITLED = {"type": "string", "oneOf": [{"const": "a", "title": "Ash"}, {"const": "b", "title": "Birch"}]}

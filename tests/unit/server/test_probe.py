@@ -11,7 +11,7 @@ from mcp_types import CallToolResult, TextContent
 from roundtrip import Server
 from roundtrip.ledger import MemoryLedger
 from roundtrip.server.probe import PROBE_TOOL
-from roundtrip.server.switches import PROBE_VARIABLE
+from roundtrip.switches import PROBE_VARIABLE
 from roundtrip.testing import Era
 
 pytestmark = pytest.mark.anyio

@@ -13,7 +13,7 @@ import uvicorn
 from anyio.abc import SocketStream
 from starlette.types import Receive, Scope, Send
 
-from roundtrip.server.limited_logs import LimitedFilter
+from roundtrip.limited_logs import LimitedFilter
 from roundtrip.serving import intake
 from roundtrip.serving.application import LIVE_PATH
 from roundtrip.serving.fast_connection import FastConnection
