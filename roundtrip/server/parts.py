@@ -18,14 +18,14 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, SubscriptionBus
 
 from roundtrip.engine.leg import Limits
 from roundtrip.on_demand import load_on_use
-from roundtrip.server.keys import Protection, limits_of, protect
 from roundtrip.system import SYSTEM, System
+from roundtrip.tokens.protection import Protection, limits_of, protect
 from roundtrip.trace.writing.tracers import Tracers, tracers_of
 
 if TYPE_CHECKING:
     from roundtrip.ledger import contract, memory
-    from roundtrip.server.keys import Keys, Principal
     from roundtrip.server.rehearsal import Rehearsed
+    from roundtrip.tokens.protection import Keys, Principal
     from roundtrip.trace.writing.tracers import Trace
 else:
     load_on_use(globals(), "roundtrip.ledger.contract", "roundtrip.ledger.memory")

@@ -25,8 +25,8 @@ from roundtrip.ledger.contract import Reach
 from roundtrip.ledger.late_writes import finish_late_writes
 from roundtrip.sdk import is_running
 from roundtrip.server.connections import HttpOptions
-from roundtrip.server.key_files import KEYS_VARIABLE
 from roundtrip.server.server import Server
+from roundtrip.tokens.key_files import KEYS_VARIABLE
 from roundtrip.tracing import FlushedTracer
 from roundtrip.untrusted import mapping_of
 

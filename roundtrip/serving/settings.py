@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Final, Literal, TypeVar, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from roundtrip.server.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE
 from roundtrip.server.loopback_peers import is_loopback
 from roundtrip.serving.names import ANY, host_from, origin_from
 from roundtrip.switches import PROBE_VARIABLE
+from roundtrip.tokens.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE
 from roundtrip.trace.writing.names import TRACE_VARIABLE
 
 DEFAULT_FILE: Final = "roundtrip.toml"

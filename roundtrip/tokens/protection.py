@@ -26,10 +26,9 @@ from roundtrip.tokens.binding import MAX_BINDING_BYTES
 from roundtrip.tokens.token import MAX_TOKEN_BYTES, JournalCodec, KeyRing, Sealer, TokenCodec, from_text, to_text
 
 if TYPE_CHECKING:
-    from roundtrip.server import key_files
-    from roundtrip.tokens import tickets
+    from roundtrip.tokens import key_files, tickets
 else:
-    load_on_use(globals(), "roundtrip.server.key_files", "roundtrip.tokens.tickets")
+    load_on_use(globals(), "roundtrip.tokens.key_files", "roundtrip.tokens.tickets")
 
 Principal = Callable[[ServerRequestContext[Any, Any]], str | None]
 Keys = Sequence[bytes | bytearray | str]
