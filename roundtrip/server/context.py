@@ -23,10 +23,10 @@ from roundtrip.server.asking import AskingContext
 from roundtrip.server.notifications import announced_by_author
 
 if TYPE_CHECKING:
-    from roundtrip.server import workers
     from roundtrip.server.tasks.legs import TaskInfo
+    from roundtrip.threads import workers
 else:
-    load_on_use(globals(), "roundtrip.server.workers")
+    load_on_use(globals(), "roundtrip.threads.workers")
 
 T = TypeVar("T")
 P = ParamSpec("P")

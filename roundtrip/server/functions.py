@@ -29,8 +29,8 @@ from roundtrip.resolvers.signatures import (
     returns_input_required,
 )
 from roundtrip.server.builds import Build
-from roundtrip.server.slots import SHARED, Pool
-from roundtrip.server.threads import LegThreads, Pace
+from roundtrip.threads.leg_threads import LegThreads, Pace
+from roundtrip.threads.slots import SHARED, Pool
 
 if TYPE_CHECKING:
     from roundtrip import tracing

@@ -42,9 +42,9 @@ from roundtrip.server.approval_rules import (
 )
 from roundtrip.server.approvals import Approvals, PendingApproval
 from roundtrip.server.persons import name_of
-from roundtrip.server.slots import Pool
 from roundtrip.server.stored_pages import reaching_store
 from roundtrip.server.tasks.content import TaskContent, is_call_id, split_id
+from roundtrip.threads.slots import Pool
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -27,7 +27,7 @@ from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS, FIRST_OF_RETRY_ERA, i
 from roundtrip.server.functions import AskingFunction
 from roundtrip.server.parts import Parts
 from roundtrip.server.requests import Incoming, RequestClient, announced_name, client_name, offer, take_back
-from roundtrip.server.threads import LegThreads
+from roundtrip.threads.leg_threads import LegThreads
 
 if TYPE_CHECKING:
     from mcp_types import InputRequiredResult

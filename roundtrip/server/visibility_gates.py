@@ -39,7 +39,7 @@ from roundtrip.server.context import Context
 from roundtrip.server.functions import Planned
 from roundtrip.server.parts import Effects
 from roundtrip.server.requests import REQUEST, RequestRecord, holding, offer, take_back
-from roundtrip.server.threads import LegThreads
+from roundtrip.threads.leg_threads import LegThreads
 
 logger = logging.getLogger("roundtrip")
 

@@ -41,7 +41,7 @@ _IMPORTED_BY_LEGS: Final = (
     "roundtrip.engine.leg_run",
     "roundtrip.server.exactly_once",
     "roundtrip.server.ledger_use",
-    "roundtrip.server.workers",
+    "roundtrip.threads.workers",
     "roundtrip.resolvers.drive",
     "roundtrip.tokens.signing",
 )

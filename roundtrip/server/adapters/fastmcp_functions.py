@@ -46,9 +46,9 @@ from roundtrip.server.functions import AskingFunction, Kind, read_signature
 from roundtrip.server.install import wrap
 from roundtrip.server.leg_runner import result_of
 from roundtrip.server.requests import Incoming, asking_request, holding
-from roundtrip.server.threads import LegThreads
 from roundtrip.server.tools.options import ToolSpec
 from roundtrip.server.tools.registered import ToolDefaults, asking_function, dependencies_of
+from roundtrip.threads.leg_threads import LegThreads
 
 if TYPE_CHECKING:
     from roundtrip.server.stored_calls import StoredCalls

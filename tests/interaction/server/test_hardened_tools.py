@@ -9,8 +9,8 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from roundtrip import Context, Image, InvalidSignature, Resolve, Server
-from roundtrip.server.slots import SHARED
 from roundtrip.testing import Era, User
+from roundtrip.threads.slots import SHARED
 from tests.kit.held_threads import Held
 from tests.kit.players import Person, connect, text_of
 from tests.kit.raised import raised

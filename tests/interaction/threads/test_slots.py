@@ -11,8 +11,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequestParams, ElicitResult
 
 from roundtrip import Context, Depends, Elicit, Resolve, Server
-from roundtrip.server.slots import SHARED
 from roundtrip.testing import Era, Steps
+from roundtrip.threads.slots import SHARED
 from tests.interaction.threads.leaving import leave
 from tests.kit.held_threads import Held
 from tests.kit.players import Person, connect, text_of

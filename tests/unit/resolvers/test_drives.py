@@ -13,7 +13,7 @@ from roundtrip.machine.journal import Action
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.resolvers.plan import Plan
 from roundtrip.resolvers.scheduler import Scheduler
-from roundtrip.server.threads import LegThreads
+from roundtrip.threads.leg_threads import LegThreads
 from tests.kit.waiting import WAIT
 from tests.unit.resolvers.walking import Memory, plan_of, tool_of
 

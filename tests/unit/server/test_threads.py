@@ -15,9 +15,9 @@ import pytest
 from anyio.abc import TaskGroup
 
 from roundtrip.errors import ThreadsExhausted
-from roundtrip.server.slots import SHARED, Pool
-from roundtrip.server.threads import LegThreads, Pace
-from roundtrip.server.workers import Work
+from roundtrip.threads.leg_threads import LegThreads, Pace
+from roundtrip.threads.slots import SHARED, Pool
+from roundtrip.threads.workers import Work
 from tests.kit.held_threads import Held
 from tests.kit.waiting import WAIT, until, until_plain
 

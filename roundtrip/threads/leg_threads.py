@@ -14,13 +14,13 @@ import anyio.lowlevel
 
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.threads import SHARED_SECONDS, HeldThread
-from roundtrip.server.slots import SHARED, Pool
+from roundtrip.threads.slots import SHARED, Pool
 
 if TYPE_CHECKING:
     from roundtrip.engine import teardown
-    from roundtrip.server import workers
+    from roundtrip.threads import workers
 else:
-    load_on_use(globals(), "roundtrip.engine.teardown", "roundtrip.server.workers")
+    load_on_use(globals(), "roundtrip.engine.teardown", "roundtrip.threads.workers")
 
 T = TypeVar("T")
 

@@ -1,0 +1,1 @@
+"""Worker threads for plain functions: one for a leg, and slots that all legs share."""
