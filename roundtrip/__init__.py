@@ -7,6 +7,8 @@ if TYPE_CHECKING:
     from mcp.server.mcpserver.exceptions import ToolError
 
     from roundtrip.errors import InvalidSignature, RoundtripError
+    from roundtrip.legs.context import Context
+    from roundtrip.legs.requests import get_access_token, get_context, get_http_headers, get_request
     from roundtrip.machine.call import Transition
     from roundtrip.machine.table import Event, State
     from roundtrip.questions.approvals import Approval, Approve
@@ -21,10 +23,8 @@ if TYPE_CHECKING:
     from roundtrip.resolvers.markers import Depends, Resolve
     from roundtrip.server.approvals import Approvals, PendingApproval
     from roundtrip.server.content import ToolResult
-    from roundtrip.server.context import Context
     from roundtrip.server.media import Audio, File, Image
     from roundtrip.server.pages import Pages
-    from roundtrip.server.requests import get_access_token, get_context, get_http_headers, get_request
     from roundtrip.server.server import Server
     from roundtrip.server.tasks.docket_engine import DocketEngine
     from roundtrip.server.tools.options import tool
@@ -98,8 +98,8 @@ if not TYPE_CHECKING:
         "roundtrip.server.approvals": ["Approvals", "PendingApproval"],
         "roundtrip.server.content": ["ToolResult"],
         "roundtrip.server.media": ["Audio", "File", "Image"],
-        "roundtrip.server.context": ["Context"],
-        "roundtrip.server.requests": ["get_access_token", "get_context", "get_http_headers", "get_request"],
+        "roundtrip.legs.context": ["Context"],
+        "roundtrip.legs.requests": ["get_access_token", "get_context", "get_http_headers", "get_request"],
         "roundtrip.server.pages": ["Pages"],
         "roundtrip.server.server": ["Server"],
         "roundtrip.server.tasks.docket_engine": ["DocketEngine"],

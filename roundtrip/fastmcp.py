@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from typing_extensions import Unpack
 
 from roundtrip.errors import InvalidSignature
+from roundtrip.legs.functions import Kind
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.signatures import display_name
 from roundtrip.server.adapters.fastmcp_functions import function_for_fastmcp
@@ -53,7 +54,6 @@ from roundtrip.server.adapters.installation import (
     refuse_second,
 )
 from roundtrip.server.adapters.storing import wants_stored_calls
-from roundtrip.server.functions import Kind
 from roundtrip.server.tools.options import ToolSpec, mark_registered, spec_of
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from mcp_types import InputRequiredResult
 from roundtrip.engine.leg import DONE, Declined, Leg, Limits, Suspended
 from roundtrip.engine.leg_run import serve
 from roundtrip.errors import KeysMissing, TokenRejected
+from roundtrip.legs.requests import RequestClient
 from roundtrip.machine.call import Call
 from roundtrip.machine.journal import Journal, from_text, to_text
 from roundtrip.resolvers.annotations import find_resolved
@@ -20,7 +21,6 @@ from roundtrip.resolvers.markers import Marker, Resolve, SdkResolve
 from roundtrip.resolvers.plan import Node, Plan
 from roundtrip.resolvers.planner import ResolvedParameters, make_plan
 from roundtrip.resolvers.signatures import identity, returns_input_required
-from roundtrip.server.requests import RequestClient
 from roundtrip.server.server import Server
 from roundtrip.system import SYSTEM
 from roundtrip.tokens.token import JournalCodec

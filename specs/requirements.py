@@ -22,7 +22,7 @@ REQUIREMENTS: Final = (
         "S1",
         "MUST",
         "Only `tools/call`, `prompts/get` and `resources/read` may answer that they need input.",
-        ("server/request_state.py", "server/tool_server.py"),
+        ("legs/boundary.py", "server/tool_server.py"),
     ),
     Requirement(
         "S2",
@@ -40,14 +40,14 @@ REQUIREMENTS: Final = (
         "S4",
         "MUST",
         "A returned request state may come from an attacker: verify it, and reject it if it fails.",
-        ("tokens/token.py", "server/request_state.py", "server/requests.py"),
+        ("tokens/token.py", "legs/boundary.py", "legs/requests.py"),
     ),
     Requirement(
         "S5",
         "SHOULD",
         "A request state is bound to the caller, to a short time and to its request. This does not make "
         "it valid for one use only.",
-        ("tokens/binding.py", "server/request_state.py", "machine/journal_bytes.py"),
+        ("tokens/binding.py", "legs/boundary.py", "machine/journal_bytes.py"),
     ),
     Requirement(
         "S6",
@@ -71,7 +71,7 @@ REQUIREMENTS: Final = (
         "S12",
         "MUST",
         "The page behind a question checks that its user is the asked user.",
-        ("tokens/tickets.py", "server/context.py", "server/server.py"),
+        ("tokens/tickets.py", "legs/context.py", "server/server.py"),
     ),
     Requirement(
         "F1",

@@ -10,10 +10,10 @@ from mcp_types import ClientCapabilities
 
 from roundtrip.errors import CapabilityMissing
 from roundtrip.known_clients import KnownClient, Support, known_client
+from roundtrip.legs.requests import RequestClient
 from roundtrip.questions.markers import Elicit, ElicitUrl, ListRoots, Sample
 from roundtrip.questions.wire import question_of
 from roundtrip.revisions import FIRST_OF_RETRY_ERA, is_retry_era
-from roundtrip.server.requests import RequestClient
 from roundtrip.server.tasks.extension import EXTENSION, declares_tasks
 from roundtrip.text import printable
 

@@ -18,7 +18,7 @@ from roundtrip.doctor.facts import (
     TaskFacts,
     Trouble,
 )
-from roundtrip.server.requests import SKEW
+from roundtrip.legs.requests import SKEW
 from roundtrip.text import build_text
 
 T = TypeVar("T")

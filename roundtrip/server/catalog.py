@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 from mcp.server.context import ServerRequestContext
 
+from roundtrip.legs.parts import Effects
 from roundtrip.sdk import Shelf
-from roundtrip.server.parts import Effects
 from roundtrip.server.visibility import Component, Visibility
 
 if TYPE_CHECKING:

@@ -33,10 +33,10 @@ from mcp_types import (
     ToolListChangedNotification,
 )
 
+from roundtrip.legs.parts import Effects
+from roundtrip.legs.requests import holding
 from roundtrip.revisions import is_retry_era
 from roundtrip.sdk import connection_of, session_id_of
-from roundtrip.server.parts import Effects
-from roundtrip.server.requests import holding
 
 if TYPE_CHECKING:
     from roundtrip.server.notifications import Listing

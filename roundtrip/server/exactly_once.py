@@ -27,9 +27,9 @@ from roundtrip.errors import (
 from roundtrip.ledger.contract import ClaimAnswer, ClaimStatus, Ledger, LedgerDown
 from roundtrip.ledger.holders import holder_name
 from roundtrip.ledger.late_writes import run_later
+from roundtrip.legs.requests import SKEW
 from roundtrip.machine.journal import from_text, to_text
 from roundtrip.server.failures import Crashed, tool_failure
-from roundtrip.server.requests import SKEW
 from roundtrip.server.tools.options import OnUnknown
 from roundtrip.system import SYSTEM, System
 from roundtrip.tokens.token import Sealer

@@ -37,8 +37,8 @@ from roundtrip.errors import (
     UrlRequired,
     ValueNotStorable,
 )
+from roundtrip.legs.functions import AskingFunction
 from roundtrip.on_demand import load_on_use
-from roundtrip.server.functions import AskingFunction
 from roundtrip.server.tools.arguments import ArgumentsRejected, fields_rejected_by, rejected_fields
 from roundtrip.text import quoted
 

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from roundtrip.server.functions import AskingFunction
-    from roundtrip.server.leg_runner import ServedEnd
-    from roundtrip.server.requests import Incoming, RequestRecord
+    from roundtrip.legs.functions import AskingFunction
+    from roundtrip.legs.requests import Incoming, RequestRecord
+    from roundtrip.legs.runner import ServedEnd
     from roundtrip.server.tools.registered import RegisteredTool
 
 PageHandler = Callable[["Request"], Awaitable["Response"]]

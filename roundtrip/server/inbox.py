@@ -49,9 +49,9 @@ from roundtrip.threads.slots import Pool
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+    from roundtrip.legs.functions import AskingFunction
+    from roundtrip.legs.parts import Parts
     from roundtrip.questions.wire import PendingQuestion
-    from roundtrip.server.functions import AskingFunction
-    from roundtrip.server.parts import Parts
     from roundtrip.server.tasks.book import TaskBook
     from roundtrip.server.tasks.legs import TaskLeg
 

@@ -11,9 +11,9 @@ from roundtrip.pages.rendering import PageRenderer
 from roundtrip.server.inbox import Inbox
 
 if TYPE_CHECKING:
+    from roundtrip.legs.runner import LegRunner
     from roundtrip.server.approvals import Approvals
     from roundtrip.server.hosts import StoringServer
-    from roundtrip.server.leg_runner import LegRunner
     from roundtrip.server.pages import Pages
 
 

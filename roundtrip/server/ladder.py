@@ -18,8 +18,8 @@ from mcp.server.context import ServerRequestContext
 from mcp_types import ClientCapabilities, ElicitationCapability, FormElicitationCapability, UrlElicitationCapability
 
 from roundtrip.engine.ways import Ways
+from roundtrip.legs.requests import RequestClient
 from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS, FIRST_OF_RETRY_ERA
-from roundtrip.server.requests import RequestClient
 
 if TYPE_CHECKING:
     from roundtrip.server.pages import Pages

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from roundtrip.errors import GuessUncounted
 from roundtrip.ledger.contract import LedgerDown, Reach
+from roundtrip.legs.requests import SKEW
 from roundtrip.server.exactly_once import LedgerClaim
-from roundtrip.server.requests import SKEW
 
 if TYPE_CHECKING:
-    from roundtrip.server.leg_runner import ServedLeg
+    from roundtrip.legs.runner import ServedLeg
     from roundtrip.server.tools.promises import OncePolicy
 
 logger = logging.getLogger("roundtrip")

@@ -15,9 +15,9 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.subscriptions import SubscriptionBus
 from mcp_types import CacheableResult
 
+from roundtrip.legs.parts import Effects
 from roundtrip.on_demand import load_on_use
 from roundtrip.revisions import is_retry_era
-from roundtrip.server.parts import Effects
 
 if TYPE_CHECKING:
     from roundtrip.server import changes

@@ -18,9 +18,9 @@ from mcp.server.mcpserver.exceptions import ToolError
 
 from roundtrip.errors import ChannelMissing
 from roundtrip.ledger.contract import LedgerDown, Reach
+from roundtrip.legs.context import Context
+from roundtrip.legs.runner import LegRunner
 from roundtrip.on_demand import load_on_use
-from roundtrip.server.context import Context
-from roundtrip.server.leg_runner import LegRunner
 from roundtrip.server.tasks.service import TaskService
 from roundtrip.server.tools.options import ToolSpec
 from roundtrip.server.tools.registered import RegisteredTool, ToolDefaults, register

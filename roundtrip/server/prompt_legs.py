@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from mcp.server.mcpserver import Context as SdkContext
 
+from roundtrip.legs.attach import wrap
+from roundtrip.legs.functions import AskingFunction, FunctionSignature
+from roundtrip.legs.requests import Incoming
+from roundtrip.legs.runner import LegRunner, result_of
 from roundtrip.server.failures import with_failures
-from roundtrip.server.functions import AskingFunction, FunctionSignature
-from roundtrip.server.install import wrap
-from roundtrip.server.leg_runner import LegRunner, result_of
-from roundtrip.server.requests import Incoming
 from roundtrip.server.tools.registered import ToolDefaults
 
 if TYPE_CHECKING:

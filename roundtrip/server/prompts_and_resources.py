@@ -26,17 +26,17 @@ from pydantic import AnyUrl
 from typing_extensions import Unpack
 
 from roundtrip.errors import InvalidSignature
+from roundtrip.legs.attach import Attached, install
+from roundtrip.legs.boundary import Request
+from roundtrip.legs.functions import FunctionSignature, read_signature
+from roundtrip.legs.parts import Parts
+from roundtrip.legs.requests import Incoming, begins_for_client, serving_client
+from roundtrip.legs.runner import log_teardown
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.markers import check_inline
 from roundtrip.resolvers.signatures import display_name
 from roundtrip.sdk import HookedServer, Shelf
-from roundtrip.server.functions import FunctionSignature, read_signature
-from roundtrip.server.install import Attached, install
-from roundtrip.server.leg_runner import log_teardown
 from roundtrip.server.notifications import Announcer, Listing
-from roundtrip.server.parts import Parts
-from roundtrip.server.request_state import Request
-from roundtrip.server.requests import Incoming, begins_for_client, serving_client
 from roundtrip.server.tools.registered import ToolDefaults
 from roundtrip.server.visibility import Enabled, Strings, Visibility, read_enabled
 

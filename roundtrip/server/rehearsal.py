@@ -21,6 +21,8 @@ from mcp_types import INTERNAL_ERROR
 from pydantic import BaseModel
 
 from roundtrip.errors import RoundtripError
+from roundtrip.legs.parts import Effects
+from roundtrip.legs.requests import asking_request
 from roundtrip.machine.call import Transition
 from roundtrip.machine.facts import StepBegan, Watch
 from roundtrip.machine.journal import Journal
@@ -28,8 +30,6 @@ from roundtrip.machine.table import Event
 from roundtrip.questions.approvals import ApprovalState
 from roundtrip.questions.wire import PendingQuestion
 from roundtrip.server.adapters.installation import Installation
-from roundtrip.server.parts import Effects
-from roundtrip.server.requests import asking_request
 from roundtrip.server.server import Server
 from roundtrip.trace.writing.tracers import Tracers
 from roundtrip.tracing import Beginning, DeclinedFact, Raised, TokenRejection, Unfailing, Wrote

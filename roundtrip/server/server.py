@@ -25,8 +25,8 @@ from mcp_types import Icon
 from starlette.applications import Starlette
 from typing_extensions import Unpack
 
+from roundtrip.legs.parts import PartsOptions, parts_of
 from roundtrip.on_demand import load_on_use
-from roundtrip.server.parts import PartsOptions, parts_of
 from roundtrip.server.prompts_and_resources import LISTINGS
 from roundtrip.server.tool_server import ToolServer
 from roundtrip.server.tools.registered import ToolDefaults

@@ -32,20 +32,20 @@ from pydantic import Field
 from roundtrip.engine.leg import Suspended
 from roundtrip.engine.ways import Ways
 from roundtrip.ledger.contract import LedgerDown
+from roundtrip.legs.context import Context
+from roundtrip.legs.requests import Incoming, RequestClient, RequestRecord
+from roundtrip.legs.runner import result_of
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.on_demand import load_on_use
 from roundtrip.revisions import FIRST_OF_RETRY_ERA, is_retry_era
 from roundtrip.server import approval_rules
-from roundtrip.server.context import Context
 from roundtrip.server.equal_calls import SHOWINGS, EqualCalls, Showing
 from roundtrip.server.failures import store_down
 from roundtrip.server.ladder import PAGE_ELICITATION, Ladder, LadderClient, Rung, with_elicitation
-from roundtrip.server.leg_runner import result_of
 from roundtrip.server.model_answers import AnswersInvalid, AnswersRefused
 from roundtrip.server.pages import DEFAULT_WAIT_SECONDS, Pages
 from roundtrip.server.probe import PROBE_TOOL
-from roundtrip.server.requests import Incoming, RequestClient, RequestRecord
 from roundtrip.server.stored_replies import (
     CONTINUE_TOOL,
     awaited_groups,
@@ -63,10 +63,10 @@ from roundtrip.server.tasks.service import TaskService, service_of
 from roundtrip.server.waiting_calls import WaitingCalls, ask_client, out_of_reach, reaching_call
 
 if TYPE_CHECKING:
+    from roundtrip.legs.functions import AskingFunction
+    from roundtrip.legs.runner import LegRunner, ServedEnd
     from roundtrip.server import local_pages, stored_pages
-    from roundtrip.server.functions import AskingFunction
     from roundtrip.server.hosts import CallsOfTools, LegsOfTools, StoringServer, ToolShelf
-    from roundtrip.server.leg_runner import LegRunner, ServedEnd
     from roundtrip.server.tools.registered import RegisteredTool
 else:
     load_on_use(globals(), "roundtrip.server.local_pages", "roundtrip.server.stored_pages")

@@ -34,16 +34,16 @@ from starlette.requests import Request
 from roundtrip.engine.leg import Finished, HandedOver, Suspended
 from roundtrip.errors import RejectionReason
 from roundtrip.ledger.late_writes import is_on_asyncio
+from roundtrip.legs.requests import Incoming, RequestRecord, read_forms, token_rejection
+from roundtrip.legs.runner import LegRunner, ServedEnd, result_of
 from roundtrip.on_demand import load_on_use
 from roundtrip.revisions import is_retry_era
-from roundtrip.server.leg_runner import LegRunner, ServedEnd, result_of
-from roundtrip.server.requests import Incoming, RequestRecord, read_forms, token_rejection
 from roundtrip.server.tools.registered import RegisteredTool
 from roundtrip.server.tools.registry import ToolRegistry, UnknownTool, version_key
 
 if TYPE_CHECKING:
+    from roundtrip.legs.functions import AskingFunction
     from roundtrip.server import failures
-    from roundtrip.server.functions import AskingFunction
     from roundtrip.server.hosts import ToolHost
     from roundtrip.server.tasks import extension
     from roundtrip.server.visibility_gates import GateEvaluator, OpenGates

@@ -16,13 +16,13 @@ from mcp_types import CallToolResult, Icon, InputRequiredResult, TextContent, To
 from mcp_types import Tool as WireTool
 from typing_extensions import Unpack
 
+from roundtrip.legs.boundary import Request
+from roundtrip.legs.parts import Parts
+from roundtrip.legs.requests import Incoming, begins_for_client
+from roundtrip.legs.runner import result_of
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.plan import Plan
-from roundtrip.server.leg_runner import result_of
-from roundtrip.server.parts import Parts
 from roundtrip.server.prompts_and_resources import PromptsAndResources
-from roundtrip.server.request_state import Request
-from roundtrip.server.requests import Incoming, begins_for_client
 from roundtrip.server.tool_calls import ToolCalls
 from roundtrip.server.tools.options import ToolDetails, ToolOptions, ToolSpec, spec_from
 from roundtrip.server.tools.registered import ToolDefaults, register

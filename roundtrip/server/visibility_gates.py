@@ -26,6 +26,10 @@ from mcp_types import InputRequiredResult
 from roundtrip.engine.body import Body
 from roundtrip.engine.teardown import Report, TeardownStack
 from roundtrip.errors import BodyMistake, InvalidSignature
+from roundtrip.legs.context import Context
+from roundtrip.legs.functions import Planned
+from roundtrip.legs.parts import Effects
+from roundtrip.legs.requests import REQUEST, RequestRecord, holding, offer, take_back
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.resolvers.annotations import asking_arms
 from roundtrip.resolvers.cancellation import cancel_requests, is_cancelled
@@ -35,10 +39,6 @@ from roundtrip.resolvers.plan import Plan
 from roundtrip.resolvers.planner import Replacements, make_plan
 from roundtrip.resolvers.scheduler import Scheduler
 from roundtrip.resolvers.signatures import hints_of, returns_input_required
-from roundtrip.server.context import Context
-from roundtrip.server.functions import Planned
-from roundtrip.server.parts import Effects
-from roundtrip.server.requests import REQUEST, RequestRecord, holding, offer, take_back
 from roundtrip.threads.leg_threads import LegThreads
 
 logger = logging.getLogger("roundtrip")

@@ -15,11 +15,11 @@ from mcp_types import CreateMessageRequestParams
 from roundtrip.errors import CapabilityMissing
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskEntry
+from roundtrip.legs.context import Context
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.tasks import TaskState
 from roundtrip.questions.markers import ListRoots, Marker, SdkSample
 from roundtrip.questions.wire import question_of
-from roundtrip.server.context import Context
 from roundtrip.server.failures import store_down
 from roundtrip.server.model_answers import AnswersRefused, read_answers
 from roundtrip.server.tasks.book import TaskView

@@ -10,10 +10,10 @@ from roundtrip.engine.computed import NotedValue
 from roundtrip.engine.leg import Finished
 from roundtrip.ledger import MemoryLedger
 from roundtrip.ledger.tasks import TaskEntry
+from roundtrip.legs.parts import Effects, Parts, parts_of
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.machine.tasks import ENDED, TASK_MACHINE, TaskState
 from roundtrip.server.hosts import CallsOfTools
-from roundtrip.server.parts import Effects, Parts, parts_of
 from roundtrip.server.tasks.book import TaskBook
 from roundtrip.server.tasks.claim import END_SECONDS, LEASE_SECONDS
 from roundtrip.server.tasks.content import TaskContent

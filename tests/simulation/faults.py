@@ -10,11 +10,10 @@ from roundtrip.engine.known import KnownAnswers
 from roundtrip.ledger.contract import Ledger, LedgerDown
 from roundtrip.ledger.entry import LedgerEntry
 from roundtrip.ledger.tasks import TaskEntry
+from roundtrip.legs.parts import Protection
 from roundtrip.machine.table import EntryEvent, EntryState
 from roundtrip.machine.tasks import TASK_MACHINE, TaskEvent, TaskState
-from roundtrip.server import request_state
 from roundtrip.server.exactly_once import LedgerClaim
-from roundtrip.server.parts import Protection
 from roundtrip.server.tasks import sweep
 from roundtrip.server.tasks.claim import TaskClaim
 from roundtrip.server.tasks.content import TaskSeal

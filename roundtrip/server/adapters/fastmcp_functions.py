@@ -24,6 +24,10 @@ from mcp_types import CallToolResult
 
 from roundtrip.engine.leg import Authored, Finished, HandedOver, PlainBody, Suspended
 from roundtrip.errors import InvalidSignature, RoundtripError
+from roundtrip.legs.attach import wrap
+from roundtrip.legs.functions import AskingFunction, Kind, read_signature
+from roundtrip.legs.requests import Incoming, asking_request, holding
+from roundtrip.legs.runner import result_of
 from roundtrip.resolvers.signatures import hints_of, is_async, is_generator_function
 from roundtrip.server.adapters.fastmcp_names import (
     FastMCPError,
@@ -42,10 +46,6 @@ from roundtrip.server.adapters.fastmcp_names import (
 from roundtrip.server.adapters.installation import Installation, InstalledServing, installation_in, serving_now
 from roundtrip.server.content import Embeddable, ToolResult, as_block
 from roundtrip.server.failures import told_by, tool_failure
-from roundtrip.server.functions import AskingFunction, Kind, read_signature
-from roundtrip.server.install import wrap
-from roundtrip.server.leg_runner import result_of
-from roundtrip.server.requests import Incoming, asking_request, holding
 from roundtrip.server.tools.options import ToolSpec
 from roundtrip.server.tools.registered import ToolDefaults, asking_function, dependencies_of
 from roundtrip.threads.leg_threads import LegThreads

@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from mcp.server.mcpserver.resolve import Resolve as SdkResolve
 
+from roundtrip.legs.functions import misused_context
 from roundtrip.resolvers.markers import Dependency
 from roundtrip.server.adapters.fastmcp_functions import ERRORS, function_of_plain
 from roundtrip.server.adapters.fastmcp_names import (
@@ -26,7 +27,6 @@ from roundtrip.server.adapters.fastmcp_names import (
     kind_and_name_of,
 )
 from roundtrip.server.adapters.marked import uses_roundtrip
-from roundtrip.server.functions import misused_context
 
 logger = logging.getLogger(__name__)
 

@@ -16,6 +16,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult
 
 from roundtrip.engine.leg import Authored, Finished, HandedOver, Suspended
+from roundtrip.legs.requests import holding
+from roundtrip.legs.runner import result_of
 from roundtrip.revisions import is_retry_era
 from roundtrip.server.adapters.fastmcp_functions import (
     STORED_LEG,
@@ -39,15 +41,13 @@ from roundtrip.server.adapters.fastmcp_names import (
 )
 from roundtrip.server.adapters.installation import serving_now
 from roundtrip.server.adapters.storing import install_stored_calls
-from roundtrip.server.leg_runner import result_of
-from roundtrip.server.requests import holding
 from roundtrip.server.stored_replies import result_from
 from roundtrip.server.tool_calls import named_version, result_of_reply
 
 if TYPE_CHECKING:
+    from roundtrip.legs.functions import AskingFunction
+    from roundtrip.legs.requests import Incoming, RequestRecord
     from roundtrip.server.adapters.installation import Installation, InstallOptions
-    from roundtrip.server.functions import AskingFunction
-    from roundtrip.server.requests import Incoming, RequestRecord
     from roundtrip.server.stored_calls import StoredCalls
 
 

@@ -23,14 +23,14 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.uri_template import UriTemplate
 
 from roundtrip.errors import InvalidSignature
+from roundtrip.legs.attach import Attached
+from roundtrip.legs.attach import install as attach
+from roundtrip.legs.boundary import Request, RequestBoundary
+from roundtrip.legs.functions import AskingFunction, Kind
+from roundtrip.legs.parts import PartsOptions, parts_of
+from roundtrip.legs.requests import holding
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.plan import Plan
-from roundtrip.server.functions import AskingFunction, Kind
-from roundtrip.server.install import Attached
-from roundtrip.server.install import install as attach
-from roundtrip.server.parts import PartsOptions, parts_of
-from roundtrip.server.request_state import Request, RequestBoundary
-from roundtrip.server.requests import holding
 from roundtrip.server.tools.options import ToolSpec, unknown_option
 from roundtrip.server.tools.registered import ToolDefaults
 from roundtrip.switches import runs_tasks

@@ -4,9 +4,9 @@ import inspect
 from collections.abc import Callable
 from typing import Any, get_args
 
+from roundtrip.legs.asking import AskingContext
 from roundtrip.resolvers.markers import Dependency, Resolve
 from roundtrip.resolvers.signatures import hints_of
-from roundtrip.server.asking import AskingContext
 from roundtrip.server.tools.options import spec_of
 
 

@@ -32,6 +32,9 @@ from pydantic import PrivateAttr
 
 from roundtrip.engine.leg import Limits
 from roundtrip.errors import InvalidSignature
+from roundtrip.legs.functions import Kind, misused_context, read_signature
+from roundtrip.legs.requests import Incoming
+from roundtrip.legs.runner import result_of
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.signatures import display_name
 from roundtrip.server.adapters.installation import (
@@ -44,10 +47,7 @@ from roundtrip.server.adapters.installation import (
 from roundtrip.server.adapters.marked import uses_roundtrip
 from roundtrip.server.adapters.storing import install_stored_calls, wants_stored_calls
 from roundtrip.server.failures import log_tool_failure
-from roundtrip.server.functions import Kind, misused_context, read_signature
-from roundtrip.server.leg_runner import result_of
 from roundtrip.server.prompt_legs import in_legs
-from roundtrip.server.requests import Incoming
 from roundtrip.server.tool_calls import ToolCalls
 from roundtrip.server.tools.options import ToolSpec, mark_registered, spec_from, spec_of
 from roundtrip.server.tools.registered import RegisteredTool, ToolDefaults, register

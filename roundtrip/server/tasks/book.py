@@ -27,8 +27,8 @@ from roundtrip.tokens.token import JournalCodec, Sealer
 
 if TYPE_CHECKING:
     from roundtrip.engine.leg import Authored
+    from roundtrip.legs.parts import Parts
     from roundtrip.server.inbox import Inbox
-    from roundtrip.server.parts import Parts
 
 logger = logging.getLogger("roundtrip")
 _LOG: Final = LimitedLog(logger)

@@ -19,15 +19,15 @@ from docket.dependencies import Progress, Retry, Timeout, current_execution
 
 from roundtrip.engine.interruptions import LegClock, Suspension, verdict_on, with_timeout
 from roundtrip.errors import BodyMistake, InvalidSignature, RoundtripError, ToolTimedOut
+from roundtrip.legs.requests import holding
 from roundtrip.machine.call import Call
 from roundtrip.resolvers.signatures import is_async
-from roundtrip.server.requests import holding
 
 if TYPE_CHECKING:
     from docket import Execution
     from mcp.server.session import ServerSession
 
-    from roundtrip.server.functions import FunctionSignature
+    from roundtrip.legs.functions import FunctionSignature
     from roundtrip.server.tasks.legs import TaskLeg
 
 T = TypeVar("T")

@@ -22,9 +22,9 @@ from roundtrip.server.tasks.content import split_id
 from roundtrip.server.tasks.listening import LISTEN, TaskListening, tasks_listened_for
 
 if TYPE_CHECKING:
-    from roundtrip.server.functions import AskingFunction
-    from roundtrip.server.parts import Parts
-    from roundtrip.server.requests import Incoming
+    from roundtrip.legs.functions import AskingFunction
+    from roundtrip.legs.parts import Parts
+    from roundtrip.legs.requests import Incoming
 
 logger = logging.getLogger("roundtrip")
 # Limited, as clients can cause them.

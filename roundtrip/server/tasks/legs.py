@@ -18,12 +18,12 @@ from pydantic import TypeAdapter, ValidationError
 from roundtrip.engine.interruptions import Suspension
 from roundtrip.engine.leg import Authored, Limits, Suspended
 from roundtrip.engine.ways import Ways
+from roundtrip.legs.requests import Incoming, RequestRecord
 from roundtrip.machine.call import Call
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.pins import Pinner
 from roundtrip.machine.table import State
 from roundtrip.questions.wire import PendingQuestion, UrlQuestion
-from roundtrip.server.requests import Incoming, RequestRecord
 from roundtrip.server.tasks.claim import TaskClaim
 from roundtrip.server.tasks.content import Pause, TaskContent
 

@@ -17,10 +17,10 @@ from roundtrip.engine.leg import Authored, Finished, HandedOver, Suspended
 from roundtrip.errors import InvalidSignature
 from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.ledger.tasks import TaskEntry
+from roundtrip.legs.requests import REQUEST, SKEW, RequestRecord, offer, take_back
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.server.failures import store_down
-from roundtrip.server.requests import REQUEST, SKEW, RequestRecord, offer, take_back
 from roundtrip.server.tasks import client_legs, foreground
 from roundtrip.server.tasks.book import TaskBook, TaskView
 from roundtrip.server.tasks.content import ContentUnreadable, TaskContent
@@ -33,9 +33,9 @@ from roundtrip.server.tool_calls import written
 from roundtrip.switches import OWN
 
 if TYPE_CHECKING:
-    from roundtrip.server.functions import AskingFunction
+    from roundtrip.legs.functions import AskingFunction
+    from roundtrip.legs.runner import LegRunner
     from roundtrip.server.hosts import CallsOfTools, StoringServer
-    from roundtrip.server.leg_runner import LegRunner
 
 _SECRET_BYTES: Final = 16
 # Limited, as clients can cause them.

@@ -4,8 +4,8 @@ import logging
 from typing import NamedTuple, get_args
 
 from roundtrip.errors import InvalidSignature
-from roundtrip.server.functions import AskingFunction
-from roundtrip.server.parts import Parts
+from roundtrip.legs.functions import AskingFunction
+from roundtrip.legs.parts import Parts
 from roundtrip.server.tools.options import OnUnknown, ToolSpec
 
 logger = logging.getLogger("roundtrip")

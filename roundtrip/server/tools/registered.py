@@ -20,10 +20,10 @@ from pydantic import PydanticUserError
 
 from roundtrip.engine.leg import Limits
 from roundtrip.errors import InvalidSignature
+from roundtrip.legs.functions import AskingFunction, FunctionSignature, contexts_of_fastmcp, read_signature
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.markers import Dependency
 from roundtrip.resolvers.signatures import display_name, given_by_partials, hints_of
-from roundtrip.server.functions import AskingFunction, FunctionSignature, contexts_of_fastmcp, read_signature
 from roundtrip.server.tools.arguments import ArgumentReader
 from roundtrip.server.tools.options import (
     ToolSpec,

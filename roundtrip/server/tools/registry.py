@@ -15,7 +15,7 @@ from roundtrip.server.tools.registered import RegisteredTool
 from roundtrip.server.visibility import Visibility
 
 if TYPE_CHECKING:
-    from roundtrip.server.functions import AskingFunction
+    from roundtrip.legs.functions import AskingFunction
     from roundtrip.server.visibility_gates import VisibilityGate
 
 logger = logging.getLogger("roundtrip")

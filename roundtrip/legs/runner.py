@@ -19,14 +19,14 @@ from roundtrip.engine.leg import Authored, Declined, Finished, HandedOver, Leg, 
 from roundtrip.engine.silent_body import serve_silent_body
 from roundtrip.errors import ChannelMissing, RoundtripError, ToolTimedOut
 from roundtrip.ledger.late_writes import is_on_asyncio
+from roundtrip.legs.functions import AskingFunction
+from roundtrip.legs.parts import Parts
+from roundtrip.legs.requests import Incoming, RequestClient, announced_name, client_name, offer, take_back
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.call import Call
 from roundtrip.machine.journal import Journal
 from roundtrip.on_demand import load_on_use
 from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS, FIRST_OF_RETRY_ERA, is_retry_era
-from roundtrip.server.functions import AskingFunction
-from roundtrip.server.parts import Parts
-from roundtrip.server.requests import Incoming, RequestClient, announced_name, client_name, offer, take_back
 from roundtrip.threads.leg_threads import LegThreads
 
 if TYPE_CHECKING:
@@ -34,10 +34,11 @@ if TYPE_CHECKING:
 
     from roundtrip.engine import leg_run
     from roundtrip.engine.body import Body
+    from roundtrip.legs import call_info, leg_facts
+    from roundtrip.legs.context import Context
     from roundtrip.questions.approvals import LegApprovals
     from roundtrip.questions.markers import Marker
-    from roundtrip.server import calls, ledger_use, leg_facts
-    from roundtrip.server.context import Context
+    from roundtrip.server import ledger_use
     from roundtrip.server.inbox import Inbox
     from roundtrip.server.stored_calls import StoredCalls
     from roundtrip.server.tasks import docket_parameters, extension
@@ -49,9 +50,9 @@ else:
     load_on_use(
         globals(),
         "roundtrip.engine.leg_run",
-        "roundtrip.server.calls",
+        "roundtrip.legs.call_info",
         "roundtrip.server.ledger_use",
-        "roundtrip.server.leg_facts",
+        "roundtrip.legs.leg_facts",
         "roundtrip.server.tasks.docket_parameters",
         "roundtrip.server.tasks.extension",
     )
@@ -116,7 +117,7 @@ class LegRunner:
 
     def context_of(self, request: ServerRequestContext[Any, Any]) -> Context[Any, Any]:
         """Return a context that cannot ask, for code outside of legs."""
-        from roundtrip.server.context import Context
+        from roundtrip.legs.context import Context
 
         return Context(request_context=request, mcp_server=self.server, subscriptions=self.parts.effects.bus)
 
@@ -366,7 +367,7 @@ class ServedLeg:
 
     def make_context(self, body: Body | None = None) -> Context[Any, Any]:
         """Return a context for the functions of the leg; only with a body it can ask."""
-        from roundtrip.server.context import Context
+        from roundtrip.legs.context import Context
 
         return Context(
             request_context=self.wire,
@@ -374,7 +375,7 @@ class ServedLeg:
             input_params=self.incoming.params(),
             subscriptions=self.runner.parts.effects.bus,
             body=body,
-            call=calls.CallInfo(self.call, self._issue_ticket, task=self.task),
+            call=call_info.CallInfo(self.call, self._issue_ticket, task=self.task),
         )
 
     def _issue_ticket(self, purpose: str, unbound: bool) -> str | None:

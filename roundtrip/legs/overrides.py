@@ -4,9 +4,9 @@ from collections.abc import Callable, Collection, Generator, Hashable, Iterator,
 from contextlib import contextmanager
 from typing import Any
 
+from roundtrip.legs.functions import Planned
 from roundtrip.resolvers.planner import Replacements
 from roundtrip.resolvers.signatures import display_name, identity
-from roundtrip.server.functions import Planned
 
 Function = Callable[..., Any]
 Pairs = dict[Hashable, tuple[Function, Function]]

@@ -40,9 +40,9 @@ from roundtrip.text import printable
 
 if TYPE_CHECKING:
     from roundtrip.engine.ways import Ways
+    from roundtrip.legs.context import Context
+    from roundtrip.legs.leg_facts import LegFacts
     from roundtrip.server import connections
-    from roundtrip.server.context import Context
-    from roundtrip.server.leg_facts import LegFacts
     from roundtrip.server.tasks.legs import TaskLeg
 else:
     load_on_use(globals(), "roundtrip.server.connections")

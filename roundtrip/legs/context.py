@@ -16,10 +16,10 @@ from pydantic import AnyUrl
 from roundtrip.engine.body import BegunStep
 from roundtrip.errors import AskedTooLate, BodyMistake, NeedsTask
 from roundtrip.ledger.late_writes import is_on_event_loop
+from roundtrip.legs.asking import AskingContext
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.signatures import is_async
 from roundtrip.sdk import session_id_of
-from roundtrip.server.asking import AskingContext
 from roundtrip.server.notifications import announced_by_author
 
 if TYPE_CHECKING:

@@ -5,15 +5,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from roundtrip.engine.leg import Declined, Finished, HandedOver, LegEnd
+from roundtrip.legs.functions import AskingFunction
 from roundtrip.machine.facts import Watch
 from roundtrip.machine.journal import Journal
 from roundtrip.revisions import is_retry_era
-from roundtrip.server.functions import AskingFunction
 from roundtrip.trace.writing.tracers import Tracers
 from roundtrip.tracing import Beginning, Closed, DeclinedFact, HandedFact, LinkedWatch, Raised, Returned, Wrote
 
 if TYPE_CHECKING:
-    from roundtrip.server.leg_runner import ServedLeg
+    from roundtrip.legs.runner import ServedLeg
 
 _CALL: Final = "tools/call"
 

@@ -22,19 +22,20 @@ from mcp.server.request_state import RequestStateBoundary
 from opentelemetry.trace import ProxyTracerProvider, get_tracer_provider
 
 from roundtrip.errors import KeysMissing
+from roundtrip.legs.boundary import RequestBoundary, SubjectOf
+from roundtrip.legs.functions import AskingFunction, FunctionSignature, Planned
+from roundtrip.legs.parts import Effects, Parts
+from roundtrip.legs.runner import LegRunner
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.signatures import display_name, hints_of
 from roundtrip.sdk import SdkSpans
-from roundtrip.server.functions import AskingFunction, FunctionSignature, Planned
-from roundtrip.server.leg_runner import LegRunner
-from roundtrip.server.parts import Effects, Parts
-from roundtrip.server.request_state import RequestBoundary, SubjectOf
 from roundtrip.tokens.token import JournalCodec
 
 if TYPE_CHECKING:
     from roundtrip.ledger.contract import Ledger
-    from roundtrip.server import inbox, overrides
-    from roundtrip.server.overrides import Overrides
+    from roundtrip.legs import overrides
+    from roundtrip.legs.overrides import Overrides
+    from roundtrip.server import inbox
     from roundtrip.server.tasks.service import TaskService
     from roundtrip.server.tools import promises
     from roundtrip.tokens.tickets import Ticket
@@ -44,7 +45,7 @@ else:
     load_on_use(
         globals(),
         "roundtrip.server.inbox",
-        "roundtrip.server.overrides",
+        "roundtrip.legs.overrides",
         "roundtrip.server.tools.promises",
         "roundtrip.trace.writing.unwritten",
     )

@@ -14,6 +14,7 @@ from mcp_types import InputRequiredResult
 
 from roundtrip.engine.leg import DONE, Limits, PlainBody
 from roundtrip.errors import ContextOfHost, InvalidSignature, OutcomeUsedAsValue, UsedUnawaited
+from roundtrip.legs.builds import Build
 from roundtrip.on_demand import load_on_use
 from roundtrip.questions.markers import InboxQuestion
 from roundtrip.questions.outcomes import AcceptedElicitation, CancelledElicitation, DeclinedElicitation
@@ -28,14 +29,13 @@ from roundtrip.resolvers.signatures import (
     is_async,
     returns_input_required,
 )
-from roundtrip.server.builds import Build
 from roundtrip.threads.leg_threads import LegThreads, Pace
 from roundtrip.threads.slots import SHARED, Pool
 
 if TYPE_CHECKING:
     from roundtrip import tracing
+    from roundtrip.legs.requests import Incoming
     from roundtrip.resolvers import planner
-    from roundtrip.server.requests import Incoming
     from roundtrip.server.tasks.docket_parameters import DocketParameters
     from roundtrip.server.tools.confirmation import ToolConfirmation
     from roundtrip.server.tools.promises import OncePolicy
@@ -379,7 +379,7 @@ def misused_context(error: BaseException | None) -> ContextOfHost | None:
         error = error.__cause__
     if error is None or not isinstance(error.obj, (SdkContext, *contexts_of_fastmcp())):
         return None
-    from roundtrip.server.context import Context  # only mistakes need it
+    from roundtrip.legs.context import Context  # only mistakes need it
 
     name = str(error.name)
     return ContextOfHost(name, kind=type(error.obj)) if hasattr(Context, name) else None

@@ -17,12 +17,8 @@ from mcp_types import INTERNAL_ERROR
 from mcp_types.methods import INPUT_REQUIRED_METHODS, is_input_required
 
 from roundtrip.errors import RejectionReason, RoundtripError, TokenRejected
-from roundtrip.machine.call import Call
-from roundtrip.machine.journal import Journal
-from roundtrip.machine.journal_bytes import call_of
-from roundtrip.on_demand import load_on_use
-from roundtrip.server.parts import Parts
-from roundtrip.server.requests import (
+from roundtrip.legs.parts import Parts
+from roundtrip.legs.requests import (
     REQUEST,
     SKEW,
     RequestRecord,
@@ -31,6 +27,10 @@ from roundtrip.server.requests import (
     take_back,
     token_rejection,
 )
+from roundtrip.machine.call import Call
+from roundtrip.machine.journal import Journal
+from roundtrip.machine.journal_bytes import call_of
+from roundtrip.on_demand import load_on_use
 from roundtrip.tokens.binding import (
     TokenBinding,
     audience_digest,

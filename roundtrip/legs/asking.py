@@ -17,6 +17,7 @@ from typing_extensions import TypedDict, TypeForm, Unpack
 from roundtrip.engine.body import Body
 from roundtrip.engine.interruptions import clock_paused
 from roundtrip.errors import AskedTooLate, BodyMistake, UsedUnawaited
+from roundtrip.legs.call_info import CallInfo
 from roundtrip.machine.journal import Action
 from roundtrip.on_demand import load_on_use
 from roundtrip.questions.markers import (
@@ -38,7 +39,6 @@ from roundtrip.questions.markers import (
 )
 from roundtrip.questions.outcomes import ElicitationResult, Outcome
 from roundtrip.questions.samples import Sampled, read_structured, text_of
-from roundtrip.server.calls import CallInfo
 
 if TYPE_CHECKING:
     from roundtrip.questions import approvals
