@@ -20,7 +20,7 @@ from roundtrip.legs.asking import AskingContext
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.signatures import is_async
 from roundtrip.sdk import session_id_of
-from roundtrip.server.notifications import announced_by_author
+from roundtrip.visibility.notifications import announced_by_author
 
 if TYPE_CHECKING:
     from roundtrip.server.tasks.legs import TaskInfo

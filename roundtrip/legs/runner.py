@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from roundtrip.server.tasks.engine import DistributedEngine
     from roundtrip.server.tasks.service import TaskService
     from roundtrip.server.tools.promises import OncePolicy
-    from roundtrip.server.visibility_gates import OpenGates
+    from roundtrip.visibility.gates import OpenGates
 else:
     load_on_use(
         globals(),

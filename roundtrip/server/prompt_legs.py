@@ -16,7 +16,7 @@ from roundtrip.server.failures import with_failures
 from roundtrip.server.tools.registered import ToolDefaults
 
 if TYPE_CHECKING:
-    from roundtrip.server.visibility_gates import OpenGates
+    from roundtrip.visibility.gates import OpenGates
 
 
 def in_legs(

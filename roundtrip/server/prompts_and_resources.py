@@ -36,20 +36,21 @@ from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.markers import check_inline
 from roundtrip.resolvers.signatures import display_name
 from roundtrip.sdk import HookedServer, Shelf
-from roundtrip.server.notifications import Announcer, Listing
 from roundtrip.server.tools.registered import ToolDefaults
-from roundtrip.server.visibility import Enabled, Strings, Visibility, read_enabled
+from roundtrip.visibility.notifications import Announcer, Listing
+from roundtrip.visibility.rules import Enabled, Strings, Visibility, read_enabled
 
 # Loaded by servers that use them.
 if TYPE_CHECKING:
-    from roundtrip.server import catalog, failures, prompt_legs, visibility_gates
+    from roundtrip.server import failures, prompt_legs
+    from roundtrip.visibility import catalog, gates
 else:
     load_on_use(
         globals(),
-        "roundtrip.server.catalog",
+        "roundtrip.visibility.catalog",
         "roundtrip.server.failures",
         "roundtrip.server.prompt_legs",
-        "roundtrip.server.visibility_gates",
+        "roundtrip.visibility.gates",
     )
 
 T = TypeVar("T")
@@ -115,9 +116,9 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
         )
 
     @cached_property
-    def _gates(self) -> visibility_gates.GateEvaluator:
+    def _gates(self) -> gates.GateEvaluator:
         """Return the evaluator of visibility gates."""
-        return visibility_gates.GateEvaluator(
+        return gates.GateEvaluator(
             self,
             effects=self._parts.effects,
             replacements=lambda: self.overrides.replacements,
@@ -229,11 +230,11 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
                 register(_on_loop(fn, owner=signature.owner) if inline else fn)
 
     def _in_legs(
-        self, signature: FunctionSignature, gate: visibility_gates.VisibilityGate | None, *, inline: bool
+        self, signature: FunctionSignature, gate: gates.VisibilityGate | None, *, inline: bool
     ) -> Callable[..., Any]:
         """Return a function for the SDK that serves one leg of a prompt or template."""
 
-        def opened() -> visibility_gates.OpenGates | None:
+        def opened() -> gates.OpenGates | None:
             return self._gates.opened_here(gate) if gate is not None else None
 
         function, plain = prompt_legs.in_legs(

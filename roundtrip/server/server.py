@@ -31,8 +31,8 @@ from roundtrip.server.prompts_and_resources import LISTINGS
 from roundtrip.server.tool_server import ToolServer
 from roundtrip.server.tools.registered import ToolDefaults
 from roundtrip.server.tools.registry import OnDuplicate
-from roundtrip.server.visibility import VisibilityChoice
 from roundtrip.switches import FAST_LANE_VARIABLE, is_on, runs_tasks
+from roundtrip.visibility.rules import VisibilityChoice
 
 if TYPE_CHECKING:
     from mcp.server.transport_security import TransportSecuritySettings

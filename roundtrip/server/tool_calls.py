@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from roundtrip.server import failures
     from roundtrip.server.hosts import ToolHost
     from roundtrip.server.tasks import extension
-    from roundtrip.server.visibility_gates import GateEvaluator, OpenGates
+    from roundtrip.visibility.gates import GateEvaluator, OpenGates
 else:
     load_on_use(globals(), "roundtrip.server.failures", "roundtrip.server.tasks.extension")
 

@@ -27,8 +27,8 @@ from roundtrip.server.tool_calls import ToolCalls
 from roundtrip.server.tools.options import ToolDetails, ToolOptions, ToolSpec, spec_from
 from roundtrip.server.tools.registered import ToolDefaults, register
 from roundtrip.server.tools.registry import OnDuplicate, ToolRegistry, UnknownTool
-from roundtrip.server.visibility import Visibility
 from roundtrip.switches import PROBE_VARIABLE, is_on
+from roundtrip.visibility.rules import Visibility
 
 if TYPE_CHECKING:
     from roundtrip.server import failures, probe

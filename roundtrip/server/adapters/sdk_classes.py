@@ -52,7 +52,7 @@ from roundtrip.server.tool_calls import ToolCalls
 from roundtrip.server.tools.options import ToolSpec, mark_registered, spec_from, spec_of
 from roundtrip.server.tools.registered import RegisteredTool, ToolDefaults, register
 from roundtrip.server.tools.registry import ToolRegistry
-from roundtrip.server.visibility import Visibility
+from roundtrip.visibility.rules import Visibility
 
 if TYPE_CHECKING:
     from roundtrip.server.tasks import service

@@ -12,7 +12,7 @@ from typing_extensions import Unpack
 from roundtrip.errors import InvalidSignature
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.markers import Dependency
-from roundtrip.server.visibility import Enabled
+from roundtrip.visibility.rules import Enabled
 
 if TYPE_CHECKING:
     from roundtrip.questions.approvals import Approve

@@ -37,12 +37,12 @@ from roundtrip.server.tools.options import (
 )
 from roundtrip.server.tools.results import WRAPPED, mark_wrapped, results_for, returned_type
 from roundtrip.server.tools.schemas import inlined, with_descriptions
-from roundtrip.server.visibility import Component, read_enabled
+from roundtrip.visibility.rules import Component, read_enabled
 
 if TYPE_CHECKING:
     from roundtrip.server.tasks import docket_parameters
     from roundtrip.server.tools import confirmation, docstring_sections, input_schemas, promises, task_mode
-    from roundtrip.server.visibility_gates import VisibilityGate
+    from roundtrip.visibility.gates import VisibilityGate
 else:
     load_on_use(
         globals(),

@@ -12,11 +12,11 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import Tool as WireTool
 
 from roundtrip.server.tools.registered import RegisteredTool
-from roundtrip.server.visibility import Visibility
+from roundtrip.visibility.rules import Visibility
 
 if TYPE_CHECKING:
     from roundtrip.legs.functions import AskingFunction
-    from roundtrip.server.visibility_gates import VisibilityGate
+    from roundtrip.visibility.gates import VisibilityGate
 
 logger = logging.getLogger("roundtrip")
 

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roundtrip.server.visibility import Component, Visibility
+from roundtrip.visibility.rules import Component, Visibility
 from tests.kit.raised import raised
 from tests.kit.tables import check_each
 from tests.kit.tiers import examples

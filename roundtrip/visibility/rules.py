@@ -3,7 +3,7 @@
 Everything is visible until a rule hides it. The latest rule that matches a component decides, also for components that
 are registered after it. Registering with `enabled=False` hides the one component until a later rule shows it.
 
-A visibility gate decides for each request; see `visibility_gates.py`.
+A visibility gate decides for each request; see `gates.py`.
 
 Lists and calls do not walk rules: a registry applies `rules` after a change, and keeps the result.
 """
@@ -19,9 +19,9 @@ from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.markers import Marker
 
 if TYPE_CHECKING:
-    from roundtrip.server import visibility_gates
+    from roundtrip.visibility import gates
 else:
-    load_on_use(globals(), "roundtrip.server.visibility_gates")
+    load_on_use(globals(), "roundtrip.visibility.gates")
 
 Kind = Literal["tool", "prompt", "resource"]
 """The kind of a component; a resource template is a resource."""
@@ -36,7 +36,7 @@ _PREFIXES: Final = {"tool": "tool", "prompt": "prompt", "resource": "resource", 
 _FORMS: Final = "tool:NAME, tool:NAME@VERSION, prompt:NAME, resource:URI, template:URI_TEMPLATE"
 
 
-def read_enabled(enabled: Enabled | None, *, owner: str) -> tuple[bool, visibility_gates.VisibilityGate | None]:
+def read_enabled(enabled: Enabled | None, *, owner: str) -> tuple[bool, gates.VisibilityGate | None]:
     """Read `enabled=`: return False for an item that is hidden at first, and the gate that decides for each request.
 
     Raises:
@@ -44,7 +44,7 @@ def read_enabled(enabled: Enabled | None, *, owner: str) -> tuple[bool, visibili
     """
     if enabled is None or isinstance(enabled, bool):
         return enabled is not False, None
-    return True, visibility_gates.read_gate(enabled, owner=owner)
+    return True, gates.read_gate(enabled, owner=owner)
 
 
 class Component(NamedTuple):

@@ -39,7 +39,7 @@ from roundtrip.revisions import is_retry_era
 from roundtrip.sdk import connection_of, session_id_of
 
 if TYPE_CHECKING:
-    from roundtrip.server.notifications import Listing
+    from roundtrip.visibility.notifications import Listing
 
 logger = logging.getLogger("roundtrip")
 

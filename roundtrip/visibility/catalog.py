@@ -9,10 +9,10 @@ from mcp.server.context import ServerRequestContext
 
 from roundtrip.legs.parts import Effects
 from roundtrip.sdk import Shelf
-from roundtrip.server.visibility import Component, Visibility
+from roundtrip.visibility.rules import Component, Visibility
 
 if TYPE_CHECKING:
-    from roundtrip.server.visibility_gates import GateEvaluator, VisibilityGate
+    from roundtrip.visibility.gates import GateEvaluator, VisibilityGate
 
 Listed = Literal["prompts", "resources", "templates"]
 """A list that clients request; templates and resources are read in one way, and listed in two."""

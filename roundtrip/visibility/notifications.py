@@ -20,10 +20,10 @@ from roundtrip.on_demand import load_on_use
 from roundtrip.revisions import is_retry_era
 
 if TYPE_CHECKING:
-    from roundtrip.server import changes
-    from roundtrip.server.changes import Changes, OlderClients
+    from roundtrip.visibility import changes
+    from roundtrip.visibility.changes import Changes, OlderClients
 else:
-    load_on_use(globals(), "roundtrip.server.changes")
+    load_on_use(globals(), "roundtrip.visibility.changes")
 
 Listing = Literal["tools", "prompts", "resources"]
 """A list that clients cache; templates are listed with the resources."""
