@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from roundtrip.questions.samples import Sampled
     from roundtrip.resolvers.markers import Depends, Resolve
     from roundtrip.server.approvals import Approvals, PendingApproval
-    from roundtrip.server.content import ToolResult
-    from roundtrip.server.media import Audio, File, Image
     from roundtrip.server.pages import Pages
     from roundtrip.server.server import Server
     from roundtrip.server.tasks.docket_engine import DocketEngine
-    from roundtrip.server.tools.options import tool
-    from roundtrip.server.tools.task_mode import after
     from roundtrip.tokens.tickets import Ticket
+    from roundtrip.tools.content import ToolResult
+    from roundtrip.tools.media import Audio, File, Image
+    from roundtrip.tools.options import tool
+    from roundtrip.tools.task_mode import after
     from roundtrip.trace.writing.recorder import Recorder
     from roundtrip.trace.writing.telemetry import Telemetry
 
@@ -96,15 +96,15 @@ if not TYPE_CHECKING:
         "roundtrip.trace.writing.recorder": ["Recorder"],
         "roundtrip.trace.writing.telemetry": ["Telemetry"],
         "roundtrip.server.approvals": ["Approvals", "PendingApproval"],
-        "roundtrip.server.content": ["ToolResult"],
-        "roundtrip.server.media": ["Audio", "File", "Image"],
+        "roundtrip.tools.content": ["ToolResult"],
+        "roundtrip.tools.media": ["Audio", "File", "Image"],
         "roundtrip.legs.context": ["Context"],
         "roundtrip.legs.requests": ["get_access_token", "get_context", "get_http_headers", "get_request"],
         "roundtrip.server.pages": ["Pages"],
         "roundtrip.server.server": ["Server"],
         "roundtrip.server.tasks.docket_engine": ["DocketEngine"],
-        "roundtrip.server.tools.options": ["tool"],
-        "roundtrip.server.tools.task_mode": ["after"],
+        "roundtrip.tools.options": ["tool"],
+        "roundtrip.tools.task_mode": ["after"],
         "roundtrip.tokens.tickets": ["Ticket"],
     }
 

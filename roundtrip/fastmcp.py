@@ -54,7 +54,7 @@ from roundtrip.server.adapters.installation import (
     refuse_second,
 )
 from roundtrip.server.adapters.storing import wants_stored_calls
-from roundtrip.server.tools.options import ToolSpec, mark_registered, spec_of
+from roundtrip.tools.options import ToolSpec, mark_registered, spec_of
 
 if TYPE_CHECKING:
     from roundtrip.server.adapters import fastmcp_stored

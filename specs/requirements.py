@@ -53,7 +53,7 @@ REQUIREMENTS: Final = (
         "S6",
         "MUST",
         "Ask only questions whose capability the client declared; otherwise name the missing one, with `-32021`.",
-        ("questions/wire.py", "engine/leg.py", "server/tools/registered.py"),
+        ("questions/wire.py", "engine/leg.py", "tools/registered.py"),
     ),
     Requirement("S7", "SHOULD", "A missing answer is asked for again.", ("engine/answers.py",)),
     Requirement("S8", "SHOULD", "An answer without a question is ignored.", ("engine/answers.py",)),

@@ -14,8 +14,8 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from roundtrip.doctor.client_report import ClientReport, Trial, client_report
 from roundtrip.legs.context import Context
 from roundtrip.machine.journal import OUTCOMES
-from roundtrip.server.content import ToolResult
 from roundtrip.server.server import Server
+from roundtrip.tools.content import ToolResult
 
 NAME: Final = "roundtrip-doctor"
 TOOL: Final = "what_can_you_ask"

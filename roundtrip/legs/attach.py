@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from roundtrip.legs.overrides import Overrides
     from roundtrip.server import inbox
     from roundtrip.server.tasks.service import TaskService
-    from roundtrip.server.tools import promises
     from roundtrip.tokens.tickets import Ticket
+    from roundtrip.tools import promises
     from roundtrip.trace.writing import unwritten
     from roundtrip.tracing import Tracer
 else:
@@ -46,7 +46,7 @@ else:
         globals(),
         "roundtrip.server.inbox",
         "roundtrip.legs.overrides",
-        "roundtrip.server.tools.promises",
+        "roundtrip.tools.promises",
         "roundtrip.trace.writing.unwritten",
     )
 

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from roundtrip.legs.requests import Incoming
     from roundtrip.resolvers import planner
     from roundtrip.server.tasks.docket_parameters import DocketParameters
-    from roundtrip.server.tools.confirmation import ToolConfirmation
-    from roundtrip.server.tools.promises import OncePolicy
-    from roundtrip.server.tools.task_mode import TaskMode
+    from roundtrip.tools.confirmation import ToolConfirmation
+    from roundtrip.tools.promises import OncePolicy
+    from roundtrip.tools.task_mode import TaskMode
 else:
     load_on_use(globals(), "roundtrip.resolvers.planner", "roundtrip.tracing")
 

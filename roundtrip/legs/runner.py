@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from roundtrip.server.tasks import docket_parameters, extension
     from roundtrip.server.tasks.engine import DistributedEngine
     from roundtrip.server.tasks.service import TaskService
-    from roundtrip.server.tools.promises import OncePolicy
+    from roundtrip.tools.promises import OncePolicy
     from roundtrip.visibility.gates import OpenGates
 else:
     load_on_use(

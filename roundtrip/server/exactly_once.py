@@ -29,10 +29,10 @@ from roundtrip.ledger.holders import holder_name
 from roundtrip.ledger.late_writes import run_later
 from roundtrip.legs.requests import SKEW
 from roundtrip.machine.journal import from_text, to_text
-from roundtrip.server.failures import Crashed, tool_failure
-from roundtrip.server.tools.options import OnUnknown
 from roundtrip.system import SYSTEM, System
 from roundtrip.tokens.token import Sealer
+from roundtrip.tools.failures import Crashed, tool_failure
+from roundtrip.tools.options import OnUnknown
 
 logger = logging.getLogger("roundtrip")
 

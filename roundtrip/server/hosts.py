@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from roundtrip.legs.functions import AskingFunction
     from roundtrip.legs.requests import Incoming, RequestRecord
     from roundtrip.legs.runner import ServedEnd
-    from roundtrip.server.tools.registered import RegisteredTool
+    from roundtrip.tools.registered import RegisteredTool
 
 PageHandler = Callable[["Request"], Awaitable["Response"]]
 

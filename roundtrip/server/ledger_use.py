@@ -15,7 +15,7 @@ from roundtrip.server.exactly_once import LedgerClaim
 
 if TYPE_CHECKING:
     from roundtrip.legs.runner import ServedLeg
-    from roundtrip.server.tools.promises import OncePolicy
+    from roundtrip.tools.promises import OncePolicy
 
 logger = logging.getLogger("roundtrip")
 

@@ -22,9 +22,9 @@ from roundtrip.legs.context import Context
 from roundtrip.legs.runner import LegRunner
 from roundtrip.on_demand import load_on_use
 from roundtrip.server.tasks.service import TaskService
-from roundtrip.server.tools.options import ToolSpec
-from roundtrip.server.tools.registered import RegisteredTool, ToolDefaults, register
-from roundtrip.server.tools.registry import ToolRegistry
+from roundtrip.tools.options import ToolSpec
+from roundtrip.tools.registered import RegisteredTool, ToolDefaults, register
+from roundtrip.tools.registry import ToolRegistry
 
 if TYPE_CHECKING:
     from roundtrip.server.tasks import operations

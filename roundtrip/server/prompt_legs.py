@@ -12,8 +12,8 @@ from roundtrip.legs.attach import wrap
 from roundtrip.legs.functions import AskingFunction, FunctionSignature
 from roundtrip.legs.requests import Incoming
 from roundtrip.legs.runner import LegRunner, result_of
-from roundtrip.server.failures import with_failures
-from roundtrip.server.tools.registered import ToolDefaults
+from roundtrip.tools.failures import with_failures
+from roundtrip.tools.registered import ToolDefaults
 
 if TYPE_CHECKING:
     from roundtrip.visibility.gates import OpenGates

@@ -36,19 +36,20 @@ from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.markers import check_inline
 from roundtrip.resolvers.signatures import display_name
 from roundtrip.sdk import HookedServer, Shelf
-from roundtrip.server.tools.registered import ToolDefaults
+from roundtrip.tools.registered import ToolDefaults
 from roundtrip.visibility.notifications import Announcer, Listing
 from roundtrip.visibility.rules import Enabled, Strings, Visibility, read_enabled
 
 # Loaded by servers that use them.
 if TYPE_CHECKING:
-    from roundtrip.server import failures, prompt_legs
+    from roundtrip.server import prompt_legs
+    from roundtrip.tools import failures
     from roundtrip.visibility import catalog, gates
 else:
     load_on_use(
         globals(),
         "roundtrip.visibility.catalog",
-        "roundtrip.server.failures",
+        "roundtrip.tools.failures",
         "roundtrip.server.prompt_legs",
         "roundtrip.visibility.gates",
     )

@@ -29,9 +29,9 @@ from roundtrip.legs.parts import PartsOptions, parts_of
 from roundtrip.on_demand import load_on_use
 from roundtrip.server.prompts_and_resources import LISTINGS
 from roundtrip.server.tool_server import ToolServer
-from roundtrip.server.tools.registered import ToolDefaults
-from roundtrip.server.tools.registry import OnDuplicate
 from roundtrip.switches import FAST_LANE_VARIABLE, is_on, runs_tasks
+from roundtrip.tools.registered import ToolDefaults
+from roundtrip.tools.registry import OnDuplicate
 from roundtrip.visibility.rules import VisibilityChoice
 
 if TYPE_CHECKING:

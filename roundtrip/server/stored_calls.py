@@ -41,7 +41,6 @@ from roundtrip.on_demand import load_on_use
 from roundtrip.revisions import FIRST_OF_RETRY_ERA, is_retry_era
 from roundtrip.server import approval_rules
 from roundtrip.server.equal_calls import SHOWINGS, EqualCalls, Showing
-from roundtrip.server.failures import store_down
 from roundtrip.server.ladder import PAGE_ELICITATION, Ladder, LadderClient, Rung, with_elicitation
 from roundtrip.server.model_answers import AnswersInvalid, AnswersRefused
 from roundtrip.server.pages import DEFAULT_WAIT_SECONDS, Pages
@@ -61,13 +60,14 @@ from roundtrip.server.tasks.claim import lease_seconds
 from roundtrip.server.tasks.content import ContentUnreadable, Pause, TaskContent, split_id
 from roundtrip.server.tasks.service import TaskService, service_of
 from roundtrip.server.waiting_calls import WaitingCalls, ask_client, out_of_reach, reaching_call
+from roundtrip.tools.failures import store_down
 
 if TYPE_CHECKING:
     from roundtrip.legs.functions import AskingFunction
     from roundtrip.legs.runner import LegRunner, ServedEnd
     from roundtrip.server import local_pages, stored_pages
     from roundtrip.server.hosts import CallsOfTools, LegsOfTools, StoringServer, ToolShelf
-    from roundtrip.server.tools.registered import RegisteredTool
+    from roundtrip.tools.registered import RegisteredTool
 else:
     load_on_use(globals(), "roundtrip.server.local_pages", "roundtrip.server.stored_pages")
 

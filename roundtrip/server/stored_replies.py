@@ -16,8 +16,8 @@ from roundtrip.server import approval_rules
 from roundtrip.server.model_answers import answer_schema
 from roundtrip.server.tasks.book import TaskView
 from roundtrip.server.tasks.content import TaskContent
-from roundtrip.server.tools.registry import UnknownTool
 from roundtrip.text import printable
+from roundtrip.tools.registry import UnknownTool
 
 CONTINUE_TOOL: Final = "continue_call"
 

@@ -38,17 +38,17 @@ from roundtrip.legs.requests import Incoming, RequestRecord, read_forms, token_r
 from roundtrip.legs.runner import LegRunner, ServedEnd, result_of
 from roundtrip.on_demand import load_on_use
 from roundtrip.revisions import is_retry_era
-from roundtrip.server.tools.registered import RegisteredTool
-from roundtrip.server.tools.registry import ToolRegistry, UnknownTool, version_key
+from roundtrip.tools.registered import RegisteredTool
+from roundtrip.tools.registry import ToolRegistry, UnknownTool, version_key
 
 if TYPE_CHECKING:
     from roundtrip.legs.functions import AskingFunction
-    from roundtrip.server import failures
     from roundtrip.server.hosts import ToolHost
     from roundtrip.server.tasks import extension
+    from roundtrip.tools import failures
     from roundtrip.visibility.gates import GateEvaluator, OpenGates
 else:
-    load_on_use(globals(), "roundtrip.server.failures", "roundtrip.server.tasks.extension")
+    load_on_use(globals(), "roundtrip.tools.failures", "roundtrip.server.tasks.extension")
 
 logger = logging.getLogger("roundtrip")
 

@@ -24,17 +24,18 @@ from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.plan import Plan
 from roundtrip.server.prompts_and_resources import PromptsAndResources
 from roundtrip.server.tool_calls import ToolCalls
-from roundtrip.server.tools.options import ToolDetails, ToolOptions, ToolSpec, spec_from
-from roundtrip.server.tools.registered import ToolDefaults, register
-from roundtrip.server.tools.registry import OnDuplicate, ToolRegistry, UnknownTool
 from roundtrip.switches import PROBE_VARIABLE, is_on
+from roundtrip.tools.options import ToolDetails, ToolOptions, ToolSpec, spec_from
+from roundtrip.tools.registered import ToolDefaults, register
+from roundtrip.tools.registry import OnDuplicate, ToolRegistry, UnknownTool
 from roundtrip.visibility.rules import Visibility
 
 if TYPE_CHECKING:
-    from roundtrip.server import failures, probe
+    from roundtrip.server import probe
     from roundtrip.server.tasks import service
+    from roundtrip.tools import failures
 else:
-    load_on_use(globals(), "roundtrip.server.failures", "roundtrip.server.probe", "roundtrip.server.tasks.service")
+    load_on_use(globals(), "roundtrip.tools.failures", "roundtrip.server.probe", "roundtrip.server.tasks.service")
 
 logger = logging.getLogger("roundtrip")
 

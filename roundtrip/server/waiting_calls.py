@@ -20,11 +20,11 @@ from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.tasks import TaskState
 from roundtrip.questions.markers import ListRoots, Marker, SdkSample
 from roundtrip.questions.wire import question_of
-from roundtrip.server.failures import store_down
 from roundtrip.server.model_answers import AnswersRefused, read_answers
 from roundtrip.server.tasks.book import TaskView
 from roundtrip.server.tasks.changes import changes_of
 from roundtrip.server.tasks.content import ContentUnreadable
+from roundtrip.tools.failures import store_down
 
 if TYPE_CHECKING:
     from roundtrip.server.tasks.service import TaskService

@@ -44,11 +44,11 @@ from roundtrip.server.adapters.fastmcp_names import (
     wire_result,
 )
 from roundtrip.server.adapters.installation import Installation, InstalledServing, installation_in, serving_now
-from roundtrip.server.content import Embeddable, ToolResult, as_block
-from roundtrip.server.failures import told_by, tool_failure
-from roundtrip.server.tools.options import ToolSpec
-from roundtrip.server.tools.registered import ToolDefaults, asking_function, dependencies_of
 from roundtrip.threads.leg_threads import LegThreads
+from roundtrip.tools.content import Embeddable, ToolResult, as_block
+from roundtrip.tools.failures import told_by, tool_failure
+from roundtrip.tools.options import ToolSpec
+from roundtrip.tools.registered import ToolDefaults, asking_function, dependencies_of
 
 if TYPE_CHECKING:
     from roundtrip.server.stored_calls import StoredCalls

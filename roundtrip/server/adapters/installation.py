@@ -31,9 +31,9 @@ from roundtrip.legs.parts import PartsOptions, parts_of
 from roundtrip.legs.requests import holding
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.plan import Plan
-from roundtrip.server.tools.options import ToolSpec, unknown_option
-from roundtrip.server.tools.registered import ToolDefaults
 from roundtrip.switches import runs_tasks
+from roundtrip.tools.options import ToolSpec, unknown_option
+from roundtrip.tools.registered import ToolDefaults
 
 if TYPE_CHECKING:
     from roundtrip.server import probe

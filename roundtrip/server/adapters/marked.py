@@ -7,7 +7,7 @@ from typing import Any, get_args
 from roundtrip.legs.asking import AskingContext
 from roundtrip.resolvers.markers import Dependency, Resolve
 from roundtrip.resolvers.signatures import hints_of
-from roundtrip.server.tools.options import spec_of
+from roundtrip.tools.options import spec_of
 
 
 def uses_roundtrip(fn: Callable[..., Any], *, kinds: tuple[type[Any], ...] = (Resolve, Dependency)) -> bool:

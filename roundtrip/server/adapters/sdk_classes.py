@@ -46,12 +46,12 @@ from roundtrip.server.adapters.installation import (
 )
 from roundtrip.server.adapters.marked import uses_roundtrip
 from roundtrip.server.adapters.storing import install_stored_calls, wants_stored_calls
-from roundtrip.server.failures import log_tool_failure
 from roundtrip.server.prompt_legs import in_legs
 from roundtrip.server.tool_calls import ToolCalls
-from roundtrip.server.tools.options import ToolSpec, mark_registered, spec_from, spec_of
-from roundtrip.server.tools.registered import RegisteredTool, ToolDefaults, register
-from roundtrip.server.tools.registry import ToolRegistry
+from roundtrip.tools.failures import log_tool_failure
+from roundtrip.tools.options import ToolSpec, mark_registered, spec_from, spec_of
+from roundtrip.tools.registered import RegisteredTool, ToolDefaults, register
+from roundtrip.tools.registry import ToolRegistry
 from roundtrip.visibility.rules import Visibility
 
 if TYPE_CHECKING:

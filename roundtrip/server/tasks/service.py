@@ -20,7 +20,6 @@ from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.legs.requests import REQUEST, SKEW, RequestRecord, offer, take_back
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.journal import Journal, to_text
-from roundtrip.server.failures import store_down
 from roundtrip.server.tasks import client_legs, foreground
 from roundtrip.server.tasks.book import TaskBook, TaskView
 from roundtrip.server.tasks.content import ContentUnreadable, TaskContent
@@ -31,6 +30,7 @@ from roundtrip.server.tasks.named import NamedTasks
 from roundtrip.server.tasks.sweep import TaskDelivery
 from roundtrip.server.tool_calls import written
 from roundtrip.switches import OWN
+from roundtrip.tools.failures import store_down
 
 if TYPE_CHECKING:
     from roundtrip.legs.functions import AskingFunction

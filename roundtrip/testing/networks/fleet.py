@@ -30,11 +30,11 @@ from roundtrip.client.tasks import RemoteTask, TaskRequests, TasksExtension, fol
 from roundtrip.machine.call import Transition
 from roundtrip.machine.facts import BodyBegan, Watch
 from roundtrip.server.adapters.finding import AnyServer, FastMcpServer, attached, is_fastmcp, is_server, low_level
-from roundtrip.server.failures import tool_failure
 from roundtrip.testing.conversations import Message
 from roundtrip.testing.hosting import served
 from roundtrip.testing.networks.deliveries import Inapplicable, LegDelivery
 from roundtrip.testing.tap import tapped
+from roundtrip.tools.failures import tool_failure
 from roundtrip.tracing import Beginning, Raised, TokenRejection, Tracer, Wrote
 
 Transport = AbstractAsyncContextManager[Any]

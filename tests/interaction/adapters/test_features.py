@@ -196,7 +196,7 @@ def on_low_level(feature: Feature) -> Any:
 
 
 def _given(fn: Any) -> dict[str, Any]:
-    from roundtrip.server.tools.options import spec_of
+    from roundtrip.tools.options import spec_of
 
     return dict(spec_of(fn))
 

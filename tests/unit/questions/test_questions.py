@@ -37,7 +37,7 @@ from roundtrip.questions.markers import (
 )
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.questions.wire import FormQuestion, ModelQuestion, question_of
-from roundtrip.server.tools.confirmation import ToolConfirmation
+from roundtrip.tools.confirmation import ToolConfirmation
 from tests.kit.raised import raised
 from tests.kit.shops import Choice
 

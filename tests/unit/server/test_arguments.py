@@ -13,8 +13,8 @@ from mcp.server.mcpserver.utilities.func_metadata import func_metadata
 from pydantic import BaseModel, Field, Json, RootModel, SecretStr, ValidationError
 from typing_extensions import TypeAliasType, TypedDict
 
-from roundtrip.server.tools.arguments import ArgumentReader, mistakes_in
-from roundtrip.server.tools.schemas import Check, SchemaMismatch, checker
+from roundtrip.tools.arguments import ArgumentReader, mistakes_in
+from roundtrip.tools.schemas import Check, SchemaMismatch, checker
 from tests.kit.raised import raised
 from tests.kit.tables import check_each
 

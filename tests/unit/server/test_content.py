@@ -23,9 +23,9 @@ from mcp_types import (
 from pydantic import BaseModel, ValidationError
 
 from roundtrip.errors import NotSendable
-from roundtrip.server.content import ToolResult
-from roundtrip.server.media import Audio, File, Image
 from roundtrip.testing import Era
+from roundtrip.tools.content import ToolResult
+from roundtrip.tools.media import Audio, File, Image
 from tests.kit.players import connect
 from tests.kit.raised import raised
 from tests.kit.tables import check_each

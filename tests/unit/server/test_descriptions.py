@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from roundtrip import InvalidSignature, Server
-from roundtrip.server.tools.registered import describe
+from roundtrip.tools.registered import describe
 from tests.kit.tables import check_each
 
 

@@ -29,9 +29,9 @@ from pydantic.dataclasses import dataclass as pydantic_dataclass
 from typing_extensions import TypeAliasType
 
 from roundtrip.errors import InvalidSignature, NotSendable
-from roundtrip.server.content import ToolResult
-from roundtrip.server.media import Audio, File, Image
-from roundtrip.server.tools.results import Results, results_for, returned_type
+from roundtrip.tools.content import ToolResult
+from roundtrip.tools.media import Audio, File, Image
+from roundtrip.tools.results import Results, results_for, returned_type
 from tests.kit.raised import raised
 from tests.kit.tables import check_each
 

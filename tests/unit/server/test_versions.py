@@ -6,8 +6,8 @@ import pytest
 
 from roundtrip import InvalidSignature
 from roundtrip.server.tool_calls import named_version
-from roundtrip.server.tools.options import version_text
-from roundtrip.server.tools.registry import order_of
+from roundtrip.tools.options import version_text
+from roundtrip.tools.registry import order_of
 from tests.kit.tables import check_each
 
 

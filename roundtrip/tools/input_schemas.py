@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from roundtrip.errors import InvalidSignature
-from roundtrip.server.tools.schemas import Check, check_of_own, subschemas
+from roundtrip.tools.schemas import Check, check_of_own, subschemas
 
 _DATE = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _TIME = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?([Zz]|[+-][0-9]{2}:?[0-9]{2})?"

@@ -16,10 +16,10 @@ from roundtrip.visibility.rules import Enabled
 
 if TYPE_CHECKING:
     from roundtrip.questions.approvals import Approve
-    from roundtrip.server.tools import guard
-    from roundtrip.server.tools.task_mode import After
+    from roundtrip.tools import guard
+    from roundtrip.tools.task_mode import After
 else:
-    load_on_use(globals(), "roundtrip.server.tools.guard")
+    load_on_use(globals(), "roundtrip.tools.guard")
 
 _ATTACHED = "__roundtrip_tool__"
 _PROMISES = ("confirm", "dependencies", "enabled", "exactly_once")

@@ -6,7 +6,7 @@ from typing import NamedTuple, get_args
 from roundtrip.errors import InvalidSignature
 from roundtrip.legs.functions import AskingFunction
 from roundtrip.legs.parts import Parts
-from roundtrip.server.tools.options import OnUnknown, ToolSpec
+from roundtrip.tools.options import OnUnknown, ToolSpec
 
 logger = logging.getLogger("roundtrip")
 

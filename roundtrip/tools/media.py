@@ -11,7 +11,7 @@ from mcp.server.mcpserver import Audio as SdkAudio
 from mcp.server.mcpserver import Image as SdkImage
 from mcp_types import Annotations, AudioContent, EmbeddedResource, ImageContent
 
-from roundtrip.server.content import BYTES, UNKNOWN, Embeddable, embedded
+from roundtrip.tools.content import BYTES, UNKNOWN, Embeddable, embedded
 
 Hints = Annotations | Mapping[str, Any]
 """Hints for the client, as the protocol's model or with its fields by name."""

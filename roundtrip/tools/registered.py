@@ -24,8 +24,8 @@ from roundtrip.legs.functions import AskingFunction, FunctionSignature, contexts
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.markers import Dependency
 from roundtrip.resolvers.signatures import display_name, given_by_partials, hints_of
-from roundtrip.server.tools.arguments import ArgumentReader
-from roundtrip.server.tools.options import (
+from roundtrip.tools.arguments import ArgumentReader
+from roundtrip.tools.options import (
     ToolSpec,
     hints_of_tool,
     label_set,
@@ -35,23 +35,23 @@ from roundtrip.server.tools.options import (
     spec_of,
     version_text,
 )
-from roundtrip.server.tools.results import WRAPPED, mark_wrapped, results_for, returned_type
-from roundtrip.server.tools.schemas import inlined, with_descriptions
+from roundtrip.tools.results import WRAPPED, mark_wrapped, results_for, returned_type
+from roundtrip.tools.schemas import inlined, with_descriptions
 from roundtrip.visibility.rules import Component, read_enabled
 
 if TYPE_CHECKING:
     from roundtrip.server.tasks import docket_parameters
-    from roundtrip.server.tools import confirmation, docstring_sections, input_schemas, promises, task_mode
+    from roundtrip.tools import confirmation, docstring_sections, input_schemas, promises, task_mode
     from roundtrip.visibility.gates import VisibilityGate
 else:
     load_on_use(
         globals(),
         "roundtrip.server.tasks.docket_parameters",
-        "roundtrip.server.tools.confirmation",
-        "roundtrip.server.tools.docstring_sections",
-        "roundtrip.server.tools.input_schemas",
-        "roundtrip.server.tools.promises",
-        "roundtrip.server.tools.task_mode",
+        "roundtrip.tools.confirmation",
+        "roundtrip.tools.docstring_sections",
+        "roundtrip.tools.input_schemas",
+        "roundtrip.tools.promises",
+        "roundtrip.tools.task_mode",
     )
 
 logger = logging.getLogger("roundtrip")

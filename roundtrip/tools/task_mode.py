@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from roundtrip.errors import InvalidSignature
-from roundtrip.server.tools.options import ToolSpec
+from roundtrip.tools.options import ToolSpec
 
 _TASK_TTL_SECONDS: Final = 7 * 24 * 3600.0
 _MAX_TASK_TTL_SECONDS: Final = 366 * 24 * 3600.0

@@ -39,13 +39,13 @@ from roundtrip.errors import (
 )
 from roundtrip.legs.functions import AskingFunction
 from roundtrip.on_demand import load_on_use
-from roundtrip.server.tools.arguments import ArgumentsRejected, fields_rejected_by, rejected_fields
 from roundtrip.text import quoted
+from roundtrip.tools.arguments import ArgumentsRejected, fields_rejected_by, rejected_fields
 
 if TYPE_CHECKING:
-    from roundtrip.server.tools import registry
+    from roundtrip.tools import registry
 else:
-    load_on_use(globals(), "roundtrip.server.tools.registry")
+    load_on_use(globals(), "roundtrip.tools.registry")
 
 # The SDK's logger, with the SDK's messages for the same failures.
 logger = logging.getLogger("mcp.server.mcpserver.server")

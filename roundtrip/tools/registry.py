@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import Tool as WireTool
 
-from roundtrip.server.tools.registered import RegisteredTool
+from roundtrip.tools.registered import RegisteredTool
 from roundtrip.visibility.rules import Visibility
 
 if TYPE_CHECKING:

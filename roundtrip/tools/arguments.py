@@ -20,7 +20,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from typing_extensions import is_typeddict
 
 from roundtrip.resolvers.signatures import arms_of
-from roundtrip.server.tools.schemas import SchemaMismatch
+from roundtrip.tools.schemas import SchemaMismatch
 
 _SHOWN_MISTAKES = 2000
 _CALLED_BY: Final = "pydantic._internal._validate_call"

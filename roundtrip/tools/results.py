@@ -27,7 +27,7 @@ from roundtrip.errors import InvalidSignature, NotSendable
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.signatures import arms_of
 from roundtrip.sdk import output_adapter
-from roundtrip.server.content import (
+from roundtrip.tools.content import (
     CONTENT_TYPES,
     ToolResult,
     as_block,
@@ -39,7 +39,7 @@ from roundtrip.server.content import (
     require_sendable_text,
     unsendable,
 )
-from roundtrip.server.tools.schemas import Check, SchemaMismatch, checker
+from roundtrip.tools.schemas import Check, SchemaMismatch, checker
 
 if TYPE_CHECKING:
     from roundtrip.questions import forms
