@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from roundtrip.engine.body import Body
     from roundtrip.legs import call_info, leg_facts
     from roundtrip.legs.context import Context
+    from roundtrip.once import ledger_use
     from roundtrip.questions.approvals import LegApprovals
     from roundtrip.questions.markers import Marker
-    from roundtrip.server import ledger_use
     from roundtrip.server.inbox import Inbox
     from roundtrip.server.stored_calls import StoredCalls
     from roundtrip.server.tasks import docket_parameters, extension
@@ -51,7 +51,7 @@ else:
         globals(),
         "roundtrip.engine.leg_run",
         "roundtrip.legs.call_info",
-        "roundtrip.server.ledger_use",
+        "roundtrip.once.ledger_use",
         "roundtrip.legs.leg_facts",
         "roundtrip.server.tasks.docket_parameters",
         "roundtrip.server.tasks.extension",

@@ -39,8 +39,8 @@ FLUSH_SECONDS: Final = 2.0
 _IMPORTED_BY_LEGS: Final = (
     "anyio._backends._asyncio",
     "roundtrip.engine.leg_run",
-    "roundtrip.server.exactly_once",
-    "roundtrip.server.ledger_use",
+    "roundtrip.once.exactly_once",
+    "roundtrip.once.ledger_use",
     "roundtrip.threads.workers",
     "roundtrip.resolvers.drive",
     "roundtrip.tokens.signing",

@@ -16,8 +16,8 @@ from roundtrip.ledger.entry import EntryLedger, LedgerEntry
 from roundtrip.ledger.waiting import Waiting
 from roundtrip.machine.call import Call
 from roundtrip.machine.table import EntryState, State
-from roundtrip.server import exactly_once
-from roundtrip.server.exactly_once import LEASE_SECONDS, LedgerClaim
+from roundtrip.once import exactly_once
+from roundtrip.once.exactly_once import LEASE_SECONDS, LedgerClaim
 from roundtrip.system import System
 from tests.exhaustive.explorer import Operations, Worker
 from tests.simulation.loop import Process, at_once

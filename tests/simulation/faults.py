@@ -13,7 +13,7 @@ from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.legs.parts import Protection
 from roundtrip.machine.table import EntryEvent, EntryState
 from roundtrip.machine.tasks import TASK_MACHINE, TaskEvent, TaskState
-from roundtrip.server.exactly_once import LedgerClaim
+from roundtrip.once.exactly_once import LedgerClaim
 from roundtrip.server.tasks import sweep
 from roundtrip.server.tasks.claim import TaskClaim
 from roundtrip.server.tasks.content import TaskSeal

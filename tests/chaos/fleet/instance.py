@@ -21,7 +21,7 @@ from starlette.applications import Starlette
 
 from roundtrip import Context, Elicit, Resolve, Server
 from roundtrip.ledger import Ledger, RedisLedger, SqliteLedger
-from roundtrip.server import exactly_once
+from roundtrip.once import exactly_once
 from tests.kit.hosts import PatientServer
 
 __all__ = ["BODIES", "KEYS", "PREFIX", "SLOWEST", "done_key", "ids_key", "listening", "opened"]

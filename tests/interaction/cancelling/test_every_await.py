@@ -13,7 +13,7 @@ import pytest
 from roundtrip import Recorder, Server
 from roundtrip.ledger import MemoryLedger, SqliteLedger
 from roundtrip.ledger.contract import Ledger
-from roundtrip.server import exactly_once
+from roundtrip.once import exactly_once
 from roundtrip.testing import Era, User
 from tests.interaction.cancelling.cutting import Cut, How, counting_tasks
 from tests.interaction.cancelling.shops import HELD, LOG, SHOPS, Shop, is_balanced

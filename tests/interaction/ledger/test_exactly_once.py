@@ -10,7 +10,7 @@ from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, Inpu
 
 from roundtrip import Context, Elicit, InvalidSignature, Resolve, Server, ToolError
 from roundtrip.ledger import MemoryLedger
-from roundtrip.server import exactly_once
+from roundtrip.once import exactly_once
 from roundtrip.testing import (
     DECLINE,
     Drop,

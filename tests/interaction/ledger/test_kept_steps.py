@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from roundtrip import Context, ElicitUrl
 from roundtrip.ledger import MemoryLedger
-from roundtrip.server import exactly_once
+from roundtrip.once import exactly_once
 from roundtrip.testing import LegByLeg
 from tests.interaction.ledger.shops import Shop, begun, cut_short, text_of
 from tests.kit.waiting import WAIT

@@ -16,8 +16,8 @@ from roundtrip.errors import CallTakenOver, OutcomeUnknown
 from roundtrip.ledger import ClaimAnswer, LedgerDown, MemoryLedger
 from roundtrip.machine.call import Call
 from roundtrip.machine.table import State
-from roundtrip.server import exactly_once
-from roundtrip.server.exactly_once import LEASE_SECONDS, LedgerClaim
+from roundtrip.once import exactly_once
+from roundtrip.once.exactly_once import LEASE_SECONDS, LedgerClaim
 from roundtrip.system import System
 from roundtrip.testing import Clock, LegByLeg
 from tests.interaction.ledger.shops import Shop, begun, text_of

@@ -13,7 +13,7 @@ from mcp_types import INVALID_PARAMS
 
 from roundtrip.ledger import ClaimAnswer, LedgerDown, MemoryLedger
 from roundtrip.machine.table import EntryState
-from roundtrip.server import exactly_once
+from roundtrip.once import exactly_once
 from roundtrip.system import SYSTEM, System
 from roundtrip.testing import Clock, Duplicate, LegByLeg, User, served
 from tests.interaction.ledger.shops import Shop, asked_to_buy, begun, text_of

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from roundtrip.errors import GuessUncounted
 from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.legs.requests import SKEW
-from roundtrip.server.exactly_once import LedgerClaim
+from roundtrip.once.exactly_once import LedgerClaim
 
 if TYPE_CHECKING:
     from roundtrip.legs.runner import ServedLeg

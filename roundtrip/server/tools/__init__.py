@@ -1,1 +1,0 @@
-"""Tools: what one is made of, and how it is called."""
