@@ -127,7 +127,7 @@ def pytest_runtest_teardown() -> None:
     Servers for other processes shorten the lease, also where a test makes one itself.
     """
     refill()
-    claim: Any = sys.modules.get("roundtrip.server.tasks.claim")
+    claim: Any = sys.modules.get("roundtrip.stored.lease")
     if claim is not None:
         claim.LEASE_SECONDS = _LEASE_SECONDS
 

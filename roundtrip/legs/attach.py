@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from roundtrip.legs import overrides
     from roundtrip.legs.overrides import Overrides
     from roundtrip.server import inbox
-    from roundtrip.server.tasks.service import TaskService
+    from roundtrip.stored.service import TaskService
     from roundtrip.tokens.tickets import Ticket
     from roundtrip.tools import promises
     from roundtrip.trace.writing import unwritten

@@ -7,7 +7,7 @@ from roundtrip.errors import BodyMistake
 from roundtrip.machine.call import Call
 
 if TYPE_CHECKING:
-    from roundtrip.server.tasks.legs import TaskLeg
+    from roundtrip.stored.legs import TaskLeg
 
 
 class CallInfo:

@@ -23,7 +23,7 @@ from roundtrip.sdk import session_id_of
 from roundtrip.visibility.notifications import announced_by_author
 
 if TYPE_CHECKING:
-    from roundtrip.server.tasks.legs import TaskInfo
+    from roundtrip.stored.legs import TaskInfo
     from roundtrip.threads import workers
 else:
     load_on_use(globals(), "roundtrip.threads.workers")

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from roundtrip.legs.context import Context
     from roundtrip.legs.leg_facts import LegFacts
     from roundtrip.server import connections
-    from roundtrip.server.tasks.legs import TaskLeg
+    from roundtrip.stored.legs import TaskLeg
 else:
     load_on_use(globals(), "roundtrip.server.connections")
 

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from roundtrip.server.inbox import Inbox
     from roundtrip.server.stored_calls import StoredCalls
     from roundtrip.server.tasks import docket_parameters, extension
-    from roundtrip.server.tasks.engine import DistributedEngine
-    from roundtrip.server.tasks.service import TaskService
+    from roundtrip.stored.service import TaskService
+    from roundtrip.stored.worker import DistributedEngine
     from roundtrip.tools.promises import OncePolicy
     from roundtrip.visibility.gates import OpenGates
 else:

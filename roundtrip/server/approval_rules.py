@@ -22,7 +22,7 @@ from roundtrip.text import quoted
 
 if TYPE_CHECKING:
     from roundtrip.pages.inbox_calls import Choice, Reader
-    from roundtrip.server.tasks.content import TaskContent
+    from roundtrip.stored.content import TaskContent
 
 LABEL_PREFIX: Final = "approvals-"
 """The beginning of a label that names a group."""

@@ -14,7 +14,7 @@ from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import TaskEvent, TaskState
 from roundtrip.server.stored_replies import awaited_groups
-from roundtrip.server.tasks.book import TaskBook, TaskView
+from roundtrip.stored.book import TaskBook, TaskView
 
 Showing = Literal["", "forms", "page", "any"]
 """Way in which a client shows questions: not at all, as forms, or on the page of this call; any while there are none

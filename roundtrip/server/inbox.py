@@ -43,7 +43,7 @@ from roundtrip.server.approval_rules import (
 from roundtrip.server.approvals import Approvals, PendingApproval
 from roundtrip.server.persons import name_of
 from roundtrip.server.stored_pages import reaching_store
-from roundtrip.server.tasks.content import TaskContent, is_call_id, split_id
+from roundtrip.stored.content import TaskContent, is_call_id, split_id
 from roundtrip.threads.slots import Pool
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from roundtrip.legs.functions import AskingFunction
     from roundtrip.legs.parts import Parts
     from roundtrip.questions.wire import PendingQuestion
-    from roundtrip.server.tasks.book import TaskBook
-    from roundtrip.server.tasks.legs import TaskLeg
+    from roundtrip.stored.book import TaskBook
+    from roundtrip.stored.legs import TaskLeg
 
 _ID_BYTES: Final = 16
 _PAGE_SIZE: Final = 20

@@ -13,8 +13,8 @@ from roundtrip.server.inbox import Inbox
 if TYPE_CHECKING:
     from roundtrip.legs.runner import LegRunner
     from roundtrip.server.approvals import Approvals
-    from roundtrip.server.hosts import StoringServer
     from roundtrip.server.pages import Pages
+    from roundtrip.stored.hosts import StoringServer
 
 
 def install_inbox(

@@ -31,7 +31,7 @@ from roundtrip.system import System
 if TYPE_CHECKING:
     from roundtrip.server import local_site
     from roundtrip.server.pages import Pages
-    from roundtrip.server.tasks.book import TaskBook, TaskView
+    from roundtrip.stored.book import TaskBook, TaskView
 else:
     load_on_use(globals(), "roundtrip.server.local_site")
 

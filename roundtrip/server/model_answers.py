@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
 from roundtrip.questions.fields import FieldInvalid, FormField, fields_of
-from roundtrip.server.tasks.content import TaskContent
+from roundtrip.stored.content import TaskContent
 from roundtrip.text import quoted
 
 _VALUE: Final = "value"

@@ -21,15 +21,15 @@ from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.legs.context import Context
 from roundtrip.legs.runner import LegRunner
 from roundtrip.on_demand import load_on_use
-from roundtrip.server.tasks.service import TaskService
+from roundtrip.stored.service import TaskService
 from roundtrip.tools.options import ToolSpec
 from roundtrip.tools.registered import RegisteredTool, ToolDefaults, register
 from roundtrip.tools.registry import ToolRegistry
 
 if TYPE_CHECKING:
-    from roundtrip.server.tasks import operations
+    from roundtrip.stored import operations
 else:
-    load_on_use(globals(), "roundtrip.server.tasks.operations")
+    load_on_use(globals(), "roundtrip.stored.operations")
 
 PROBE_TOOL: Final = "roundtrip_probe"
 

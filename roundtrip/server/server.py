@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from roundtrip.server.approvals import Approvals
     from roundtrip.server.ladder import Rung
     from roundtrip.server.pages import Pages
-    from roundtrip.server.tasks.engine import DistributedEngine
+    from roundtrip.stored.worker import DistributedEngine
 else:
     load_on_use(
         globals(),

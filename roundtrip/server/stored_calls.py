@@ -55,18 +55,18 @@ from roundtrip.server.stored_replies import (
     unknown_tool,
     unopened,
 )
-from roundtrip.server.tasks.book import TaskView
-from roundtrip.server.tasks.claim import lease_seconds
-from roundtrip.server.tasks.content import ContentUnreadable, Pause, TaskContent, split_id
-from roundtrip.server.tasks.service import TaskService, service_of
 from roundtrip.server.waiting_calls import WaitingCalls, ask_client, out_of_reach, reaching_call
+from roundtrip.stored.book import TaskView
+from roundtrip.stored.content import ContentUnreadable, Pause, TaskContent, split_id
+from roundtrip.stored.lease import lease_seconds
+from roundtrip.stored.service import TaskService, service_of
 from roundtrip.tools.failures import store_down
 
 if TYPE_CHECKING:
     from roundtrip.legs.functions import AskingFunction
     from roundtrip.legs.runner import LegRunner, ServedEnd
     from roundtrip.server import local_pages, stored_pages
-    from roundtrip.server.hosts import CallsOfTools, LegsOfTools, StoringServer, ToolShelf
+    from roundtrip.stored.hosts import CallsOfTools, LegsOfTools, StoringServer, ToolShelf
     from roundtrip.tools.registered import RegisteredTool
 else:
     load_on_use(globals(), "roundtrip.server.local_pages", "roundtrip.server.stored_pages")

@@ -31,15 +31,15 @@ from roundtrip.server.access_log import hide_tickets
 from roundtrip.server.pages import Pages
 from roundtrip.server.persons import is_same
 from roundtrip.server.stored_replies import awaited_groups
-from roundtrip.server.tasks.book import TaskBook, TaskView
-from roundtrip.server.tasks.changes import NextChange, changes_of
-from roundtrip.server.tasks.content import ContentUnreadable, TaskContent, split_id
+from roundtrip.stored.book import TaskBook, TaskView
+from roundtrip.stored.changes import NextChange, changes_of
+from roundtrip.stored.content import ContentUnreadable, TaskContent, split_id
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from roundtrip.server.hosts import StoringServer
+    from roundtrip.stored.hosts import StoringServer
 
 _LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
 

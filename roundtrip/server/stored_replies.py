@@ -14,8 +14,8 @@ from mcp_types import CallToolResult, TextContent
 from roundtrip.machine.tasks import TaskState
 from roundtrip.server import approval_rules
 from roundtrip.server.model_answers import answer_schema
-from roundtrip.server.tasks.book import TaskView
-from roundtrip.server.tasks.content import TaskContent
+from roundtrip.stored.book import TaskView
+from roundtrip.stored.content import TaskContent
 from roundtrip.text import printable
 from roundtrip.tools.registry import UnknownTool
 

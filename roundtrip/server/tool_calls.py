@@ -43,8 +43,8 @@ from roundtrip.tools.registry import ToolRegistry, UnknownTool, version_key
 
 if TYPE_CHECKING:
     from roundtrip.legs.functions import AskingFunction
-    from roundtrip.server.hosts import ToolHost
     from roundtrip.server.tasks import extension
+    from roundtrip.stored.hosts import ToolHost
     from roundtrip.tools import failures
     from roundtrip.visibility.gates import GateEvaluator, OpenGates
 else:

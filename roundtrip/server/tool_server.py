@@ -32,10 +32,10 @@ from roundtrip.visibility.rules import Visibility
 
 if TYPE_CHECKING:
     from roundtrip.server import probe
-    from roundtrip.server.tasks import service
+    from roundtrip.stored import service
     from roundtrip.tools import failures
 else:
-    load_on_use(globals(), "roundtrip.tools.failures", "roundtrip.server.probe", "roundtrip.server.tasks.service")
+    load_on_use(globals(), "roundtrip.tools.failures", "roundtrip.server.probe", "roundtrip.stored.service")
 
 logger = logging.getLogger("roundtrip")
 

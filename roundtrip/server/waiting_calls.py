@@ -21,13 +21,13 @@ from roundtrip.machine.tasks import TaskState
 from roundtrip.questions.markers import ListRoots, Marker, SdkSample
 from roundtrip.questions.wire import question_of
 from roundtrip.server.model_answers import AnswersRefused, read_answers
-from roundtrip.server.tasks.book import TaskView
-from roundtrip.server.tasks.changes import changes_of
-from roundtrip.server.tasks.content import ContentUnreadable
+from roundtrip.stored.book import TaskView
+from roundtrip.stored.changes import changes_of
+from roundtrip.stored.content import ContentUnreadable
 from roundtrip.tools.failures import store_down
 
 if TYPE_CHECKING:
-    from roundtrip.server.tasks.service import TaskService
+    from roundtrip.stored.service import TaskService
 
 _LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
 

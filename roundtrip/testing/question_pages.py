@@ -32,8 +32,8 @@ from roundtrip.pages.forms import DECISION, TOKEN, QuestionKind, form_of_questio
 from roundtrip.pages.headers import FORM_TYPE
 from roundtrip.server.adapters.finding import AttachedServer, attached
 from roundtrip.server.approval_rules import is_open
-from roundtrip.server.tasks.book import TaskView
-from roundtrip.server.tasks.content import TaskContent, split_id
+from roundtrip.stored.book import TaskView
+from roundtrip.stored.content import TaskContent, split_id
 from roundtrip.testing.conversations import AskedQuestion
 
 # A failing test shows its own frames only.

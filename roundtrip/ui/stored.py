@@ -14,9 +14,9 @@ from roundtrip.machine.tasks import TaskState
 from roundtrip.playground.forms import ShownForm, posted_of
 from roundtrip.server.adapters.finding import AttachedServer
 from roundtrip.server.approval_rules import state_of
-from roundtrip.server.tasks.acting import AuditedOperations
-from roundtrip.server.tasks.content import ContentUnreadable, TaskContent, is_call_id
-from roundtrip.server.tasks.operations import AnswerUnfit, Backlog, TaskNotChanged, TaskOperations
+from roundtrip.stored.acting import AuditedOperations
+from roundtrip.stored.content import ContentUnreadable, TaskContent, is_call_id
+from roundtrip.stored.operations import AnswerUnfit, Backlog, TaskNotChanged, TaskOperations
 from roundtrip.trace.explaining.wording import clock_text, distance_text
 from roundtrip.trace.page.data import Data
 from roundtrip.trace.page.requests import FormInvalid

@@ -4,7 +4,7 @@ import os
 from typing import Any, Final
 
 from roundtrip import Approvals, Context, Pages, Server
-from roundtrip.server.tasks import claim
+from roundtrip.stored import lease
 from tests.kit.approving import BASE, GROUPS, KEY, reader, user_of
 from tests.kit.stores import ledger_at
 
@@ -14,7 +14,7 @@ PLACE: Final = "CHAOS_APPROVALS"
 
 
 def shop() -> Server[Any]:
-    claim.LEASE_SECONDS = 2.0
+    lease.LEASE_SECONDS = 2.0
     server = Server[Any](
         "shop",
         keys=[KEY],

@@ -13,13 +13,13 @@ from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.legs.parts import Effects, Parts, parts_of
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.machine.tasks import ENDED, TASK_MACHINE, TaskState
-from roundtrip.server.hosts import CallsOfTools
-from roundtrip.server.tasks.book import TaskBook
-from roundtrip.server.tasks.claim import END_SECONDS, LEASE_SECONDS
-from roundtrip.server.tasks.content import TaskContent
-from roundtrip.server.tasks.engine import TaskEngine
-from roundtrip.server.tasks.legs import TaskLeg
-from roundtrip.server.tasks.sweep import TaskDelivery
+from roundtrip.stored.book import TaskBook
+from roundtrip.stored.content import TaskContent
+from roundtrip.stored.hosts import CallsOfTools
+from roundtrip.stored.lease import END_SECONDS, LEASE_SECONDS
+from roundtrip.stored.legs import TaskLeg
+from roundtrip.stored.sweep import TaskDelivery
+from roundtrip.stored.worker import TaskEngine
 from roundtrip.system import System
 from tests.exhaustive.explorer import Operations, Worker
 from tests.simulation.loop import Process, at_once

@@ -7,7 +7,7 @@ import pytest
 from roundtrip.engine import claim
 from roundtrip.errors import CallTakenOver
 from roundtrip.once.exactly_once import LedgerClaim
-from roundtrip.server.tasks.book import TaskBook, TaskView
+from roundtrip.stored.book import TaskBook, TaskView
 from tests.exhaustive.explorer import Bounds
 from tests.exhaustive.scenes import CANCELLED, IN_STEPS, ONCE, SMALL, TWICE, Fault, Make, PayingOnce, explored
 from tests.kit.forks import alone

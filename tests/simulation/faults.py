@@ -14,9 +14,9 @@ from roundtrip.legs.parts import Protection
 from roundtrip.machine.table import EntryEvent, EntryState
 from roundtrip.machine.tasks import TASK_MACHINE, TaskEvent, TaskState
 from roundtrip.once.exactly_once import LedgerClaim
-from roundtrip.server.tasks import sweep
-from roundtrip.server.tasks.claim import TaskClaim
-from roundtrip.server.tasks.content import TaskSeal
+from roundtrip.stored import sweep
+from roundtrip.stored.content import TaskSeal
+from roundtrip.stored.lease import TaskClaim
 from roundtrip.tokens.token import Sealer
 from tests.simulation.store import SimulatedLedger, SimulatedTasks
 from tests.simulation.world import History, simulate

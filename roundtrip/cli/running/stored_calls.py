@@ -16,10 +16,10 @@ from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import ENDED, TaskState
 from roundtrip.server.approval_rules import state_of
-from roundtrip.server.tasks.acting import AuditedOperations
-from roundtrip.server.tasks.book import TaskBook
-from roundtrip.server.tasks.content import ContentUnreadable
-from roundtrip.server.tasks.operations import TaskNotChanged, TaskOperations
+from roundtrip.stored.acting import AuditedOperations
+from roundtrip.stored.book import TaskBook
+from roundtrip.stored.content import ContentUnreadable
+from roundtrip.stored.operations import TaskNotChanged, TaskOperations
 from roundtrip.text import printable
 from roundtrip.trace.explaining.wording import clock_text
 from roundtrip.trace.writing.audit import AuditLog, AuditUnwritable, audit_path, user_of_system

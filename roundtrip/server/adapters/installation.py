@@ -38,9 +38,9 @@ from roundtrip.tools.registered import ToolDefaults
 if TYPE_CHECKING:
     from roundtrip.server import probe
     from roundtrip.server.approvals import Approvals
-    from roundtrip.server.hosts import CallsOfTools, PageHandler
     from roundtrip.server.ladder import Rung
     from roundtrip.server.pages import Pages
+    from roundtrip.stored.hosts import CallsOfTools, PageHandler
 else:
     load_on_use(globals(), "roundtrip.server.probe")
 

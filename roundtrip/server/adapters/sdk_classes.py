@@ -55,9 +55,9 @@ from roundtrip.tools.registry import ToolRegistry
 from roundtrip.visibility.rules import Visibility
 
 if TYPE_CHECKING:
-    from roundtrip.server.tasks import service
+    from roundtrip.stored import service
 else:
-    load_on_use(globals(), "roundtrip.server.tasks.service")
+    load_on_use(globals(), "roundtrip.stored.service")
 
 logger = logging.getLogger("mcp.server.mcpserver.server")
 

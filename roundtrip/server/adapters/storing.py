@@ -9,7 +9,7 @@ from roundtrip.on_demand import load_on_use
 if TYPE_CHECKING:
     from roundtrip.server import inbox_pages, stored_calls
     from roundtrip.server.adapters.installation import Installation, InstallOptions
-    from roundtrip.server.hosts import CallsOfTools, ToolShelf
+    from roundtrip.stored.hosts import CallsOfTools, ToolShelf
 else:
     load_on_use(globals(), "roundtrip.server.inbox_pages", "roundtrip.server.stored_calls")
 

@@ -19,9 +19,9 @@ from typing import Any, ClassVar, Final
 from roundtrip.errors import InvalidSignature, RoundtripError
 from roundtrip.ledger.tasks import TaskEntry, TaskStore
 from roundtrip.machine.tasks import TaskState
-from roundtrip.server.tasks.book import TaskBook
-from roundtrip.server.tasks.engine import TaskEngine
-from roundtrip.server.tasks.sweep import Sweep, TaskDelivery, begin_work
+from roundtrip.stored.book import TaskBook
+from roundtrip.stored.sweep import Sweep, TaskDelivery, begin_work
+from roundtrip.stored.worker import TaskEngine
 from roundtrip.system import System
 
 try:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mcp.server.session import ServerSession
 
     from roundtrip.legs.functions import FunctionSignature
-    from roundtrip.server.tasks.legs import TaskLeg
+    from roundtrip.stored.legs import TaskLeg
 
 T = TypeVar("T")
 

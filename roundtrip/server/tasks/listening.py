@@ -25,8 +25,8 @@ from mcp_types import INVALID_PARAMS, Notification, SubscriptionFilter, Subscrip
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskStore
 from roundtrip.limited_logs import LimitedLog
-from roundtrip.server.tasks.book import TaskBook
-from roundtrip.server.tasks.content import ContentUnreadable
+from roundtrip.stored.book import TaskBook
+from roundtrip.stored.content import ContentUnreadable
 
 LISTEN: Final = "subscriptions/listen"
 _MAX_TASKS: Final = 256

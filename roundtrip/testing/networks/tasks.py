@@ -13,7 +13,7 @@ from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskEntry, TaskStore
 from roundtrip.machine.tasks import ENDED, TaskState
 from roundtrip.server.adapters.finding import attached
-from roundtrip.server.tasks.service import TaskService
+from roundtrip.stored.service import TaskService
 from roundtrip.testing.networks.deliveries import Breach, Inapplicable, LegDelivery
 from roundtrip.testing.networks.network import Route
 from roundtrip.testing.question_pages import urls_in

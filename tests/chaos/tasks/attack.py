@@ -13,7 +13,7 @@ import httpx
 
 from roundtrip.ledger.tasks import TaskEntry, TaskStore
 from roundtrip.machine.tasks import TaskState
-from roundtrip.server.tasks.book import TaskBook
+from roundtrip.stored.book import TaskBook
 from tests.chaos.fleet.attack import Plan, Report, Turns
 from tests.chaos.fleet.processes import Instance, suspended, until
 from tests.chaos.tasks.client import POISON, Order, TaskClient, secrets_of

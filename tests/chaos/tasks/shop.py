@@ -14,7 +14,7 @@ import uvicorn
 
 from roundtrip import Context, Elicit, Resolve, Server
 from roundtrip.ledger import PostgresLedger, RedisLedger, SqliteLedger
-from roundtrip.server.tasks import claim
+from roundtrip.stored import lease
 from tests.chaos.fleet.instance import listening
 from tests.kit.hosts import PatientServer
 
@@ -110,7 +110,7 @@ class Diary:
 
 def shop(terms: Terms) -> Server[Any]:
     """Return the server. Its instances leave tasks to workers."""
-    claim.LEASE_SECONDS = float(terms.lease)
+    lease.LEASE_SECONDS = float(terms.lease)
     diary = Diary(terms.diary)
     server = Server[Any]("shop", keys=[_KEY], ledger=terms.ledger(), run_tasks=False)
 

@@ -25,7 +25,7 @@ from starlette.responses import RedirectResponse, Response
 
 from roundtrip import Approval, Approvals, Approve, Context, InvalidSignature, Pages, PendingApproval, Resolve, Server
 from roundtrip.ledger import LedgerDown, MemoryLedger, SqliteLedger
-from roundtrip.server.tasks.operations import TaskOperations
+from roundtrip.stored.operations import TaskOperations
 from roundtrip.system import System
 from roundtrip.testing import Clock
 from roundtrip.trace.explaining.explanations import ExplainedSubject, explain

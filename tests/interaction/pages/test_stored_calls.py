@@ -20,7 +20,7 @@ from roundtrip.ledger.tasks import TaskEntry, change_task
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.tasks import TaskEvent
 from roundtrip.server import stored_pages
-from roundtrip.server.tasks.operations import TaskNotChanged, TaskOperations
+from roundtrip.stored.operations import TaskNotChanged, TaskOperations
 from roundtrip.trace.explaining.explanations import ExplainedSubject, explain
 from roundtrip.trace.reading.joining import join
 from roundtrip.trace.reading.transcripts import files_of, read_files

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from roundtrip.server.tasks import sweep
+from roundtrip.stored import sweep
 from tests.kit.waiting import until
 
 __all__ = ["Looks"]

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from roundtrip.server.tasks.acting import AuditedOperations
-from roundtrip.server.tasks.operations import TaskOperations
+from roundtrip.stored.acting import AuditedOperations
+from roundtrip.stored.operations import TaskOperations
 from roundtrip.trace.reading.transcripts import read_files
 from roundtrip.trace.writing.audit import AuditLog
 from roundtrip.trace.writing.lines import ActedLine

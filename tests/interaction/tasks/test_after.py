@@ -16,8 +16,8 @@ from roundtrip import Context, Depends, Elicit, Resolve, Server, ToolError, afte
 from roundtrip.ledger import LedgerDown, MemoryLedger, SqliteLedger
 from roundtrip.ledger.memory_tasks import MemoryTasks
 from roundtrip.machine.tasks import TaskState
-from roundtrip.server.tasks import foreground, service
-from roundtrip.server.tasks.engine import TaskEngine
+from roundtrip.stored import foreground, service
+from roundtrip.stored.worker import TaskEngine
 from tests.kit.peer import WAIT_SECONDS, Peer, peers, text_of
 from tests.kit.shops import KEY
 from tests.kit.waiting import until

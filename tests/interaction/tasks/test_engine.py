@@ -21,11 +21,11 @@ from roundtrip.ledger.memory_tasks import MemoryTasks
 from roundtrip.ledger.tasks import TaskEntry, change_task
 from roundtrip.machine.tasks import TaskEvent, TaskState
 from roundtrip.server import tool_calls
-from roundtrip.server.tasks import claim, legs, service
-from roundtrip.server.tasks.content import ContentUnreadable, Pause
-from roundtrip.server.tasks.engine import TaskEngine
-from roundtrip.server.tasks.legs import TaskLeg
-from roundtrip.server.tasks.operations import TaskOperations
+from roundtrip.stored import lease, legs, service
+from roundtrip.stored.content import ContentUnreadable, Pause
+from roundtrip.stored.legs import TaskLeg
+from roundtrip.stored.operations import TaskOperations
+from roundtrip.stored.worker import TaskEngine
 from roundtrip.system import SYSTEM, System
 from roundtrip.testing import Clock
 from tests.interaction.tasks.looks import Looks
@@ -413,7 +413,7 @@ async def test_worker_without_the_new_key_leaves_its_task_to_others(tmp_path: Pa
                 assert await operations.renew_key(entry)
             go_on.set()
             await until(lambda: seen)
-            clock.advance(claim.LEASE_SECONDS + 1)
+            clock.advance(lease.LEASE_SECONDS + 1)
             assert text_of(await second.until(task_id)) == "n"
     assert [type(error) for error in seen] == [CallTakenOver]
 
@@ -446,7 +446,7 @@ async def test_task_shown_as_lost_gets_no_result() -> None:
     shop = Shop(MemoryLedger(system=system), system=system)
     async with peers(shop.server) as (peer,):
         task_id = await shop.paying(peer)
-        clock.advance(claim.LEASE_SECONDS + claim.END_SECONDS + 1)
+        clock.advance(lease.LEASE_SECONDS + lease.END_SECONDS + 1)
         assert (await peer.until(task_id))["status"] == "failed"
         shop.go_on.set()
         service = shop.server.task_service
@@ -472,7 +472,7 @@ async def test_read_leaves_a_worker_time_to_store_its_result(
             patch.setattr(MemoryTasks, "save", down)
             shop.go_on.set()
             await until(lambda: "a worker cannot write a task" in caplog.text)
-            clock.advance(claim.LEASE_SECONDS + 1)
+            clock.advance(lease.LEASE_SECONDS + 1)
         assert (await peer.get(task_id))["status"] == "working"
         assert text_of(await peer.until(task_id)) == "paid"
     assert shop.bodies["pay"] == 1

@@ -10,7 +10,7 @@ from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResul
 
 from roundtrip import Context, Depends, Elicit, ElicitUrl, ListRoots, Resolve, Server, Transition
 from roundtrip.ledger import MemoryLedger, SqliteLedger
-from roundtrip.server.tasks import engine, legs
+from roundtrip.stored import legs
 from roundtrip.testing import Era, User
 from tests.interaction.tasks.looks import Looks
 from tests.kit.peer import WAIT_SECONDS, Peer, peers, text_of

@@ -7,7 +7,7 @@ import anyio
 
 from roundtrip import Context, Server
 from roundtrip.ledger import RedisLedger, SqliteLedger
-from roundtrip.server.tasks import claim
+from roundtrip.stored import lease
 from tests.interaction.tasks.effects import FOLDER as FOLDER
 from tests.interaction.tasks.effects import folder, noted
 from tests.kit.stores import ledger_at
@@ -19,7 +19,7 @@ KEYS: Final = ["11" * 32, "22" * 32]
 
 
 def _server(ledger: Any, *, keys: list[str]) -> Server[Any]:
-    claim.LEASE_SECONDS = float(os.environ.get(LEASE, "1"))
+    lease.LEASE_SECONDS = float(os.environ.get(LEASE, "1"))
     server = Server[Any]("workshop", keys=[bytes.fromhex(key) for key in keys], ledger=ledger)
 
     @server.tool(task=True)

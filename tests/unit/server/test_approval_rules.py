@@ -10,7 +10,7 @@ from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import TaskEvent, TaskState
 from roundtrip.pages.inbox_calls import Reader
 from roundtrip.server.approval_rules import decide, look_at, may_decide, open_groups, park_approvals
-from roundtrip.server.tasks.content import TaskContent
+from roundtrip.stored.content import TaskContent
 from tests.kit.tables import check_each
 
 NOW = 1_000.0

@@ -8,10 +8,10 @@ from roundtrip.engine.leg import Suspended
 from roundtrip.ledger.tasks import MAX_TRIES, TaskEntry
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.tasks import TaskState
-from roundtrip.server.tasks.claim import TaskClaim
-from roundtrip.server.tasks.client_legs import leave_to_client
-from roundtrip.server.tasks.content import TaskContent
-from roundtrip.server.tasks.legs import TaskLeg
+from roundtrip.stored.client_legs import leave_to_client
+from roundtrip.stored.content import TaskContent
+from roundtrip.stored.lease import TaskClaim
+from roundtrip.stored.legs import TaskLeg
 
 UNUSED = cast(Any, None)
 

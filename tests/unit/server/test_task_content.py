@@ -6,7 +6,7 @@ import pytest
 
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import TaskState
-from roundtrip.server.tasks.content import ContentUnreadable, Pause, TaskContent, TaskSeal
+from roundtrip.stored.content import ContentUnreadable, Pause, TaskContent, TaskSeal
 from roundtrip.tokens.token import KeyRing, Sealer
 
 NOW = 1_000.0

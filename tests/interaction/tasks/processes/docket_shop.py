@@ -9,7 +9,7 @@ from docket import ConcurrencyLimit, Progress, Retry, Timeout
 
 from roundtrip import Context, DocketEngine, Server
 from roundtrip.ledger import RedisLedger
-from roundtrip.server.tasks import claim
+from roundtrip.stored import lease
 from tests.interaction.tasks.effects import FOLDER as FOLDER
 from tests.interaction.tasks.effects import folder, noted
 
@@ -31,7 +31,7 @@ async def held(what: str) -> str:
 
 
 def make(engine: DocketEngine) -> Server[Any]:
-    claim.LEASE_SECONDS = 1.0
+    lease.LEASE_SECONDS = 1.0
     ledger = RedisLedger(os.environ[REDIS], prefix="ours")
     server = Server[Any]("shop", keys=[KEY], ledger=ledger, task_engine=engine)
 

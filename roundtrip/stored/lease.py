@@ -18,8 +18,8 @@ from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import SeenTask, TaskEntry
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.tasks import TaskEvent
-from roundtrip.server.tasks.book import TaskBook
-from roundtrip.server.tasks.content import ContentUnreadable, TaskContent
+from roundtrip.stored.book import TaskBook
+from roundtrip.stored.content import ContentUnreadable, TaskContent
 
 logger = logging.getLogger("roundtrip")
 # Limited, as a store that is down is tried again and again by each leg.

@@ -21,8 +21,8 @@ from roundtrip.machine.journal import Journal, from_text, to_text
 from roundtrip.machine.pins import Pinner
 from roundtrip.machine.tasks import TASK_MACHINE, TaskEvent, TaskState
 from roundtrip.server import approval_rules
-from roundtrip.server.tasks.content import ContentUnreadable, Pause, TaskContent, TaskSeal, is_call_id
-from roundtrip.server.tasks.named import NamedTasks
+from roundtrip.stored.content import ContentUnreadable, Pause, TaskContent, TaskSeal, is_call_id
+from roundtrip.stored.named import NamedTasks
 from roundtrip.tokens.token import JournalCodec, Sealer
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskStore
-from roundtrip.server.tasks.named import NamedTasks
+from roundtrip.stored.named import NamedTasks
 from roundtrip.system import System
 
 logger = logging.getLogger("roundtrip")

@@ -13,8 +13,8 @@ from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import TASK_MACHINE, TaskEvent, TaskState
 from roundtrip.server.approval_rules import Record, expire_open, pending_approvals, remind_now
 from roundtrip.server.model_answers import AnswersInvalid, read_answer
-from roundtrip.server.tasks.book import TaskBook
-from roundtrip.server.tasks.content import ContentUnreadable, TaskContent, is_call_id, split_id
+from roundtrip.stored.book import TaskBook
+from roundtrip.stored.content import ContentUnreadable, TaskContent, is_call_id, split_id
 from roundtrip.text import quoted
 from roundtrip.trace.writing.lines import OperatorAction
 

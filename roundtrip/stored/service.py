@@ -20,22 +20,22 @@ from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.legs.requests import REQUEST, SKEW, RequestRecord, offer, take_back
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.journal import Journal, to_text
-from roundtrip.server.tasks import client_legs, foreground
-from roundtrip.server.tasks.book import TaskBook, TaskView
-from roundtrip.server.tasks.content import ContentUnreadable, TaskContent
-from roundtrip.server.tasks.engine import DistributedEngine, TaskEngine
 from roundtrip.server.tasks.extension import EXTENSION, TaskMethods
-from roundtrip.server.tasks.legs import TaskLeg, incoming_of
-from roundtrip.server.tasks.named import NamedTasks
-from roundtrip.server.tasks.sweep import TaskDelivery
 from roundtrip.server.tool_calls import written
+from roundtrip.stored import client_legs, foreground
+from roundtrip.stored.book import TaskBook, TaskView
+from roundtrip.stored.content import ContentUnreadable, TaskContent
+from roundtrip.stored.legs import TaskLeg, incoming_of
+from roundtrip.stored.named import NamedTasks
+from roundtrip.stored.sweep import TaskDelivery
+from roundtrip.stored.worker import DistributedEngine, TaskEngine
 from roundtrip.switches import OWN
 from roundtrip.tools.failures import store_down
 
 if TYPE_CHECKING:
     from roundtrip.legs.functions import AskingFunction
     from roundtrip.legs.runner import LegRunner
-    from roundtrip.server.hosts import CallsOfTools, StoringServer
+    from roundtrip.stored.hosts import CallsOfTools, StoringServer
 
 _SECRET_BYTES: Final = 16
 # Limited, as clients can cause them.

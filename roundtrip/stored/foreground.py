@@ -20,11 +20,11 @@ from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.journal import Journal
-from roundtrip.server.tasks.book import TaskBook, TaskView
-from roundtrip.server.tasks.claim import TaskClaim, lease_seconds
-from roundtrip.server.tasks.content import TaskContent
-from roundtrip.server.tasks.engine import TaskEngine
-from roundtrip.server.tasks.legs import TaskLeg
+from roundtrip.stored.book import TaskBook, TaskView
+from roundtrip.stored.content import TaskContent
+from roundtrip.stored.lease import TaskClaim, lease_seconds
+from roundtrip.stored.legs import TaskLeg
+from roundtrip.stored.worker import TaskEngine
 
 _LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
 _RETRY_SECONDS: Final = 1.0

@@ -25,16 +25,16 @@ from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.machine.tasks import TaskEvent, TaskState
 from roundtrip.server import approval_rules
-from roundtrip.server.tasks import client_legs
-from roundtrip.server.tasks.book import TaskBook
-from roundtrip.server.tasks.claim import END_SECONDS, TaskClaim, lease_seconds
-from roundtrip.server.tasks.content import ContentUnreadable, TaskContent
-from roundtrip.server.tasks.legs import TaskLeg
-from roundtrip.server.tasks.sweep import Sweep, TaskDelivery, begin_work
+from roundtrip.stored import client_legs
+from roundtrip.stored.book import TaskBook
+from roundtrip.stored.content import ContentUnreadable, TaskContent
+from roundtrip.stored.lease import END_SECONDS, TaskClaim, lease_seconds
+from roundtrip.stored.legs import TaskLeg
+from roundtrip.stored.sweep import Sweep, TaskDelivery, begin_work
 from roundtrip.system import System
 
 if TYPE_CHECKING:
-    from roundtrip.server.hosts import CallsOfTools
+    from roundtrip.stored.hosts import CallsOfTools
 
 logger = logging.getLogger("roundtrip")
 # Limited, as each due task causes them again and again.

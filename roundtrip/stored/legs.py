@@ -24,8 +24,8 @@ from roundtrip.machine.journal import Journal
 from roundtrip.machine.pins import Pinner
 from roundtrip.machine.table import State
 from roundtrip.questions.wire import PendingQuestion, UrlQuestion
-from roundtrip.server.tasks.claim import TaskClaim
-from roundtrip.server.tasks.content import Pause, TaskContent
+from roundtrip.stored.content import Pause, TaskContent
+from roundtrip.stored.lease import TaskClaim
 
 _PAGE_SECONDS: Final = 2.0
 """Time until the first look at a page that a user is visiting."""

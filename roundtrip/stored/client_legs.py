@@ -17,13 +17,13 @@ from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.tasks import TaskEvent
 from roundtrip.server import approval_rules
-from roundtrip.server.tasks.book import TaskBook
-from roundtrip.server.tasks.claim import TaskClaim, lease_seconds
-from roundtrip.server.tasks.content import TaskContent
-from roundtrip.server.tasks.legs import TaskLeg
+from roundtrip.stored.book import TaskBook
+from roundtrip.stored.content import TaskContent
+from roundtrip.stored.lease import TaskClaim, lease_seconds
+from roundtrip.stored.legs import TaskLeg
 
 if TYPE_CHECKING:
-    from roundtrip.server.tasks.engine import TaskEngine
+    from roundtrip.stored.worker import TaskEngine
 
 
 def leave_to_client(content: TaskContent, entry: TaskEntry, now: float, *, holder: str) -> None:

@@ -1,0 +1,1 @@
+"""Stored calls: calls that outlive their request, so that any worker continues them."""
