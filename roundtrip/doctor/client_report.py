@@ -14,7 +14,7 @@ from roundtrip.legs.requests import RequestClient
 from roundtrip.questions.markers import Elicit, ElicitUrl, ListRoots, Sample
 from roundtrip.questions.wire import question_of
 from roundtrip.revisions import FIRST_OF_RETRY_ERA, is_retry_era
-from roundtrip.server.tasks.extension import EXTENSION, declares_tasks
+from roundtrip.tasks.extension import EXTENSION, declares_tasks
 from roundtrip.text import printable
 
 _MAX_NAME_CHARS: Final = 200

@@ -41,9 +41,10 @@ if TYPE_CHECKING:
     from roundtrip.questions.markers import Marker
     from roundtrip.server.inbox import Inbox
     from roundtrip.server.stored_calls import StoredCalls
-    from roundtrip.server.tasks import docket_parameters, extension
+    from roundtrip.server.tasks import docket_parameters
     from roundtrip.stored.service import TaskService
     from roundtrip.stored.worker import DistributedEngine
+    from roundtrip.tasks import extension
     from roundtrip.tools.promises import OncePolicy
     from roundtrip.visibility.gates import OpenGates
 else:
@@ -54,7 +55,7 @@ else:
         "roundtrip.once.ledger_use",
         "roundtrip.legs.leg_facts",
         "roundtrip.server.tasks.docket_parameters",
-        "roundtrip.server.tasks.extension",
+        "roundtrip.tasks.extension",
     )
 
 logger = logging.getLogger("roundtrip")

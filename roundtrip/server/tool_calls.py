@@ -43,12 +43,12 @@ from roundtrip.tools.registry import ToolRegistry, UnknownTool, version_key
 
 if TYPE_CHECKING:
     from roundtrip.legs.functions import AskingFunction
-    from roundtrip.server.tasks import extension
     from roundtrip.stored.hosts import ToolHost
+    from roundtrip.tasks import extension
     from roundtrip.tools import failures
     from roundtrip.visibility.gates import GateEvaluator, OpenGates
 else:
-    load_on_use(globals(), "roundtrip.tools.failures", "roundtrip.server.tasks.extension")
+    load_on_use(globals(), "roundtrip.tools.failures", "roundtrip.tasks.extension")
 
 logger = logging.getLogger("roundtrip")
 

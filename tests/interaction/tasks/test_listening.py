@@ -172,7 +172,7 @@ async def test_store_that_is_down_for_a_moment_delays_the_notification(monkeypat
         return await load(self, call_id)
 
     is_listening = False
-    monkeypatch.setattr("roundtrip.server.tasks.listening._RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("roundtrip.tasks.listening._RETRY_SECONDS", 0.01)
     async with peers(shop()) as (peer,):
         task_id = await begun(peer, title="Ulysses")
         await peer.until(task_id, "input_required")

@@ -8,9 +8,9 @@ from mcp.shared.exceptions import MCPError
 
 from roundtrip import Context, Elicit, Resolve, Server
 from roundtrip.ledger import MemoryLedger
-from roundtrip.server.tasks import extension
 from roundtrip.stored.book import TaskBook
 from roundtrip.stored.content import TaskContent
+from roundtrip.tasks import extension
 from roundtrip.testing import (
     Breach,
     Era,

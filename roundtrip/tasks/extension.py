@@ -16,9 +16,9 @@ from starlette.requests import Request
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.revisions import is_retry_era
-from roundtrip.server.tasks.listening import LISTEN, TaskListening, tasks_listened_for
 from roundtrip.stored.book import TaskBook, TaskView
 from roundtrip.stored.content import split_id
+from roundtrip.tasks.listening import LISTEN, TaskListening, tasks_listened_for
 from roundtrip.tools.failures import store_down
 
 if TYPE_CHECKING:

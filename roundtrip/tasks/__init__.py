@@ -1,0 +1,1 @@
+"""The Tasks extension: its methods, and the notifications of clients that listen."""
