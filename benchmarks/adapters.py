@@ -16,9 +16,9 @@ from fastmcp import FastMCP
 from mcp.client import Client
 from mcp.server import MCPServer
 
+from roundtrip.adapters.finding import low_level
 from roundtrip.fastmcp import install as install_in_fastmcp
 from roundtrip.install import install as install_in_sdk
-from roundtrip.server.adapters.finding import low_level
 from roundtrip.testing import Era
 
 MOST: Final = 1.1

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from mcp.server.mcpserver.exceptions import ToolError
 
+    from roundtrip.adapters.docket.engine import DocketEngine
     from roundtrip.errors import InvalidSignature, RoundtripError
     from roundtrip.legs.context import Context
     from roundtrip.legs.requests import get_access_token, get_context, get_http_headers, get_request
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from roundtrip.server.approvals import Approvals, PendingApproval
     from roundtrip.server.pages import Pages
     from roundtrip.server.server import Server
-    from roundtrip.server.tasks.docket_engine import DocketEngine
     from roundtrip.tokens.tickets import Ticket
     from roundtrip.tools.content import ToolResult
     from roundtrip.tools.media import Audio, File, Image
@@ -102,7 +102,7 @@ if not TYPE_CHECKING:
         "roundtrip.legs.requests": ["get_access_token", "get_context", "get_http_headers", "get_request"],
         "roundtrip.server.pages": ["Pages"],
         "roundtrip.server.server": ["Server"],
-        "roundtrip.server.tasks.docket_engine": ["DocketEngine"],
+        "roundtrip.adapters.docket.engine": ["DocketEngine"],
         "roundtrip.tools.options": ["tool"],
         "roundtrip.tools.task_mode": ["after"],
         "roundtrip.tokens.tickets": ["Ticket"],

@@ -21,13 +21,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from typing_extensions import Unpack
 
-from roundtrip.errors import InvalidSignature
-from roundtrip.legs.functions import Kind
-from roundtrip.on_demand import load_on_use
-from roundtrip.resolvers.signatures import display_name
-from roundtrip.server.adapters.fastmcp_functions import function_for_fastmcp
-from roundtrip.server.adapters.fastmcp_guard import asks, guard_functions, is_unsafe
-from roundtrip.server.adapters.fastmcp_names import (
+from roundtrip.adapters.fastmcp_functions import function_for_fastmcp
+from roundtrip.adapters.fastmcp_guard import asks, guard_functions, is_unsafe
+from roundtrip.adapters.fastmcp_names import (
     FastMCP,
     LocalProvider,
     Prompt,
@@ -46,20 +42,24 @@ from roundtrip.server.adapters.fastmcp_names import (
     providers_of,
     routes_of,
 )
-from roundtrip.server.adapters.installation import (
+from roundtrip.adapters.installation import (
     Installation,
     InstallOptions,
     installation_in,
     refuse_options,
     refuse_second,
 )
-from roundtrip.server.adapters.storing import wants_stored_calls
+from roundtrip.adapters.storing import wants_stored_calls
+from roundtrip.errors import InvalidSignature
+from roundtrip.legs.functions import Kind
+from roundtrip.on_demand import load_on_use
+from roundtrip.resolvers.signatures import display_name
 from roundtrip.tools.options import ToolSpec, mark_registered, spec_of
 
 if TYPE_CHECKING:
-    from roundtrip.server.adapters import fastmcp_stored
+    from roundtrip.adapters import fastmcp_stored
 else:
-    load_on_use(globals(), "roundtrip.server.adapters.fastmcp_stored")
+    load_on_use(globals(), "roundtrip.adapters.fastmcp_stored")
 
 __all__ = ["install"]
 

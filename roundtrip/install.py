@@ -21,9 +21,9 @@ from mcp.server import MCPServer
 from mcp.server.lowlevel import Server as LowLevelServer
 from typing_extensions import Unpack
 
-from roundtrip.server.adapters.finding import is_fastmcp, low_level
-from roundtrip.server.adapters.installation import InstallOptions
-from roundtrip.server.adapters.sdk_classes import BoundTools, install_in_low_level, install_in_mcpserver
+from roundtrip.adapters.finding import is_fastmcp, low_level
+from roundtrip.adapters.installation import InstallOptions
+from roundtrip.adapters.sdk_classes import BoundTools, install_in_low_level, install_in_mcpserver
 from roundtrip.server.server import Server
 
 __all__ = ["bind", "install"]

@@ -17,7 +17,7 @@ from mcp_types import (
     TextContent,
 )
 
-from roundtrip.server.adapters.finding import low_level
+from roundtrip.adapters.finding import low_level
 
 __all__ = ["KEY", "LIVE", "RETRY", "Legs", "Person", "asks_where", "connect", "prompted", "said", "short", "text_of"]
 

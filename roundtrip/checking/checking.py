@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from roundtrip.adapters.finding import AttachedServer
 from roundtrip.checking.recorded import (
     Answer,
     NotReplayable,
@@ -30,7 +31,6 @@ from roundtrip.errors import NeedsTask
 from roundtrip.machine.facts import Reason
 from roundtrip.machine.journal import Journal
 from roundtrip.questions.wire import PendingQuestion
-from roundtrip.server.adapters.finding import AttachedServer
 from roundtrip.server.rehearsal import End, Rehearsed
 from roundtrip.trace.reading.calls import TracedCall
 

@@ -34,9 +34,9 @@ from roundtrip.threads.slots import SHARED, Pool
 
 if TYPE_CHECKING:
     from roundtrip import tracing
+    from roundtrip.adapters.docket.parameters import DocketParameters
     from roundtrip.legs.requests import Incoming
     from roundtrip.resolvers import planner
-    from roundtrip.server.tasks.docket_parameters import DocketParameters
     from roundtrip.tools.confirmation import ToolConfirmation
     from roundtrip.tools.promises import OncePolicy
     from roundtrip.tools.task_mode import TaskMode

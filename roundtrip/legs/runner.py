@@ -32,6 +32,7 @@ from roundtrip.threads.leg_threads import LegThreads
 if TYPE_CHECKING:
     from mcp_types import InputRequiredResult
 
+    from roundtrip.adapters.docket import parameters
     from roundtrip.engine import leg_run
     from roundtrip.engine.body import Body
     from roundtrip.legs import call_info, leg_facts
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from roundtrip.questions.markers import Marker
     from roundtrip.server.inbox import Inbox
     from roundtrip.server.stored_calls import StoredCalls
-    from roundtrip.server.tasks import docket_parameters
     from roundtrip.stored.service import TaskService
     from roundtrip.stored.worker import DistributedEngine
     from roundtrip.tasks import extension
@@ -54,7 +54,7 @@ else:
         "roundtrip.legs.call_info",
         "roundtrip.once.ledger_use",
         "roundtrip.legs.leg_facts",
-        "roundtrip.server.tasks.docket_parameters",
+        "roundtrip.adapters.docket.parameters",
         "roundtrip.tasks.extension",
     )
 
@@ -354,7 +354,7 @@ class ServedLeg:
             rehearsal.stop(function.owner, outermost=self.record is not None, asks=asks, once=once)
         if function.docket is None:
             return await function.run(self.arguments, filled, context, self.threads)
-        run = docket_parameters.DocketRun(self.call, self.task, self.wire.session if self.wire is not None else None)
+        run = parameters.DocketRun(self.call, self.task, self.wire.session if self.wire is not None else None)
         return await function.docket.run(
             run, lambda values: function.run(self.arguments, {**filled, **values}, context, self.threads)
         )

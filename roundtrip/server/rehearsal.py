@@ -20,6 +20,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR
 from pydantic import BaseModel
 
+from roundtrip.adapters.installation import Installation
 from roundtrip.errors import RoundtripError
 from roundtrip.legs.parts import Effects
 from roundtrip.legs.requests import asking_request
@@ -29,7 +30,6 @@ from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import Event
 from roundtrip.questions.approvals import ApprovalState
 from roundtrip.questions.wire import PendingQuestion
-from roundtrip.server.adapters.installation import Installation
 from roundtrip.server.server import Server
 from roundtrip.trace.writing.tracers import Tracers
 from roundtrip.tracing import Beginning, DeclinedFact, Raised, TokenRejection, Unfailing, Wrote

@@ -7,9 +7,9 @@ from typing import Any, Final
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from roundtrip.adapters.finding import AnyServer, is_fastmcp, low_level
+from roundtrip.adapters.installation import installation_in
 from roundtrip.ledger.contract import Ledger, Reach
-from roundtrip.server.adapters.finding import AnyServer, is_fastmcp, low_level
-from roundtrip.server.adapters.installation import installation_in
 from roundtrip.server.connections import AroundPosts, BoundedJson, Responses, replaying, watch_app
 from roundtrip.server.probe import Identity
 from roundtrip.server.server import Server

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 import anyio
 import httpx2
 
-from roundtrip.server.adapters.finding import attached
+from roundtrip.adapters.finding import attached
 from roundtrip.testing.question_pages import browser_on
 
 # A failing test shows its own frames only.

@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
+from roundtrip.adapters.finding import AnyServer, attached
 from roundtrip.client.legs import ERAS, LIVES, Era
-from roundtrip.server.adapters.finding import AnyServer, attached
 from roundtrip.testing.networks.attacks import Delay, Eavesdrop, Garble, Interleave, Invent, Strip, Swap, Tamper
 from roundtrip.testing.networks.carrying import Deploy, Drop, Duplicate, Hop, Reorder, Restart, Rotate
 from roundtrip.testing.networks.fleet import Make

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import anyio
 from starlette.types import ASGIApp
 
-from roundtrip.server.adapters.finding import AnyServer, is_fastmcp
+from roundtrip.adapters.finding import AnyServer, is_fastmcp
 
 
 @asynccontextmanager

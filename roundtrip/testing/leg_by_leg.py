@@ -7,8 +7,8 @@ from mcp.client import Client
 from mcp.server.auth.provider import AccessToken
 from mcp_types import CallToolResult, ElicitRequestFormParams, InputRequiredResult, InputResponse
 
+from roundtrip.adapters.finding import is_fastmcp, low_level
 from roundtrip.client.legs import Era, LegRequest, LegResult, asking, callbacks, never_live, send, within
-from roundtrip.server.adapters.finding import is_fastmcp, low_level
 from roundtrip.testing.conversations import AskedQuestion
 from roundtrip.testing.networks.fleet import Instances, Target, acting_as
 from roundtrip.testing.scripts import Reply, response_to

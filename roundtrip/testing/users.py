@@ -20,13 +20,13 @@ from mcp_types import (
 )
 from typing_extensions import TypedDict, Unpack
 
+from roundtrip.adapters.finding import attached
 from roundtrip.client.legs import ERAS, LIVES, Era, LegRequest, LegResult, TaskRound, asking, callbacks, drive, within
 from roundtrip.client.tasks import question_name
 from roundtrip.machine.call import Transition
 from roundtrip.machine.table import Event, State
 from roundtrip.questions.wire import TICKET
 from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS, FIRST_OF_RETRY_ERA
-from roundtrip.server.adapters.finding import attached
 from roundtrip.testing.approvers import Approver
 from roundtrip.testing.chosen import CHOSEN, stack_of
 from roundtrip.testing.conversations import AskedQuestion, Conversation, LinkResult

@@ -10,9 +10,9 @@ import anyio
 import anyio.to_thread
 import httpx2
 
+from roundtrip.adapters.finding import attached
 from roundtrip.questions.wire import TICKET
 from roundtrip.resolvers.signatures import is_async
-from roundtrip.server.adapters.finding import attached
 from roundtrip.testing.conversations import AskedQuestion
 from roundtrip.testing.question_pages import browser_on
 from roundtrip.testing.scripts import MatcherT

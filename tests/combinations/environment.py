@@ -16,9 +16,9 @@ from mcp.server.auth.provider import AccessToken
 from starlette.requests import Request
 
 from roundtrip import Approvals, Pages, Recorder, Server, tool
+from roundtrip.adapters.finding import AnyServer
 from roundtrip.install import install
 from roundtrip.ledger import Ledger, MemoryLedger, PostgresLedger, RedisLedger, SqliteLedger
-from roundtrip.server.adapters.finding import AnyServer
 from roundtrip.system import System
 from roundtrip.testing import Approver, Conversation, Eavesdrop, Era, Hop, Network, User
 from roundtrip.testing.chosen import NETWORKS, TASK_NETWORKS

@@ -27,7 +27,7 @@ import importlib, pkgutil, re, sys, roundtrip
 hint = re.compile(r"pip install '[a-z>=.,<0-9-]+(\\[[a-z]+\\])?")
 reached_by_the_package = {
     "roundtrip.pytest_plugin",
-    "roundtrip.server.tasks.docket_parameters",
+    "roundtrip.adapters.docket.parameters",
     "roundtrip.testing.snapshots.extension",
 }
 missing, silent = [], []

@@ -33,7 +33,7 @@ def test_windows_begin_at_the_oldest_tried_versions() -> None:
     for path, told in {
         "pyproject.toml": [f'"{mcp}"'],
         "roundtrip/sdk.py": [mcp],
-        "roundtrip/server/adapters/fastmcp_names.py": [fastmcp],
+        "roundtrip/adapters/fastmcp_names.py": [fastmcp],
         "docs/frameworks.md": [mcp, fastmcp, *tried],
     }.items():
         text = (ROOT / path).read_text()

@@ -10,6 +10,7 @@ import anyio
 from mcp_types import Root
 from pydantic import BaseModel, FileUrl
 
+from roundtrip.adapters.finding import is_fastmcp
 from roundtrip.cli.command import CommandFailed
 from roundtrip.cli.running.loading import load_any_server, names_server, running_own_tasks
 from roundtrip.cli.trace.sources import json_text
@@ -20,7 +21,6 @@ from roundtrip.client.legs import Era
 from roundtrip.client.targets import Target, target_of
 from roundtrip.client.terminal import Terminal
 from roundtrip.client.tools import text_of_result, text_of_tools
-from roundtrip.server.adapters.finding import is_fastmcp
 
 
 def run(arguments: Namespace) -> int:

@@ -9,6 +9,7 @@ from contextlib import redirect_stdout
 from functools import partial
 from typing import Any, cast
 
+from roundtrip.adapters.finding import AttachedServer
 from roundtrip.checking.checking import check_calls
 from roundtrip.checking.reports import Checked, Verdict, as_data, as_text, summary
 from roundtrip.cli.check import ASKS_AGAIN, NOT_CHECKED
@@ -16,7 +17,6 @@ from roundtrip.cli.command import CommandFailed
 from roundtrip.cli.running.rehearsing import load_for_rehearsal, rehearse
 from roundtrip.cli.trace.sources import json_text, load
 from roundtrip.errors import RoundtripError
-from roundtrip.server.adapters.finding import AttachedServer
 from roundtrip.server.probe import PROBE_TOOL
 
 

@@ -20,9 +20,9 @@ from typing import Any, Final, NamedTuple, cast, get_type_hints
 
 from mcp.server import MCPServer
 
+from roundtrip.adapters.finding import AttachedServer, attached, is_server, require_installed, server_classes
 from roundtrip.cli.command import CommandFailed, reported
 from roundtrip.errors import InvalidSignature
-from roundtrip.server.adapters.finding import AttachedServer, attached, is_server, require_installed, server_classes
 from roundtrip.server.server import Server
 from roundtrip.serving.others import OtherServer, as_served
 from roundtrip.switches import OWN, RUN_TASKS_VARIABLE

@@ -7,11 +7,11 @@ from typing import TypeVar
 
 import anyio
 
+from roundtrip.adapters.finding import AttachedServer
 from roundtrip.checking.recorded import NotReplayable
 from roundtrip.cli.command import CommandFailed
 from roundtrip.cli.running.loading import load_attached
 from roundtrip.client.failures import innermost
-from roundtrip.server.adapters.finding import AttachedServer
 from roundtrip.text import printable
 from roundtrip.trace.writing.names import TRACE_VARIABLE
 

@@ -12,12 +12,12 @@ from typing import Any, Final
 import anyio
 from mcp.server.stdio import stdio_server
 
+from roundtrip.adapters.finding import is_fastmcp
 from roundtrip.cli.command import CommandFailed, reported
 from roundtrip.cli.running.loading import load_any_server, load_served
 from roundtrip.cli.running.starting import NO_WORKERS, exit_code_of, listen_for, require_fork, supervise
 from roundtrip.cli.serve import SWITCHES
 from roundtrip.doctor.local import PROBE_IGNORED
-from roundtrip.server.adapters.finding import is_fastmcp
 from roundtrip.server.probe import Identity
 from roundtrip.serving.agreement import cautions
 from roundtrip.serving.process import logger, serve, set_up_logging, work

@@ -6,8 +6,8 @@ from typing import Final
 
 import anyio
 
+from roundtrip.adapters.finding import attached
 from roundtrip.client.legs import LegRequest
-from roundtrip.server.adapters.finding import attached
 from roundtrip.testing.networks.deliveries import Breach, LegDelivery
 from roundtrip.testing.networks.fleet import KEYS, Make
 from roundtrip.testing.networks.network import Route

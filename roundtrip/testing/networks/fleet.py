@@ -24,12 +24,12 @@ from mcp.server.lowlevel import Server as LowLevelServer
 from mcp.server.mcpserver.exceptions import UnexpectedToolError
 from mcp.shared.exceptions import MCPError
 
+from roundtrip.adapters.finding import AnyServer, FastMcpServer, attached, is_fastmcp, is_server, low_level
 from roundtrip.client.legs import Era, LegRequest, LegResult, send
 from roundtrip.client.link_client import LinkClient
 from roundtrip.client.tasks import RemoteTask, TaskRequests, TasksExtension, follow
 from roundtrip.machine.call import Transition
 from roundtrip.machine.facts import BodyBegan, Watch
-from roundtrip.server.adapters.finding import AnyServer, FastMcpServer, attached, is_fastmcp, is_server, low_level
 from roundtrip.testing.conversations import Message
 from roundtrip.testing.hosting import served
 from roundtrip.testing.networks.deliveries import Inapplicable, LegDelivery

@@ -6,13 +6,13 @@ from typing import Any, Final, cast
 import anyio
 from mcp.shared.exceptions import MCPError
 
+from roundtrip.adapters.finding import attached
 from roundtrip.client.legs import Era, LegRequest
 from roundtrip.client.tasks import RemoteTask, TaskRequests
 from roundtrip.errors import CallTakenOver
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskEntry, TaskStore
 from roundtrip.machine.tasks import ENDED, TaskState
-from roundtrip.server.adapters.finding import attached
 from roundtrip.stored.service import TaskService
 from roundtrip.testing.networks.deliveries import Breach, Inapplicable, LegDelivery
 from roundtrip.testing.networks.network import Route

@@ -30,10 +30,10 @@ from mcp_types import CallToolResult
 
 import roundtrip
 from roundtrip import Context, Depends, InvalidSignature, Resolve, Server, ToolError
+from roundtrip.adapters import fastmcp_names
 from roundtrip.fastmcp import install
 from roundtrip.install import install as install_in_sdk
 from roundtrip.ledger import MemoryLedger
-from roundtrip.server.adapters import fastmcp_names
 from roundtrip.testing import DECLINE, Era, User
 from roundtrip.testing.networks.fleet import KEYS
 from tests.interaction.adapters.arrivals import confirmed_plain, server

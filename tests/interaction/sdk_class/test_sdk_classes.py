@@ -18,9 +18,9 @@ from pydantic import BaseModel
 
 import roundtrip
 from roundtrip import Context, Depends, Elicit, InvalidSignature, Resolve, ToolError
+from roundtrip.adapters.finding import attached
 from roundtrip.install import bind, install
 from roundtrip.ledger import MemoryLedger
-from roundtrip.server.adapters.finding import attached
 from roundtrip.testing import ACCEPT, DECLINE, Era, User
 from roundtrip.testing.networks.fleet import KEYS
 from tests.interaction.sdk_class.classes import each_class, high_level, low_level

@@ -16,17 +16,17 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from mcp.server.mcpserver.resolve import Resolve as SdkResolve
 
-from roundtrip.legs.functions import misused_context
-from roundtrip.resolvers.markers import Dependency
-from roundtrip.server.adapters.fastmcp_functions import ERRORS, function_of_plain
-from roundtrip.server.adapters.fastmcp_names import (
+from roundtrip.adapters.fastmcp_functions import ERRORS, function_of_plain
+from roundtrip.adapters.fastmcp_names import (
     FUNCTION_COMPONENTS,
     LISTS,
     FastMCP,
     TransformedTool,
     kind_and_name_of,
 )
-from roundtrip.server.adapters.marked import uses_roundtrip
+from roundtrip.adapters.marked import uses_roundtrip
+from roundtrip.legs.functions import misused_context
+from roundtrip.resolvers.markers import Dependency
 
 logger = logging.getLogger(__name__)
 

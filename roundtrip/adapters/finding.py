@@ -10,9 +10,9 @@ from mcp.server import MCPServer
 from mcp.server.lowlevel import Server as LowLevelServer
 from typing_extensions import TypeIs
 
+from roundtrip.adapters.installation import Installation, installation_in
+from roundtrip.adapters.sdk_names import low_level_of
 from roundtrip.errors import InvalidSignature
-from roundtrip.server.adapters.installation import Installation, installation_in
-from roundtrip.server.adapters.sdk_names import low_level_of
 from roundtrip.server.server import Server
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def require_installed(server: object) -> None:
             return
         fastmcp.require_installed(cast("Any", server))
     elif attached(server) is None and isinstance(server, MCPServer):
-        from roundtrip.server.adapters import marked, sdk_names
+        from roundtrip.adapters import marked, sdk_names
 
         for kind, name, fn in sdk_names.functions_of(cast("MCPServer[Any]", server)):
             if marked.uses_roundtrip(fn):
@@ -91,7 +91,7 @@ def low_level(server: AnyServer) -> LowLevelServer[Any]:
         return low_level_of(server)
     if isinstance(server, LowLevelServer):
         return server
-    from roundtrip.server.adapters import fastmcp_names
+    from roundtrip.adapters import fastmcp_names
 
     return fastmcp_names.low_level_of(cast("Any", server))
 

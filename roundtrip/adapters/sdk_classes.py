@@ -30,6 +30,15 @@ from mcp_types import (
 from mcp_types import Tool as WireTool
 from pydantic import PrivateAttr
 
+from roundtrip.adapters.installation import (
+    Installation,
+    InstallOptions,
+    refuse_options,
+    refuse_second,
+    serving_now,
+)
+from roundtrip.adapters.marked import uses_roundtrip
+from roundtrip.adapters.storing import install_stored_calls, wants_stored_calls
 from roundtrip.engine.leg import Limits
 from roundtrip.errors import InvalidSignature
 from roundtrip.legs.functions import Kind, misused_context, read_signature
@@ -37,15 +46,6 @@ from roundtrip.legs.requests import Incoming
 from roundtrip.legs.runner import result_of
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.signatures import display_name
-from roundtrip.server.adapters.installation import (
-    Installation,
-    InstallOptions,
-    refuse_options,
-    refuse_second,
-    serving_now,
-)
-from roundtrip.server.adapters.marked import uses_roundtrip
-from roundtrip.server.adapters.storing import install_stored_calls, wants_stored_calls
 from roundtrip.server.prompt_legs import in_legs
 from roundtrip.server.tool_calls import ToolCalls
 from roundtrip.tools.failures import log_tool_failure
@@ -182,7 +182,7 @@ def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any],
         ValueError: It has roundtrip already, or the options contradict each other.
         InvalidSignature: A function with roundtrip's markers was registered before.
     """
-    from roundtrip.server.adapters import sdk_names
+    from roundtrip.adapters import sdk_names
 
     refuse_second(low_level)
     for kind, name, fn in sdk_names.functions_of(server):

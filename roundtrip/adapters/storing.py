@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from roundtrip.on_demand import load_on_use
 
 if TYPE_CHECKING:
+    from roundtrip.adapters.installation import Installation, InstallOptions
     from roundtrip.server import inbox_pages, stored_calls
-    from roundtrip.server.adapters.installation import Installation, InstallOptions
     from roundtrip.stored.hosts import CallsOfTools, ToolShelf
 else:
     load_on_use(globals(), "roundtrip.server.inbox_pages", "roundtrip.server.stored_calls")

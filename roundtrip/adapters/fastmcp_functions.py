@@ -22,14 +22,7 @@ from mcp.server.mcpserver.exceptions import UnexpectedToolError
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult
 
-from roundtrip.engine.leg import Authored, Finished, HandedOver, PlainBody, Suspended
-from roundtrip.errors import InvalidSignature, RoundtripError
-from roundtrip.legs.attach import wrap
-from roundtrip.legs.functions import AskingFunction, Kind, read_signature
-from roundtrip.legs.requests import Incoming, asking_request, holding
-from roundtrip.legs.runner import result_of
-from roundtrip.resolvers.signatures import hints_of, is_async, is_generator_function
-from roundtrip.server.adapters.fastmcp_names import (
+from roundtrip.adapters.fastmcp_names import (
     FastMCPError,
     PromptError,
     ResourceError,
@@ -43,7 +36,14 @@ from roundtrip.server.adapters.fastmcp_names import (
     session_now,
     wire_result,
 )
-from roundtrip.server.adapters.installation import Installation, InstalledServing, installation_in, serving_now
+from roundtrip.adapters.installation import Installation, InstalledServing, installation_in, serving_now
+from roundtrip.engine.leg import Authored, Finished, HandedOver, PlainBody, Suspended
+from roundtrip.errors import InvalidSignature, RoundtripError
+from roundtrip.legs.attach import wrap
+from roundtrip.legs.functions import AskingFunction, Kind, read_signature
+from roundtrip.legs.requests import Incoming, asking_request, holding
+from roundtrip.legs.runner import result_of
+from roundtrip.resolvers.signatures import hints_of, is_async, is_generator_function
 from roundtrip.threads.leg_threads import LegThreads
 from roundtrip.tools.content import Embeddable, ToolResult, as_block
 from roundtrip.tools.failures import told_by, tool_failure

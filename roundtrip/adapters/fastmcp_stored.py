@@ -15,18 +15,14 @@ from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult
 
-from roundtrip.engine.leg import Authored, Finished, HandedOver, Suspended
-from roundtrip.legs.requests import holding
-from roundtrip.legs.runner import result_of
-from roundtrip.revisions import is_retry_era
-from roundtrip.server.adapters.fastmcp_functions import (
+from roundtrip.adapters.fastmcp_functions import (
     STORED_LEG,
     FastMcpFunction,
     StoredLeg,
     StoringCalls,
     function_of_plain,
 )
-from roundtrip.server.adapters.fastmcp_names import (
+from roundtrip.adapters.fastmcp_names import (
     DisabledError,
     FastMCP,
     FastMCPError,
@@ -39,15 +35,19 @@ from roundtrip.server.adapters.fastmcp_names import (
     function_below,
     wire_form,
 )
-from roundtrip.server.adapters.installation import serving_now
-from roundtrip.server.adapters.storing import install_stored_calls
+from roundtrip.adapters.installation import serving_now
+from roundtrip.adapters.storing import install_stored_calls
+from roundtrip.engine.leg import Authored, Finished, HandedOver, Suspended
+from roundtrip.legs.requests import holding
+from roundtrip.legs.runner import result_of
+from roundtrip.revisions import is_retry_era
 from roundtrip.server.stored_replies import result_from
 from roundtrip.server.tool_calls import named_version, result_of_reply
 
 if TYPE_CHECKING:
+    from roundtrip.adapters.installation import Installation, InstallOptions
     from roundtrip.legs.functions import AskingFunction
     from roundtrip.legs.requests import Incoming, RequestRecord
-    from roundtrip.server.adapters.installation import Installation, InstallOptions
     from roundtrip.server.stored_calls import StoredCalls
 
 

@@ -1,0 +1,1 @@
+"""Adapters: roundtrip on servers of other classes, FastMCP's and the SDK's."""
