@@ -40,12 +40,12 @@ from roundtrip.text import printable
 
 if TYPE_CHECKING:
     from roundtrip.engine.ways import Ways
+    from roundtrip.http import connections
     from roundtrip.legs.context import Context
     from roundtrip.legs.leg_facts import LegFacts
-    from roundtrip.server import connections
     from roundtrip.stored.legs import TaskLeg
 else:
-    load_on_use(globals(), "roundtrip.server.connections")
+    load_on_use(globals(), "roundtrip.http.connections")
 
 T = TypeVar("T")
 

@@ -37,7 +37,8 @@ from roundtrip.visibility.rules import VisibilityChoice
 if TYPE_CHECKING:
     from mcp.server.transport_security import TransportSecuritySettings
 
-    from roundtrip.server import connections, inbox_pages, stored_calls
+    from roundtrip.http import connections
+    from roundtrip.server import inbox_pages, stored_calls
     from roundtrip.server.approvals import Approvals
     from roundtrip.server.ladder import Rung
     from roundtrip.server.pages import Pages
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 else:
     load_on_use(
         globals(),
-        "roundtrip.server.connections",
+        "roundtrip.http.connections",
         "roundtrip.server.inbox_pages",
         "roundtrip.server.stored_calls",
     )
@@ -230,7 +231,7 @@ class Server(ToolServer[LifespanResultT]):
         self._warn_of_exposure(options.get("transport_security"))
         app = connections.watch_app(self, super().streamable_http_app(**options), options)
         if self._has_fast_lane:
-            from roundtrip.server.fast_lane import FastLane
+            from roundtrip.http.fast_lane import FastLane
 
             FastLane.put_before(self._lowlevel_server)
             self.tell_transport("the fast lane")

@@ -21,10 +21,10 @@ from mcp_types import METHOD_NOT_FOUND
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from roundtrip.http.connections import HttpOptions
 from roundtrip.ledger.contract import Reach
 from roundtrip.ledger.late_writes import finish_late_writes
 from roundtrip.sdk import is_running
-from roundtrip.server.connections import HttpOptions
 from roundtrip.server.server import Server
 from roundtrip.tokens.key_files import KEYS_VARIABLE
 from roundtrip.tracing import FlushedTracer

@@ -13,7 +13,7 @@ from typing import Any, Final, Unpack
 
 from starlette.types import Message, Scope
 
-from roundtrip.server.connections import HttpOptions
+from roundtrip.http.connections import HttpOptions
 from roundtrip.server.server import Server
 from roundtrip.serverless.application import FLUSH_SECONDS, JSON_TYPE, ServerlessApp, json_body, request_id_in
 from roundtrip.serverless.lambda_events import Collected, body_of, scope_of

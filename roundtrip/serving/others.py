@@ -9,8 +9,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from roundtrip.adapters.finding import AnyServer, is_fastmcp, low_level
 from roundtrip.adapters.installation import installation_in
+from roundtrip.http.connections import AroundPosts, BoundedJson, Responses, replaying, watch_app
 from roundtrip.ledger.contract import Ledger, Reach
-from roundtrip.server.connections import AroundPosts, BoundedJson, Responses, replaying, watch_app
 from roundtrip.server.probe import Identity
 from roundtrip.server.server import Server
 from roundtrip.serving.names import Names

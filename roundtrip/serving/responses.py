@@ -23,10 +23,10 @@ from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp_types import LOG_LEVEL_META_KEY
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from roundtrip.http.connections import AroundPosts, replaying
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.revisions import is_live_era
 from roundtrip.sdk import RestartingManager, require_names
-from roundtrip.server.connections import AroundPosts, replaying
 
 JsonResponse = Literal["auto", "always", "never"]
 

@@ -7,8 +7,8 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.types import ASGIApp
 
-from roundtrip.server.connections import HttpOptions
-from roundtrip.server.fast_lane import FastLane
+from roundtrip.http.connections import HttpOptions
+from roundtrip.http.fast_lane import FastLane
 from roundtrip.serving.names import Names
 from roundtrip.serving.responses import ResponseChooser, choose_per_request
 from roundtrip.serving.settings import ServeSettings

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 
-from roundtrip.server import fast_lane
+from roundtrip.http import fast_lane
 from tests.kit.tiers import examples
 from tests.kit.wire import meta_of
 from tests.property.twins import MAX_BYTES, Post, Seen, Twins, spans_of

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from roundtrip import Server
-from roundtrip.server.connections import MAX_JSON_VALUES, has_too_many_values
+from roundtrip.http.connections import MAX_JSON_VALUES, has_too_many_values
 from tests.kit.waiting import WAIT
 
 MANY = MAX_JSON_VALUES + 2

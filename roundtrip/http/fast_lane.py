@@ -52,6 +52,7 @@ from pydantic_core import from_json, to_json
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from roundtrip.http.connections import has_too_many_values, replaying
 from roundtrip.ledger.late_writes import is_on_asyncio
 from roundtrip.sdk import (
     is_running,
@@ -60,7 +61,6 @@ from roundtrip.sdk import (
     seconds_between_pings,
     transport_log,
 )
-from roundtrip.server.connections import has_too_many_values, replaying
 
 _METHODS: Final = frozenset(
     {
