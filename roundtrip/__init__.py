@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from mcp.server.mcpserver.exceptions import ToolError
 
     from roundtrip.adapters.docket.engine import DocketEngine
+    from roundtrip.approvals.settings import Approvals, PendingApproval
     from roundtrip.errors import InvalidSignature, RoundtripError
     from roundtrip.legs.context import Context
     from roundtrip.legs.requests import get_access_token, get_context, get_http_headers, get_request
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     )
     from roundtrip.questions.samples import Sampled
     from roundtrip.resolvers.markers import Depends, Resolve
-    from roundtrip.server.approvals import Approvals, PendingApproval
     from roundtrip.server.pages import Pages
     from roundtrip.server.server import Server
     from roundtrip.tokens.tickets import Ticket
@@ -95,7 +95,7 @@ if not TYPE_CHECKING:
         "roundtrip.machine.table": ["Event", "State"],
         "roundtrip.trace.writing.recorder": ["Recorder"],
         "roundtrip.trace.writing.telemetry": ["Telemetry"],
-        "roundtrip.server.approvals": ["Approvals", "PendingApproval"],
+        "roundtrip.approvals.settings": ["Approvals", "PendingApproval"],
         "roundtrip.tools.content": ["ToolResult"],
         "roundtrip.tools.media": ["Audio", "File", "Image"],
         "roundtrip.legs.context": ["Context"],

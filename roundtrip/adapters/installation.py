@@ -36,8 +36,8 @@ from roundtrip.tools.options import ToolSpec, unknown_option
 from roundtrip.tools.registered import ToolDefaults
 
 if TYPE_CHECKING:
+    from roundtrip.approvals.settings import Approvals
     from roundtrip.server import probe
-    from roundtrip.server.approvals import Approvals
     from roundtrip.server.ladder import Rung
     from roundtrip.server.pages import Pages
     from roundtrip.stored.hosts import CallsOfTools, PageHandler

@@ -8,10 +8,11 @@ from roundtrip.on_demand import load_on_use
 
 if TYPE_CHECKING:
     from roundtrip.adapters.installation import Installation, InstallOptions
-    from roundtrip.server import inbox_pages, stored_calls
+    from roundtrip.approvals import inbox_pages
+    from roundtrip.server import stored_calls
     from roundtrip.stored.hosts import CallsOfTools, ToolShelf
 else:
-    load_on_use(globals(), "roundtrip.server.inbox_pages", "roundtrip.server.stored_calls")
+    load_on_use(globals(), "roundtrip.approvals.inbox_pages", "roundtrip.server.stored_calls")
 
 _OPTIONS = ("pages", "ladder", "approvals")
 

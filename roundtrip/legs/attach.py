@@ -32,10 +32,10 @@ from roundtrip.sdk import SdkSpans
 from roundtrip.tokens.token import JournalCodec
 
 if TYPE_CHECKING:
+    from roundtrip.approvals import inbox
     from roundtrip.ledger.contract import Ledger
     from roundtrip.legs import overrides
     from roundtrip.legs.overrides import Overrides
-    from roundtrip.server import inbox
     from roundtrip.stored.service import TaskService
     from roundtrip.tokens.tickets import Ticket
     from roundtrip.tools import promises
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 else:
     load_on_use(
         globals(),
-        "roundtrip.server.inbox",
+        "roundtrip.approvals.inbox",
         "roundtrip.legs.overrides",
         "roundtrip.tools.promises",
         "roundtrip.trace.writing.unwritten",

@@ -37,9 +37,10 @@ from roundtrip.visibility.rules import VisibilityChoice
 if TYPE_CHECKING:
     from mcp.server.transport_security import TransportSecuritySettings
 
+    from roundtrip.approvals import inbox_pages
+    from roundtrip.approvals.settings import Approvals
     from roundtrip.http import connections
-    from roundtrip.server import inbox_pages, stored_calls
-    from roundtrip.server.approvals import Approvals
+    from roundtrip.server import stored_calls
     from roundtrip.server.ladder import Rung
     from roundtrip.server.pages import Pages
     from roundtrip.stored.worker import DistributedEngine
@@ -47,7 +48,7 @@ else:
     load_on_use(
         globals(),
         "roundtrip.http.connections",
-        "roundtrip.server.inbox_pages",
+        "roundtrip.approvals.inbox_pages",
         "roundtrip.server.stored_calls",
     )
 

@@ -29,6 +29,7 @@ from mcp_types import (
 from mcp_types import Tool as WireTool
 from pydantic import Field
 
+from roundtrip.approvals import rules
 from roundtrip.engine.leg import Suspended
 from roundtrip.engine.ways import Ways
 from roundtrip.ledger.contract import LedgerDown
@@ -39,7 +40,6 @@ from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.on_demand import load_on_use
 from roundtrip.revisions import FIRST_OF_RETRY_ERA, is_retry_era
-from roundtrip.server import approval_rules
 from roundtrip.server.equal_calls import SHOWINGS, EqualCalls, Showing
 from roundtrip.server.ladder import PAGE_ELICITATION, Ladder, LadderClient, Rung, with_elicitation
 from roundtrip.server.model_answers import AnswersInvalid, AnswersRefused
@@ -555,7 +555,7 @@ class StoredCalls:
         if view.content.user_questions or not requests:
             message = self._message
             if groups := awaited_groups(view):
-                message = f"This waits for an approval by {approval_rules.listed_groups(groups)}."
+                message = f"This waits for an approval by {rules.listed_groups(groups)}."
             params = {"mode": "url", "message": message, "url": self.site.url_of(view)}
             requests[_page_key(view)] = {"method": "elicitation/create", "params": params}
         return {"inputRequests": requests, "requestState": state, "resultType": "input_required"}

@@ -12,6 +12,7 @@ import anyio
 from mcp.server.auth.provider import AccessToken, principal_components
 from mcp.server.request_state import compact_json
 
+from roundtrip.approvals.persons import is_same
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.limited_logs import LimitedLog
@@ -29,7 +30,6 @@ from roundtrip.pages.calls import (
 from roundtrip.pages.handler import QuestionPages
 from roundtrip.server.access_log import hide_tickets
 from roundtrip.server.pages import Pages
-from roundtrip.server.persons import is_same
 from roundtrip.server.stored_replies import awaited_groups
 from roundtrip.stored.book import TaskBook, TaskView
 from roundtrip.stored.changes import NextChange, changes_of

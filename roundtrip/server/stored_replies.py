@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from mcp_types import CallToolResult, TextContent
 
+from roundtrip.approvals import rules
 from roundtrip.machine.tasks import TaskState
-from roundtrip.server import approval_rules
 from roundtrip.server.model_answers import answer_schema
 from roundtrip.stored.book import TaskView
 from roundtrip.stored.content import TaskContent
@@ -61,7 +61,7 @@ def for_user(view: TaskView, link: str | None) -> dict[str, Any]:
     """
     handle = view.content.id_of(view.entry.call_id)
     if groups := awaited_groups(view):
-        what = f"This call waits for an approval by {approval_rules.listed_groups(groups)}, which its user cannot give."
+        what = f"This call waits for an approval by {rules.listed_groups(groups)}, which its user cannot give."
         show = "" if link is None else f"Show the user this link, which tells them the decision: {link}\n"
         return _written(f"{what}\n{show}Later call {CONTINUE_TOOL} with handle={handle!r} to get the result.")
     waits = view.entry.state is TaskState.ASKING and bool(view.content.user_questions)
@@ -76,7 +76,7 @@ def awaited_groups(view: TaskView) -> list[str]:
     """Return the groups for whose decisions a call waits, if it waits for nothing else; see `listed_groups`."""
     if not view.content.approvals:
         return []
-    return approval_rules.open_groups(view.content) if approval_rules.is_waiting(view.content, view.entry) else []
+    return rules.open_groups(view.content) if rules.is_waiting(view.content, view.entry) else []
 
 
 def ended(view: TaskView) -> dict[str, Any]:

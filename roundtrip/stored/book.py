@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 from mcp.server.request_state import authenticated_principal
 
 from roundtrip import tracing
+from roundtrip.approvals import rules
 from roundtrip.engine.leg import Suspended
 from roundtrip.errors import InvalidSignature, KeysMissing
 from roundtrip.ledger.contract import LedgerDown, Reach
@@ -20,15 +21,14 @@ from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.journal import Journal, from_text, to_text
 from roundtrip.machine.pins import Pinner
 from roundtrip.machine.tasks import TASK_MACHINE, TaskEvent, TaskState
-from roundtrip.server import approval_rules
 from roundtrip.stored.content import ContentUnreadable, Pause, TaskContent, TaskSeal, is_call_id
 from roundtrip.stored.named import NamedTasks
 from roundtrip.tokens.token import JournalCodec, Sealer
 
 if TYPE_CHECKING:
+    from roundtrip.approvals.inbox import Inbox
     from roundtrip.engine.leg import Authored
     from roundtrip.legs.parts import Parts
-    from roundtrip.server.inbox import Inbox
 
 logger = logging.getLogger("roundtrip")
 _LOG: Final = LimitedLog(logger)
@@ -255,7 +255,7 @@ class TaskBook:
         if self.inbox is None:
             return pause
         needed = self.inbox.asked(end.approvals if isinstance(end, Suspended) else {}, call_id)
-        return pause._replace(approvals=needed, read_approvals=approval_rules.read_approvals(content))
+        return pause._replace(approvals=needed, read_approvals=rules.read_approvals(content))
 
     def read_journal(self, content: TaskContent) -> Journal:
         """Return the journal of a task.
@@ -386,8 +386,8 @@ class TaskBook:
         }
         message = content.message
         if message is None and content.approvals and not entry.has_ended and content.reply is None:
-            groups = approval_rules.open_groups(content)
-            message = f"Waits for an approval by {approval_rules.listed_groups(groups)}" if groups else None
+            groups = rules.open_groups(content)
+            message = f"Waits for an approval by {rules.listed_groups(groups)}" if groups else None
         if message is not None:
             shown["statusMessage"] = message
         return shown

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from mcp.server.auth.middleware.auth_context import auth_context_var
 from mcp.server.context import ServerRequestContext
 
+from roundtrip.approvals import rules
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.tasks import TaskEvent
-from roundtrip.server import approval_rules
 from roundtrip.stored.book import TaskBook
 from roundtrip.stored.content import TaskContent
 from roundtrip.stored.lease import TaskClaim, lease_seconds
@@ -34,7 +34,7 @@ def leave_to_client(content: TaskContent, entry: TaskEntry, now: float, *, holde
     entry.tries -= 1
     content.needs_client = not content.questions
     entry.apply(TaskEvent.ASK if content.questions else TaskEvent.WAIT, now)
-    if content.approvals and (look := approval_rules.next_look(content)) is not None:
+    if content.approvals and (look := rules.next_look(content)) is not None:
         entry.due = min(look, entry.expires)
 
 

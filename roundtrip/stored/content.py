@@ -8,11 +8,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal, NamedTuple
 
+from roundtrip.approvals import rules
 from roundtrip.errors import TokenRejected
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.journal import from_text, to_text
 from roundtrip.machine.tasks import TaskEvent
-from roundtrip.server import approval_rules
 from roundtrip.tokens.token import Sealer
 
 _SEALED_PREFIX: Final = "s1."
@@ -90,7 +90,7 @@ class TaskContent:
     pin_keys: list[str] = field(default_factory=list[str])
     """Former keys of pins, as base64url, which rekeying has kept: the pins of answered questions need them."""
     approvals: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    """All approvals that it has asked for, in their order: see `roundtrip.server.inbox`."""
+    """All approvals that it has asked for, in their order: see `roundtrip.approvals.inbox`."""
     refusal: str = ""
     """The action with which the user refused the link to its page while it asked nothing there."""
     wakes: float | None = None
@@ -167,7 +167,7 @@ class TaskContent:
         due, is_decided = pause.until, False
         if pause.approvals or self.approvals:
             self.wakes = due
-            look, is_decided = approval_rules.park_approvals(
+            look, is_decided = rules.park_approvals(
                 self, entry, pause.approvals, now, read=pause.read_approvals, asks_client=bool(pause.questions)
             )
             due = min((at for at in (due, look) if at is not None), default=None)
@@ -191,8 +191,8 @@ class TaskContent:
             entry: The call.
             now: The time.
         """
-        is_withdrawal = action == "decline" and bool(self.approvals) and approval_rules.is_waiting(self, entry)
-        if is_withdrawal and approval_rules.withdraw(self, entry, now):
+        is_withdrawal = action == "decline" and bool(self.approvals) and rules.is_waiting(self, entry)
+        if is_withdrawal and rules.withdraw(self, entry, now):
             return
         self.refusal = action
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, runtime_checkab
 import anyio
 from mcp.shared.exceptions import MCPError
 
+from roundtrip.approvals import rules
 from roundtrip.engine.leg import Authored, Finished, Suspended
 from roundtrip.errors import BodyMistake, CallTakenOver, TokenRejected
 from roundtrip.ledger.contract import LedgerDown
@@ -24,7 +25,6 @@ from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.machine.tasks import TaskEvent, TaskState
-from roundtrip.server import approval_rules
 from roundtrip.stored import client_legs
 from roundtrip.stored.book import TaskBook
 from roundtrip.stored.content import ContentUnreadable, TaskContent
@@ -243,7 +243,7 @@ class TaskEngine:
                 raise _NotHere
             look = None
             if content.approvals and entry.state is TaskState.DUE:
-                look = approval_rules.look_at(content, entry, now, holder=self.holder)
+                look = rules.look_at(content, entry, now, holder=self.holder)
                 entry.content = self._book.seal.write(content, call_id)
                 if look.is_idle:
                     return entry, now, content, journal

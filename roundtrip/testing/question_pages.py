@@ -26,12 +26,12 @@ from mcp_types import (
 from starlette.applications import Starlette
 
 from roundtrip.adapters.finding import AttachedServer, attached
+from roundtrip.approvals.rules import is_open
 from roundtrip.client.tools import WAITING
 from roundtrip.machine.tasks import TaskState
 from roundtrip.pages.controls import Control, FieldView, view_of_field
 from roundtrip.pages.forms import DECISION, TOKEN, QuestionKind, form_of_questions
 from roundtrip.pages.headers import FORM_TYPE
-from roundtrip.server.approval_rules import is_open
 from roundtrip.stored.book import TaskView
 from roundtrip.stored.content import TaskContent, split_id
 from roundtrip.testing.conversations import AskedQuestion

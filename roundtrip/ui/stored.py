@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeVar, cast
 
 from roundtrip.adapters.finding import AttachedServer
+from roundtrip.approvals.rules import state_of
 from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import TaskState
 from roundtrip.playground.forms import ShownForm, posted_of
-from roundtrip.server.approval_rules import state_of
 from roundtrip.stored.acting import AuditedOperations
 from roundtrip.stored.content import ContentUnreadable, TaskContent, is_call_id
 from roundtrip.stored.operations import AnswerUnfit, Backlog, TaskNotChanged, TaskOperations

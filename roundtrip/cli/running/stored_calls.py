@@ -9,13 +9,13 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import anyio
 
+from roundtrip.approvals.rules import state_of
 from roundtrip.cli.command import CommandFailed, reported
 from roundtrip.cli.running.loading import load_attached
 from roundtrip.cli.trace.terminal import Screen
 from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import ENDED, TaskState
-from roundtrip.server.approval_rules import state_of
 from roundtrip.stored.acting import AuditedOperations
 from roundtrip.stored.book import TaskBook
 from roundtrip.stored.content import ContentUnreadable

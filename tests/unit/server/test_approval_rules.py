@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from roundtrip.approvals.inbox_calls import Reader
+from roundtrip.approvals.rules import decide, look_at, may_decide, open_groups, park_approvals
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import TaskEvent, TaskState
-from roundtrip.pages.inbox_calls import Reader
-from roundtrip.server.approval_rules import decide, look_at, may_decide, open_groups, park_approvals
 from roundtrip.stored.content import TaskContent
 from tests.kit.tables import check_each
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from roundtrip.server.persons import is_another, name_of
+from roundtrip.approvals.persons import is_another, name_of
 
 SPELLINGS = (
     "cfo",

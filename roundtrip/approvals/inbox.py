@@ -25,12 +25,9 @@ from mcp.server.auth.provider import AccessToken, principal_components
 from mcp.server.request_state import compact_json
 from starlette.responses import Response
 
-from roundtrip.errors import CallerUnknown, InvalidSignature
-from roundtrip.ledger.tasks import TaskEntry, TaskSummary
-from roundtrip.limited_logs import LimitedLog
-from roundtrip.pages.inbox_calls import Choice, InboxPage, Reader, ShownApproval
-from roundtrip.questions.approvals import ApprovalQuestion, ApprovalState, LegApprovals
-from roundtrip.server.approval_rules import (
+from roundtrip.approvals.inbox_calls import Choice, InboxPage, Reader, ShownApproval
+from roundtrip.approvals.persons import name_of
+from roundtrip.approvals.rules import (
     GRACE_SECONDS,
     LABEL_PREFIX,
     ApprovalLook,
@@ -40,8 +37,11 @@ from roundtrip.server.approval_rules import (
     may_decide,
     relabel,
 )
-from roundtrip.server.approvals import Approvals, PendingApproval
-from roundtrip.server.persons import name_of
+from roundtrip.approvals.settings import Approvals, PendingApproval
+from roundtrip.errors import CallerUnknown, InvalidSignature
+from roundtrip.ledger.tasks import TaskEntry, TaskSummary
+from roundtrip.limited_logs import LimitedLog
+from roundtrip.questions.approvals import ApprovalQuestion, ApprovalState, LegApprovals
 from roundtrip.server.stored_pages import reaching_store
 from roundtrip.stored.content import TaskContent, is_call_id, split_id
 from roundtrip.threads.slots import Pool

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mcp_types import INTERNAL_ERROR
 
+from roundtrip.approvals.persons import is_another
 from roundtrip.errors import Decision
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import TaskEvent, TaskState
-from roundtrip.server.persons import is_another
 from roundtrip.text import quoted
 
 if TYPE_CHECKING:
-    from roundtrip.pages.inbox_calls import Choice, Reader
+    from roundtrip.approvals.inbox_calls import Choice, Reader
     from roundtrip.stored.content import TaskContent
 
 LABEL_PREFIX: Final = "approvals-"

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from mcp.server.request_state import authenticated_principal
 
-from roundtrip.pages.inbox import InboxSite
+from roundtrip.approvals.inbox import Inbox
+from roundtrip.approvals.inbox_site import InboxSite
 from roundtrip.pages.rendering import PageRenderer
-from roundtrip.server.inbox import Inbox
 
 if TYPE_CHECKING:
+    from roundtrip.approvals.settings import Approvals
     from roundtrip.legs.runner import LegRunner
-    from roundtrip.server.approvals import Approvals
     from roundtrip.server.pages import Pages
     from roundtrip.stored.hosts import StoringServer
 

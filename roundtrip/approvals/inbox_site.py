@@ -15,11 +15,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from roundtrip.approvals.inbox_calls import Choice, InboxApprovals, Reader, ShownApproval
 from roundtrip.pages.calls import CallsUnavailable
 from roundtrip.pages.controls import Posted
 from roundtrip.pages.form_tokens import FormTokens
 from roundtrip.pages.forms import TOKEN, PostUnreadable
-from roundtrip.pages.inbox_calls import Choice, InboxApprovals, Reader, ShownApproval
 from roundtrip.pages.rendering import PageRenderer
 from roundtrip.pages.responses import RETRY_HEADERS, BodyTooLong, PageResponses, PostWords, read_body
 from roundtrip.text import printable

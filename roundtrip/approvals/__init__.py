@@ -1,0 +1,1 @@
+"""Approvals: rules, the inbox, and the pages by which people decide."""
