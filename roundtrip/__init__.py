@@ -8,6 +8,7 @@ if TYPE_CHECKING:
 
     from roundtrip.adapters.docket.engine import DocketEngine
     from roundtrip.approvals.settings import Approvals, PendingApproval
+    from roundtrip.channels.pages import Pages
     from roundtrip.errors import InvalidSignature, RoundtripError
     from roundtrip.legs.context import Context
     from roundtrip.legs.requests import get_access_token, get_context, get_http_headers, get_request
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     )
     from roundtrip.questions.samples import Sampled
     from roundtrip.resolvers.markers import Depends, Resolve
-    from roundtrip.server.pages import Pages
     from roundtrip.server.server import Server
     from roundtrip.tokens.tickets import Ticket
     from roundtrip.tools.content import ToolResult
@@ -100,7 +100,7 @@ if not TYPE_CHECKING:
         "roundtrip.tools.media": ["Audio", "File", "Image"],
         "roundtrip.legs.context": ["Context"],
         "roundtrip.legs.requests": ["get_access_token", "get_context", "get_http_headers", "get_request"],
-        "roundtrip.server.pages": ["Pages"],
+        "roundtrip.channels.pages": ["Pages"],
         "roundtrip.server.server": ["Server"],
         "roundtrip.adapters.docket.engine": ["DocketEngine"],
         "roundtrip.tools.options": ["tool"],

@@ -51,7 +51,7 @@ from roundtrip.tools.options import ToolSpec
 from roundtrip.tools.registered import ToolDefaults, asking_function, dependencies_of
 
 if TYPE_CHECKING:
-    from roundtrip.server.stored_calls import StoredCalls
+    from roundtrip.channels.stored_calls import StoredCalls
 
 ERRORS: Final = {"tool": ToolError, "prompt": PromptError, "resource": ResourceError, "template": ResourceError}
 """The errors of FastMCP that clients may read, by kind of component."""

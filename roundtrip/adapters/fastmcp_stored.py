@@ -37,18 +37,18 @@ from roundtrip.adapters.fastmcp_names import (
 )
 from roundtrip.adapters.installation import serving_now
 from roundtrip.adapters.storing import install_stored_calls
+from roundtrip.channels.stored_replies import result_from
 from roundtrip.engine.leg import Authored, Finished, HandedOver, Suspended
 from roundtrip.legs.requests import holding
 from roundtrip.legs.runner import result_of
 from roundtrip.revisions import is_retry_era
-from roundtrip.server.stored_replies import result_from
 from roundtrip.server.tool_calls import named_version, result_of_reply
 
 if TYPE_CHECKING:
     from roundtrip.adapters.installation import Installation, InstallOptions
+    from roundtrip.channels.stored_calls import StoredCalls
     from roundtrip.legs.functions import AskingFunction
     from roundtrip.legs.requests import Incoming, RequestRecord
-    from roundtrip.server.stored_calls import StoredCalls
 
 
 def install_stored_fastmcp_calls(installation: Installation[FastMCP[Any]], options: InstallOptions) -> None:

@@ -37,9 +37,9 @@ from roundtrip.tools.registered import ToolDefaults
 
 if TYPE_CHECKING:
     from roundtrip.approvals.settings import Approvals
+    from roundtrip.channels.ladder import Rung
+    from roundtrip.channels.pages import Pages
     from roundtrip.server import probe
-    from roundtrip.server.ladder import Rung
-    from roundtrip.server.pages import Pages
     from roundtrip.stored.hosts import CallsOfTools, PageHandler
 else:
     load_on_use(globals(), "roundtrip.server.probe")

@@ -9,10 +9,10 @@ from roundtrip.on_demand import load_on_use
 if TYPE_CHECKING:
     from roundtrip.adapters.installation import Installation, InstallOptions
     from roundtrip.approvals import inbox_pages
-    from roundtrip.server import stored_calls
+    from roundtrip.channels import stored_calls
     from roundtrip.stored.hosts import CallsOfTools, ToolShelf
 else:
-    load_on_use(globals(), "roundtrip.approvals.inbox_pages", "roundtrip.server.stored_calls")
+    load_on_use(globals(), "roundtrip.approvals.inbox_pages", "roundtrip.channels.stored_calls")
 
 _OPTIONS = ("pages", "ladder", "approvals")
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from roundtrip.adapters.docket import parameters
     from roundtrip.approvals.inbox import Inbox
+    from roundtrip.channels.stored_calls import StoredCalls
     from roundtrip.engine import leg_run
     from roundtrip.engine.body import Body
     from roundtrip.legs import call_info, leg_facts
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from roundtrip.once import ledger_use
     from roundtrip.questions.approvals import LegApprovals
     from roundtrip.questions.markers import Marker
-    from roundtrip.server.stored_calls import StoredCalls
     from roundtrip.stored.service import TaskService
     from roundtrip.stored.worker import DistributedEngine
     from roundtrip.tasks import extension

@@ -12,6 +12,7 @@ from anyio.abc import TaskGroup
 from mcp.client import Client
 from mcp_types import Tool
 
+from roundtrip.channels.stored_replies import CONTINUE_TOOL
 from roundtrip.client.call import all_tools
 from roundtrip.client.failures import innermost
 from roundtrip.client.legs import Era, within
@@ -22,7 +23,6 @@ from roundtrip.playground.calls import PlayedCall, Playing
 from roundtrip.playground.forms import ShownForm, argument_schema
 from roundtrip.playground.inbox import PlayedInbox
 from roundtrip.playground.tokens import call_of_token, token_page_data
-from roundtrip.server.stored_replies import CONTINUE_TOOL
 from roundtrip.text import printable
 from roundtrip.trace.index.filters import CallFilter
 from roundtrip.trace.index.index import CallIndex, index_path

@@ -39,17 +39,17 @@ if TYPE_CHECKING:
 
     from roundtrip.approvals import inbox_pages
     from roundtrip.approvals.settings import Approvals
+    from roundtrip.channels import stored_calls
+    from roundtrip.channels.ladder import Rung
+    from roundtrip.channels.pages import Pages
     from roundtrip.http import connections
-    from roundtrip.server import stored_calls
-    from roundtrip.server.ladder import Rung
-    from roundtrip.server.pages import Pages
     from roundtrip.stored.worker import DistributedEngine
 else:
     load_on_use(
         globals(),
         "roundtrip.http.connections",
         "roundtrip.approvals.inbox_pages",
-        "roundtrip.server.stored_calls",
+        "roundtrip.channels.stored_calls",
     )
 
 _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])

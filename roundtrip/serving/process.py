@@ -24,9 +24,9 @@ import uvicorn
 from pydantic import TypeAdapter
 from sse_starlette.sse import AppStatus
 
+from roundtrip.channels.access_log import hide_tickets
 from roundtrip.ledger.holders import bury, name_process
 from roundtrip.limited_logs import LimitedFilter
-from roundtrip.server.access_log import hide_tickets
 from roundtrip.server.probe import Identity
 from roundtrip.server.server import Server
 from roundtrip.serving.application import ProcessState, application_of

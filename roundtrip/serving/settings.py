@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final, Literal, TypeVar, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from roundtrip.server.loopback_peers import is_loopback
+from roundtrip.channels.local.loopback_peers import is_loopback
 from roundtrip.serving.names import ANY, host_from, origin_from
 from roundtrip.switches import PROBE_VARIABLE
 from roundtrip.tokens.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE

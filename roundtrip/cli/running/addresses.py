@@ -2,8 +2,8 @@
 
 from urllib.parse import SplitResult, urlsplit
 
+from roundtrip.channels.local.loopback_peers import is_loopback
 from roundtrip.cli.command import CommandFailed
-from roundtrip.server.loopback_peers import is_loopback
 
 
 def read_address(text: str, *, name: str, example: str) -> SplitResult:

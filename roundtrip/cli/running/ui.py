@@ -9,13 +9,13 @@ from pathlib import Path
 
 import anyio
 
+from roundtrip.channels.local.loopback_peers import is_loopback
 from roundtrip.cli.command import CommandFailed, reported
 from roundtrip.cli.running.addresses import read_address
 from roundtrip.cli.running.loading import load_attached
 from roundtrip.cli.running.starting import listen_at
 from roundtrip.cli.trace.sources import named_files, warn
 from roundtrip.playground.hosting import PageHost
-from roundtrip.server.loopback_peers import is_loopback
 from roundtrip.trace.index.database import IndexUnusable
 from roundtrip.trace.index.index import CallIndex, index_path
 from roundtrip.trace.page.loopback import Loopback

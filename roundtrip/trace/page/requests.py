@@ -9,7 +9,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from roundtrip.server.loopback_peers import is_of_another_user
+from roundtrip.channels.local.loopback_peers import is_of_another_user
 from roundtrip.trace.page.data import Data
 from roundtrip.trace.page.document import Page
 from roundtrip.trace.page.loopback import HOST, Loopback, headers_for

@@ -14,12 +14,12 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, ElicitationCapability, ElicitResult, UrlElicitationCapability
 
 from roundtrip import Approvals, Approve, Context, ElicitUrl, Pages, Recorder, Server, State
+from roundtrip.channels import stored_pages
 from roundtrip.ledger import MemoryLedger, SqliteLedger
 from roundtrip.ledger.contract import Ledger, LedgerDown
 from roundtrip.ledger.tasks import TaskEntry, change_task
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.tasks import TaskEvent
-from roundtrip.server import stored_pages
 from roundtrip.stored.operations import TaskNotChanged, TaskOperations
 from roundtrip.trace.explaining.explanations import ExplainedSubject, explain
 from roundtrip.trace.reading.joining import join

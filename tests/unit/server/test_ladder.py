@@ -13,8 +13,8 @@ from mcp_types import (
 from starlette.requests import Request
 
 from roundtrip import Pages
+from roundtrip.channels.ladder import RUNGS, Ladder
 from roundtrip.engine.ways import Ways
-from roundtrip.server.ladder import RUNGS, Ladder
 from tests.kit.tables import check_each
 
 BASE: Final = "https://shop.example"

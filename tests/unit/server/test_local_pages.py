@@ -1,6 +1,6 @@
 """The decision if a browser of the user can open a page of this process."""
 
-from roundtrip.server.local_pages import obstacle_to_browser
+from roundtrip.channels.local.local_pages import obstacle_to_browser
 from tests.kit.tables import check_each
 
 X11 = {"DISPLAY": ":0"}

@@ -9,10 +9,10 @@ import anyio
 import httpx
 import pytest
 
+from roundtrip.channels.local.local_site import LocalSite, cookie_of
 from roundtrip.pages.calls import ClosedPage, PageCalls, PageState
 from roundtrip.pages.handler import QuestionPages
 from roundtrip.pages.look import PageLook
-from roundtrip.server.local_site import LocalSite, cookie_of
 from roundtrip.testing import Clock
 
 pytestmark = pytest.mark.anyio

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from roundtrip.server.loopback_peers import is_of_another_user, owner_in
+from roundtrip.channels.local.loopback_peers import is_of_another_user, owner_in
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 SERVER = ("127.0.0.1", 40001)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from roundtrip.server.loopback_peers import is_of_another_user
+from roundtrip.channels.local.loopback_peers import is_of_another_user
 from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs the tables of Linux")

@@ -10,10 +10,10 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal, get_args
 
+from roundtrip.channels.stored_replies import awaited_groups
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import TaskEvent, TaskState
-from roundtrip.server.stored_replies import awaited_groups
 from roundtrip.stored.book import TaskBook, TaskView
 
 Showing = Literal["", "forms", "page", "any"]

@@ -13,6 +13,9 @@ from mcp.server.auth.provider import AccessToken, principal_components
 from mcp.server.request_state import compact_json
 
 from roundtrip.approvals.persons import is_same
+from roundtrip.channels.access_log import hide_tickets
+from roundtrip.channels.pages import Pages
+from roundtrip.channels.stored_replies import awaited_groups
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.limited_logs import LimitedLog
@@ -28,9 +31,6 @@ from roundtrip.pages.calls import (
     WorkingPage,
 )
 from roundtrip.pages.handler import QuestionPages
-from roundtrip.server.access_log import hide_tickets
-from roundtrip.server.pages import Pages
-from roundtrip.server.stored_replies import awaited_groups
 from roundtrip.stored.book import TaskBook, TaskView
 from roundtrip.stored.changes import NextChange, changes_of
 from roundtrip.stored.content import ContentUnreadable, TaskContent, split_id

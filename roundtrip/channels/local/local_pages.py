@@ -19,21 +19,21 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 from mcp.server.context import ServerRequestContext
 
+from roundtrip.channels.stored_pages import CallsOfSite
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.late_writes import is_on_asyncio
 from roundtrip.on_demand import load_on_use
 from roundtrip.pages.calls import PageCalls
 from roundtrip.pages.handler import QuestionPages
-from roundtrip.server.stored_pages import CallsOfSite
 from roundtrip.switches import is_on
 from roundtrip.system import System
 
 if TYPE_CHECKING:
-    from roundtrip.server import local_site
-    from roundtrip.server.pages import Pages
+    from roundtrip.channels.local import local_site
+    from roundtrip.channels.pages import Pages
     from roundtrip.stored.book import TaskBook, TaskView
 else:
-    load_on_use(globals(), "roundtrip.server.local_site")
+    load_on_use(globals(), "roundtrip.channels.local.local_site")
 
 logger = logging.getLogger("roundtrip")
 

@@ -12,6 +12,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types import CreateMessageRequestParams
 
+from roundtrip.channels.model_answers import AnswersRefused, read_answers
 from roundtrip.errors import CapabilityMissing
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskEntry
@@ -20,7 +21,6 @@ from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.tasks import TaskState
 from roundtrip.questions.markers import ListRoots, Marker, SdkSample
 from roundtrip.questions.wire import question_of
-from roundtrip.server.model_answers import AnswersRefused, read_answers
 from roundtrip.stored.book import TaskView
 from roundtrip.stored.changes import changes_of
 from roundtrip.stored.content import ContentUnreadable

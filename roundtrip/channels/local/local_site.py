@@ -27,10 +27,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
+from roundtrip.channels.local.loopback_peers import is_of_another_user
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.pages.calls import ClosedPage, PageCalls, PageState, WorkingPage
 from roundtrip.pages.handler import QuestionPages
-from roundtrip.server.loopback_peers import is_of_another_user
 
 logger = logging.getLogger("roundtrip")
 # Limited, as any program of the machine can cause it.

@@ -12,8 +12,8 @@ from typing import Any, Final
 from mcp_types import CallToolResult, TextContent
 
 from roundtrip.approvals import rules
+from roundtrip.channels.model_answers import answer_schema
 from roundtrip.machine.tasks import TaskState
-from roundtrip.server.model_answers import answer_schema
 from roundtrip.stored.book import TaskView
 from roundtrip.stored.content import TaskContent
 from roundtrip.text import printable

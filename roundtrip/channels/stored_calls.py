@@ -30,6 +30,21 @@ from mcp_types import Tool as WireTool
 from pydantic import Field
 
 from roundtrip.approvals import rules
+from roundtrip.channels.equal_calls import SHOWINGS, EqualCalls, Showing
+from roundtrip.channels.ladder import PAGE_ELICITATION, Ladder, LadderClient, Rung, with_elicitation
+from roundtrip.channels.model_answers import AnswersInvalid, AnswersRefused
+from roundtrip.channels.pages import DEFAULT_WAIT_SECONDS, Pages
+from roundtrip.channels.stored_replies import (
+    CONTINUE_TOOL,
+    awaited_groups,
+    ended,
+    for_model,
+    for_user,
+    result_from,
+    unknown_tool,
+    unopened,
+)
+from roundtrip.channels.waiting_calls import WaitingCalls, ask_client, out_of_reach, reaching_call
 from roundtrip.engine.leg import Suspended
 from roundtrip.engine.ways import Ways
 from roundtrip.ledger.contract import LedgerDown
@@ -40,22 +55,7 @@ from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.on_demand import load_on_use
 from roundtrip.revisions import FIRST_OF_RETRY_ERA, is_retry_era
-from roundtrip.server.equal_calls import SHOWINGS, EqualCalls, Showing
-from roundtrip.server.ladder import PAGE_ELICITATION, Ladder, LadderClient, Rung, with_elicitation
-from roundtrip.server.model_answers import AnswersInvalid, AnswersRefused
-from roundtrip.server.pages import DEFAULT_WAIT_SECONDS, Pages
 from roundtrip.server.probe import PROBE_TOOL
-from roundtrip.server.stored_replies import (
-    CONTINUE_TOOL,
-    awaited_groups,
-    ended,
-    for_model,
-    for_user,
-    result_from,
-    unknown_tool,
-    unopened,
-)
-from roundtrip.server.waiting_calls import WaitingCalls, ask_client, out_of_reach, reaching_call
 from roundtrip.stored.book import TaskView
 from roundtrip.stored.content import ContentUnreadable, Pause, TaskContent, split_id
 from roundtrip.stored.lease import lease_seconds
@@ -63,13 +63,14 @@ from roundtrip.stored.service import TaskService, service_of
 from roundtrip.tools.failures import store_down
 
 if TYPE_CHECKING:
+    from roundtrip.channels import stored_pages
+    from roundtrip.channels.local import local_pages
     from roundtrip.legs.functions import AskingFunction
     from roundtrip.legs.runner import LegRunner, ServedEnd
-    from roundtrip.server import local_pages, stored_pages
     from roundtrip.stored.hosts import CallsOfTools, LegsOfTools, StoringServer, ToolShelf
     from roundtrip.tools.registered import RegisteredTool
 else:
-    load_on_use(globals(), "roundtrip.server.local_pages", "roundtrip.server.stored_pages")
+    load_on_use(globals(), "roundtrip.channels.local.local_pages", "roundtrip.channels.stored_pages")
 
 _SECRET_BYTES: Final = 16
 _HOLDER: Final = "its request"
