@@ -8,12 +8,12 @@ if TYPE_CHECKING:
 
     from roundtrip.adapters.docket.engine import DocketEngine
     from roundtrip.approvals.settings import Approvals, PendingApproval
-    from roundtrip.channels.pages import Pages
     from roundtrip.errors import InvalidSignature, RoundtripError
     from roundtrip.legs.context import Context
     from roundtrip.legs.requests import get_access_token, get_context, get_http_headers, get_request
     from roundtrip.machine.call import Transition
     from roundtrip.machine.table import Event, State
+    from roundtrip.pages.settings import Pages
     from roundtrip.questions.approvals import Approval, Approve
     from roundtrip.questions.markers import Elicit, ElicitUrl, ListRoots, Sample
     from roundtrip.questions.outcomes import (
@@ -100,7 +100,7 @@ if not TYPE_CHECKING:
         "roundtrip.tools.media": ["Audio", "File", "Image"],
         "roundtrip.legs.context": ["Context"],
         "roundtrip.legs.requests": ["get_access_token", "get_context", "get_http_headers", "get_request"],
-        "roundtrip.channels.pages": ["Pages"],
+        "roundtrip.pages.settings": ["Pages"],
         "roundtrip.server.server": ["Server"],
         "roundtrip.adapters.docket.engine": ["DocketEngine"],
         "roundtrip.tools.options": ["tool"],

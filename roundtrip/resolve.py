@@ -10,12 +10,12 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import InputRequiredResult
 
-from roundtrip.engine.leg import DONE, Declined, Leg, Limits, Suspended
+from roundtrip.engine.leg import DONE, Declined, Leg, Suspended
 from roundtrip.engine.leg_run import serve
 from roundtrip.errors import KeysMissing, TokenRejected
 from roundtrip.legs.requests import RequestClient
 from roundtrip.machine.call import Call
-from roundtrip.machine.journal import Journal, from_text, to_text
+from roundtrip.machine.journal import Journal, Limits, from_text, to_text
 from roundtrip.resolvers.annotations import find_resolved
 from roundtrip.resolvers.markers import Marker, Resolve, SdkResolve
 from roundtrip.resolvers.plan import Node, Plan

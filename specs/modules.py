@@ -21,7 +21,9 @@ _LOWEST_LAYER_OF_FLOOR: Final = {
     "roundtrip.tokens": 2,
     "roundtrip.engine": 3,
     "roundtrip.tracing": 4,
-    "roundtrip.trace.drawings": 5,
+    "roundtrip.legs": 5,
+    "roundtrip.visibility": 6,
+    "roundtrip.trace.drawings": 7,
 }
 """Each floor begins at this layer of pyproject.toml, and reaches up to the next one."""
 

@@ -457,7 +457,7 @@ ROWS: Final = (
     Row(
         name="bytes",
         feature="A tool returns `bytes`",
-        test="tests/unit/server/test_results.py::test_bytes_become_an_embedded_resource",
+        test="tests/unit/tools/test_results.py::test_bytes_become_an_embedded_resource",
         roundtrip=bytes_ours,
         sdk=bytes_sdk,
         fastmcp=bytes_fastmcp,

@@ -39,10 +39,10 @@ from roundtrip.adapters.installation import serving_now
 from roundtrip.adapters.storing import install_stored_calls
 from roundtrip.channels.stored_replies import result_from
 from roundtrip.engine.leg import Authored, Finished, HandedOver, Suspended
-from roundtrip.legs.requests import holding
+from roundtrip.legs.requests import holding, named_version
 from roundtrip.legs.runner import result_of
 from roundtrip.revisions import is_retry_era
-from roundtrip.server.tool_calls import named_version, result_of_reply
+from roundtrip.tools.replies import result_of_reply
 
 if TYPE_CHECKING:
     from roundtrip.adapters.installation import Installation, InstallOptions

@@ -38,7 +38,7 @@ from roundtrip.tools.registered import ToolDefaults
 if TYPE_CHECKING:
     from roundtrip.approvals.settings import Approvals
     from roundtrip.channels.ladder import Rung
-    from roundtrip.channels.pages import Pages
+    from roundtrip.pages.settings import Pages
     from roundtrip.server import probe
     from roundtrip.stored.hosts import CallsOfTools, PageHandler
 else:

@@ -39,11 +39,11 @@ from roundtrip.adapters.installation import (
 )
 from roundtrip.adapters.marked import uses_roundtrip
 from roundtrip.adapters.storing import install_stored_calls, wants_stored_calls
-from roundtrip.engine.leg import Limits
 from roundtrip.errors import InvalidSignature
 from roundtrip.legs.functions import Kind, misused_context, read_signature
 from roundtrip.legs.requests import Incoming
 from roundtrip.legs.runner import result_of
+from roundtrip.machine.journal import Limits
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.signatures import display_name
 from roundtrip.server.prompt_legs import in_legs

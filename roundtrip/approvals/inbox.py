@@ -38,11 +38,11 @@ from roundtrip.approvals.rules import (
     relabel,
 )
 from roundtrip.approvals.settings import Approvals, PendingApproval
-from roundtrip.channels.stored_pages import reaching_store
 from roundtrip.errors import CallerUnknown, InvalidSignature
 from roundtrip.ledger.tasks import TaskEntry, TaskSummary
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.questions.approvals import ApprovalQuestion, ApprovalState, LegApprovals
+from roundtrip.stored.book import reaching_store
 from roundtrip.stored.content import TaskContent, is_call_id, split_id
 from roundtrip.threads.slots import Pool
 

@@ -12,8 +12,8 @@ from roundtrip.pages.rendering import PageRenderer
 
 if TYPE_CHECKING:
     from roundtrip.approvals.settings import Approvals
-    from roundtrip.channels.pages import Pages
     from roundtrip.legs.runner import LegRunner
+    from roundtrip.pages.settings import Pages
     from roundtrip.stored.hosts import StoringServer
 
 

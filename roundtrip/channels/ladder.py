@@ -22,7 +22,7 @@ from roundtrip.legs.requests import RequestClient
 from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS, FIRST_OF_RETRY_ERA
 
 if TYPE_CHECKING:
-    from roundtrip.channels.pages import Pages
+    from roundtrip.pages.settings import Pages
 
 Rung = Literal["form", "local", "url", "model", "link"]
 """A way in which a question may be asked."""

@@ -32,8 +32,6 @@ from pydantic import Field
 from roundtrip.approvals import rules
 from roundtrip.channels.equal_calls import SHOWINGS, EqualCalls, Showing
 from roundtrip.channels.ladder import PAGE_ELICITATION, Ladder, LadderClient, Rung, with_elicitation
-from roundtrip.channels.model_answers import AnswersInvalid, AnswersRefused
-from roundtrip.channels.pages import DEFAULT_WAIT_SECONDS, Pages
 from roundtrip.channels.stored_replies import (
     CONTINUE_TOOL,
     awaited_groups,
@@ -49,16 +47,18 @@ from roundtrip.engine.leg import Suspended
 from roundtrip.engine.ways import Ways
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.legs.context import Context
+from roundtrip.legs.parts import PROBE_TOOL
 from roundtrip.legs.requests import Incoming, RequestClient, RequestRecord
 from roundtrip.legs.runner import result_of
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.on_demand import load_on_use
+from roundtrip.pages.settings import DEFAULT_WAIT_SECONDS, Pages
 from roundtrip.revisions import FIRST_OF_RETRY_ERA, is_retry_era
-from roundtrip.server.probe import PROBE_TOOL
 from roundtrip.stored.book import TaskView
 from roundtrip.stored.content import ContentUnreadable, Pause, TaskContent, split_id
 from roundtrip.stored.lease import lease_seconds
+from roundtrip.stored.model_answers import AnswersInvalid, AnswersRefused
 from roundtrip.stored.service import TaskService, service_of
 from roundtrip.tools.failures import store_down
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hmac
 import logging
-from collections.abc import Generator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -14,7 +14,6 @@ from mcp.server.request_state import compact_json
 
 from roundtrip.approvals.persons import is_same
 from roundtrip.channels.access_log import hide_tickets
-from roundtrip.channels.pages import Pages
 from roundtrip.channels.stored_replies import awaited_groups
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskEntry
@@ -23,7 +22,6 @@ from roundtrip.machine.tasks import TaskState
 from roundtrip.pages.calls import (
     AskingPage,
     AwaitingPage,
-    CallsUnavailable,
     ClosedPage,
     EndedPage,
     PageState,
@@ -31,9 +29,10 @@ from roundtrip.pages.calls import (
     WorkingPage,
 )
 from roundtrip.pages.handler import QuestionPages
-from roundtrip.stored.book import TaskBook, TaskView
+from roundtrip.pages.settings import Pages
+from roundtrip.stored.book import TaskBook, TaskView, reaching_store
 from roundtrip.stored.changes import NextChange, changes_of
-from roundtrip.stored.content import ContentUnreadable, TaskContent, split_id
+from roundtrip.stored.content import TaskContent, split_id
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -214,16 +213,6 @@ class StoredPages:
         if view.content.is_local:
             raise ValueError("a local page has no address for clients")
         return self._site.url(self.calls.ticket_of(view))
-
-
-@contextmanager
-def reaching_store() -> Generator[None]:
-    """Raise `CallsUnavailable` in place of the error of a store that cannot be used."""
-    try:
-        yield
-    except (LedgerDown, ContentUnreadable) as error:
-        _LOG.warning("a page cannot be shown: %s", error)
-        raise CallsUnavailable from error
 
 
 def _shown_decisions(content: TaskContent) -> tuple[ShownDecision, ...]:

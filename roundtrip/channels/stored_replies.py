@@ -12,10 +12,10 @@ from typing import Any, Final
 from mcp_types import CallToolResult, TextContent
 
 from roundtrip.approvals import rules
-from roundtrip.channels.model_answers import answer_schema
 from roundtrip.machine.tasks import TaskState
 from roundtrip.stored.book import TaskView
 from roundtrip.stored.content import TaskContent
+from roundtrip.stored.model_answers import answer_schema
 from roundtrip.text import printable
 from roundtrip.tools.registry import UnknownTool
 

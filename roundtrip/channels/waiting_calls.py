@@ -12,7 +12,6 @@ from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types import CreateMessageRequestParams
 
-from roundtrip.channels.model_answers import AnswersRefused, read_answers
 from roundtrip.errors import CapabilityMissing
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import TaskEntry
@@ -24,6 +23,7 @@ from roundtrip.questions.wire import question_of
 from roundtrip.stored.book import TaskView
 from roundtrip.stored.changes import changes_of
 from roundtrip.stored.content import ContentUnreadable
+from roundtrip.stored.model_answers import AnswersRefused, read_answers
 from roundtrip.tools.failures import store_down
 
 if TYPE_CHECKING:

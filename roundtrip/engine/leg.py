@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from roundtrip.engine.teardown import Outlive, Report, TeardownStack
     from roundtrip.engine.ways import Ways
     from roundtrip.machine.call import Call
-    from roundtrip.machine.journal import Journal
+    from roundtrip.machine.journal import Journal, Limits
     from roundtrip.machine.pins import Pinner
     from roundtrip.questions.approvals import LegApprovals
     from roundtrip.questions.markers import Marker
@@ -32,25 +32,6 @@ if TYPE_CHECKING:
 
 DONE: Final = "done"
 """The parameter that the plan of a page's `done` function fills."""
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Limits:
-    """Time limits of a call, in seconds: the time for the questions of a leg, and the age of the whole call."""
-
-    ttl: float
-    max_age: float
-
-    def __post_init__(self) -> None:
-        for name in ("ttl", "max_age"):
-            given: object = getattr(self, name)
-            if isinstance(given, bool) or not isinstance(given, int | float):
-                raise ValueError(f"{name}= must be a number of seconds, got {given!r}")
-        if not 0 < self.ttl <= self.max_age < math.inf:
-            raise ValueError(
-                "ttl= and max_age= must be finite seconds, more than 0, and ttl no more than max_age, got "
-                f"ttl={self.ttl} and max_age={self.max_age}"
-            )
 
 
 class Client(Protocol):

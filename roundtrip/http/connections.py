@@ -1,8 +1,4 @@
-"""Serve over HTTP: end live calls that no answer can reach, and limit the JSON values of a request.
-
-In the live era a question and later the result travel on the response of one request. The SDK drops messages that are
-sent after the client has left, so the question would wait forever. An answer is a request of its own. So a process that
-accepts no more requests would wait forever, too.
+"""HTTP: end live calls with their response, and limit the JSON values of a request.
 
 The time to parse JSON grows with the number of values, and parsing blocks the event loop: 4 MB of text take 10 ms, and
 4 MB of empty lists a second. So a request may have long texts, but the number of its values is limited.
@@ -10,25 +6,20 @@ The time to parse JSON grows with the number of values, and parsing blocks the e
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypedDict, TypeVar
+from typing import Any, Final, TypedDict
 
-import anyio
 from mcp.server import MCPServer
 from mcp.server.streamable_http import EventStore
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
-from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from roundtrip.errors import ConnectionLost
+from roundtrip.legs.responses import RESPONSE, HttpResponse
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.sdk import RestartingManager
 
 logger = logging.getLogger("roundtrip")
-
-T = TypeVar("T")
 
 _STREAM_LOG: Final = logging.getLogger("sse_starlette.sse")
 _limited_log = LimitedLog(logger)
@@ -37,25 +28,6 @@ MAX_JSON_VALUES: Final = 50_000
 _HARMLESS_BYTES: Final = 2 * MAX_JSON_VALUES
 _TOO_LARGE_STATUS: Final = 413
 _TOO_LARGE_TEXT: Final = "Request body has too many JSON values"
-
-_RESPONSE: Final = "roundtrip.response"
-
-
-class _Response:
-    """Response to one request, until it ends."""
-
-    __slots__ = ("ending", "over", "waiting")
-
-    def __init__(self) -> None:
-        self.over = False
-        self.ending = False
-        self.waiting: set[anyio.CancelScope] = set()
-
-    def end(self, *, ending: bool = False) -> None:
-        self.over = True
-        self.ending = self.ending or ending
-        for scope in self.waiting:
-            scope.cancel()
 
 
 class AroundPosts(ABC):
@@ -79,7 +51,7 @@ class Responses(AroundPosts):
     """ASGI middleware that ends the questions of a request when its response has ended."""
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        response = scope[_RESPONSE] = _Response()
+        response = scope[RESPONSE] = HttpResponse()
         try:
             await self._app(scope, receive, send)
         finally:
@@ -146,36 +118,6 @@ def warn_of_unchecked_names(security: TransportSecuritySettings | None) -> None:
                 "with both lists, or check the header in a middleware",
                 name,
             )
-
-
-def take_no_answers(scope: Scope) -> None:
-    """End the questions of a request that is being served, because its process accepts no more requests."""
-    response = scope.get(_RESPONSE)
-    if isinstance(response, _Response):
-        response.end(ending=True)
-
-
-async def while_answerable(request: Any, ask: Callable[[], Awaitable[T]]) -> T:
-    """Return the result of `ask`, unless the response to an HTTP request ends before.
-
-    Args:
-        request: The request in the SDK's context; without a watched one the client is asked without limit.
-        ask: Asks the client.
-
-    Raises:
-        ConnectionLost: The client has left, or the process is about to end.
-    """
-    response = request.scope.get(_RESPONSE) if isinstance(request, Request) else None
-    if not isinstance(response, _Response):
-        return await ask()
-    if not response.over:
-        with anyio.CancelScope() as scope:
-            response.waiting.add(scope)
-            try:
-                return await ask()
-            finally:
-                response.waiting.discard(scope)
-    raise ConnectionLost(ending=response.ending)
 
 
 def _holds_no_chunk(record: logging.LogRecord) -> bool:

@@ -1,6 +1,6 @@
 """Provide `ctx.call`: the id and the progress of a call, and tickets for its pages."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from roundtrip.errors import BodyMistake
@@ -58,3 +58,16 @@ class CallInfo:
                 "principal=, or say ticket(..., unbound=True)"
             )
         return ticket
+
+
+class TaskInfo:
+    """Task of a running body: `ctx.task`."""
+
+    def __init__(self, task_id: str, say: Callable[[str], Awaitable[None]]) -> None:
+        self._say = say
+        self.id = task_id
+        """The id by which the client knows the task."""
+
+    async def status(self, message: str) -> None:
+        """Set the message that clients see with the status of the task. Quick changes are written once."""
+        await self._say(message)

@@ -1,6 +1,7 @@
 """`Context`: the SDK's, with questions and steps that work on every protocol revision."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 
@@ -17,13 +18,13 @@ from roundtrip.engine.body import BegunStep
 from roundtrip.errors import AskedTooLate, BodyMistake, NeedsTask
 from roundtrip.ledger.late_writes import is_on_event_loop
 from roundtrip.legs.asking import AskingContext
+from roundtrip.legs.requests import LIST_REQUEST, Listing
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.signatures import is_async
 from roundtrip.sdk import session_id_of
-from roundtrip.visibility.notifications import announced_by_author
 
 if TYPE_CHECKING:
-    from roundtrip.stored.legs import TaskInfo
+    from roundtrip.legs.call_info import TaskInfo
     from roundtrip.threads import workers
 else:
     load_on_use(globals(), "roundtrip.threads.workers")
@@ -128,18 +129,22 @@ class Context(AskingContext[LifespanContextT, RequestT]):
 
     async def notify_tools_changed(self) -> None:
         """Tell clients that the tools have changed. The server then announces no change of this request itself."""
-        with announced_by_author("tools", self._publishes_on):
+        with self._announced_by_author("tools"):
             await super().notify_tools_changed()
 
     async def notify_prompts_changed(self) -> None:
         """Tell clients that the prompts have changed. The server then announces no change of this request itself."""
-        with announced_by_author("prompts", self._publishes_on):
+        with self._announced_by_author("prompts"):
             await super().notify_prompts_changed()
 
     async def notify_resources_changed(self) -> None:
         """Tell clients that the resources have changed. The server then announces no change of this request itself."""
-        with announced_by_author("resources", self._publishes_on):
+        with self._announced_by_author("resources"):
             await super().notify_resources_changed()
+
+    def _announced_by_author(self, listing: Listing) -> AbstractContextManager[None]:
+        request = LIST_REQUEST.get()
+        return request.announced_by_author(listing, self._publishes_on) if request is not None else nullcontext()
 
     @property
     def session_id(self) -> str | None:

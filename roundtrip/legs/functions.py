@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 from mcp.server.mcpserver import Context as SdkContext
 from mcp_types import InputRequiredResult
 
-from roundtrip.engine.leg import DONE, Limits, PlainBody
+from roundtrip.engine.leg import DONE, PlainBody
 from roundtrip.errors import ContextOfHost, InvalidSignature, OutcomeUsedAsValue, UsedUnawaited
 from roundtrip.legs.builds import Build
+from roundtrip.machine.journal import Limits
 from roundtrip.on_demand import load_on_use
 from roundtrip.questions.markers import InboxQuestion
 from roundtrip.questions.outcomes import AcceptedElicitation, CancelledElicitation, DeclinedElicitation

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypedDict
 from mcp.server.request_state import RequestStateSecurity
 from mcp.server.subscriptions import InMemorySubscriptionBus, SubscriptionBus
 
-from roundtrip.engine.leg import Limits
+from roundtrip.machine.journal import Limits
 from roundtrip.on_demand import load_on_use
 from roundtrip.system import SYSTEM, System
 from roundtrip.tokens.protection import Protection, limits_of, protect
@@ -142,3 +142,6 @@ def parts_of(
     tracers = tracers_of(trace, environment=os.environ, key=made.trace_key)
     bus = bus if bus is not None else InMemorySubscriptionBus()
     return Parts(made, Effects(ledger, tracers, bus, system=system), limits, system)
+
+
+PROBE_TOOL: Final = "roundtrip_probe"

@@ -7,16 +7,17 @@ holds the author's context: each leg and each visibility gate offers its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeVar, cast
 
 from mcp.server.auth.middleware import auth_context
 from mcp.server.auth.provider import AccessToken
 from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver import Context as SdkContext
+from mcp.server.subscriptions import SubscriptionBus
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
 from mcp_types import (
@@ -32,20 +33,17 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.requests import Request
 
 from roundtrip.errors import RejectionReason
+from roundtrip.legs.responses import while_answerable
 from roundtrip.machine.journal import Journal
-from roundtrip.on_demand import load_on_use
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.sdk import session_id_of
 from roundtrip.text import printable
 
 if TYPE_CHECKING:
     from roundtrip.engine.ways import Ways
-    from roundtrip.http import connections
     from roundtrip.legs.context import Context
     from roundtrip.legs.leg_facts import LegFacts
     from roundtrip.stored.legs import TaskLeg
-else:
-    load_on_use(globals(), "roundtrip.http.connections")
 
 T = TypeVar("T")
 
@@ -105,6 +103,21 @@ class RequestRecord:
 
 REQUEST: ContextVar[RequestRecord | None] = ContextVar("roundtrip_request", default=None)
 """The request being served, of any method."""
+
+Listing = Literal["tools", "prompts", "resources"]
+"""A list that clients cache; templates are listed with the resources."""
+
+
+class ListRequest(Protocol):
+    """Request in which lists may change."""
+
+    def announced_by_author(self, listing: Listing, bus: SubscriptionBus | None) -> AbstractContextManager[None]:
+        """Surround the author's own event for a list, so that it is not published again."""
+        ...
+
+
+LIST_REQUEST: ContextVar[ListRequest | None] = ContextVar("roundtrip_changes", default=None)
+"""The request being served. Its record cannot be used: it is made later, and middlewares may change lists before."""
 
 _OFFERED: ContextVar[ContextMaker | None] = ContextVar("roundtrip_context", default=None)
 
@@ -316,7 +329,7 @@ class RequestClient:
         if asked is None:
             raise RuntimeError("there is no client to ask")
         metadata = ServerMessageMetadata(related_request_id=asked.request_id)
-        answer = await connections.while_answerable(
+        answer = await while_answerable(
             asked.request, lambda: asked.session.send_request(request, result_type, metadata=metadata)
         )
         return cast("InputResponse", answer)
@@ -325,3 +338,15 @@ class RequestClient:
         """Notify a live client that its user is done with a page."""
         if self._request is not None and self._request.session.can_send_request:
             await self._request.session.send_elicit_complete(elicitation_id, self._request.request_id)
+
+
+def named_version(params: Mapping[str, Any] | None) -> str | None:
+    """Return the version that a request names in its metadata, as `roundtrip/version` or as FastMCP's clients do."""
+    meta = (params or {}).get("_meta")
+    if not isinstance(meta, Mapping):
+        return None
+    known = cast("Mapping[str, Any]", meta)
+    version = known.get("roundtrip/version")
+    if version is None and isinstance(other := known.get("fastmcp"), Mapping):
+        version = cast("Mapping[str, Any]", other).get("version")
+    return None if version is None else str(version)

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -131,3 +132,22 @@ _encode: Final[Callable[[Any], str]] = json.JSONEncoder(ensure_ascii=False, sepa
 def to_json(value: Any) -> bytes:
     """Return compact JSON. Values of a client may hold lone surrogates, which strict UTF-8 does not have."""
     return _encode(value).encode("utf-8", "surrogatepass")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Limits:
+    """Time limits of a call, in seconds: the time for the questions of a leg, and the age of the whole call."""
+
+    ttl: float
+    max_age: float
+
+    def __post_init__(self) -> None:
+        for name in ("ttl", "max_age"):
+            given: object = getattr(self, name)
+            if isinstance(given, bool) or not isinstance(given, int | float):
+                raise ValueError(f"{name}= must be a number of seconds, got {given!r}")
+        if not 0 < self.ttl <= self.max_age < math.inf:
+            raise ValueError(
+                "ttl= and max_age= must be finite seconds, more than 0, and ttl no more than max_age, got "
+                f"ttl={self.ttl} and max_age={self.max_age}"
+            )

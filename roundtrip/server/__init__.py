@@ -1,1 +1,1 @@
-"""The server: the one floor that touches the SDK's `MCPServer`, the clock, randomness and the log."""
+"""The server: `Server` and the handlers of its tools, prompts and resources."""

@@ -19,6 +19,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from roundtrip.errors import ChannelMissing
 from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.legs.context import Context
+from roundtrip.legs.parts import PROBE_TOOL
 from roundtrip.legs.runner import LegRunner
 from roundtrip.on_demand import load_on_use
 from roundtrip.stored.service import TaskService
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 else:
     load_on_use(globals(), "roundtrip.stored.operations")
 
-PROBE_TOOL: Final = "roundtrip_probe"
 
 logger = logging.getLogger("roundtrip")
 

@@ -30,14 +30,14 @@ from roundtrip.legs.attach import Attached, install
 from roundtrip.legs.boundary import Request
 from roundtrip.legs.functions import FunctionSignature, read_signature
 from roundtrip.legs.parts import Parts
-from roundtrip.legs.requests import Incoming, begins_for_client, serving_client
+from roundtrip.legs.requests import Incoming, Listing, begins_for_client, serving_client
 from roundtrip.legs.runner import log_teardown
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.markers import check_inline
 from roundtrip.resolvers.signatures import display_name
 from roundtrip.sdk import HookedServer, Shelf
 from roundtrip.tools.registered import ToolDefaults
-from roundtrip.visibility.notifications import Announcer, Listing
+from roundtrip.visibility.notifications import Announcer
 from roundtrip.visibility.rules import Enabled, Strings, Visibility, read_enabled
 
 # Loaded by servers that use them.

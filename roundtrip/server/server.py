@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from roundtrip.approvals.settings import Approvals
     from roundtrip.channels import stored_calls
     from roundtrip.channels.ladder import Rung
-    from roundtrip.channels.pages import Pages
     from roundtrip.http import connections
+    from roundtrip.pages.settings import Pages
     from roundtrip.stored.worker import DistributedEngine
 else:
     load_on_use(

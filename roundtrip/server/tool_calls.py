@@ -20,26 +20,25 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import validate_mcp_param_headers
 from mcp_types import (
-    INTERNAL_ERROR,
     SERVER_INFO_META_KEY,
     CallToolResult,
     InputRequiredResult,
     InputResponses,
     TextContent,
 )
-from mcp_types.methods import serialize_server_result, validate_client_request
-from pydantic import ValidationError
+from mcp_types.methods import validate_client_request
 from starlette.requests import Request
 
 from roundtrip.engine.leg import Finished, HandedOver, Suspended
 from roundtrip.errors import RejectionReason
 from roundtrip.ledger.late_writes import is_on_asyncio
-from roundtrip.legs.requests import Incoming, RequestRecord, read_forms, token_rejection
+from roundtrip.legs.requests import Incoming, RequestRecord, named_version, read_forms, token_rejection
 from roundtrip.legs.runner import LegRunner, ServedEnd, result_of
 from roundtrip.on_demand import load_on_use
 from roundtrip.revisions import is_retry_era
 from roundtrip.tools.registered import RegisteredTool
 from roundtrip.tools.registry import ToolRegistry, UnknownTool, version_key
+from roundtrip.tools.replies import result_of_reply, written
 
 if TYPE_CHECKING:
     from roundtrip.legs.functions import AskingFunction
@@ -53,7 +52,6 @@ else:
 logger = logging.getLogger("roundtrip")
 
 # The SDK's logger, with the SDK's messages for the same failures.
-_sdk_logger = logging.getLogger("mcp.server.mcpserver.server")
 
 _METHOD: Final = "tools/call"
 
@@ -326,18 +324,6 @@ def _requested_version(name: str, incoming: Incoming) -> str | None:
     return begun
 
 
-def named_version(params: Mapping[str, Any] | None) -> str | None:
-    """Return the version that a request names in its metadata, as `roundtrip/version` or as FastMCP's clients do."""
-    meta = (params or {}).get("_meta")
-    if not isinstance(meta, Mapping):
-        return None
-    known = cast("Mapping[str, Any]", meta)
-    version = known.get("roundtrip/version")
-    if version is None and isinstance(other := known.get("fastmcp"), Mapping):
-        version = cast("Mapping[str, Any]", other).get("version")
-    return None if version is None else str(version)
-
-
 def _check_headers(tool: RegisteredTool, incoming: Incoming) -> None:
     """Check the `Mcp-Param-*` headers of a request that calls this tool itself.
 
@@ -370,38 +356,6 @@ def _sent(end: ServedEnd, revision: str) -> dict[str, Any]:
     if isinstance(end, HandedOver):
         raise RuntimeError("a call became a task on a server without tasks")
     return written(end.value if isinstance(end, Finished) else end.result, revision)
-
-
-def result_of_reply(reply: dict[str, Any]) -> CallToolResult | InputRequiredResult:
-    """Return the model of a reply to a request of a stored call, as handlers of the SDK return it."""
-    kind = InputRequiredResult if reply.get("resultType") == "input_required" else CallToolResult
-    return kind.model_validate(reply)
-
-
-def written(result: CallToolResult | InputRequiredResult, revision: str) -> dict[str, Any]:
-    """Return a result as the retry era carries it.
-
-    Raises:
-        MCPError: It is invalid.
-    """
-    if type(result) is CallToolResult and result.meta is None and len(result.content) == 1:
-        (block,) = result.content
-        if type(block) is TextContent and block.annotations is None and block.meta is None:
-            written: dict[str, Any] = {
-                "content": [{"text": block.text, "type": "text"}],
-                "isError": result.is_error,
-                "resultType": "complete",
-            }
-            if result.structured_content is not None:
-                written["structuredContent"] = result.structured_content
-            return written
-    try:
-        data = result.model_dump(by_alias=True, mode="json", exclude_none=True)
-        return serialize_server_result(_METHOD, revision, data)
-    except ValidationError:
-        # The SDK's words: pydantic's would repeat the result.
-        _sdk_logger.exception("handler for %r returned an invalid result", _METHOD)
-        raise MCPError(code=INTERNAL_ERROR, message="Handler returned an invalid result") from None
 
 
 def _failed(text: str) -> CallToolResult:

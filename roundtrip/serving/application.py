@@ -11,8 +11,8 @@ from mcp_types import INTERNAL_ERROR
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from roundtrip.http.connections import take_no_answers
 from roundtrip.ledger.contract import Ledger, LedgerDown
+from roundtrip.legs.responses import take_no_answers
 from roundtrip.server.server import Server
 from roundtrip.serving.names import CrossOrigin
 from roundtrip.serving.others import OtherServer

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
@@ -21,6 +21,7 @@ from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.journal import Journal, from_text, to_text
 from roundtrip.machine.pins import Pinner
 from roundtrip.machine.tasks import TASK_MACHINE, TaskEvent, TaskState
+from roundtrip.pages.calls import CallsUnavailable
 from roundtrip.stored.content import ContentUnreadable, Pause, TaskContent, TaskSeal, is_call_id
 from roundtrip.stored.named import NamedTasks
 from roundtrip.tokens.token import JournalCodec, Sealer
@@ -404,3 +405,13 @@ def _how_stopped(entry: TaskEntry, now: float) -> Literal["cancelled", "lost", "
 
 def _iso(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+@contextmanager
+def reaching_store() -> Generator[None]:
+    """Raise `CallsUnavailable` in place of the error of a store that cannot be used."""
+    try:
+        yield
+    except (LedgerDown, ContentUnreadable) as error:
+        _LOG.warning("a page cannot be shown: %s", error)
+        raise CallsUnavailable from error

@@ -16,11 +16,12 @@ from mcp_types import InputResponse
 from pydantic import TypeAdapter, ValidationError
 
 from roundtrip.engine.interruptions import Suspension
-from roundtrip.engine.leg import Authored, Limits, Suspended
+from roundtrip.engine.leg import Authored, Suspended
 from roundtrip.engine.ways import Ways
+from roundtrip.legs.call_info import TaskInfo
 from roundtrip.legs.requests import Incoming, RequestRecord
 from roundtrip.machine.call import Call
-from roundtrip.machine.journal import Journal
+from roundtrip.machine.journal import Journal, Limits
 from roundtrip.machine.pins import Pinner
 from roundtrip.machine.table import State
 from roundtrip.questions.wire import PendingQuestion, UrlQuestion
@@ -34,19 +35,6 @@ _PAGE_GROWTH: Final = 1.1
 _MAX_PAGE_SECONDS: Final = 60.0
 _MAX_LOOKS: Final = 100
 _ANSWER: Final[TypeAdapter[InputResponse]] = TypeAdapter(InputResponse)
-
-
-class TaskInfo:
-    """Task of a running body: `ctx.task`."""
-
-    def __init__(self, task_id: str, say: Callable[[str], Awaitable[None]]) -> None:
-        self._say = say
-        self.id = task_id
-        """The id by which the client knows the task."""
-
-    async def status(self, message: str) -> None:
-        """Set the message that clients see with the status of the task. Quick changes are written once."""
-        await self._say(message)
 
 
 @dataclass(eq=False, repr=False)

@@ -9,12 +9,12 @@ from typing import Any, Final, NamedTuple, TypeVar
 from mcp_types import INTERNAL_ERROR
 
 from roundtrip.approvals.rules import Record, expire_open, pending_approvals, remind_now
-from roundtrip.channels.model_answers import AnswersInvalid, read_answer
 from roundtrip.errors import RoundtripError
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import TASK_MACHINE, TaskEvent, TaskState
 from roundtrip.stored.book import TaskBook
 from roundtrip.stored.content import ContentUnreadable, TaskContent, is_call_id, split_id
+from roundtrip.stored.model_answers import AnswersInvalid, read_answer
 from roundtrip.text import quoted
 from roundtrip.trace.writing.lines import OperatorAction
 

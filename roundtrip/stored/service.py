@@ -20,7 +20,6 @@ from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.legs.requests import REQUEST, SKEW, RequestRecord, offer, take_back
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.journal import Journal, to_text
-from roundtrip.server.tool_calls import written
 from roundtrip.stored import client_legs, foreground
 from roundtrip.stored.book import TaskBook, TaskView
 from roundtrip.stored.content import ContentUnreadable, TaskContent
@@ -31,6 +30,7 @@ from roundtrip.stored.worker import DistributedEngine, TaskEngine
 from roundtrip.switches import OWN
 from roundtrip.tasks.extension import EXTENSION, TaskMethods
 from roundtrip.tools.failures import store_down
+from roundtrip.tools.replies import written
 
 if TYPE_CHECKING:
     from roundtrip.legs.functions import AskingFunction

@@ -15,9 +15,8 @@ from mcp.server.request_state import (
     authenticated_principal,
 )
 
-from roundtrip.engine.leg import Limits
 from roundtrip.errors import KeysMissing, RejectionReason, TokenRejected
-from roundtrip.machine.journal import Journal
+from roundtrip.machine.journal import Journal, Limits
 from roundtrip.machine.journal_bytes import MAX_JOURNAL_BYTES
 from roundtrip.machine.pins import Pinner
 from roundtrip.on_demand import load_on_use

@@ -18,9 +18,9 @@ from mcp.shared.tool_name_validation import validate_and_warn_tool_name
 from mcp_types import Tool as WireTool
 from pydantic import PydanticUserError
 
-from roundtrip.engine.leg import Limits
 from roundtrip.errors import InvalidSignature
 from roundtrip.legs.functions import AskingFunction, FunctionSignature, contexts_of_fastmcp, read_signature
+from roundtrip.machine.journal import Limits
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.markers import Dependency
 from roundtrip.resolvers.signatures import display_name, given_by_partials, hints_of

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 import anyio
 from mcp.server.context import HandlerResult, ServerRequestContext
@@ -34,21 +34,18 @@ from mcp_types import (
 )
 
 from roundtrip.legs.parts import Effects
-from roundtrip.legs.requests import holding
+from roundtrip.legs.requests import Listing, holding
 from roundtrip.revisions import is_retry_era
 from roundtrip.sdk import connection_of, session_id_of
 
-if TYPE_CHECKING:
-    from roundtrip.visibility.notifications import Listing
-
 logger = logging.getLogger("roundtrip")
 
-_LISTINGS: Final[tuple[tuple["Listing", ServerEvent, ServerNotification], ...]] = (
+_LISTINGS: Final[tuple[tuple[Listing, ServerEvent, ServerNotification], ...]] = (
     ("tools", ToolsListChanged(), ToolListChangedNotification()),
     ("prompts", PromptsListChanged(), PromptListChangedNotification()),
     ("resources", ResourcesListChanged(), ResourceListChangedNotification()),
 )
-_LISTING_OF: Final[Mapping[type, "Listing"]] = {type(notification): listing for listing, _, notification in _LISTINGS}
+_LISTING_OF: Final[Mapping[type, Listing]] = {type(notification): listing for listing, _, notification in _LISTINGS}
 _PATIENCE_SECONDS: Final = 5.0
 """Seconds that a response waits for its announcements."""
 _KEPT_AT: Final = "roundtrip.older_clients"
@@ -75,13 +72,13 @@ class Changes:
         if self._notifies:
             self._watch()
 
-    def note(self, listing: "Listing") -> None:
+    def note(self, listing: Listing) -> None:
         """Announce a list at the end of the request."""
         self._on_bus.add(listing)
         if self._notifies:
             self._by_session.add(listing)
 
-    def forget(self, listing: "Listing") -> None:
+    def forget(self, listing: Listing) -> None:
         """Publish no event for a list: the author's code has published one."""
         self._on_bus.discard(listing)
 
@@ -103,7 +100,7 @@ class Changes:
         # The session is made for each request.
         self._ctx.session.send_notification = send_and_notice  # type: ignore[method-assign]
 
-    def publishing(self, listing: "Listing") -> Any:
+    def publishing(self, listing: Listing) -> Any:
         """Surround the publication of an event: a client that is sent a notification is not sent the event as well."""
         is_notified = listing in self._by_session or listing in self._told
         return holding(_NOTIFIED, connection_of(self._ctx.session)) if is_notified else nullcontext()
@@ -119,7 +116,7 @@ class Changes:
                 await self._announce(bus, listing, event, notification)
 
     async def _announce(
-        self, bus: SubscriptionBus, listing: "Listing", event: ServerEvent, notification: ServerNotification
+        self, bus: SubscriptionBus, listing: Listing, event: ServerEvent, notification: ServerNotification
     ) -> None:
         if listing in self._by_session:
             try:

@@ -7,15 +7,15 @@ of a request are not announced.
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.subscriptions import SubscriptionBus
 from mcp_types import CacheableResult
 
 from roundtrip.legs.parts import Effects
+from roundtrip.legs.requests import LIST_REQUEST, Listing
 from roundtrip.on_demand import load_on_use
 from roundtrip.revisions import is_retry_era
 
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from roundtrip.visibility.changes import Changes, OlderClients
 else:
     load_on_use(globals(), "roundtrip.visibility.changes")
-
-Listing = Literal["tools", "prompts", "resources"]
-"""A list that clients cache; templates are listed with the resources."""
 
 _NOTING: Final = Lock()
 
@@ -41,21 +38,15 @@ class _ServedRequest:
         self.ctx = ctx
         self.changes: Changes | None = None
 
-
-_SERVED: ContextVar[_ServedRequest | None] = ContextVar("roundtrip_changes", default=None)
-"""The request being served. Its record cannot be used: it is made later, and middlewares may change lists before."""
-
-
-@contextmanager
-def announced_by_author(listing: Listing, bus: SubscriptionBus | None) -> Generator[None]:
-    """Surround the author's own event for a list, so that it is not published again."""
-    served = _SERVED.get()
-    if served is None or served.announcer.effects.bus is not bus or served.changes is None:
-        yield
-        return
-    with served.changes.publishing(listing):
-        yield
-    served.changes.forget(listing)
+    @contextmanager
+    def announced_by_author(self, listing: Listing, bus: SubscriptionBus | None) -> Generator[None]:
+        """Surround the author's own event for a list, so that it is not published again."""
+        if self.announcer.effects.bus is not bus or self.changes is None:
+            yield
+            return
+        with self.changes.publishing(listing):
+            yield
+        self.changes.forget(listing)
 
 
 class Announcer:
@@ -71,9 +62,9 @@ class Announcer:
 
         Every thread that runs code of the request may call it.
         """
-        served = _SERVED.get()
+        served = LIST_REQUEST.get()
         # A tool of one server may change another, whose clients made no request.
-        if served is None or served.announcer is not self:
+        if not isinstance(served, _ServedRequest) or served.announcer is not self:
             return
         with _NOTING:
             if served.changes is None:
@@ -86,11 +77,11 @@ class Announcer:
             result = await call_next(ctx)
             return result if is_retry_era(ctx.protocol_version) else self._notice(ctx, result)
         served = _ServedRequest(self, ctx)
-        reset = _SERVED.set(served)
+        reset = LIST_REQUEST.set(served)
         try:
             result = await call_next(ctx)
         finally:
-            _SERVED.reset(reset)
+            LIST_REQUEST.reset(reset)
             if served.changes is not None:
                 await served.changes.announce(self.effects.bus)
         if not is_retry_era(ctx.protocol_version):

@@ -10,6 +10,7 @@ from roundtrip.engine.known import KnownAnswers
 from roundtrip.ledger.contract import Ledger, LedgerDown
 from roundtrip.ledger.entry import LedgerEntry
 from roundtrip.ledger.tasks import TaskEntry
+from roundtrip.legs import boundary
 from roundtrip.legs.parts import Protection
 from roundtrip.machine.table import EntryEvent, EntryState
 from roundtrip.machine.tasks import TASK_MACHINE, TaskEvent, TaskState
@@ -192,7 +193,7 @@ def token_works_for_other_callers(patch: Patch) -> None:
     def is_principal(digest: bytes, principal: str, call: bytes) -> bool:
         return True
 
-    patch.setattr(request_state, "is_principal", is_principal)
+    patch.setattr(boundary, "is_principal", is_principal)
 
 
 def handle_works_for_other_callers(patch: Patch) -> None:

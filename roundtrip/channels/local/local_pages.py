@@ -30,7 +30,7 @@ from roundtrip.system import System
 
 if TYPE_CHECKING:
     from roundtrip.channels.local import local_site
-    from roundtrip.channels.pages import Pages
+    from roundtrip.pages.settings import Pages
     from roundtrip.stored.book import TaskBook, TaskView
 else:
     load_on_use(globals(), "roundtrip.channels.local.local_site")

@@ -264,7 +264,7 @@ async def test_end_survives_an_outage_that_is_longer_than_the_lease(
     how: str, said: str, bodies: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The body runs no more often than without the outage."""
-    monkeypatch.setattr(claim, "_PAUSES", (0.01,))
+    monkeypatch.setattr(lease, "_PAUSES", (0.01,))
     save, failures = MemoryTasks.save, 0
 
     async def flaky(tasks: MemoryTasks, entry: TaskEntry, *, version: int) -> bool:
@@ -280,7 +280,7 @@ async def test_end_survives_an_outage_that_is_longer_than_the_lease(
         task_id = (await peer.call("end", how=how))["taskId"]
         await until(lambda: shop.bodies["end"])
         # For the worker, its lease ends with the body; for the store, it goes on.
-        monkeypatch.setattr(claim, "LEASE_SECONDS", 0.0)
+        monkeypatch.setattr(lease, "LEASE_SECONDS", 0.0)
         shop.go_on.set()
 
         async def has_ended() -> bool:

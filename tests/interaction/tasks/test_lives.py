@@ -10,7 +10,7 @@ from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResul
 
 from roundtrip import Context, Depends, Elicit, ElicitUrl, ListRoots, Resolve, Server, Transition
 from roundtrip.ledger import MemoryLedger, SqliteLedger
-from roundtrip.stored import legs
+from roundtrip.stored import legs, worker
 from roundtrip.testing import Era, User
 from tests.interaction.tasks.looks import Looks
 from tests.kit.peer import WAIT_SECONDS, Peer, peers, text_of
@@ -142,7 +142,7 @@ async def test_waits_outside_of_a_task_are_refused() -> None:
 
 
 async def test_task_waits_for_a_build_that_has_its_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "_SKIP_SECONDS", 0.05)
+    monkeypatch.setattr(worker, "_SKIP_SECONDS", 0.05)
     looks = Looks(monkeypatch)
 
     def shop(*, has_tool: bool) -> Server[Any]:

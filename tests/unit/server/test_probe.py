@@ -10,7 +10,7 @@ from mcp_types import CallToolResult, TextContent
 
 from roundtrip import Server
 from roundtrip.ledger import MemoryLedger
-from roundtrip.server.probe import PROBE_TOOL
+from roundtrip.legs.parts import PROBE_TOOL
 from roundtrip.switches import PROBE_VARIABLE
 from roundtrip.testing import Era
 

@@ -1,0 +1,67 @@
+"""Responses of HTTP requests, with which the questions that wait for their clients end.
+
+In the live era a question and later the result travel on the response of one request. The SDK drops messages that are
+sent after the client has left, so the question would wait forever. An answer is a request of its own. So a process that
+accepts no more requests would wait forever, too.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+
+import anyio
+from starlette.requests import Request
+from starlette.types import Scope
+
+from roundtrip.errors import ConnectionLost
+
+T = TypeVar("T")
+
+RESPONSE: Final = "roundtrip.response"
+
+
+class HttpResponse:
+    """Response to one request, until it ends."""
+
+    __slots__ = ("ending", "over", "waiting")
+
+    def __init__(self) -> None:
+        self.over = False
+        self.ending = False
+        self.waiting: set[anyio.CancelScope] = set()
+
+    def end(self, *, ending: bool = False) -> None:
+        """End the questions that wait; `ending` says that the process ends."""
+        self.over = True
+        self.ending = self.ending or ending
+        for scope in self.waiting:
+            scope.cancel()
+
+
+def take_no_answers(scope: Scope) -> None:
+    """End the questions of a request that is being served, because its process accepts no more requests."""
+    response = scope.get(RESPONSE)
+    if isinstance(response, HttpResponse):
+        response.end(ending=True)
+
+
+async def while_answerable(request: Any, ask: Callable[[], Awaitable[T]]) -> T:
+    """Return the result of `ask`, unless the response to an HTTP request ends before.
+
+    Args:
+        request: The request in the SDK's context; without a watched one the client is asked without limit.
+        ask: Asks the client.
+
+    Raises:
+        ConnectionLost: The client has left, or the process is about to end.
+    """
+    response = request.scope.get(RESPONSE) if isinstance(request, Request) else None
+    if not isinstance(response, HttpResponse):
+        return await ask()
+    if not response.over:
+        with anyio.CancelScope() as scope:
+            response.waiting.add(scope)
+            try:
+                return await ask()
+            finally:
+                response.waiting.discard(scope)
+    raise ConnectionLost(ending=response.ending)

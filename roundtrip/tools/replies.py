@@ -1,0 +1,44 @@
+"""Replies to `tools/call`, as the retry era carries them."""
+
+import logging
+from typing import Any, Final
+
+from mcp.shared.exceptions import MCPError
+from mcp_types import INTERNAL_ERROR, CallToolResult, InputRequiredResult, TextContent
+from mcp_types.methods import serialize_server_result
+from pydantic import ValidationError
+
+_sdk_logger = logging.getLogger("mcp.server.mcpserver.server")
+_METHOD: Final = "tools/call"
+
+
+def result_of_reply(reply: dict[str, Any]) -> CallToolResult | InputRequiredResult:
+    """Return the model of a reply to a request of a stored call, as handlers of the SDK return it."""
+    kind = InputRequiredResult if reply.get("resultType") == "input_required" else CallToolResult
+    return kind.model_validate(reply)
+
+
+def written(result: CallToolResult | InputRequiredResult, revision: str) -> dict[str, Any]:
+    """Return a result as the retry era carries it.
+
+    Raises:
+        MCPError: It is invalid.
+    """
+    if type(result) is CallToolResult and result.meta is None and len(result.content) == 1:
+        (block,) = result.content
+        if type(block) is TextContent and block.annotations is None and block.meta is None:
+            written: dict[str, Any] = {
+                "content": [{"text": block.text, "type": "text"}],
+                "isError": result.is_error,
+                "resultType": "complete",
+            }
+            if result.structured_content is not None:
+                written["structuredContent"] = result.structured_content
+            return written
+    try:
+        data = result.model_dump(by_alias=True, mode="json", exclude_none=True)
+        return serialize_server_result(_METHOD, revision, data)
+    except ValidationError:
+        # The SDK's words: pydantic's would repeat the result.
+        _sdk_logger.exception("handler for %r returned an invalid result", _METHOD)
+        raise MCPError(code=INTERNAL_ERROR, message="Handler returned an invalid result") from None
