@@ -35,7 +35,7 @@ from roundtrip.threads.slots import SHARED, Pool
 
 if TYPE_CHECKING:
     from roundtrip import tracing
-    from roundtrip.adapters.docket.parameters import DocketParameters
+    from roundtrip.adapters.docket.dependencies import DocketParameters
     from roundtrip.legs.requests import Incoming
     from roundtrip.resolvers import planner
     from roundtrip.tools.confirmation import ToolConfirmation

@@ -32,7 +32,7 @@ from roundtrip.threads.leg_threads import LegThreads
 if TYPE_CHECKING:
     from mcp_types import InputRequiredResult
 
-    from roundtrip.adapters.docket import parameters
+    from roundtrip.adapters.docket import dependencies
     from roundtrip.approvals.inbox import Inbox
     from roundtrip.channels.stored_calls import StoredCalls
     from roundtrip.engine import leg_run
@@ -54,7 +54,7 @@ else:
         "roundtrip.legs.call_info",
         "roundtrip.once.ledger_use",
         "roundtrip.legs.leg_facts",
-        "roundtrip.adapters.docket.parameters",
+        "roundtrip.adapters.docket.dependencies",
         "roundtrip.tasks.extension",
     )
 
@@ -354,7 +354,7 @@ class ServedLeg:
             rehearsal.stop(function.owner, outermost=self.record is not None, asks=asks, once=once)
         if function.docket is None:
             return await function.run(self.arguments, filled, context, self.threads)
-        run = parameters.DocketRun(self.call, self.task, self.wire.session if self.wire is not None else None)
+        run = dependencies.DocketRun(self.call, self.task, self.wire.session if self.wire is not None else None)
         return await function.docket.run(
             run, lambda values: function.run(self.arguments, {**filled, **values}, context, self.threads)
         )

@@ -40,13 +40,13 @@ from roundtrip.tools.schemas import inlined, with_descriptions
 from roundtrip.visibility.rules import Component, read_enabled
 
 if TYPE_CHECKING:
-    from roundtrip.adapters.docket import parameters
+    from roundtrip.adapters.docket import dependencies
     from roundtrip.tools import confirmation, docstring_sections, input_schemas, promises, task_mode
     from roundtrip.visibility.gates import VisibilityGate
 else:
     load_on_use(
         globals(),
-        "roundtrip.adapters.docket.parameters",
+        "roundtrip.adapters.docket.dependencies",
         "roundtrip.tools.confirmation",
         "roundtrip.tools.docstring_sections",
         "roundtrip.tools.input_schemas",
@@ -222,7 +222,7 @@ def asking_function(
     if not spec.keys().isdisjoint(("task", "task_ttl")):
         task = task_mode.TaskMode.of(spec, tool=name)
     if signature.docket:
-        docket = parameters.DocketParameters.of(signature, has_task=task is not None, runs_once=once is not None)
+        docket = dependencies.DocketParameters.of(signature, has_task=task is not None, runs_once=once is not None)
     return kind(
         signature,
         arguments,

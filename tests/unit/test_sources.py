@@ -15,14 +15,14 @@ from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 from tests.kit.sources import PACKAGE, imported, loaded_on_use, name_of, sources
 
 _CEILINGS: Final = {
-    "code lines": 48_318,
-    "code lines of the core": 5_744,
-    "modules": 413,
+    "code lines": 48_340,
+    "code lines of the core": 8_103,
+    "modules": 426,
     "imports inside of functions": 77,
     "lines of pages and other files": 4_284,
 }
 """As last measured. Lower them with each change that deletes; a change that raises one says why in its commit."""
-_CORE: Final = {"machine", "questions", "tokens", "resolvers", "engine"}
+_CORE: Final = {"machine", "questions", "tokens", "resolvers", "engine", "legs"}
 _NO_CODE: Final = {
     tokenize.COMMENT,
     tokenize.NL,
