@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from mcp.server.mcpserver.exceptions import ToolError
 
-    from roundtrip.adapters.docket.engine import DocketEngine
     from roundtrip.approvals.settings import Approvals, PendingApproval
+    from roundtrip.docket.engine import DocketEngine
     from roundtrip.errors import InvalidSignature, RoundtripError
     from roundtrip.legs.context import Context
     from roundtrip.legs.requests import get_access_token, get_context, get_http_headers, get_request
@@ -102,7 +102,7 @@ if not TYPE_CHECKING:
         "roundtrip.legs.requests": ["get_access_token", "get_context", "get_http_headers", "get_request"],
         "roundtrip.pages.settings": ["Pages"],
         "roundtrip.server.server": ["Server"],
-        "roundtrip.adapters.docket.engine": ["DocketEngine"],
+        "roundtrip.docket.engine": ["DocketEngine"],
         "roundtrip.tools.options": ["tool"],
         "roundtrip.tools.task_mode": ["after"],
         "roundtrip.tokens.tickets": ["Ticket"],

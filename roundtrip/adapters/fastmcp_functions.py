@@ -48,6 +48,7 @@ from roundtrip.threads.leg_threads import LegThreads
 from roundtrip.tools.content import Embeddable, ToolResult, as_block
 from roundtrip.tools.failures import told_by, tool_failure
 from roundtrip.tools.options import ToolSpec
+from roundtrip.tools.promises import OncePolicy
 from roundtrip.tools.registered import ToolDefaults, asking_function, dependencies_of
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ _INJECTED: Final[ContextVar[Mapping[str, Any] | None]] = ContextVar("roundtrip_i
 
 
 @dataclass(slots=True, eq=False)
-class StoredLeg:
+class HostedLeg:
     """A leg of a stored call, which runs through FastMCP without a client's call of the tool."""
 
     installation: Installation[Any]
@@ -80,7 +81,7 @@ class StoredLeg:
     """The protocol error of the function."""
 
 
-STORED_LEG: Final[ContextVar[StoredLeg | None]] = ContextVar("roundtrip_stored_leg", default=None)
+STORED_LEG: Final[ContextVar[HostedLeg | None]] = ContextVar("roundtrip_stored_leg", default=None)
 """The leg of a stored call that the next function which FastMCP runs serves."""
 
 
@@ -141,14 +142,14 @@ class FastMcpFunction(AskingFunction):
         try:
             return await super().run(arguments, {**filled, **(_INJECTED.get() or {})}, context, threads)
         except FastMCPError as error:
-            if self.once is None:
+            if self.policy(OncePolicy) is None:
                 raise
             # A ledger keeps failures as those of roundtrip's own servers.
             raise SdkToolError(str(error)) from error
 
     def plain_body(self, arguments: Mapping[str, Any]) -> PlainBody | None:
         """Return the body of a call, if it may run in one go with plain resolvers."""
-        return super().plain_body(arguments) if not _INJECTED.get() and self.once is None else None
+        return super().plain_body(arguments) if not _INJECTED.get() and self.policy(OncePolicy) is None else None
 
     def for_ledger(self, value: Any) -> CallToolResult:
         """Convert its value to the result that a ledger keeps."""
@@ -197,7 +198,7 @@ class FastMcpFunction(AskingFunction):
             result, serving.failure = await calls.serve_for_client(self, stored, arguments, incoming)
             return result
 
-    async def _serve_stored(self, leg: StoredLeg, arguments: dict[str, Any], injected: Mapping[str, Any]) -> Any:
+    async def _serve_stored(self, leg: HostedLeg, arguments: dict[str, Any], injected: Mapping[str, Any]) -> Any:
         """Serve a leg of a stored call."""
         leg.is_taken = True
 

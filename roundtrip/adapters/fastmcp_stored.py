@@ -18,7 +18,7 @@ from mcp_types import CallToolResult
 from roundtrip.adapters.fastmcp_functions import (
     STORED_LEG,
     FastMcpFunction,
-    StoredLeg,
+    HostedLeg,
     StoringCalls,
     function_of_plain,
 )
@@ -155,7 +155,7 @@ class FastMcpCalls(StoringCalls):
         Raises:
             MCPError: The tool raised a protocol error.
         """
-        leg, mcp = StoredLeg(self._installation, incoming), self._installation.host
+        leg, mcp = HostedLeg(self._installation, incoming), self._installation.host
         task = incoming.record.task if incoming.record is not None else None
         has_client = task is not None and task.request is not None
         bound = bind_request_context(incoming.request) if has_client and incoming.request is not None else nullcontext()

@@ -30,9 +30,12 @@ from roundtrip.legs.functions import AskingFunction, Kind
 from roundtrip.legs.parts import PartsOptions, parts_of
 from roundtrip.legs.requests import holding
 from roundtrip.on_demand import load_on_use
+from roundtrip.once.extension import GuessCounter
 from roundtrip.resolvers.plan import Plan
+from roundtrip.server.features import extensions_of, filled_by_docket
 from roundtrip.switches import runs_tasks
 from roundtrip.tools.options import ToolSpec, unknown_option
+from roundtrip.tools.promises import OncePolicy
 from roundtrip.tools.registered import ToolDefaults
 
 if TYPE_CHECKING:
@@ -150,9 +153,15 @@ class Installation(Attached, Generic[HostT]):
         self._planned = WeakSet()
         for_parts: dict[str, Any] = {name: options[name] for name in options.keys() & PartsOptions.__annotations__}
         self.parts = self._parts = parts_of(low_level.name, given=given, bus=bus, **for_parts)
-        self.defaults = ToolDefaults(self._parts.limits, build=options.get("build"))
-        self.legs = self._legs = attach(low_level, self._parts, host=context_server, subject_of=self._subject_of)
-        self._legs.no_empty_rounds |= frozenset(no_empty_rounds)
+        self.defaults = ToolDefaults(self._parts.limits, build=options.get("build"), fill=filled_by_docket)
+        self._features = extensions_of(self.parts, no_empty_rounds=no_empty_rounds, inbox_of=lambda: self._legs.inbox)
+        self.legs = self._legs = attach(
+            low_level,
+            self._parts,
+            host=context_server,
+            subject_of=self._subject_of,
+            count_guess=GuessCounter(self.parts).count,
+        )
         self._legs.runs_tasks = runs_tasks(None, environment=os.environ)
         place = next(i for i, entry in enumerate(low_level.middleware) if isinstance(entry, RequestBoundary))
         low_level.middleware.insert(place + 1, _Naming(self))
@@ -189,7 +198,7 @@ class Installation(Attached, Generic[HostT]):
         """Return the facts that all instances of the service must have in common, now that tools are registered."""
         functions = list(self._all_functions())
         told = (f"{function.kind} {function.name}@{function.version or ''}\n{function.build}" for function in functions)
-        once = any(function.once is not None for function in functions)
+        once = any(function.policy(OncePolicy) is not None for function in functions)
         return probe.identity_of(self.name, legs=self._legs, tools=told, exactly_once=once)
 
     def _all_functions(self) -> Iterator[AskingFunction]:

@@ -101,7 +101,7 @@ class _Tools:
         """
         tool = _registered(fn, spec, self._installation.defaults)
         self._installation.adopt(tool.function)
-        if tool.function.task is not None:
+        if tool.function.hands_over:
             service.service_of(self._installation, self._installation.legs, self.calls).serve_extension()
         self.registry.add(tool)
         return tool

@@ -42,15 +42,18 @@ from roundtrip.errors import CallerUnknown, InvalidSignature
 from roundtrip.ledger.tasks import TaskEntry, TaskSummary
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.questions.approvals import ApprovalQuestion, ApprovalState, LegApprovals
+from roundtrip.questions.markers import InboxQuestion
 from roundtrip.stored.book import reaching_store
 from roundtrip.stored.content import TaskContent, is_call_id, split_id
 from roundtrip.threads.slots import Pool
+from roundtrip.tools.task_mode import TaskMode
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
     from roundtrip.legs.functions import AskingFunction
     from roundtrip.legs.parts import Parts
+    from roundtrip.questions.approvals import Approve
     from roundtrip.questions.wire import PendingQuestion
     from roundtrip.stored.book import TaskBook
     from roundtrip.stored.legs import TaskLeg
@@ -79,8 +82,8 @@ def check_approval(function: AskingFunction, inbox: Inbox | None) -> None:
             f"{owner}: Approve(...) needs approvals=Approvals(groups=...) of its server, with principal= or auth=, and "
             "Pages(authenticate=...), because callers must not decide their own calls"
         )
-    confirmation, task, limits = function.confirmation, function.task, function.limits
-    approve = confirmation.approve if confirmation is not None else None
+    task, limits = function.policy(TaskMode), function.limits
+    approve = cast("Approve | None", function.policy(InboxQuestion))
     if approve is not None and not inbox.knows(approve.by):
         # Not an error: a group may be empty on purpose.
         logging.getLogger("roundtrip").warning(

@@ -576,7 +576,7 @@ class StoredCalls:
 
 
 def _may_ask(function: AskingFunction) -> bool:
-    return bool(function.contexts or function.plan.nodes or function.confirmation is not None)
+    return bool(function.contexts or function.plan.nodes or function.confirm is not None)
 
 
 def _must_store(end: Suspended) -> bool:

@@ -23,6 +23,7 @@ from opentelemetry.trace import ProxyTracerProvider, get_tracer_provider
 
 from roundtrip.errors import KeysMissing
 from roundtrip.legs.boundary import RequestBoundary, SubjectOf
+from roundtrip.legs.extensions import CountGuess, LegExtension
 from roundtrip.legs.functions import AskingFunction, FunctionSignature, Planned
 from roundtrip.legs.parts import Effects, Parts
 from roundtrip.legs.runner import LegRunner
@@ -32,21 +33,17 @@ from roundtrip.sdk import SdkSpans
 from roundtrip.tokens.token import JournalCodec
 
 if TYPE_CHECKING:
-    from roundtrip.approvals import inbox
     from roundtrip.ledger.contract import Ledger
     from roundtrip.legs import overrides
     from roundtrip.legs.overrides import Overrides
     from roundtrip.stored.service import TaskService
     from roundtrip.tokens.tickets import Ticket
-    from roundtrip.tools import promises
     from roundtrip.trace.writing import unwritten
     from roundtrip.tracing import Tracer
 else:
     load_on_use(
         globals(),
-        "roundtrip.approvals.inbox",
         "roundtrip.legs.overrides",
-        "roundtrip.tools.promises",
         "roundtrip.trace.writing.unwritten",
     )
 
@@ -61,6 +58,7 @@ def install(
     *,
     host: MCPServer[Any] | None = None,
     subject_of: SubjectOf | None = None,
+    count_guess: CountGuess | None = None,
 ) -> LegRunner:
     """Let functions behind a low-level server ask.
 
@@ -70,12 +68,13 @@ def install(
         server: The server, whose middlewares are changed.
         parts: The keys, the ledger and the rest that legs use.
         host: The server that contexts show as `ctx.mcp_server`.
+        count_guess: Counts answers to questions with `guesses=`.
         subject_of: Names the tool, prompt or template of a request for logs and traces; without it, they have no name.
 
     Returns:
         The runner that serves legs of functions.
     """
-    legs = LegRunner(host, parts)
+    legs = LegRunner(host, parts, count_guess)
     place = next(i for i, entry in enumerate(server.middleware) if isinstance(entry, RequestStateBoundary))
     # Inside the SDK's span of the request, so that the spans of tracers belong to it.
     server.middleware[place] = RequestBoundary(
@@ -90,6 +89,8 @@ class Attached:
     """Server with a runner of legs: its effects and tickets, and what tests change. A subclass sets the attributes."""
 
     _parts: Parts
+    _features: tuple[LegExtension, ...]
+    """The features of the server, the outermost first."""
     _legs: LegRunner
     _planned: WeakSet[Planned]
     """The plans that `overrides` changes."""
@@ -160,10 +161,7 @@ class Attached:
                 f"{function.owner} has to keep a value secret from the client (once=True), and "
                 "request_state_security= gives no key for that; add seal_keys="
             )
-        if function.once is not None or function.task is not None:
-            promises.check_promises(function, self._parts)
-        if function.needs_approval:
-            inbox.check_approval(function, self._legs.inbox)
+        function.extensions += tuple(each for each in self._features if each.concerns(function))
         # No token outlives the policy's clock, which serves all tools; a tool's own, if shorter, is in its journal.
         policy = self._parts.protection.policy
         policy.ttl = max(policy.ttl, function.limits.ttl)

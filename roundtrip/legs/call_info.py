@@ -7,7 +7,7 @@ from roundtrip.errors import BodyMistake
 from roundtrip.machine.call import Call
 
 if TYPE_CHECKING:
-    from roundtrip.stored.legs import TaskLeg
+    from roundtrip.legs.extensions import StoredLeg
 
 
 class CallInfo:
@@ -15,7 +15,9 @@ class CallInfo:
 
     __slots__ = ("_call", "_issue", "task")
 
-    def __init__(self, call: Call, issue: Callable[[str, bool], str | None], *, task: "TaskLeg | None" = None) -> None:
+    def __init__(
+        self, call: Call, issue: Callable[[str, bool], str | None], *, task: "StoredLeg | None" = None
+    ) -> None:
         self._call = call
         self._issue = issue
         self.task = task

@@ -7,7 +7,8 @@ import inspect
 import math
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, cast
 
 from mcp.server.mcpserver import Context as SdkContext
 from mcp_types import InputRequiredResult
@@ -17,7 +18,6 @@ from roundtrip.errors import ContextOfHost, InvalidSignature, OutcomeUsedAsValue
 from roundtrip.legs.builds import Build
 from roundtrip.machine.journal import Limits
 from roundtrip.on_demand import load_on_use
-from roundtrip.questions.markers import InboxQuestion
 from roundtrip.questions.outcomes import AcceptedElicitation, CancelledElicitation, DeclinedElicitation
 from roundtrip.resolvers.annotations import filled_foreign, find_resolved
 from roundtrip.resolvers.markers import Marker, SdkResolve, check_inline
@@ -35,14 +35,14 @@ from roundtrip.threads.slots import SHARED, Pool
 
 if TYPE_CHECKING:
     from roundtrip import tracing
-    from roundtrip.adapters.docket.dependencies import DocketParameters
+    from roundtrip.legs.extensions import LegExtension
     from roundtrip.legs.requests import Incoming
+    from roundtrip.questions.markers import Marker as Question
     from roundtrip.resolvers import planner
-    from roundtrip.tools.confirmation import ToolConfirmation
-    from roundtrip.tools.promises import OncePolicy
-    from roundtrip.tools.task_mode import TaskMode
 else:
     load_on_use(globals(), "roundtrip.resolvers.planner", "roundtrip.tracing")
+
+T = TypeVar("T")
 
 Kind = Literal["tool", "prompt", "resource"]
 
@@ -84,8 +84,8 @@ class FunctionSignature(NamedTuple):
     contexts: tuple[str, ...]
     unpassed: frozenset[str] = frozenset()
     """The names in `resolved` that are not parameters: their functions run, and their values are dropped."""
-    docket: Mapping[str, Any] = {}
-    """The dependencies of Docket that fill parameters."""
+    foreign: Mapping[str, Any] = {}
+    """The dependencies of another library that fill parameters."""
 
     @property
     def owner(self) -> str:
@@ -95,7 +95,7 @@ class FunctionSignature(NamedTuple):
     @property
     def hidden(self) -> tuple[str, ...]:
         """Return the parameters that no client sees."""
-        return (*self.contexts, *self.resolved, *self.docket)
+        return (*self.contexts, *self.resolved, *self.foreign)
 
 
 def check_timeout(timeout: float | None, *, owner: str) -> None:
@@ -126,14 +126,14 @@ def read_signature(
         kind: The kind of item that it is registered as.
         name: The name that it is registered under; of a resource, its URI or template.
         dependencies: Markers of functions that run before it, though no parameter takes their values.
-        injected: The parameters that its host fills, if it fills any: then Docket fills none here.
+        injected: The parameters that its host fills, if it fills any: then no other library fills any here.
 
     Raises:
         InvalidSignature: A marker would be ignored, or the function asks in two ways.
     """
     owner = f"{kind} {name!r}"
-    docket = filled_foreign(fn) if kind == "tool" and injected is None else {}
-    filled_elsewhere = docket if injected is None else injected
+    foreign = filled_foreign(fn) if kind == "tool" and injected is None else {}
+    filled_elsewhere = foreign if injected is None else injected
     resolved = find_resolved(fn, owner=owner, besides=filled_elsewhere)
     if any(isinstance(marker, SdkResolve) for marker, _ in resolved.values()) and returns_input_required(fn):
         raise InvalidSignature(
@@ -148,7 +148,7 @@ def read_signature(
         if parameter not in filled
         and any(isinstance(arm, type) and issubclass(arm, SdkContext) for arm in arms_of(hint))
     )
-    return FunctionSignature(fn, kind, name, {**resolved, **unpassed}, contexts, frozenset(unpassed), docket)
+    return FunctionSignature(fn, kind, name, {**resolved, **unpassed}, contexts, frozenset(unpassed), foreign)
 
 
 def _plan(fn: Callable[..., Any] | None, *, resolved: planner.ResolvedParameters, **options: Any) -> Plan:
@@ -169,11 +169,11 @@ class AskingFunction:
         timeout: Seconds that the work of a leg may take.
         version: The version of its tool.
         convert: Converts its value to a result.
-        confirmation: The question that must be accepted before anything runs.
-        once: The author's policy, if its body must run once.
+        confirm: Returns the question, with its name, that must be accepted before anything runs.
         inline: True to run a plain function on the event loop.
-        task: The way in which it runs as a task; None if it never does.
-        docket: Fills its parameters with dependencies of Docket, if it has any.
+        hands_over: True if its client may get a handle in place of a result.
+        policies: The options of features, by their classes.
+        extension: The feature that fills parameters of it alone, if one does.
 
     Raises:
         InvalidSignature: A graph of resolvers cannot work, or an `async def` is inline.
@@ -190,11 +190,11 @@ class AskingFunction:
         timeout: float | None = None,
         version: str | None = None,
         convert: Callable[[Any], Any] | None = None,
-        confirmation: ToolConfirmation | None = None,
-        once: OncePolicy | None = None,
+        confirm: Callable[[Mapping[str, Any]], tuple[str, Question]] | None = None,
         inline: bool = False,
-        task: TaskMode | None = None,
-        docket: DocketParameters | None = None,
+        hands_over: bool = False,
+        policies: Mapping[type, object] = MappingProxyType({}),
+        extension: LegExtension | None = None,
     ) -> None:
         check_timeout(timeout, owner=signature.owner)
         if inline:
@@ -207,10 +207,12 @@ class AskingFunction:
         self.limits = limits
         self.timeout = timeout
         self.version = version
-        self.confirmation = confirmation
-        self.once = once
-        self.task: TaskMode | None = task
-        self.docket: DocketParameters | None = docket
+        self.confirm = confirm
+        self.hands_over = hands_over
+        self.extensions: tuple[LegExtension, ...] = () if extension is None else (extension,)
+        """The features that take part in its legs, the outermost first."""
+        self.leaves_threads = timeout is not None or (extension is not None and extension.leaves_threads)
+        self._policies = policies
         self.planned = Planned(
             lambda replacements: _plan(
                 fn,
@@ -225,6 +227,7 @@ class AskingFunction:
         self._arguments = arguments
         self._convert = convert
         self._unpassed = signature.unpassed
+        self._is_filled_elsewhere = bool(signature.foreign)
         self._is_async = is_async(fn)
         self._is_inline = inline
         self._resolves = any(isinstance(marker, SdkResolve) for marker, _ in resolved.values())
@@ -243,12 +246,9 @@ class AskingFunction:
         """Return the plan that fills its parameters."""
         return self.planned.plan
 
-    @property
-    def needs_approval(self) -> bool:
-        """Return True if its confirmation or one of its resolvers is an approval."""
-        confirmed = self.confirmation is not None and self.confirmation.approve is not None
-        kinds = [node.asked for node in self.plan.nodes]
-        return confirmed or any(isinstance(kind, type) and issubclass(kind, InboxQuestion) for kind in kinds)
+    def policy(self, kind: type[T]) -> T | None:
+        """Return the options of a feature, by their class; None if it has none."""
+        return cast("T | None", self._policies.get(kind))
 
     @property
     def build(self) -> str:
@@ -311,7 +311,7 @@ class AskingFunction:
 
     def plain_body(self, arguments: Mapping[str, Any]) -> PlainBody | None:
         """Return the body of a call, if it may run in one go with plain resolvers."""
-        if self._is_async or self._is_inline or self.contexts or self.docket is not None:
+        if self._is_async or self._is_inline or self.contexts or self._is_filled_elsewhere:
             return None
         return PlainBody(functools.partial(self._in_one_go, arguments), self._finish)
 

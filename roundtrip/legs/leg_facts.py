@@ -38,7 +38,7 @@ class LegFacts:
             params: Mapping[str, Any] = wire.params or {} if wire is not None else {}
             if isinstance(sent := params.get("arguments"), Mapping):
                 arguments = cast("Mapping[str, Any]", sent)
-            called = params.get("name") if record.task is None else record.task.claim.tool
+            called = params.get("name") if record.task is None else record.task.tool
             if subject.method == _CALL and isinstance(called, str) and called != subject.tool:
                 # Mounts and transforms of FastMCP rename tools.
                 subject = subject._replace(tool=called)
@@ -47,7 +47,7 @@ class LegFacts:
             outer = leg.incoming.record.call_id
         takes_over = False
         if record is not None and record.task is not None:
-            era, takes_over = "task", record.task.claim.takes_over
+            era, takes_over = "task", record.task.takes_over
         watch = call.watch = tracers.begin(
             Beginning(
                 call.id,

@@ -24,7 +24,7 @@ from roundtrip.trace.writing.tracers import Tracers, tracers_of
 
 if TYPE_CHECKING:
     from roundtrip.ledger import contract, memory
-    from roundtrip.server.rehearsal import Rehearsed
+    from roundtrip.legs.extensions import LegRehearsal
     from roundtrip.tokens.protection import Keys, Principal
     from roundtrip.trace.writing.tracers import Trace
 else:
@@ -41,7 +41,7 @@ class Effects:
     """None until the first use of a ledger in memory, which few servers need."""
     tracers: Tracers
     bus: SubscriptionBus
-    rehearsal: Rehearsed | None = None
+    rehearsal: LegRehearsal | None = None
     """Set while the server rehearses: no body runs then."""
     system: System = SYSTEM
 

@@ -42,8 +42,8 @@ from roundtrip.text import printable
 if TYPE_CHECKING:
     from roundtrip.engine.ways import Ways
     from roundtrip.legs.context import Context
+    from roundtrip.legs.extensions import StoredLeg
     from roundtrip.legs.leg_facts import LegFacts
-    from roundtrip.stored.legs import TaskLeg
 
 T = TypeVar("T")
 
@@ -93,7 +93,7 @@ class RequestRecord:
     """The ways to ask its questions, if they are more than its client's own."""
     handed: Journal | None = None
     """The journal with which its call became a task, or was stored for its page."""
-    task: TaskLeg | None = None
+    task: StoredLeg | None = None
     """The leg of a task that it serves, which no client has sent."""
     reply: dict[str, Any] | None = None
     """The result that its client receives in place of the handler's: the handle of a task, which no handler returns."""

@@ -4,24 +4,25 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import math
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio.to_thread
 from mcp.server import MCPServer
 from mcp.server.context import ServerRequestContext
 
 from roundtrip.engine.leg import Authored, Declined, Finished, HandedOver, Leg, LegEnd, PlainBody, Suspended
-from roundtrip.engine.silent_body import serve_silent_body
+from roundtrip.engine.silent_body import Execute, serve_silent_body
 from roundtrip.errors import ChannelMissing, RoundtripError, ToolTimedOut
 from roundtrip.ledger.late_writes import is_on_asyncio
 from roundtrip.legs.functions import AskingFunction
 from roundtrip.legs.parts import Parts
-from roundtrip.legs.requests import Incoming, RequestClient, announced_name, client_name, offer, take_back
+from roundtrip.legs.requests import Incoming, RequestClient, client_name, offer, take_back
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.call import Call
 from roundtrip.machine.journal import Journal
@@ -32,30 +33,23 @@ from roundtrip.threads.leg_threads import LegThreads
 if TYPE_CHECKING:
     from mcp_types import InputRequiredResult
 
-    from roundtrip.adapters.docket import dependencies
     from roundtrip.approvals.inbox import Inbox
     from roundtrip.channels.stored_calls import StoredCalls
     from roundtrip.engine import leg_run
     from roundtrip.engine.body import Body
     from roundtrip.legs import call_info, leg_facts
     from roundtrip.legs.context import Context
-    from roundtrip.once import ledger_use
+    from roundtrip.legs.extensions import CountGuess, LegExtension, LegPart, OpenedGates
     from roundtrip.questions.approvals import LegApprovals
     from roundtrip.questions.markers import Marker
     from roundtrip.stored.service import TaskService
     from roundtrip.stored.worker import DistributedEngine
-    from roundtrip.tasks import extension
-    from roundtrip.tools.promises import OncePolicy
-    from roundtrip.visibility.gates import OpenGates
 else:
     load_on_use(
         globals(),
         "roundtrip.engine.leg_run",
         "roundtrip.legs.call_info",
-        "roundtrip.once.ledger_use",
         "roundtrip.legs.leg_facts",
-        "roundtrip.adapters.docket.dependencies",
-        "roundtrip.tasks.extension",
     )
 
 logger = logging.getLogger("roundtrip")
@@ -89,17 +83,10 @@ class DeclinedByUser(RoundtripError):
 class LegRunner:
     """Runner of the legs of one server's functions."""
 
-    def __init__(self, server: MCPServer[Any] | None, parts: Parts) -> None:
+    def __init__(self, server: MCPServer[Any] | None, parts: Parts, count_guess: CountGuess | None) -> None:
         self.server = server
         self.parts = parts
-        self.no_empty_rounds: frozenset[str] = frozenset()
-        """Names of clients that fail on a round without questions, and receive none.
-
-        The OpenAI Agents SDK (0.24) fails, but is not listed: its name is `mcp`, the default of the Python SDK, and
-        most clients with that name do not fail.
-        """
-        self.warns_of_guesses = parts.may_forget
-        """True if the log must still warn that each process counts guesses separately."""
+        self.count_guess = count_guess
         self.lifespans: dict[asyncio.AbstractEventLoop, list[Any]] = {}
         """The states of the server's lifespans that are active, by their event loops."""
         self.stored_calls: StoredCalls | None = None
@@ -164,7 +151,7 @@ class LegRunner:
         function: AskingFunction,
         arguments: Mapping[str, Any],
         incoming: Incoming,
-        opened: OpenGates | None = None,
+        opened: OpenedGates | None = None,
         *,
         is_traced: bool = True,
     ) -> ServedEnd:
@@ -186,11 +173,10 @@ class LegRunner:
         if function.source.text is None:
             # Registered on the event loop.
             await anyio.to_thread.run_sync(function.source.read)
-        confirm = function.confirmation
-        confirmation = (confirm.key, confirm.question(arguments)) if confirm is not None else None
-        if function.task is not None and incoming.record is not None and self.parts.effects.rehearsal is None:
-            extension.require_task(function, incoming)
+        confirmation = function.confirm(arguments) if function.confirm is not None else None
         served = ServedLeg(self, function, arguments, incoming, opened)
+        if function.extensions:
+            served.join(function.extensions)
         call, record = served.call, served.record
         if is_traced and self.parts.effects.tracers.tracers:
             served.facts = leg_facts.LegFacts.begun(self.parts.effects.tracers, served)
@@ -230,7 +216,7 @@ class ServedLeg:
     function: AskingFunction
     arguments: Mapping[str, Any]
     incoming: Incoming
-    opened: OpenGates | None
+    opened: OpenedGates | None
 
     def __post_init__(self) -> None:
         runner, function, incoming, opened = self.runner, self.function, self.incoming, self.opened
@@ -240,18 +226,16 @@ class ServedLeg:
         self.wire = request.context if request is not None else incoming.request
         self.is_retry = self.wire is not None and is_retry_era(self.wire.protocol_version)
         self.task = self.record.task if self.record is not None else None
-        self.hands_over = function.task is not None and self.record is not None and self.record.may_become_task
+        self.hands_over = function.hands_over and self.record is not None and self.record.may_become_task
         self.ways = self.record.ways if self.record is not None else None
-        # Older revisions have no tokens, so a leg cannot claim its call. For a task, its store knows if its body began.
-        self.claims = function.once is not None and self.record is not None and self.is_retry
-        self.claims = self.claims and self.task is None and not self.hands_over
+        self.parts: Sequence[LegPart] = ()
         self.journal = self.record.journal if self.record is not None and self.is_retry else None
         system = runner.parts.system
         if self.journal is not None:
             self.call = Call.resumed(self.journal) if self.task is None else self.task.call()
             self.born, self.end = self.journal.born, self.journal.end
             if self.task is not None:
-                self.end = self.task.claim.expires
+                self.end = self.task.expires
         else:
             self.call = Call(system.new_id())
             # In whole milliseconds, as in the journal: all legs must have the same times.
@@ -259,7 +243,7 @@ class ServedLeg:
             self.end = round((self.born + function.limits.max_age) * 1000) / 1000
         self.threads = LegThreads(
             function.owner,
-            leaves=function.timeout is not None or (function.docket is not None and function.docket.leaves_threads),
+            leaves=function.leaves_threads,
             home=function.plan.home,
             pace=function.pace,
             exit_pace=function.exit_pace,
@@ -269,15 +253,20 @@ class ServedLeg:
         self.facts: leg_facts.LegFacts | None = None
         """Reports to tracers, if there are any."""
 
+    def join(self, extensions: Sequence[LegExtension]) -> None:
+        """Let features take part in the leg."""
+        parts = (extension.join(self) for extension in extensions)
+        self.parts = [part for part in parts if part is not None]
+
     def needs_body_only(self) -> bool:
         """Return True if the leg has nothing to resolve, confirm, claim or exit, and its body takes no context."""
         function, opened = self.function, self.opened
         return (
             not function.contexts
             and not function.plan.nodes
-            and function.confirmation is None
+            and function.confirm is None
             and (opened is None or opened.managers is None)
-            and not self.claims
+            and not any(part.needs_engine for part in self.parts)
             and self.task is None
             and not self.hands_over
         )
@@ -285,19 +274,17 @@ class ServedLeg:
     def leg(self, confirmation: tuple[str, Marker] | None) -> Leg:
         """Return the values with which the engine serves the leg."""
         runner, function, journal, threads = self.runner, self.function, self.journal, self.threads
-        once, opened, task = function.once, self.opened, self.task
+        opened, task, count_guess = self.opened, self.task, runner.count_guess
         responses = self.incoming.responses if journal is not None else None
         limits, claim, clock = function.limits, None, runner.parts.system.time
         if task is not None:
             # Its times are those of the store.
-            claim, clock = task.claim, task.claim.clock
+            claim, clock = task.claim, task.clock
             responses, limits = task.responses, task.limits(clock())
-        elif once is not None and self.claims:
-            claim = ledger_use.LedgerUse(self).claim(once)
         client, stored = RequestClient(self.wire), runner.stored_calls
         if stored is not None and task is None and self.record is not None:
             client = stored.client_of(self.wire, self.record)
-        return Leg(
+        leg = Leg(
             call=self.call,
             plan=function.planned.plan,
             client=client,
@@ -315,16 +302,14 @@ class ServedLeg:
             responses=responses,
             pinner=task.pinner if task is not None else runner.parts.protection.journals.pinner,
             claim=claim,
-            begin_unclaimed=self.begin_unclaimed(once) if once and task is None and not self.hands_over else None,
-            count_guess=self.count_guess,
+            count_guess=functools.partial(count_guess, self) if count_guess is not None else None,
             timeout=function.timeout,
             outlive=threads.outlive,
             page_wait=runner.page_wait,
             hands_over=self.hands_over,
             ways=self.ways,
-            needs_token=self.hands_over and once is not None and journal is None and self.begin_unclaimed(once) is None,
-            signals=task.content.signals if task is not None else None,
-            by_model=task.content.by_model if task is not None else (),
+            signals=task.signals if task is not None else None,
+            by_model=task.by_model if task is not None else (),
             approvals=self.approvals() if runner.inbox is not None else None,
             threads=threads,
             plain_body=self.plain_body(),
@@ -333,6 +318,9 @@ class ServedLeg:
             known=opened.known if opened is not None else None,
             entered=opened.managers if opened is not None else None,
         )
+        for part in self.parts:
+            part.complete(leg)
+        return leg
 
     def approvals(self) -> LegApprovals | None:
         """Return the approvals of the call; None for a leg that no client asked for."""
@@ -340,7 +328,7 @@ class ServedLeg:
         if inbox is None or self.record is None or self.function.kind != "tool":
             return None
         user = protection.user(self.wire) if self.task is None else None
-        return inbox.of_leg(self.task, user=user, max_seconds=self.end - self.born)
+        return inbox.of_leg(cast("Any", self.task), user=user, max_seconds=self.end - self.born)
 
     def end_authored(self, result: InputRequiredResult) -> Authored:
         """End a silent leg with questions that the author asks by hand."""
@@ -350,14 +338,13 @@ class ServedLeg:
         """Run the body, unless the server rehearses."""
         rehearsal, function = self.runner.parts.effects.rehearsal, self.function
         if rehearsal is not None:
-            asks, once = bool(function.contexts), function.once is not None
-            rehearsal.stop(function.owner, outermost=self.record is not None, asks=asks, once=once)
-        if function.docket is None:
+            rehearsal.stop(function, outermost=self.record is not None)
+        if not self.parts:
             return await function.run(self.arguments, filled, context, self.threads)
-        run = dependencies.DocketRun(self.call, self.task, self.wire.session if self.wire is not None else None)
-        return await function.docket.run(
-            run, lambda values: function.run(self.arguments, {**filled, **values}, context, self.threads)
-        )
+        execute: Execute = lambda values, context: function.run(self.arguments, values, context, self.threads)  # noqa: E731
+        for part in reversed(self.parts):
+            execute = part.around(execute)
+        return await execute(filled, context)
 
     def plain_body(self) -> PlainBody | None:
         """Return the body, if it may run in one go with plain resolvers. A server that rehearses runs none."""
@@ -382,7 +369,7 @@ class ServedLeg:
     def _issue_ticket(self, purpose: str, unbound: bool) -> str | None:
         """Return a ticket for a page, bound to the user; None if the user is unknown."""
         protection = self.runner.parts.protection
-        user = protection.user(self.wire) if self.task is None else self.task.content.user
+        user = protection.user(self.wire) if self.task is None else self.task.user
         principal = None if unbound else user
         # A rehearsal has no authenticated user, and shows the ticket to no user.
         if principal is None and not unbound and self.runner.parts.effects.rehearsal is None:
@@ -419,31 +406,7 @@ class ServedLeg:
     def principal(self) -> str | None:
         """Return the caller."""
         task = self.task
-        return task.content.principal if task is not None else self.runner.parts.protection.principal(self.wire)
-
-    # Bodies that run once, and guesses, both of which the ledger counts.
-
-    def begin_unclaimed(self, once: OncePolicy) -> Callable[[], None] | None:
-        """Return a function that logs that a body began without a token; None if an empty round provides a token."""
-        skipped = self.runner.no_empty_rounds
-        if not once.when_possible and (not skipped or announced_name(self.wire) not in skipped):
-            return None
-        why = (
-            "exactly_once='when_possible', and the call asked nothing"
-            if once.when_possible
-            else "its client takes no round without questions"
-        )
-        return lambda: logger.info(
-            "%s runs in call %s, which exactly_once does not cover: %s", self.function.owner, self.call.id, why
-        )
-
-    async def count_guess(self, key: str, answer: Any, guesses: int) -> bool:
-        """Count an answer to a question of the call; return False if it is one too many.
-
-        Raises:
-            GuessUncounted: The ledger could not count the answer.
-        """
-        return await ledger_use.LedgerUse(self).count_guess(key, answer, guesses)
+        return task.principal if task is not None else self.runner.parts.protection.principal(self.wire)
 
     # Reports to tracers and the log.
 
@@ -481,7 +444,7 @@ class ServedLeg:
         if isinstance(error, ToolTimedOut):
             left = threads.left
             still = f"; still running in a thread, whose slot it keeps: {left}" if left else ""
-            can_be_task = self.function.kind == "tool" and self.function.task is None
+            can_be_task = self.function.kind == "tool" and not self.function.hands_over
             cure = "; with task=True it runs in the background, for as long as it needs" if can_be_task else ""
             logger.warning("%s %s%s%s", owner, error, still, cure, exc_info=error.__cause__)
         if isinstance(error, ChannelMissing) and self.wire is not None:

@@ -31,6 +31,11 @@ class LedgerUse:
         principal = leg.principal()
         self._account = f"tool {leg.function.name}" if principal is None else f"caller {principal}"
 
+    @property
+    def is_of_process(self) -> bool:
+        """Return True if only this process uses the ledger."""
+        return self._parts.effects.ledger.reach is Reach.PROCESS
+
     def claim(self, once: OncePolicy) -> LedgerClaim:
         """Return a claim on the call, for a body that must run once."""
         ledger, name = self._parts.effects.ledger, self._leg.function.name
@@ -53,17 +58,8 @@ class LedgerUse:
         counted = json.dumps([self._leg.call.id, key, answer], sort_keys=True).encode()
         item = hmac.digest(self._parts.protection.guess_key or b"", counted, "sha256").hex()
         question = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).hexdigest()
-        ledger, owner = self._parts.effects.ledger, self._leg.function.owner
-        if ledger.reach is Reach.PROCESS and self._leg.runner.warns_of_guesses:
-            self._leg.runner.warns_of_guesses = False
-            logger.warning(
-                "%s has a question with guesses=, and other processes with the same keys may count guesses apart; give "
-                "all processes one ledger= (SqliteLedger, RedisLedger or PostgresLedger), or pass "
-                "ledger=MemoryLedger() if this is the only process",
-                owner,
-            )
         try:
-            return await ledger.count(
+            return await self._parts.effects.ledger.count(
                 f"{self._leg.call.id}/guesses/{question}",
                 item,
                 most=guesses,
@@ -72,7 +68,7 @@ class LedgerUse:
             )
         except LedgerDown as error:
             logger.error("%s", error)
-            raise GuessUncounted(owner) from error
+            raise GuessUncounted(self._leg.function.owner) from error
 
     def _keep(self) -> float:
         """Return the seconds after which no leg of the call can arrive."""

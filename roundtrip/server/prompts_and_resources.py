@@ -33,9 +33,11 @@ from roundtrip.legs.parts import Parts
 from roundtrip.legs.requests import Incoming, Listing, begins_for_client, serving_client
 from roundtrip.legs.runner import log_teardown
 from roundtrip.on_demand import load_on_use
+from roundtrip.once.extension import GuessCounter
 from roundtrip.resolvers.markers import check_inline
 from roundtrip.resolvers.signatures import display_name
 from roundtrip.sdk import HookedServer, Shelf
+from roundtrip.server.features import extensions_of
 from roundtrip.tools.registered import ToolDefaults
 from roundtrip.visibility.notifications import Announcer
 from roundtrip.visibility.rules import Enabled, Strings, Visibility, read_enabled
@@ -90,6 +92,7 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
         defaults: ToolDefaults,
         visibility: Visibility,
         *,
+        no_empty_rounds: Iterable[str],
         sdk: Mapping[str, Any],
     ) -> None:
         # Extensions register resources from inside the SDK's constructor, so all of this must exist before it runs.
@@ -97,6 +100,7 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
         self._defaults = defaults
         self._visibility = visibility
         self._planned = WeakSet()
+        self._features = extensions_of(parts, no_empty_rounds=no_empty_rounds, inbox_of=lambda: self._legs.inbox)
         self._announcer = Announcer(parts.effects, is_private=self.is_private)
         # Those of the constructor come before those of extensions.
         for tool in sdk.get("tools") or ():
@@ -105,7 +109,13 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
         for resource in sdk.get("resources") or ():
             with self._catalog.adding("resource", str(resource.uri), name=resource.name):
                 pass
-        self._legs = install(self._lowlevel_server, parts, host=self, subject_of=self._subject_of)
+        self._legs = install(
+            self._lowlevel_server,
+            parts,
+            host=self,
+            subject_of=self._subject_of,
+            count_guess=GuessCounter(parts).count,
+        )
         self.middleware.insert(0, self._announcer)
 
     @cached_property

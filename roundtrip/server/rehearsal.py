@@ -22,6 +22,7 @@ from pydantic import BaseModel
 
 from roundtrip.adapters.installation import Installation
 from roundtrip.errors import RoundtripError
+from roundtrip.legs.functions import AskingFunction
 from roundtrip.legs.parts import Effects
 from roundtrip.legs.requests import asking_request
 from roundtrip.machine.call import Transition
@@ -31,6 +32,7 @@ from roundtrip.machine.table import Event
 from roundtrip.questions.approvals import ApprovalState
 from roundtrip.questions.wire import PendingQuestion
 from roundtrip.server.server import Server
+from roundtrip.tools.promises import OncePolicy
 from roundtrip.trace.writing.tracers import Tracers
 from roundtrip.tracing import Beginning, DeclinedFact, Raised, TokenRejection, Unfailing, Wrote
 
@@ -103,20 +105,21 @@ class Rehearsed(Unfailing):
     def reject(self, rejection: TokenRejection) -> None:
         """Ignore rejections: a rehearsal has no tokens."""
 
-    def stop(self, owner: str, *, outermost: bool, asks: bool, once: bool) -> None:
+    def stop(self, function: AskingFunction, *, outermost: bool) -> None:
         """End a leg before its body, unless the body may run here: to its end, or to its first step without a result.
 
         Raises:
             MCPError: It is the rehearsed leg.
             RoundtripError: It is a call within the leg.
         """
+        asks, once = bool(function.contexts), function.policy(OncePolicy) is not None
         may_run = self.bodies == "repeat" or (self.bodies == "to_step" and not once)
         # A body that cannot ask has no steps, and runs on no leg but the last.
         if self.bodies == "run" or (may_run and outermost and asks):
             return
         if not outermost:
-            self.called = owner
-            raise RoundtripError(f"{owner} is called during a rehearsal, which does not run its body")
+            self.called = function.owner
+            raise RoundtripError(f"{function.owner} is called during a rehearsal, which does not run its body")
         self.end, self.is_withheld = End.BODY, asks and once
         raise _BodyReached
 

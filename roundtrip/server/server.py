@@ -27,6 +27,7 @@ from typing_extensions import Unpack
 
 from roundtrip.legs.parts import PartsOptions, parts_of
 from roundtrip.on_demand import load_on_use
+from roundtrip.server.features import filled_by_docket
 from roundtrip.server.prompts_and_resources import LISTINGS
 from roundtrip.server.tool_server import ToolServer
 from roundtrip.switches import FAST_LANE_VARIABLE, is_on, runs_tasks
@@ -187,10 +188,17 @@ class Server(ToolServer[LifespanResultT]):
         self._decision = Lock()
         super().__init__(
             parts,
-            ToolDefaults(parts.limits, build=build, strict=strict_input_validation, inline=dereference_schemas),
+            ToolDefaults(
+                parts.limits,
+                build=build,
+                strict=strict_input_validation,
+                inline=dereference_schemas,
+                fill=filled_by_docket,
+            ),
             on_duplicate=on_duplicate_tools or ("warn" if sdk.get("warn_on_duplicate_tools", True) else "ignore"),
             mask_errors=mask_error_details,
             probe=probe,
+            no_empty_rounds=no_empty_rounds,
             sdk={
                 "name": name,
                 "title": title,
@@ -207,7 +215,6 @@ class Server(ToolServer[LifespanResultT]):
                 "subscriptions": False if bus is False else parts.effects.bus,
             },
         )
-        self._legs.no_empty_rounds |= frozenset(no_empty_rounds)
         self._legs.task_engine = task_engine
         self._legs.runs_tasks = runs_tasks(run_tasks, environment=os.environ)
         if pages is not None or ladder is not None:

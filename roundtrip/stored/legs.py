@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -47,8 +47,16 @@ class TaskLeg:
     pinner: Pinner
     request: ServerRequestContext[Any, Any] | None = None
     """The request of the client that runs the leg, if one does."""
+    tool: str = field(init=False)
+    principal: str | None = field(init=False)
+    user: str | None = field(init=False)
+    expires: float = field(init=False)
+    clock: Callable[[], float] = field(init=False)
+    takes_over: bool = field(init=False)
     responses: Mapping[str, InputResponse | None] = field(init=False)
     """The answers since it was last parked; None for a malformed one."""
+    signals: Mapping[str, Any] = field(init=False)
+    by_model: Collection[str] = field(init=False)
     info: TaskInfo = field(init=False)
     written: Journal | None = field(default=None, init=False)
     """The journal with which the leg ends."""
@@ -56,6 +64,10 @@ class TaskLeg:
     """The time after which its body, which has failed, is tried again."""
 
     def __post_init__(self) -> None:
+        claim, content = self.claim, self.content
+        self.tool, self.expires, self.takes_over, self.clock = claim.tool, claim.expires, claim.takes_over, claim.clock
+        self.principal, self.user = content.principal, content.user
+        self.signals, self.by_model = content.signals, content.by_model
         self.responses = {name: _parsed(answer) for name, answer in self.content.answers.items()}
         self.info = TaskInfo(self.content.id_of(self.claim.call_id), self.claim.say)
 

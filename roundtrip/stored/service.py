@@ -30,7 +30,9 @@ from roundtrip.stored.worker import DistributedEngine, TaskEngine
 from roundtrip.switches import OWN
 from roundtrip.tasks.extension import EXTENSION, TaskMethods
 from roundtrip.tools.failures import store_down
+from roundtrip.tools.promises import OncePolicy
 from roundtrip.tools.replies import written
+from roundtrip.tools.task_mode import TaskMode
 
 if TYPE_CHECKING:
     from roundtrip.legs.functions import AskingFunction
@@ -172,11 +174,11 @@ class TaskService:
         Raises:
             MCPError: The store cannot be used, and the client may try again; or the tool raised a protocol error.
         """
-        journal, mode = record.handed, function.task
+        journal, mode = record.handed, function.policy(TaskMode)
         if journal is None or mode is None:
             raise RuntimeError("a call without a journal cannot become a task")
         # As long as a token of the call lives, its request may be repeated, and must find the task.
-        least = journal.end + SKEW - self._legs.parts.system.time() if function.once is not None else 0.0
+        least = journal.end + SKEW - self._legs.parts.system.time() if function.policy(OncePolicy) is not None else 0.0
         content = self.content_of(function, ctx, journal)
         if self._legs.stored_calls is not None:
             self._legs.stored_calls.prepare_task(content, ctx)
@@ -223,7 +225,7 @@ class TaskService:
             content: The content of the call.
             ttl: Seconds after which the store forgets it.
         """
-        once, principal = function.once, content.principal
+        once, principal = function.policy(OncePolicy), content.principal
         runs_once = once is not None and once.on_unknown == "fail"
         entry = await self.book.entry(journal.call_id, tool, content, ttl=ttl, runs_once=runs_once)
         # A store with little room keeps an owner from using the room of others.

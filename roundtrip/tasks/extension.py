@@ -20,6 +20,7 @@ from roundtrip.stored.book import TaskBook, TaskView
 from roundtrip.stored.content import split_id
 from roundtrip.tasks.listening import LISTEN, TaskListening, tasks_listened_for
 from roundtrip.tools.failures import store_down
+from roundtrip.tools.task_mode import TaskMode
 
 if TYPE_CHECKING:
     from roundtrip.legs.functions import AskingFunction
@@ -58,7 +59,8 @@ def require_task(function: AskingFunction, incoming: Incoming) -> None:
         MCPError: The client has not declared the extension.
     """
     record = incoming.record
-    if function.task is None or not function.task.is_required or record is None or incoming.request is None:
+    task = function.policy(TaskMode)
+    if task is None or not task.is_required or record is None or incoming.request is None:
         return
     if record.task is None and not record.claimed and not record.may_become_task:
         raise extension_missing()

@@ -96,6 +96,10 @@ class ToolConfirmation(NamedTuple):
                 )
         return cls(f"confirm:{tool}", template, approve)
 
+    def named_question(self, arguments: Mapping[str, Any]) -> tuple[str, Elicit[Confirmation] | Approve]:
+        """Return the question of one call, with its name."""
+        return self.key, self.question(arguments)
+
     def question(self, arguments: Mapping[str, Any]) -> Elicit[Confirmation] | Approve:
         """Return the question of one call: the filled-in template, and every argument below it.
 

@@ -1,4 +1,4 @@
-"""Read what tools promise, and check that their server can keep it."""
+"""Promises of tools: run exactly once, and survive the process."""
 
 import logging
 from typing import NamedTuple, get_args
@@ -38,19 +38,12 @@ class OncePolicy(NamedTuple):
         return cls(on_unknown or "fail", once == "when_possible") if once else None
 
 
-def check_promises(function: AskingFunction, parts: Parts) -> None:
-    """Check that the server can keep the promises of a tool.
-
-    Raises:
-        ValueError: The server can never keep one.
-    """
-    if not parts.may_forget:
-        return
-    for option, promise in ((function.task, "runs as a task"), (function.once, "has to run exactly once")):
-        if option is not None:
-            logger.warning(
-                "%s %s, and other processes may have the keys of its calls; give all of them one ledger= "
-                "(SqliteLedger, RedisLedger or PostgresLedger), or ledger=MemoryLedger() if there is only one process",
-                function.owner,
-                promise,
-            )
+def warn_of_promise(function: AskingFunction, parts: Parts, promise: str) -> None:
+    """Log that a server may be unable to keep what a tool promises."""
+    if parts.may_forget:
+        logger.warning(
+            "%s %s, and other processes may have the keys of its calls; give all of them one ledger= "
+            "(SqliteLedger, RedisLedger or PostgresLedger), or ledger=MemoryLedger() if there is only one process",
+            function.owner,
+            promise,
+        )

@@ -19,9 +19,11 @@ from mcp_types import Tool as WireTool
 from pydantic import PydanticUserError
 
 from roundtrip.errors import InvalidSignature
+from roundtrip.legs.extensions import LegExtension
 from roundtrip.legs.functions import AskingFunction, FunctionSignature, contexts_of_fastmcp, read_signature
 from roundtrip.machine.journal import Limits
 from roundtrip.on_demand import load_on_use
+from roundtrip.questions.markers import InboxQuestion
 from roundtrip.resolvers.markers import Dependency
 from roundtrip.resolvers.signatures import display_name, given_by_partials, hints_of
 from roundtrip.tools.arguments import ArgumentReader
@@ -40,13 +42,11 @@ from roundtrip.tools.schemas import inlined, with_descriptions
 from roundtrip.visibility.rules import Component, read_enabled
 
 if TYPE_CHECKING:
-    from roundtrip.adapters.docket import dependencies
     from roundtrip.tools import confirmation, docstring_sections, input_schemas, promises, task_mode
     from roundtrip.visibility.gates import VisibilityGate
 else:
     load_on_use(
         globals(),
-        "roundtrip.adapters.docket.dependencies",
         "roundtrip.tools.confirmation",
         "roundtrip.tools.docstring_sections",
         "roundtrip.tools.input_schemas",
@@ -71,6 +71,8 @@ class ToolDefaults(NamedTuple):
     build: str | None = None
     strict: bool = False
     inline: bool = True
+    fill: Callable[[FunctionSignature, Mapping[type, object]], LegExtension] | None = None
+    """Makes the feature that fills parameters with dependencies of another library, given the policies of a tool."""
 
 
 class RegisteredTool(NamedTuple):
@@ -214,15 +216,16 @@ def asking_function(
         ValueError: A time is invalid.
     """
     name, confirm = signature.name, spec.get("confirm")
-    confirmed = once = task = docket = None
+    policies: dict[type, object] = {}
+    confirmed = task = None
     if confirm is not None:
         confirmed = confirmation.ToolConfirmation.of(confirm, tool=name, arguments=arguments)
+        if confirmed.approve is not None:
+            policies[InboxQuestion] = confirmed.approve
     if not spec.keys().isdisjoint(("exactly_once", "on_unknown")):
-        once = promises.OncePolicy.of(spec, tool=name)
+        policies[promises.OncePolicy] = promises.OncePolicy.of(spec, tool=name)
     if not spec.keys().isdisjoint(("task", "task_ttl")):
-        task = task_mode.TaskMode.of(spec, tool=name)
-    if signature.docket:
-        docket = dependencies.DocketParameters.of(signature, has_task=task is not None, runs_once=once is not None)
+        task = policies[task_mode.TaskMode] = task_mode.TaskMode.of(spec, tool=name)
     return kind(
         signature,
         arguments,
@@ -231,11 +234,11 @@ def asking_function(
         timeout=spec.get("timeout"),
         version=version,
         convert=convert,
-        confirmation=confirmed,
-        once=once,
+        confirm=confirmed.named_question if confirmed is not None else None,
         inline=bool(spec.get("inline")),
-        task=task,
-        docket=docket,
+        hands_over=task is not None,
+        policies=policies,
+        extension=defaults.fill(signature, policies) if signature.foreign and defaults.fill is not None else None,
     )
 
 

@@ -27,7 +27,7 @@ import importlib, pkgutil, re, sys, roundtrip
 hint = re.compile(r"pip install '[a-z>=.,<0-9-]+(\\[[a-z]+\\])?")
 reached_by_the_package = {
     "roundtrip.pytest_plugin",
-    "roundtrip.adapters.docket.dependencies",
+    "roundtrip.docket.dependencies",
     "roundtrip.testing.snapshots.extension",
 }
 missing, silent = [], []

@@ -15,9 +15,9 @@ from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 from tests.kit.sources import PACKAGE, imported, loaded_on_use, name_of, sources
 
 _CEILINGS: Final = {
-    "code lines": 48_340,
-    "code lines of the core": 8_103,
-    "modules": 426,
+    "code lines": 48_553,
+    "code lines of the core": 8_136,
+    "modules": 429,
     "imports inside of functions": 77,
     "lines of pages and other files": 4_284,
 }

@@ -9,25 +9,30 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 import anyio
 from docket.dependencies import Progress, Retry, Timeout, current_execution
+from typing_extensions import override
 
 from roundtrip.engine.interruptions import LegClock, Suspension, verdict_on, with_timeout
 from roundtrip.errors import BodyMistake, InvalidSignature, RoundtripError, ToolTimedOut
+from roundtrip.legs.extensions import LegExtension, LegPart
 from roundtrip.legs.requests import holding
 from roundtrip.machine.call import Call
 from roundtrip.resolvers.signatures import is_async
+from roundtrip.tools.promises import OncePolicy
+from roundtrip.tools.task_mode import TaskMode
 
 if TYPE_CHECKING:
     from docket import Execution
     from mcp.server.session import ServerSession
 
+    from roundtrip.engine.silent_body import Execute
     from roundtrip.legs.functions import FunctionSignature
+    from roundtrip.legs.runner import ServedLeg
     from roundtrip.stored.legs import TaskLeg
 
 T = TypeVar("T")
@@ -123,23 +128,28 @@ class _LegProgress(Progress):
             await self._run.session.report_progress(self._count, self._goal, self._text)
 
 
-@dataclass(frozen=True, slots=True)
-class DocketParameters:
-    """Parameters of a tool that have a dependency of Docket."""
+class DocketParameters(LegExtension):
+    """Parameters of a tool that have a dependency of Docket.
 
-    tool: str
-    """The name of the tool."""
-    given: dict[str, Any]
-    """The dependencies, by their parameters."""
+    Args:
+        tool: The name of the tool.
+        given: The dependencies, by their parameters.
+    """
+
+    def __init__(self, tool: str, given: dict[str, Any]) -> None:
+        self.tool = tool
+        self.given = given
+        # Another attempt must not overlap the threads of the one before.
+        self.leaves_threads = _first(Timeout, given) is not None and _first(Retry, given) is None
 
     @classmethod
-    def of(cls, signature: FunctionSignature, *, has_task: bool, runs_once: bool) -> DocketParameters:
+    def of(cls, signature: FunctionSignature, policies: Mapping[type, object]) -> DocketParameters:
         """Read the parameters of a tool.
 
         Raises:
             InvalidSignature: A dependency cannot work in this tool.
         """
-        owner, given = signature.owner, dict(signature.docket)
+        owner, given = signature.owner, dict(signature.foreign)
         timeouts = [name for name, value in given.items() if isinstance(value, Timeout)]
         retries = [name for name, value in given.items() if isinstance(value, Retry)]
         for kind, names in (("Timeout", timeouts), ("Retry", retries)):
@@ -147,11 +157,11 @@ class DocketParameters:
                 raise InvalidSignature(
                     f"{owner} must have one {kind}, got {names[0]!r} and {names[1]!r}; leave one out"
                 )
-        if retries and runs_once:
+        if retries and policies.get(OncePolicy) is not None:
             raise InvalidSignature(
                 f"{owner} must not have both Retry and exactly_once=: each attempt begins the body again; leave one out"
             )
-        if retries and not has_task:
+        if retries and policies.get(TaskMode) is None:
             raise InvalidSignature(
                 f"{owner} has Retry, and only a task is tried again; add task=True, or leave Retry out"
             )
@@ -161,10 +171,10 @@ class DocketParameters:
             raise InvalidSignature(f"{owner} has {kind}, which needs a coroutine function; write async def")
         return cls(signature.name, given)
 
-    @property
-    def leaves_threads(self) -> bool:
-        """Return True if a leg whose time is over leaves its threads behind. Another attempt must not overlap them."""
-        return _first(Timeout, self.given) is not None and _first(Retry, self.given) is None
+    @override
+    def join(self, leg: ServedLeg) -> LegPart:
+        session = leg.wire.session if leg.wire is not None else None
+        return _DocketPart(self, DocketRun(leg.call, cast("TaskLeg | None", leg.task), session))
 
     async def run(self, run: DocketRun, body: Callable[[dict[str, Any]], Awaitable[Any]]) -> Any:
         """Run a body with the values of the parameters.
@@ -217,6 +227,20 @@ class DocketParameters:
         return logging.LoggerAdapter(
             logging.getLogger(f"docket.task.{self.tool}"),
             {"docket.task": self.tool, "docket.key": run.call.id, "docket.attempt": attempt},
+        )
+
+
+class _DocketPart(LegPart):
+    """Dependencies of one leg."""
+
+    def __init__(self, parameters: DocketParameters, run: DocketRun) -> None:
+        self._parameters = parameters
+        self._run = run
+
+    @override
+    def around(self, execute: Execute) -> Execute:
+        return lambda filled, context: self._parameters.run(
+            self._run, lambda values: execute({**filled, **values}, context)
         )
 
 

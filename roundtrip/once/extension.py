@@ -1,0 +1,112 @@
+"""Exactly once as a feature of legs: it claims calls whose body must run once, and counts guesses."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import override
+
+from roundtrip.legs.extensions import LegExtension, LegPart
+from roundtrip.legs.requests import announced_name
+from roundtrip.on_demand import load_on_use
+from roundtrip.tools.promises import OncePolicy, warn_of_promise
+
+if TYPE_CHECKING:
+    from roundtrip.engine.leg import Leg
+    from roundtrip.legs.functions import AskingFunction
+    from roundtrip.legs.parts import Parts
+    from roundtrip.legs.runner import ServedLeg
+    from roundtrip.once import ledger_use
+else:
+    load_on_use(globals(), "roundtrip.once.ledger_use")
+
+logger = logging.getLogger("roundtrip")
+
+
+class ExactlyOnce(LegExtension):
+    """Claims of calls, for bodies that must run once.
+
+    Args:
+        parts: The parts of the server.
+        no_empty_rounds: Names of clients that fail on a round without questions, and receive none. The OpenAI Agents
+            SDK (0.24) fails, but its name is `mcp`, the default of the Python SDK, and most clients with that name do
+            not fail.
+    """
+
+    def __init__(self, parts: Parts, no_empty_rounds: Iterable[str]) -> None:
+        self._parts = parts
+        self._no_empty_rounds = frozenset(no_empty_rounds)
+
+    @override
+    def concerns(self, function: AskingFunction) -> bool:
+        if function.policy(OncePolicy) is None:
+            return False
+        warn_of_promise(function, self._parts, "has to run exactly once")
+        return True
+
+    @override
+    def join(self, leg: ServedLeg) -> LegPart | None:
+        # For a stored call, its store knows if the body began.
+        policy = leg.function.policy(OncePolicy) if leg.task is None else None
+        return _OncePart(leg, policy, self._no_empty_rounds) if policy is not None else None
+
+
+class _OncePart(LegPart):
+    """Claim of one leg."""
+
+    def __init__(self, served: ServedLeg, policy: OncePolicy, no_empty_rounds: frozenset[str]) -> None:
+        self._served = served
+        self._policy = policy
+        self._no_empty_rounds = no_empty_rounds
+        # Older revisions have no tokens, so a leg cannot claim its call.
+        self.needs_engine = served.record is not None and served.is_retry and not served.hands_over
+
+    @override
+    def complete(self, leg: Leg) -> None:
+        begin_unclaimed = self._begin_unclaimed()
+        if self._served.hands_over:
+            leg.needs_token = leg.journal is None and begin_unclaimed is None
+            return
+        leg.begin_unclaimed = begin_unclaimed
+        if self.needs_engine:
+            leg.claim = ledger_use.LedgerUse(self._served).claim(self._policy)
+
+    def _begin_unclaimed(self) -> Callable[[], None] | None:
+        """Return a function that logs that a body began without a token; None if an empty round provides a token."""
+        policy, served, skipped = self._policy, self._served, self._no_empty_rounds
+        if not policy.when_possible and (not skipped or announced_name(served.wire) not in skipped):
+            return None
+        why = (
+            "exactly_once='when_possible', and the call asked nothing"
+            if policy.when_possible
+            else "its client takes no round without questions"
+        )
+        owner, call = served.function.owner, served.call.id
+        return lambda: logger.info("%s runs in call %s, which exactly_once does not cover: %s", owner, call, why)
+
+
+class GuessCounter:
+    """Counter of answers to questions with `guesses=`, for one server."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._warns = parts.may_forget
+        """True if the log must still warn that each process counts guesses separately."""
+
+    async def count(self, leg: ServedLeg, key: str, answer: Any, guesses: int) -> bool:
+        """Count an answer to a question of a leg; return False if it is one too many.
+
+        Raises:
+            GuessUncounted: The ledger could not count the answer.
+        """
+        use = ledger_use.LedgerUse(leg)
+        if self._warns and use.is_of_process:
+            self._warns = False
+            logger.warning(
+                "%s has a question with guesses=, and other processes with the same keys may count guesses apart; give "
+                "all processes one ledger= (SqliteLedger, RedisLedger or PostgresLedger), or pass "
+                "ledger=MemoryLedger() if this is the only process",
+                leg.function.owner,
+            )
+        return await use.count_guess(key, answer, guesses)
