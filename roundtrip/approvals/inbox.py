@@ -38,11 +38,12 @@ from roundtrip.approvals.rules import (
     relabel,
 )
 from roundtrip.approvals.settings import Approvals, PendingApproval
-from roundtrip.errors import CallerUnknown, InvalidSignature
+from roundtrip.approvals.settling import ApprovalSettler, ApprovalState
+from roundtrip.errors import InvalidSignature
 from roundtrip.ledger.tasks import TaskEntry, TaskSummary
 from roundtrip.limited_logs import LimitedLog
-from roundtrip.questions.approvals import ApprovalQuestion, ApprovalState, LegApprovals
-from roundtrip.questions.markers import InboxQuestion
+from roundtrip.questions.approvals import ApprovalQuestion
+from roundtrip.questions.markers import ExternalMarker
 from roundtrip.stored.book import reaching_store
 from roundtrip.stored.content import TaskContent, is_call_id, split_id
 from roundtrip.threads.slots import Pool
@@ -83,7 +84,7 @@ def check_approval(function: AskingFunction, inbox: Inbox | None) -> None:
             "Pages(authenticate=...), because callers must not decide their own calls"
         )
     task, limits = function.policy(TaskMode), function.limits
-    approve = cast("Approve | None", function.policy(InboxQuestion))
+    approve = cast("Approve | None", function.policy(ExternalMarker))
     if approve is not None and not inbox.knows(approve.by):
         # Not an error: a group may be empty on purpose.
         logging.getLogger("roundtrip").warning(
@@ -148,12 +149,12 @@ class Inbox:
 
     # Legs.
 
-    def of_leg(self, task: TaskLeg | None, *, user: str | None, max_seconds: float) -> LegApprovals:
-        """Return the approvals of the call that a leg belongs to."""
+    def settler(self, task: TaskLeg | None, *, user: str | None, max_seconds: float) -> ApprovalSettler:
+        """Return the settler of approvals for a leg of a call."""
         rehearsal = self._parts.effects.rehearsal
         if rehearsal is not None:
             # It has no caller, and less time than the recorded call had.
-            return LegApprovals(rehearsal.decided, math.inf)
+            return ApprovalSettler(rehearsal.decided, math.inf)
         states: dict[str, ApprovalState] = {}
         approved: dict[str, tuple[tuple[str, str], ...]] = {}
         for record in task.content.approvals if task is not None else ():
@@ -163,7 +164,7 @@ class Inbox:
                     approved[name] = (*approved.get(name, ()), (id, pin))
                 states[name] = ApprovalState(id, pin, decision, frozenset(record["after"]), approved.get(name, ()))
         caller = user if task is None else task.content.user
-        return LegApprovals(states, max_seconds, CallerUnknown if caller is None else None)
+        return ApprovalSettler(states, max_seconds, knows_caller=caller is not None)
 
     def asked(self, approvals: Mapping[str, PendingQuestion], call_id: str) -> dict[str, Record]:
         """Return the approvals that a leg needs, as `park_approvals` takes them."""
@@ -184,7 +185,7 @@ class Inbox:
                 "by": question.by,
                 "message": question.text,
                 "pin": question.pin,
-                "after": question.after,
+                "after": waiting.after,
                 "within": question.within,
                 "remind": question.remind,
                 "notifies": self._settings.on_pending is not None,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from mcp.server.context import ServerRequestContext
 from mcp_types import ClientCapabilities, ElicitationCapability, FormElicitationCapability, UrlElicitationCapability
 
-from roundtrip.engine.ways import Ways
+from roundtrip.engine.ports import Ways
 from roundtrip.legs.requests import RequestClient
 from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS, FIRST_OF_RETRY_ERA
 

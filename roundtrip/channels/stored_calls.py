@@ -44,7 +44,7 @@ from roundtrip.channels.stored_replies import (
 )
 from roundtrip.channels.waiting_calls import WaitingCalls, ask_client, out_of_reach, reaching_call
 from roundtrip.engine.leg import Suspended
-from roundtrip.engine.ways import Ways
+from roundtrip.engine.ports import Ways
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.legs.context import Context
 from roundtrip.legs.parts import PROBE_TOOL
@@ -407,7 +407,7 @@ class StoredCalls:
         content = self._service.content_of(function, ctx, journal)
         # Its client is gone when further questions are asked, and its forms with it.
         page = ways.page or ways.for_links
-        has_page = bool(page or end.approvals)
+        has_page = bool(page or end.external)
         known = with_elicitation(ctx.session.client_capabilities, PAGE_ELICITATION if has_page else None)
         content.capabilities = known.model_dump(by_alias=True, mode="json", exclude_none=True)
         content.protocol = FIRST_OF_RETRY_ERA
@@ -420,9 +420,9 @@ class StoredCalls:
         content.is_chosen = not labels or on_page
         # Until it is decided, an approval is for equal calls of clients of all kinds.
         shared: tuple[str, ...] = ()
-        if end.approvals and not end.questions and not content.is_local:
+        if end.external and not end.questions and not content.is_local:
             shared = self._labels(function, ctx, is_local=False, showing="any")
-        grace = self._book.inbox.grace_seconds if self._book.inbox is not None and end.approvals else 0.0
+        grace = self._book.inbox.grace_seconds if self._book.inbox is not None and end.external else 0.0
         ttl = max(1.0, journal.end - self._legs.parts.system.time()) + grace
         # As its client calls it: hosts of other classes may rename tools.
         called = str((ctx.params or {}).get("name", function.name))
@@ -581,7 +581,7 @@ def _may_ask(function: AskingFunction) -> bool:
 
 def _must_store(end: Suspended) -> bool:
     """Return True if a call goes on in the store: by a page, by a model, or by the decision of others."""
-    return end.rung is not None if end.questions else bool(end.approvals)
+    return end.rung is not None if end.questions else bool(end.external)
 
 
 def _page_key(view: TaskView) -> str:

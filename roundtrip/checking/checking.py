@@ -30,7 +30,7 @@ from roundtrip.checking.stage import Stage, open_stage
 from roundtrip.errors import NeedsTask
 from roundtrip.machine.facts import Reason
 from roundtrip.machine.journal import Journal
-from roundtrip.questions.wire import PendingQuestion
+from roundtrip.questions.wire import ExternalQuestion, PendingQuestion
 from roundtrip.server.rehearsal import End, Rehearsed
 from roundtrip.trace.reading.calls import TracedCall
 
@@ -248,7 +248,8 @@ class _Check(Replay):
         return pairs, extra
 
     def _again(self, waiting: PendingQuestion, before: SeenQuestion) -> None:
-        cause = Cause.REWORDED if waiting.question.is_approval else _CAUSES.get(waiting.reason, Cause.UNKNOWN)
+        is_external = isinstance(waiting.question, ExternalQuestion)
+        cause = Cause.REWORDED if is_external else _CAUSES.get(waiting.reason, Cause.UNKNOWN)
         if waiting.reason is Reason.KEY_GONE:
             # The pin is of this server's key, so the question has changed, even if the pin's two plain bytes have not.
             cause = _difference(waiting, before)

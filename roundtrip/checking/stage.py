@@ -25,11 +25,11 @@ from pydantic import BaseModel, ValidationError
 
 from roundtrip.adapters.finding import AttachedServer
 from roundtrip.adapters.installation import Installation
+from roundtrip.approvals.settling import ApprovalState
 from roundtrip.checking.recorded import Answer, Kind, NotReplayable, RecordedCall
 from roundtrip.client.legs import Era, LegRequest, Method, callbacks, never_live, send
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.pins import Pinner
-from roundtrip.questions.approvals import ApprovalState
 from roundtrip.server.rehearsal import Bodies, End, Rehearsal, Rehearsed, rehearsing
 
 

@@ -6,7 +6,7 @@
 import inspect
 import json
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from mcp_types import (
     CreateMessageResult,
@@ -25,19 +25,13 @@ from roundtrip.errors import AnswerRejected, QuestionVolatile, SchemaNotRenderab
 from roundtrip.machine.facts import AnswerRead, AnswerReused, AnswersIgnored, Reason
 from roundtrip.machine.journal import UNNAMED, Action, Asked, Entry, to_text
 from roundtrip.machine.pins import digest, is_page, may_use_tools
-from roundtrip.on_demand import load_on_use
 from roundtrip.questions.forms import AnswerInvalid, Form, form_of
-from roundtrip.questions.markers import NOTHING, InboxQuestion, Marker, SdkElicit, SdkListRoots, SdkSample
+from roundtrip.questions.markers import NOTHING, ExternalMarker, Marker, SdkElicit, SdkListRoots, SdkSample
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.questions.reviews import Review
-from roundtrip.questions.wire import FormQuestion, PendingQuestion, Question, UrlQuestion, question_of
+from roundtrip.questions.wire import ExternalQuestion, FormQuestion, PendingQuestion, Question, UrlQuestion, question_of
 from roundtrip.resolvers.node_outcomes import NodeOutcomes
 from roundtrip.resolvers.plan import Node
-
-if TYPE_CHECKING:
-    from roundtrip.engine import approvals
-else:
-    load_on_use(globals(), "roundtrip.engine.approvals")
 
 _VOLATILE_AFTER_LEGS: Final = 2
 """Legs in a row on which an answer may be lost to a changed wording before the question counts as volatile."""
@@ -117,8 +111,6 @@ class Answers(NodeOutcomes):
         except SchemaNotRenderable as error:
             raise SchemaNotRenderable(f"question {key!r}: {error}", field=error.field) from error
         waiting = PendingQuestion(key, question, _NOT_PINNED, decisive=decisive, names=names)
-        if question.is_approval:
-            return approvals.settle_approval(self, names, waiting)
         if isinstance(question, FormQuestion):
             if isinstance(question.form, Form):
                 self.forms[key] = question.form
@@ -135,6 +127,8 @@ class Answers(NodeOutcomes):
                 question.elicitation_id = to_text(named)
             if question.done is not None:
                 return self._settle_page(names, question, waiting)
+        elif isinstance(question, ExternalQuestion):
+            return self._settle_external(question, waiting)
         if self.entries or self.computed.values:
             restored = self._restore(names, question)
             if restored is not None:
@@ -165,6 +159,18 @@ class Answers(NodeOutcomes):
         self.entries[key] = Entry(outcome.action, asked.pin, data)
         self._renew(key, question)
         self.open.pop(key, None)
+        return outcome
+
+    def _settle_external(self, question: ExternalQuestion, waiting: PendingQuestion) -> Outcome | None:
+        """Return the outcome of a question that no client answers."""
+        stand_in = self.stand_in_for(waiting.names, question)
+        if stand_in is not None:
+            return self.reuse(waiting.key, stand_in)
+        settler = self.leg.settlers.get(type(question))
+        outcome = settler.settle(waiting, self.computed) if settler is not None else None
+        self.open.pop(waiting.key, None)
+        if outcome is None:
+            self.open[waiting.key] = waiting
         return outcome
 
     def _settle_page(self, names: tuple[str, ...], question: UrlQuestion, waiting: PendingQuestion) -> Outcome | None:
@@ -392,17 +398,11 @@ class Answers(NodeOutcomes):
         # The function has not run on this leg, so the form comes from its annotation.
         return _form_asked_by(plan.nodes[index])
 
-    def approved_after(self, changed: Iterable[str]) -> list[str]:
-        """Return the names of the approvals that were opened when one of some questions had its answer."""
-        known = self.leg.approvals
-        names = frozenset(changed)
-        return [] if known is None else [name for name, state in known.states.items() if state.after & names]
-
     def revise(self, changed: Mapping[str, Mapping[str, Any]], *, stale: Iterable[str]) -> None:
         """Replace answers that a review has changed, and forget those that depended on them."""
         stale = list(stale)
-        if self.leg.approvals is not None:
-            approvals.void(self, stale)
+        for settler in self.leg.settlers.values():
+            settler.void(stale, self.computed)
         for key, content in changed.items():
             self.entries[key] = self.entries[key]._replace(data=dict(content))
         for name in stale:
@@ -468,7 +468,7 @@ def _is_asking(node: Node, kind: type[Any]) -> bool:
 
 def _form_asked_by(node: Node) -> Form | None:
     """Return the form in a node's annotation; None without one."""
-    if node.asked is None or any(_is_asking(node, kind) for kind in (SdkListRoots, SdkSample, InboxQuestion)):
+    if node.asked is None or any(_is_asking(node, kind) for kind in (SdkListRoots, SdkSample, ExternalMarker)):
         return None
     return form_of(node.asked)
 

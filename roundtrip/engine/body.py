@@ -195,8 +195,9 @@ class Body:
             # The review applies its changes now. Without data, it does not apply them again on later legs.
             self._answers.entries[key] = self._answers.entries[key]._replace(data=None)
             if changed:
-                # Deciders may have relied on the answer, whatever the plan says of the approval's wording.
-                voided = [name for name in self._answers.approved_after(changed) if name not in changed]
+                # Deciders may have relied on the answer, whatever the plan says of their question's wording.
+                opened = [settler.opened_after(changed.keys()) for settler in self._leg.settlers.values()]
+                voided = [name for names in opened for name in names if name not in changed]
                 stale = [after for name in (*changed, *voided) for after in self._after(name, but=(key, *changed))]
                 stale += voided
                 self._answers.revise(changed, stale=stale)
@@ -287,7 +288,7 @@ class Body:
         if name in plan.names:
             stale = [plan.nodes[index].key for index in plan.downstream(plan.names[name])]
             return [key for key in [*stale, *turns] if key not in but]
-        # A body need not have come to an approval of an earlier leg.
+        # A body need not have come to an external question of an earlier leg.
         turn = turns.get(name, len(turns))
         return [key for key, asked in turns.items() if asked > turn and key not in but]
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mcp_types import InputRequiredResult
 
@@ -14,60 +14,22 @@ from roundtrip.resolvers.threads import AnyThreads
 
 if TYPE_CHECKING:
     # A server whose tools never ask does without most of these.
-    from mcp_types import ClientCapabilities, InputRequest, InputResponse
-    from pydantic import BaseModel
+    from mcp_types import InputResponse
 
     from roundtrip.engine.claim import Claim
+    from roundtrip.engine.ports import Client, Settler, Ways
     from roundtrip.engine.teardown import Outlive, Report, TeardownStack
-    from roundtrip.engine.ways import Ways
     from roundtrip.machine.call import Call
     from roundtrip.machine.journal import Journal, Limits
     from roundtrip.machine.pins import Pinner
-    from roundtrip.questions.approvals import LegApprovals
     from roundtrip.questions.markers import Marker
     from roundtrip.questions.outcomes import Outcome
-    from roundtrip.questions.wire import PendingQuestion
+    from roundtrip.questions.wire import ExternalQuestion, PendingQuestion
     from roundtrip.resolvers.plan import Plan
     from roundtrip.resolvers.threads import Threads
 
 DONE: Final = "done"
 """The parameter that the plan of a page's `done` function fills."""
-
-
-class Client(Protocol):
-    """Client of one request, with everything that asking it needs."""
-
-    @property
-    def protocol_version(self) -> str | None:
-        """Return the negotiated revision; None without a request."""
-        ...
-
-    @property
-    def capabilities(self) -> ClientCapabilities | None:
-        """Return the capabilities that it declared."""
-        ...
-
-    @property
-    def can_be_asked_live(self) -> bool:
-        """Return True if its connection carries requests from the server."""
-        ...
-
-    @property
-    def in_session(self) -> bool:
-        """Return True if its requests belong to a session that the server keeps."""
-        ...
-
-    async def send(self, request: InputRequest, result_type: type[BaseModel]) -> InputResponse:
-        """Ask one question and wait for the answer.
-
-        Raises:
-            ConnectionLost: The client left before it answered.
-        """
-        ...
-
-    async def tell_done(self, elicitation_id: str) -> None:
-        """Tell a live client that its user is done with a page."""
-        ...
 
 
 class Finished(NamedTuple):
@@ -92,8 +54,8 @@ class Suspended(NamedTuple):
     """The times and signals for which a task waits, besides answers."""
     rung: str | None = None
     """The way in which the questions are asked; None if the client asks them."""
-    approvals: Mapping[str, PendingQuestion] = MappingProxyType({})
-    """The approvals that it waits for, which are no questions to the client."""
+    external: Mapping[str, PendingQuestion] = MappingProxyType({})
+    """The questions that it waits for and no client answers."""
 
     def names_for_model(self) -> frozenset[str]:
         """Return the names of the questions that a model may answer."""
@@ -195,8 +157,8 @@ class Leg:
     """The signals that a task has received, by their names; None outside of a task."""
     by_model: Collection[str] = ()
     """The names of the questions whose answers a model gave."""
-    approvals: LegApprovals | None = None
-    """The approvals of the call; None if it cannot be approved."""
+    settlers: Mapping[type[ExternalQuestion], Settler] = field(default_factory=dict[Any, Any])
+    """Settle the questions that no client answers, by their kinds."""
     threads: Threads = field(default_factory=AnyThreads)
     """Run plain resolvers and steps."""
     plain_body: PlainBody | None = None

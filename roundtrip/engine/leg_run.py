@@ -334,10 +334,10 @@ class LegRun:
     def _suspend(self) -> Suspended | HandedOver:
         """End the leg with the open questions, or before the body."""
         try:
-            if self.leg.hands_over and self.rounds.approvals and not self.rounds.batch:
+            if self.leg.hands_over and self.rounds.external and not self.rounds.batch:
                 # The task of the call waits for them: without a token, a round without questions comes first.
                 self._is_handed_over = not self.leg.needs_token
-                self.rounds.approvals.clear()
+                self.rounds.external.clear()
             if self._is_handed_over and not self.rounds.batch:
                 self.rounds.remember()
                 return HandedOver()

@@ -6,7 +6,7 @@ and the leg ends with the batch.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final
 
 import anyio
 from mcp_types import ClientCapabilities, ElicitResult, InputResponse
@@ -14,7 +14,8 @@ from pydantic import ValidationError
 
 from roundtrip.engine.answers import Answers
 from roundtrip.engine.interruptions import Suspension, cancel_after, clock_paused
-from roundtrip.engine.leg import Client, Leg, Suspended, Wait
+from roundtrip.engine.leg import Leg, Suspended, Wait
+from roundtrip.engine.ports import Client
 from roundtrip.errors import (
     BodyMistake,
     CallOutlived,
@@ -26,10 +27,7 @@ from roundtrip.errors import (
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import Event, State
 from roundtrip.questions.markers import NOTHING
-from roundtrip.questions.wire import FormQuestion, ModelQuestion, PendingQuestion, UrlQuestion
-
-if TYPE_CHECKING:
-    from roundtrip.questions.approvals import ApprovalQuestion
+from roundtrip.questions.wire import ExternalQuestion, FormQuestion, ModelQuestion, PendingQuestion, UrlQuestion
 
 _PAGE_POLL_SECONDS: Final = 0.25
 _DONE_SECONDS: Final = 30.0
@@ -49,8 +47,8 @@ class Rounds:
     """The questions with which the leg will end."""
     waits: list[Wait] = field(default_factory=list[Wait])
     """The times and signals for which a task will wait when the leg ends."""
-    approvals: dict[str, PendingQuestion] = field(default_factory=dict[str, PendingQuestion])
-    """The approvals that the call will wait for when the leg ends."""
+    external: dict[str, PendingQuestion] = field(default_factory=dict[str, PendingQuestion])
+    """The questions that the call will wait for when the leg ends, and no client answers."""
     needs_page: bool = False
     """True if the leg asks for a link, and its client shows forms alone: its page has all questions from then on."""
 
@@ -67,10 +65,10 @@ class Rounds:
             GuessUncounted: Nothing can count such an answer now.
         """
         call, answers, client = self.leg.call, self.answers, self.leg.client
-        approvals = [waiting for waiting in batch if waiting.question.is_approval]
-        if approvals:
-            batch = [waiting for waiting in batch if not waiting.question.is_approval]
-            if await self._await_approvals(approvals, are_alone=not batch):
+        external = {waiting: waiting.question for waiting in batch if isinstance(waiting.question, ExternalQuestion)}
+        if external:
+            batch = [waiting for waiting in batch if waiting not in external]
+            if await self._await_external(external, are_alone=not batch):
                 return
         guesses = [waiting for waiting in batch if waiting.guess is not NOTHING]
         if guesses:
@@ -115,22 +113,26 @@ class Rounds:
             call.apply(Event.EXECUTE)
         answers.deliver(responses, {waiting.key: waiting.asked for waiting in whole})
 
-    async def _await_approvals(self, approvals: Sequence[PendingQuestion], *, are_alone: bool) -> bool:
-        """Note the approvals for which the leg ends; return True if the time of one is over, and a value replaces it.
+    async def _await_external(self, external: Mapping[PendingQuestion, ExternalQuestion], *, are_alone: bool) -> bool:
+        """Note the questions for which the leg ends; return True if the time of one is over, and a value replaces it.
 
         Raises:
             Suspension: There are no other questions, which are asked first.
-            BodyMistake: The server has no inbox, or the call cannot wait for so long.
-            CallerUnknown: The server does not know who must not decide.
+            RoundtripError: The call must not wait for one.
+            ValueNotStorable: The value of one cannot replace its answer.
         """
-        from roundtrip.engine.approvals import check_approvals, replaced  # few tools need an approval
-
-        if await replaced(self.answers, approvals):
+        over = [waiting for waiting in external if waiting.is_over]
+        for waiting in over:
+            await self.answers.stand_in(waiting)
+        if over:
             return True
-        # A task, to which the call is handed over first, checks them again.
-        if not self.leg.hands_over:
-            check_approvals(self.leg, approvals)
-        self.approvals |= {waiting.key: waiting for waiting in approvals}
+        # A task, to which the call is handed over first, checks them itself.
+        for waiting, question in external.items() if not self.leg.hands_over else ():
+            settler = self.leg.settlers.get(type(question))
+            if settler is None:
+                raise question.no_settler(waiting.key)
+            settler.check(waiting)
+        self.external |= {waiting.key: waiting for waiting in external}
         if are_alone:
             self.end_abandoned()
             raise Suspension
@@ -236,9 +238,9 @@ class Rounds:
         """
         self.answers.check_volatile()
         self._note_ask()
-        for waiting in self.approvals.values():
-            cast("ApprovalQuestion", waiting.question).after = (*self.answers.entries, *self.answers.known.responses)
-        return Suspended(self.batch, self.remember(), tuple(self.waits), self._rung(), self.approvals)
+        for waiting in self.external.values():
+            waiting.after = (*self.answers.entries, *self.answers.known.responses)
+        return Suspended(self.batch, self.remember(), tuple(self.waits), self._rung(), self.external)
 
     def _rung(self) -> str | None:
         """Return the way in which the batch is asked: one page or one result has all of it; None for the client."""
@@ -262,8 +264,8 @@ class Rounds:
                 detail["rung"] = rung
             if self.waits:
                 detail["waits"] = tuple(self.waits)
-            if self.approvals and not self.batch:
-                detail["approvals"] = tuple(self.approvals.values())
+            if self.external and not self.batch:
+                detail["external"] = tuple(self.external.values())
         call.apply(Event.ASK, **detail)
 
     def remember(self, *, authored: str | None = None) -> str:
@@ -293,9 +295,11 @@ class Rounds:
         )
         if authored is None:
             journal.entries = answers.entries
-            # Clients answer what was asked, and never decide an approval.
+            # Clients answer what was asked, and never an external question.
             journal.asked = {
-                key: waiting.asked for key, waiting in answers.open.items() if not waiting.question.is_approval
+                key: waiting.asked
+                for key, waiting in answers.open.items()
+                if not isinstance(waiting.question, ExternalQuestion)
             }
             if known.asked:
                 journal.entries = known.entries_to_write()

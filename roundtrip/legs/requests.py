@@ -40,7 +40,7 @@ from roundtrip.sdk import session_id_of
 from roundtrip.text import printable
 
 if TYPE_CHECKING:
-    from roundtrip.engine.ways import Ways
+    from roundtrip.engine.ports import Ways
     from roundtrip.legs.context import Context
     from roundtrip.legs.extensions import StoredLeg
     from roundtrip.legs.leg_facts import LegFacts

@@ -37,11 +37,12 @@ if TYPE_CHECKING:
     from roundtrip.channels.stored_calls import StoredCalls
     from roundtrip.engine import leg_run
     from roundtrip.engine.body import Body
+    from roundtrip.engine.ports import Settler
     from roundtrip.legs import call_info, leg_facts
     from roundtrip.legs.context import Context
     from roundtrip.legs.extensions import CountGuess, LegExtension, LegPart, OpenedGates
-    from roundtrip.questions.approvals import LegApprovals
     from roundtrip.questions.markers import Marker
+    from roundtrip.questions.wire import ExternalQuestion
     from roundtrip.stored.service import TaskService
     from roundtrip.stored.worker import DistributedEngine
 else:
@@ -310,7 +311,7 @@ class ServedLeg:
             ways=self.ways,
             signals=task.signals if task is not None else None,
             by_model=task.by_model if task is not None else (),
-            approvals=self.approvals() if runner.inbox is not None else None,
+            settlers=self.settlers(),
             threads=threads,
             plain_body=self.plain_body(),
             report=log_teardown,
@@ -322,13 +323,14 @@ class ServedLeg:
             part.complete(leg)
         return leg
 
-    def approvals(self) -> LegApprovals | None:
-        """Return the approvals of the call; None for a leg that no client asked for."""
+    def settlers(self) -> Mapping[type[ExternalQuestion], Settler]:
+        """Return the settlers of questions that no client answers; none for a leg that no client asked for."""
         inbox, protection = self.runner.inbox, self.runner.parts.protection
         if inbox is None or self.record is None or self.function.kind != "tool":
-            return None
+            return {}
         user = protection.user(self.wire) if self.task is None else None
-        return inbox.of_leg(cast("Any", self.task), user=user, max_seconds=self.end - self.born)
+        settler = inbox.settler(cast("Any", self.task), user=user, max_seconds=self.end - self.born)
+        return {settler.kind: settler}
 
     def end_authored(self, result: InputRequiredResult) -> Authored:
         """End a silent leg with questions that the author asks by hand."""

@@ -1,22 +1,20 @@
 """Provide approvals: questions that a person of a group decides in the server's inbox, and no client."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, NamedTuple, NoReturn
+from typing import Any
 
-from mcp_types import ClientCapabilities, InputRequest, InputResponse
 from pydantic import TypeAdapter
 from typing_extensions import override
 
-from roundtrip.errors import ApprovalExpired, ApprovalRejected, Decision, RoundtripError
+from roundtrip.errors import BodyMistake
 from roundtrip.machine.journal import Action
 from roundtrip.machine.pins import digest
 from roundtrip.questions.forms import AnswerInvalid
-from roundtrip.questions.markers import MAX_APPROVED_CHARS, NOTHING, InboxQuestion
+from roundtrip.questions.markers import MAX_APPROVED_CHARS, NOTHING, ExternalMarker
 from roundtrip.questions.outcomes import Outcome
-from roundtrip.questions.wire import Question
+from roundtrip.questions.wire import ExternalQuestion
 
 _MIN_REMIND_SECONDS = 1.0
 _ANY: TypeAdapter[Any] = TypeAdapter(Any)
@@ -31,7 +29,7 @@ class Approval:
     reason: str | None = None
 
 
-class Approve(InboxQuestion):
+class Approve(ExternalMarker):
     """Ask the people of a group to approve. The consumer receives the `Approval`.
 
     The call waits in the server's store, and holds no thread, worker or connection. Callers cannot decide their own
@@ -54,6 +52,8 @@ class Approve(InboxQuestion):
             return Approve(f"Refund {amount} for {order}?", by="finance", within=timedelta(hours=1))
         ```
     """
+
+    outcome_type = Approval
 
     def __init__(
         self,
@@ -104,35 +104,10 @@ def seconds_of(given: float | timedelta, name: str, *, least: float = 0.0) -> fl
     return float(seconds)
 
 
-class ApprovalState(NamedTuple):
-    """State of an approval that was asked for on an earlier leg."""
-
-    id: str
-    pin: str
-    """The digest of its wording."""
-    decision: Decision | None
-    after: frozenset[str] = frozenset()
-    """The names of the questions that were answered when it was opened."""
-    approved: tuple[tuple[str, str], ...] = ()
-    """The ids and pins of all approvals of this name that were given."""
-
-
-class LegApprovals(NamedTuple):
-    """Approvals of the call that a leg belongs to."""
-
-    states: Mapping[str, ApprovalState]
-    """The latest approval of each name."""
-    max_seconds: float
-    """The most seconds that an approval may wait."""
-    refusal: type[RoundtripError] | None = None
-    """The error for a call that cannot be approved, which takes the name of the approval."""
-
-
-class ApprovalQuestion(Question):
+class ApprovalQuestion(ExternalQuestion):
     """Approval, as a question that has no form on the wire."""
 
-    __slots__ = ("after", "by", "is_over", "pin", "remind", "within")
-    is_approval: ClassVar[bool] = True
+    __slots__ = ("by", "pin", "remind", "within")
 
     def __init__(self, marker: Approve) -> None:
         super().__init__(marker, marker.message, digest(f"{marker.by}\0{marker.message}"), digest("approval"))
@@ -140,34 +115,13 @@ class ApprovalQuestion(Question):
         self.within = marker.within
         self.remind = marker.remind
         self.pin = self.message.hex()
-        self.after: tuple[str, ...] = ()
-        """The names of the questions that are answered when the call begins to wait for it."""
-        self.is_over = False
-        """True if its time is over, and `otherwise` has to replace the approval."""
-
-    def outcome_of(self, key: str, decision: Decision) -> Outcome | None:
-        """Return the outcome of a decision; None if `otherwise` has to replace it.
-
-        Raises:
-            ApprovalRejected: It was rejected.
-            ApprovalExpired: The time was over.
-        """
-        if decision.outcome == "approved" and decision.who is not None:
-            return Outcome(Approval(decision.who, decision.when, decision.reason))
-        if decision.outcome == "rejected":
-            raise ApprovalRejected(key, decision)
-        if self.otherwise is NOTHING:
-            raise ApprovalExpired(key, decision)
-        self.is_over = True
-        return None
 
     @override
-    def request(self, complaint: str | None = None, filled_in: Any = None) -> InputRequest:
-        self._refuse()
-
-    @override
-    def read(self, response: InputResponse) -> tuple[Outcome, Any]:
-        raise AnswerInvalid("it is not answered by a client")
+    def no_settler(self, key: str) -> BodyMistake:
+        return BodyMistake(
+            f"approval {key!r} needs an inbox; give the server approvals=Approvals(groups=...), and ask for approvals "
+            "only in tools that clients call"
+        )
 
     @override
     def restore(self, action: Action, data: Any) -> Outcome:
@@ -188,13 +142,6 @@ class ApprovalQuestion(Question):
         if plain != value:
             raise ValueError("it is not JSON")
         return {"kind": "value", "value": plain, "pin": self.pin}
-
-    @override
-    def _missing(self, declared: ClientCapabilities) -> tuple[str, ClientCapabilities] | None:
-        self._refuse()
-
-    def _refuse(self) -> NoReturn:
-        raise RuntimeError("no client is asked for an approval")
 
 
 _APPROVAL: TypeAdapter[Approval] = TypeAdapter(Approval)

@@ -6,7 +6,7 @@ All but `ElicitUrl` extend the SDK's classes of the same names, so a function wr
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeGuard, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeGuard, overload
 
 from mcp.server.mcpserver.resolve import Elicit as SdkElicit
 from mcp.server.mcpserver.resolve import ListRoots as SdkListRoots
@@ -31,26 +31,8 @@ if TYPE_CHECKING:
 else:
     load_on_use(globals(), "roundtrip.questions.samples")
 
-__all__ = [
-    "ATTEMPTS",
-    "MARKERS",
-    "MAX_APPROVED_CHARS",
-    "NOTHING",
-    "AnsweredBy",
-    "Elicit",
-    "ElicitUrl",
-    "FormOptions",
-    "InboxQuestion",
-    "ListRoots",
-    "Marker",
-    "Otherwise",
-    "Sample",
-    "SampleOptions",
-    "SdkElicit",
-    "SdkListRoots",
-    "SdkSample",
-    "is_marker",
-]
+# For type checkers: other modules import these classes of the SDK from here.
+__all__ = ["SdkElicit", "SdkListRoots", "SdkSample"]
 
 T = TypeVar("T", default=Any)
 ChoiceT = TypeVar("ChoiceT")
@@ -343,18 +325,21 @@ MAX_APPROVED_CHARS: Final = 10_000
 """Characters of the wording that a group can be asked to approve."""
 
 
-class InboxQuestion:
-    """Question that no client answers, as a person decides it in the server's inbox: see `Approve`."""
+class ExternalMarker:
+    """Question that no client answers, such as `Approve`: its outcome comes with the stored call."""
+
+    outcome_type: ClassVar[Any] = Any
+    """The type that the consumer receives."""
 
     def question(self) -> Any:
         """Return it as `question_of` does."""
         raise NotImplementedError
 
 
-Marker = SdkElicit[Any] | ElicitUrl[Any] | SdkSample | SdkListRoots | InboxQuestion
+Marker = SdkElicit[Any] | ElicitUrl[Any] | SdkSample | SdkListRoots | ExternalMarker
 """Question of this library or of the SDK."""
 
-MARKERS: Final = (SdkElicit, ElicitUrl, SdkSample, SdkListRoots, InboxQuestion)
+MARKERS: Final = (SdkElicit, ElicitUrl, SdkSample, SdkListRoots, ExternalMarker)
 """Types of markers. It is a tuple, because a union would be created again at each call of `isinstance`."""
 
 

@@ -9,7 +9,7 @@ import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 from mcp_types import (
     ClientCapabilities,
@@ -38,7 +38,7 @@ from mcp_types.methods import serialize_server_result
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from typing_extensions import override
 
-from roundtrip.errors import CapabilityMissing
+from roundtrip.errors import CapabilityMissing, RoundtripError
 from roundtrip.machine.facts import Reason
 from roundtrip.machine.journal import ACTIONS, Action, Asked
 from roundtrip.machine.pins import LIST_ROOTS, PAGE, SAMPLE, SAMPLE_WITH_TOOLS, digest
@@ -47,7 +47,7 @@ from roundtrip.questions.markers import (
     ATTEMPTS,
     NOTHING,
     ElicitUrl,
-    InboxQuestion,
+    ExternalMarker,
     Marker,
     SdkElicit,
     SdkListRoots,
@@ -66,9 +66,6 @@ class Question(ABC):
     """Question to the client, made from a marker."""
 
     __slots__ = ("attempts", "message", "otherwise", "result_type", "schema", "text", "volatile_ok")
-    is_approval: ClassVar[bool] = False
-    """True if no client is asked: a person decides in the inbox."""
-
     is_for_anyone: bool = False
     """True if the model that called the tool may answer."""
 
@@ -319,6 +316,28 @@ class RootsQuestion(ModelQuestion):
         return None if declared.roots is not None else ("roots", ClientCapabilities(roots=RootsCapability()))
 
 
+class ExternalQuestion(Question):
+    """Question that has no form on the wire: a settler of the leg has its outcome, and no client."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def no_settler(self, key: str) -> RoundtripError:
+        """Return the error of a call that has no settler for the question."""
+
+    @override
+    def request(self, complaint: str | None = None, filled_in: Any = None) -> InputRequest:
+        raise RuntimeError("no client is asked an external question")
+
+    @override
+    def read(self, response: InputResponse) -> tuple[Outcome, Any]:
+        raise AnswerInvalid("it is not answered by a client")
+
+    @override
+    def _missing(self, declared: ClientCapabilities) -> tuple[str, ClientCapabilities] | None:
+        raise RuntimeError("no client is asked an external question")
+
+
 def complaint_for_model(complaint: str) -> str:
     """Return the message that asks a model again, after an invalid answer."""
     return f"The last answer was not valid: {complaint}. Answer again."
@@ -354,6 +373,10 @@ class PendingQuestion:
     """The last answer, if it was invalid. The form shows its valid fields as defaults."""
     names: tuple[str, ...] = ()
     """Its name, and its former names."""
+    is_over: bool = False
+    """True if the time of an external question is over, and `otherwise` has to replace its outcome."""
+    after: tuple[str, ...] = ()
+    """The names of the questions that are answered when the call begins to wait for this external question."""
 
     def request(self) -> InputRequest:
         """Return the request that asks the question."""
@@ -386,7 +409,7 @@ def question_of(marker: Marker | Review) -> Question:
         return FormQuestion(marker)
     if isinstance(marker, ElicitUrl):
         return UrlQuestion(marker)
-    if isinstance(marker, InboxQuestion):
+    if isinstance(marker, ExternalMarker):
         return marker.question()
     return SampleQuestion(marker) if isinstance(marker, SdkSample) else RootsQuestion(marker)
 

@@ -10,15 +10,15 @@ from pydantic.errors import PydanticInvalidForJsonSchema
 
 from roundtrip.errors import InvalidSignature
 from roundtrip.on_demand import load_on_use
-from roundtrip.questions.markers import ElicitUrl, InboxQuestion, SdkListRoots, SdkSample
+from roundtrip.questions.markers import ElicitUrl, ExternalMarker, SdkListRoots, SdkSample
 from roundtrip.questions.outcomes import AcceptedElicitation
 from roundtrip.resolvers.annotations import asking_arms
 from roundtrip.resolvers.signatures import arms_of, wants_outcome
 
 if TYPE_CHECKING:
-    from roundtrip.questions import approvals, forms
+    from roundtrip.questions import forms
 else:
-    load_on_use(globals(), "roundtrip.questions.approvals", "roundtrip.questions.forms")
+    load_on_use(globals(), "roundtrip.questions.forms")
 
 _TOWER: Final = ((bool, int), (int, float), (float, complex), (int, complex))
 """Pairs of types: a value of the first fits an annotation of the second, although it is not a subclass."""
@@ -106,8 +106,8 @@ def misfit(returns: Any, filled: Any) -> tuple[str, str] | None:
 def _yielded(arm: Any) -> tuple[Any, ...]:
     """Return the types that the answer to a question may have."""
     kind = get_origin(arm) or arm
-    if issubclass(kind, InboxQuestion):
-        return (approvals.Approval,)
+    if issubclass(kind, ExternalMarker):
+        return (kind.outcome_type,)
     if issubclass(kind, SdkListRoots):
         return (ListRootsResult,)
     if issubclass(kind, SdkSample):

@@ -10,7 +10,7 @@ from typing_extensions import override
 from roundtrip.legs.extensions import LegExtension
 from roundtrip.on_demand import load_on_use
 from roundtrip.once.extension import ExactlyOnce
-from roundtrip.questions.markers import InboxQuestion
+from roundtrip.questions.markers import ExternalMarker
 from roundtrip.tools.promises import warn_of_promise
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class _ApprovalNeed(LegExtension):
     @override
     def concerns(self, function: AskingFunction) -> bool:
         kinds = [node.asked for node in function.plan.nodes]
-        asks = any(isinstance(kind, type) and issubclass(kind, InboxQuestion) for kind in kinds)
-        if asks or function.policy(InboxQuestion) is not None:
+        asks = any(isinstance(kind, type) and issubclass(kind, ExternalMarker) for kind in kinds)
+        if asks or function.policy(ExternalMarker) is not None:
             inbox.check_approval(function, self._inbox_of())
         return False

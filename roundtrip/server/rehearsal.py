@@ -21,6 +21,7 @@ from mcp_types import INTERNAL_ERROR
 from pydantic import BaseModel
 
 from roundtrip.adapters.installation import Installation
+from roundtrip.approvals.settling import ApprovalState
 from roundtrip.errors import RoundtripError
 from roundtrip.legs.functions import AskingFunction
 from roundtrip.legs.parts import Effects
@@ -29,7 +30,6 @@ from roundtrip.machine.call import Transition
 from roundtrip.machine.facts import StepBegan, Watch
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import Event
-from roundtrip.questions.approvals import ApprovalState
 from roundtrip.questions.wire import PendingQuestion
 from roundtrip.server.server import Server
 from roundtrip.tools.promises import OncePolicy
@@ -134,7 +134,7 @@ class Rehearsed(Unfailing):
                 self.end = _ENDS.get(fact.event, self.end)
                 if fact.event is Event.ASK:
                     self.questions = tuple(fact.detail.get("questions", ()))
-                    self.approvals = tuple(fact.detail.get("approvals", ()))
+                    self.approvals = tuple(fact.detail.get("external", ()))
         elif isinstance(fact, StepBegan) and self.bodies != "run":
             self.end, self.step = End.STEP, self.step or fact.key
             raise _StepReached

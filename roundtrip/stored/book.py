@@ -255,7 +255,7 @@ class TaskBook:
             pause = pause._replace(reply=self._reply)
         if self.inbox is None:
             return pause
-        needed = self.inbox.asked(end.approvals if isinstance(end, Suspended) else {}, call_id)
+        needed = self.inbox.asked(end.external if isinstance(end, Suspended) else {}, call_id)
         return pause._replace(approvals=needed, read_approvals=rules.read_approvals(content))
 
     def read_journal(self, content: TaskContent) -> Journal:

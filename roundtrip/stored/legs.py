@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from roundtrip.engine.interruptions import Suspension
 from roundtrip.engine.leg import Authored, Suspended
-from roundtrip.engine.ways import Ways
+from roundtrip.engine.ports import Ways
 from roundtrip.legs.call_info import TaskInfo
 from roundtrip.legs.requests import Incoming, RequestRecord
 from roundtrip.machine.call import Call
@@ -114,7 +114,7 @@ class TaskLeg:
             attempt = self.content.attempt + 1
         elif self.content.is_continued:
             # Nothing else that a body does ends a leg so.
-            waits_for_others = isinstance(end, Suspended) and bool(end.approvals)
+            waits_for_others = isinstance(end, Suspended) and bool(end.external)
             needs_client = not (questions or times or signals or waits_for_others)
         return Pause(
             journal,

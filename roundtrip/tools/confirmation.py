@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from roundtrip.errors import InvalidSignature
-from roundtrip.questions.markers import MAX_APPROVED_CHARS, NOTHING, Elicit, InboxQuestion
+from roundtrip.questions.markers import MAX_APPROVED_CHARS, NOTHING, Elicit, ExternalMarker
 from roundtrip.text import printable, quoted
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class ToolConfirmation(NamedTuple):
         Raises:
             InvalidSignature: The template is empty, or mentions a name that is not an argument of the tool.
         """
-        approve = given if isinstance(given, InboxQuestion) else None
+        approve = given if isinstance(given, ExternalMarker) else None
         if approve is not None and approve.otherwise is not NOTHING:
             raise InvalidSignature(
                 f"tool {tool!r}: confirm=Approve(...) must have no otherwise=, because a tool must not run without its "

@@ -23,7 +23,7 @@ from roundtrip.legs.extensions import LegExtension
 from roundtrip.legs.functions import AskingFunction, FunctionSignature, contexts_of_fastmcp, read_signature
 from roundtrip.machine.journal import Limits
 from roundtrip.on_demand import load_on_use
-from roundtrip.questions.markers import InboxQuestion
+from roundtrip.questions.markers import ExternalMarker
 from roundtrip.resolvers.markers import Dependency
 from roundtrip.resolvers.signatures import display_name, given_by_partials, hints_of
 from roundtrip.tools.arguments import ArgumentReader
@@ -221,7 +221,7 @@ def asking_function(
     if confirm is not None:
         confirmed = confirmation.ToolConfirmation.of(confirm, tool=name, arguments=arguments)
         if confirmed.approve is not None:
-            policies[InboxQuestion] = confirmed.approve
+            policies[ExternalMarker] = confirmed.approve
     if not spec.keys().isdisjoint(("exactly_once", "on_unknown")):
         policies[promises.OncePolicy] = promises.OncePolicy.of(spec, tool=name)
     if not spec.keys().isdisjoint(("task", "task_ttl")):

@@ -14,7 +14,7 @@ from starlette.requests import Request
 
 from roundtrip import Pages
 from roundtrip.channels.ladder import RUNGS, Ladder
-from roundtrip.engine.ways import Ways
+from roundtrip.engine.ports import Ways
 from tests.kit.tables import check_each
 
 BASE: Final = "https://shop.example"
