@@ -7,7 +7,7 @@ Nodes that have never suspended are awaited in place, one after the other, becau
 scheduler learns which those are by watching coroutines, so a wrong guess costs time, never correctness. No coroutine
 changes its task: cancel scopes and context variables in it hold.
 
-Plain functions run in worker threads. If no coroutine can run, a `Drive` hands the scheduler itself to one.
+Plain functions run in worker threads. If no coroutine can run, `_PlainNodes` hands the scheduler itself to one.
 """
 
 import functools
@@ -16,7 +16,7 @@ import inspect
 import types
 from collections.abc import Awaitable, Callable, Generator, Hashable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
@@ -24,19 +24,24 @@ from anyio.abc import TaskGroup
 from roundtrip.errors import InvalidSignature
 from roundtrip.machine.facts import NodeBegan, NodeEnded, NodeHow, Watch
 from roundtrip.machine.journal import Action
-from roundtrip.on_demand import load_on_use
 from roundtrip.questions.markers import Marker, is_marker
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.resolvers.cancellation import cancel_requests, is_cancelled, strayed
 from roundtrip.resolvers.entering import Managers, PlainEntry, checked
 from roundtrip.resolvers.node_outcomes import DeclinedParameter, NodeOutcomes, Reused, reuse_kept, reuse_known
 from roundtrip.resolvers.plan import Input, Node, Plan, Source
-from roundtrip.resolvers.threads import AnyThreads, Threads
+from roundtrip.resolvers.threads import AnyThreads, FunctionRun, Threads
 
-if TYPE_CHECKING:
-    from roundtrip.resolvers import drive
-else:
-    load_on_use(globals(), "roundtrip.resolvers.drive")
+
+@dataclass(slots=True, eq=False, repr=False)
+class _Group:
+    """Nodes of one scheduler that run side by side, in tasks."""
+
+    tasks: TaskGroup
+    in_flight: int = 0
+    """The number of nodes that run in tasks beside the one that runs the others."""
+    failure: BaseException | None = None
+    """The first error."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -65,13 +70,8 @@ class Scheduler:
     failed: dict[int, BaseException] = field(default_factory=dict[int, BaseException], init=False)
     waiting: dict[int, Marker] = field(default_factory=dict[int, Marker], init=False)
     declined: DeclinedParameter | None = field(default=None, init=False)
-    last: Callable[[], Callable[[], Any] | None] | None = field(default=None, init=False)
-    """Returns a plain function to run in the thread of the last node, or None. It may never be called."""
-    last_value: tuple[Any] | None = field(default=None, init=False)
-    """The value of that function."""
-    next_exit: Callable[[Any], Callable[[], Any] | None] | None = field(default=None, init=False)
-    """Returns a function to run in that thread after this value, or None."""
-    _failure: BaseException | None = field(default=None, init=False)
+    last: FunctionRun | None = field(default=None, init=False)
+    """The functions to run in the thread of the last node, after it. They may never run."""
     _settled: list[Outcome | None] = field(init=False)
     _missing: list[int] = field(init=False)
     """For each node, the number of nodes that it needs and that are not settled."""
@@ -80,11 +80,7 @@ class Scheduler:
     _ready: list[int] = field(default_factory=list[int], init=False)
     _plain: list[int] = field(default_factory=list[int], init=False)
     """The plain functions that can run, in threads."""
-    _in_flight: int = field(default=0, init=False)
-    """The number of nodes that run in tasks beside the one that runs the others."""
     _entering: list[int] = field(default_factory=list[int], init=False)
-    _unshared: list[PlainEntry] = field(default_factory=list[PlainEntry], init=False)
-    """Entries whose context variables the leg's own context lacks."""
 
     def __post_init__(self) -> None:
         plan = self.plan
@@ -94,10 +90,9 @@ class Scheduler:
             self._reuse(reuse_known(plan, self.known))
         elif plan.may_carry_secrets and (reused := reuse_kept(plan, self.outcomes)) is not None:
             self._reuse(reused)
-            if self.watch is not None:
-                for index in reused.outcomes:
-                    self.watch(NodeBegan(plan.nodes[index].key))
-                    self.watch(NodeEnded(plan.nodes[index].key, "recalled"))
+            for index in reused.outcomes:
+                self._note_begin(plan.nodes[index])
+                self._note_end(plan.nodes[index], "recalled")
         for node in plan.nodes:
             if not self._missing[node.index] and self._settled[node.index] is None:
                 self._push(node.index)
@@ -171,36 +166,37 @@ class Scheduler:
             self._missing[node.index] = needed + (node.index in reused.skipped)
 
     async def _run_together(self) -> None:
-        async with anyio.create_task_group() as group:
+        group = _Group(anyio.create_task_group())
+        async with group.tasks:
             await self._drain(group)
-        if self._failure is not None:
-            raise self._failure
+        if group.failure is not None:
+            raise group.failure
 
-    async def _drain(self, group: TaskGroup, node: Node | None = None) -> None:
+    async def _drain(self, group: _Group, node: Node | None = None) -> None:
         """Run a node, then all that are ready: in place those that never suspended, the rest in their own tasks."""
         try:
             if node is not None:
                 await self._run(node)
-                self._in_flight -= 1
+                group.in_flight -= 1
             while (self._ready or self._plain) and self.declined is None:
-                if not self._ready and not self._in_flight and self.threads.share_one:
+                if not self._ready and not group.in_flight and self.threads.share_one:
                     if not self._recall_plain():
                         await self._drive(group)
                     continue
                 node = self.plan.nodes[heapq.heappop(self._ready or self._plain)]
-                self._in_flight += 1
+                group.in_flight += 1
                 if self.plan.never_suspended[node.index]:
                     # If it suspends this time, another task runs the other nodes, for which it may be waiting.
                     await self._run(node, beside=group)
-                    self._in_flight -= 1
+                    group.in_flight -= 1
                 else:
-                    group.start_soon(self._drain, group, node)
+                    group.tasks.start_soon(self._drain, group, node)
         except Exception as error:  # noqa: BLE001 - raised by `_run_together`, without the group around it
-            if self._failure is None:
-                self._failure = error
-            group.cancel_scope.cancel()
+            if group.failure is None:
+                group.failure = error
+            group.tasks.cancel_scope.cancel()
         if self.declined is not None:
-            group.cancel_scope.cancel()
+            group.tasks.cancel_scope.cancel()
 
     def _recall_plain(self) -> bool:
         """Settle plain `once` nodes whose values are kept, without a thread. Return True if there were any."""
@@ -212,9 +208,8 @@ class Scheduler:
                 break
             found = True
             heapq.heappop(self._plain)
-            if self.watch is not None:
-                self.watch(NodeBegan(node.key))
-                self.watch(NodeEnded(node.key, "recalled"))
+            self._note_begin(node)
+            self._note_end(node, "recalled")
             self._settle(node, outcome)
         return found
 
@@ -231,54 +226,47 @@ class Scheduler:
         """Return True if the next context manager is entered in a thread."""
         return bool(self._entering) and self.plan.lanes[self._entering[0]] is not None
 
-    async def _drive(self, group: TaskGroup | None) -> None:
+    async def _drive(self, group: _Group | None) -> None:
         """Have a thread run plain functions. With a group, others go on when one of them takes long."""
-        driven = drive.Drive(self, group)
+        run = _PlainNodes(self, group)
         how: NodeHow = "failed"
         try:
-            lane = self.plan.lanes[(self._plain or self._entering)[0]]
             try:
-                begun = driven.watch if group is not None else None
-                await driven.around(self.threads.drive(driven.run, lane=lane, begun=begun))
+                await self.threads.drive(run, lane=self.plan.lanes[(self._plain or self._entering)[0]])
+                # A plain function may return a coroutine: a lambda around an async function does.
+                value = await run.value if inspect.isawaitable(run.value) else run.value
             except BaseException as error:
-                if not driven.is_open or driven.node is None:
+                if run.node is None:
                     raise
-                self._isolate(driven.node, error)
+                self._isolate(run.node, error)
                 return
-            if driven.is_last and driven.is_open and not driven.is_over:
-                self.last_value = (driven.value,)
-            if driven.node is None:
-                return
-            value = driven.value
-            if inspect.isawaitable(value):
-                try:
-                    # A plain function may return a coroutine: a lambda around an async function does.
-                    value = await value
-                except BaseException as error:  # noqa: BLE001 - raised again, unless it ends only this node
-                    self._isolate(driven.node, error)
-                    return
-            how = self._conclude(driven.node, value)
+            if run.node is not None:
+                how = self._conclude(run.node, value)
         finally:
-            if driven.node is not None and self.watch is not None:
-                self.watch(NodeEnded(driven.node.key, how))
-            if driven.is_beside:
-                self._in_flight -= 1
-            for entry in self._unshared:
+            if run.node is not None:
+                self._note_end(run.node, how)
+            if run.is_beside and group is not None:
+                group.in_flight -= 1
+            for entry in run.entries:
                 entry.share()
-            self._unshared.clear()
 
-    async def _run(self, node: Node, beside: TaskGroup | None = None) -> None:
-        if self.watch is None:
-            await self._run_node(node, beside)
-            return
-        self.watch(NodeBegan(node.key))
+    async def _run(self, node: Node, beside: _Group | None = None) -> None:
+        self._note_begin(node)
         how: NodeHow = "failed"
         try:
             how = await self._run_node(node, beside)
         finally:
+            self._note_end(node, how)
+
+    def _note_begin(self, node: Node) -> None:
+        if self.watch is not None:
+            self.watch(NodeBegan(node.key))
+
+    def _note_end(self, node: Node, how: NodeHow) -> None:
+        if self.watch is not None:
             self.watch(NodeEnded(node.key, how))
 
-    async def _run_node(self, node: Node, beside: TaskGroup | None) -> NodeHow:
+    async def _run_node(self, node: Node, beside: _Group | None) -> NodeHow:
         outcome = self.outcomes.recall(node) if node.once else None
         if outcome is not None:
             self._settle(node, outcome)
@@ -348,7 +336,7 @@ class Scheduler:
 
     @types.coroutine
     def _await_tracking_suspension(
-        self, awaitable: Awaitable[Any], node: Node, beside: TaskGroup | None
+        self, awaitable: Awaitable[Any], node: Node, beside: _Group | None
     ) -> Generator[Any, Any, Any]:
         """Await a coroutine in the current task. When it first suspends, note that, and let the other nodes go on."""
         never_suspended = self.plan.never_suspended
@@ -360,7 +348,7 @@ class Scheduler:
             return done.value
         never_suspended[node.index] = False
         if beside is not None:
-            beside.start_soon(self._drain, beside)
+            beside.tasks.start_soon(self._drain, beside)
         while True:
             try:
                 received = yield pending
@@ -439,59 +427,98 @@ class Scheduler:
 
     def next_plain(self, *, may_enter: bool) -> tuple[Node, Callable[[], Any]] | None:
         """Return the next plain node to run, with its function; None if the loop has to go on."""
-        while not self._ready and self.declined is None:
-            if not self._plain and not (may_enter and self._enters_in_thread()):
-                break
-            node = self.plan.nodes[heapq.heappop(self._plain or self._entering)]
-            self.threads.start(self.plan.lanes[node.index])
-            if self.watch is not None:
-                self.watch(NodeBegan(node.key))
-            how: NodeHow = "failed"
-            try:
-                outcome = self.outcomes.recall(node) if node.once else None
-                if outcome is None:
-                    call = self._call_of(node)
-                    if call is not None:
-                        how = "computed"
-                        if node.enters:
-                            call = self._entry(node, call)
-                            self._unshared.append(call)
-                        return node, call
-                else:
-                    how = "recalled"
-                    self._settle(node, outcome)
-            finally:
-                if how != "computed" and self.watch is not None:
-                    self.watch(NodeEnded(node.key, how))
-        return None
+        self._recall_plain()
+        if self._ready or self.declined is not None:
+            return None
+        if not self._plain and not (may_enter and self._enters_in_thread()):
+            return None
+        node = self.plan.nodes[heapq.heappop(self._plain or self._entering)]
+        self.threads.start(self.plan.lanes[node.index])
+        self._note_begin(node)
+        found: tuple[Node, Callable[[], Any]] | None = None
+        try:
+            call = self._call_of(node)
+            if call is not None:
+                found = node, self._entry(node, call) if node.enters else call
+        finally:
+            if found is None:
+                self._note_end(node, "failed")
+        return found
 
     def next_last(self) -> Callable[[], Any] | None:
         """Return the function to run after all nodes; None if nodes are left, or if it must run elsewhere."""
         is_done = not (self._plain or self._ready or self._entering or self.waiting or self.failed)
         if self.last is None or not is_done or self.declined is not None:
             return None
-        last, self.last = self.last, None
         self.threads.start(self.plan.home)
-        return last()
+        return self.last.next()
 
     def settle_plain(self, node: Node, value: Any) -> None:
-        """Settle a plain node that a drive has run."""
+        """Settle a plain node that has run in a thread with others."""
         how: NodeHow = "failed"
         try:
             if isinstance(value, PlainEntry):
-                # For the next functions of the drive.
+                # For the next functions in the thread.
                 value.share()
             how = self._conclude(node, value)
         finally:
-            if self.watch is not None:
-                self.watch(NodeEnded(node.key, how))
+            self._note_end(node, how)
 
     def delays_others(self, node: Node) -> bool:
         """Return True if a plain function of another lane waits."""
         lanes = self.plan.lanes
         return any(lanes[index] != lanes[node.index] for index in self._plain)
 
-    def go_on_beside(self, group: TaskGroup) -> None:
+    def go_on_beside(self, group: _Group) -> None:
         """Run other nodes while a thread still runs one."""
-        self._in_flight += 1
-        group.start_soon(self._drain, group)
+        group.in_flight += 1
+        group.tasks.start_soon(self._drain, group)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class _PlainNodes:
+    """Plain nodes that a thread runs one after the other, and what follows the last node."""
+
+    _scheduler: Scheduler
+    _group: _Group | None
+    """Runs other nodes when one takes long; without it, they wait."""
+    node: Node | None = None
+    """The node whose function runs, or has run and is not settled."""
+    value: Any = None
+    """Its value, if that is left to the loop."""
+    is_beside: bool = False
+    """True once other nodes run beside it."""
+    entries: list[PlainEntry] = field(default_factory=list[PlainEntry])
+    """Entries whose context variables the leg's own context lacks."""
+
+    def next(self) -> Callable[[], Any] | None:
+        """Return the next function to run; None if the loop has to go on."""
+        found = self._scheduler.next_plain(may_enter=self._group is None)
+        if found is None:
+            return self._scheduler.next_last()
+        self.node, call = found
+        if isinstance(call, PlainEntry):
+            self.entries.append(call)
+        return call
+
+    def settle(self, value: Any) -> bool:
+        """Settle the function that has run. Return False if its value is left to the loop."""
+        if self.node is None:
+            last = self._scheduler.last
+            return last is not None and last.settle(value)
+        if inspect.isawaitable(value):
+            self.value = value
+            return False
+        node, self.node = self.node, None
+        self._scheduler.settle_plain(node, value)
+        return True
+
+    def delays_others(self) -> bool:
+        """Return True if a plain function of another lane waits, and can run beside this one."""
+        return self._group is not None and self.node is not None and self._scheduler.delays_others(self.node)
+
+    def go_on_beside(self) -> None:
+        """Run other nodes while the thread still runs a function."""
+        if self._group is not None:
+            self.is_beside = True
+            self._scheduler.go_on_beside(self._group)

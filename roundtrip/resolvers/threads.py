@@ -33,6 +33,33 @@ class HeldThread(Protocol):
         ...
 
 
+class FunctionRun(Protocol):
+    """Functions that a thread runs one after the other."""
+
+    def next(self) -> Callable[[], Any] | None:
+        """Return the next function to run; None if the loop has to go on."""
+        ...
+
+    def settle(self, value: Any) -> bool:
+        """Take the value of the function that has run. Return False if the loop has to go on."""
+        ...
+
+
+class PlainRun(FunctionRun, Protocol):
+    """Functions of nodes, in one thread. The thread or the loop uses it, and never both at once."""
+
+    value: Any
+    """The value of the function that has run, if that is left to the loop."""
+
+    def delays_others(self) -> bool:
+        """Return True if a function waits that could run in another thread."""
+        ...
+
+    def go_on_beside(self) -> None:
+        """Run other functions while the thread still runs one."""
+        ...
+
+
 class Threads(Protocol):
     """Worker threads of one leg. Functions of one lane run in one thread."""
 
@@ -49,13 +76,11 @@ class Threads(Protocol):
         """Run a function in the thread of its lane; without a lane, in any."""
         ...
 
-    async def drive(self, run: Callable[[], None], *, lane: Hashable, begun: Callable[[], None] | None) -> None:
-        """Run several functions of the plan in the thread of a lane; see `Drive`.
+    async def drive(self, run: PlainRun, *, lane: Hashable) -> None:
+        """Run several functions in the thread of a lane, until the loop has to go on.
 
-        Args:
-            run: Runs them.
-            lane: The lane of the first.
-            begun: Called if the loop goes on meanwhile.
+        Raises:
+            BaseException: A function has failed, or its settling.
         """
         ...
 
@@ -91,7 +116,7 @@ class AnyThreads:
 
         return await to_thread.run_sync(call)
 
-    async def drive(self, run: Callable[[], None], *, lane: Hashable, begun: Callable[[], None] | None) -> None:
+    async def drive(self, run: PlainRun, *, lane: Hashable) -> None:
         """Run nothing: these threads share none."""
         raise NotImplementedError
 

@@ -13,14 +13,14 @@ import anyio
 import anyio.lowlevel
 
 from roundtrip.on_demand import load_on_use
-from roundtrip.resolvers.threads import SHARED_SECONDS, HeldThread
+from roundtrip.resolvers.threads import SHARED_SECONDS, HeldThread, PlainRun
 from roundtrip.threads.slots import SHARED, Pool
 
 if TYPE_CHECKING:
     from roundtrip.engine import teardown
-    from roundtrip.threads import workers
+    from roundtrip.threads import drive, workers
 else:
-    load_on_use(globals(), "roundtrip.engine.teardown", "roundtrip.threads.workers")
+    load_on_use(globals(), "roundtrip.engine.teardown", "roundtrip.threads.drive", "roundtrip.threads.workers")
 
 T = TypeVar("T")
 
@@ -102,7 +102,7 @@ class LegThreads:
         lane: Hashable = None,
         pool: Pool = SHARED,
         pace: Pace | None = None,
-        begun: Callable[[], None] | None = None,
+        begun: Callable[[], None] = lambda: None,
     ) -> T:
         """Run a function in the thread of its lane.
 
@@ -137,17 +137,16 @@ class LegThreads:
                 self._lanes.pop(lane, None)
                 self._started.discard(lane)
 
-    async def drive(self, run: Callable[[], None], *, lane: Hashable, begun: Callable[[], None] | None) -> None:
-        """Run several functions of the plan in the thread of a lane; see `Drive`."""
-        await self.run(run, lane=lane, pace=self.pace, begun=begun)
+    async def drive(self, run: PlainRun, *, lane: Hashable) -> None:
+        """Run several functions in the thread of a lane, until the loop has to go on."""
+        trip = drive.Drive(run)
+        try:
+            await self.run(trip.run, lane=lane, pace=self.pace, begun=trip.watch)
+        finally:
+            trip.end()
 
     async def _run_at(
-        self,
-        seat: _Seat,
-        call: Callable[[], T],
-        pool: Pool,
-        pace: Pace | None,
-        begun: Callable[[], None] | None,
+        self, seat: _Seat, call: Callable[[], T], pool: Pool, pace: Pace | None, begun: Callable[[], None]
     ) -> T:
         slots, owner = pool.slots(), self._owner_of(call)
         work = workers.Work(call, may_be_left=self.leaves)
@@ -178,13 +177,12 @@ class LegThreads:
             pace.note(work.seconds)
         return work.result()
 
-    def _begin(self, seat: _Seat, work: workers.Work, pace: Pace | None, begun: Callable[[], None] | None) -> bool:
+    def _begin(self, seat: _Seat, work: workers.Work, pace: Pace | None, begun: Callable[[], None]) -> bool:
         """Begin a function, and return True if the loop has waited for its end."""
         seat.do(work)
         if _waits_briefly(work, pace):
             return True
-        if begun is not None:
-            begun()
+        begun()
         self._watch(seat)
         return False
 

@@ -67,6 +67,21 @@ class Walk:
         return values
 
 
+class Last:
+    """Function that runs after all nodes."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self.values: list[Any] = []
+        self._call = call
+
+    def next(self) -> Callable[[], Any] | None:
+        return None if self.values else self._call
+
+    def settle(self, value: Any) -> bool:
+        self.values.append(value)
+        return True
+
+
 def one() -> int:
     return 1
 
@@ -241,14 +256,14 @@ async def test_function_after_all_nodes_runs_in_the_same_trip() -> None:
     walk = Walk(plan, Memory({"ask": True}))
     values: dict[str, Any] = {}
 
-    def last() -> Callable[[], str]:
+    def body() -> str:
         walk.scheduler.fill(values)
-        return lambda: f"body {values['value']}"
+        return f"body {values['value']}"
 
-    walk.scheduler.last = last
+    walk.scheduler.last = last = Last(body)
     await walk.advance()
-    assert walk.scheduler.last_value == ("body True",)
-    assert (walk.threads.trips, walk.scheduler.last) == (1, None)
+    assert last.values == ["body True"]
+    assert walk.threads.trips == 1
 
 
 @pytest.mark.parametrize(
@@ -256,10 +271,9 @@ async def test_function_after_all_nodes_runs_in_the_same_trip() -> None:
 )
 async def test_function_after_all_nodes_waits_for_the_answers(answers: dict[str, Any], left: str) -> None:
     walk = Walk(chain(), Memory(answers))
-    walk.scheduler.last = lambda: lambda: left
+    walk.scheduler.last = last = Last(lambda: left)
     await walk.advance()
-    assert walk.scheduler.last_value is None
-    assert walk.scheduler.last is not None
+    assert last.values == []
 
 
 async def test_question_that_is_answered_later_drives_on() -> None:
