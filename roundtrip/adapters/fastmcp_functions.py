@@ -44,7 +44,7 @@ from roundtrip.legs.functions import AskingFunction, Kind, read_signature
 from roundtrip.legs.requests import Incoming, asking_request, holding
 from roundtrip.legs.runner import result_of
 from roundtrip.resolvers.signatures import hints_of, is_async, is_generator_function
-from roundtrip.threads.leg_threads import LegThreads
+from roundtrip.resolvers.threads import Threads
 from roundtrip.tools.content import Embeddable, ToolResult, as_block
 from roundtrip.tools.failures import told_by, tool_failure
 from roundtrip.tools.options import ToolSpec
@@ -136,7 +136,7 @@ class FastMcpFunction(AskingFunction):
         arguments: Mapping[str, Any],
         filled: Mapping[str, Any],
         context: Any,
-        threads: LegThreads,
+        threads: Threads,
     ) -> Any:
         """Run the function with FastMCP's values too."""
         try:

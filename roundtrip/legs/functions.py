@@ -30,8 +30,8 @@ from roundtrip.resolvers.signatures import (
     is_async,
     returns_input_required,
 )
-from roundtrip.threads.leg_threads import LegThreads, Pace
-from roundtrip.threads.slots import SHARED, Pool
+from roundtrip.resolvers.threads import Threads
+from roundtrip.threads.leg_threads import FunctionThreads
 
 if TYPE_CHECKING:
     from roundtrip import tracing
@@ -47,7 +47,6 @@ T = TypeVar("T")
 Kind = Literal["tool", "prompt", "resource"]
 
 _METHODS: Final[Mapping[Kind, str]] = {"tool": "tools/call", "prompt": "prompts/get", "resource": "resources/read"}
-_WAITING_THREADS: Final = 128
 _ASKING: Final = frozenset(f"AskingContext.{name}" for name in ("elicit", "elicit_url", "sample", "list_roots"))
 """Methods of a context that give a plain coroutine."""
 
@@ -232,14 +231,8 @@ class AskingFunction:
         self._is_inline = inline
         self._resolves = any(isinstance(marker, SdkResolve) for marker, _ in resolved.values())
         """True if a `Resolve` fills any of its parameters: then resolvers ask, and not the body by hand."""
-        # If a plain body may wait for a user in its thread, the threads of the event loop are too few.
-        self._threads = Pool(_WAITING_THREADS) if signature.contexts else SHARED
-        self._body_pace = Pace()
         self._subject: tuple[Plan, tracing.ServedFunction] | None = None
-        self.pace = Pace()
-        """The pace of its plain resolvers."""
-        self.exit_pace = Pace()
-        """The pace of its plain dependencies when they exit."""
+        self.threads = FunctionThreads(self.owner, waits_for_users=bool(signature.contexts))
 
     @property
     def plan(self) -> Plan:
@@ -292,9 +285,7 @@ class AskingFunction:
             return False
         return self.is_called(record.context.method, str((record.context.params or {}).get("name", "")))
 
-    async def run(
-        self, arguments: Mapping[str, Any], filled: Mapping[str, Any], context: Any, threads: LegThreads
-    ) -> Any:
+    async def run(self, arguments: Mapping[str, Any], filled: Mapping[str, Any], context: Any, threads: Threads) -> Any:
         """Run the function, and convert its result; a plain function and its conversion run in a worker thread."""
         if self._unpassed:
             filled = {name: value for name, value in filled.items() if name not in self._unpassed}
@@ -304,9 +295,7 @@ class AskingFunction:
         elif self._is_inline:
             result = self._call_converted(call)
         else:
-            in_thread = functools.partial(self._call_converted, call)
-            lane, pace = self.planned.plan.home, self._body_pace
-            result = await threads.run(in_thread, pool=self._threads, lane=lane, pace=pace)
+            result = await threads.run_body(functools.partial(self._call_converted, call))
         return await self._finish(result)
 
     def plain_body(self, arguments: Mapping[str, Any]) -> PlainBody | None:

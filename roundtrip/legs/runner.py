@@ -28,7 +28,6 @@ from roundtrip.machine.call import Call
 from roundtrip.machine.journal import Journal
 from roundtrip.on_demand import load_on_use
 from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS, FIRST_OF_RETRY_ERA, is_retry_era
-from roundtrip.threads.leg_threads import LegThreads
 
 if TYPE_CHECKING:
     from mcp_types import InputRequiredResult
@@ -242,12 +241,9 @@ class ServedLeg:
             # In whole milliseconds, as in the journal: all legs must have the same times.
             self.born = int(system.time() * 1000) / 1000
             self.end = round((self.born + function.limits.max_age) * 1000) / 1000
-        self.threads = LegThreads(
-            function.owner,
+        self.threads = function.threads.of_leg(
             leaves=function.leaves_threads,
             home=function.plan.home,
-            pace=function.pace,
-            exit_pace=function.exit_pace,
         )
         if opened is not None:
             opened.hand_over(self.threads, function.plan)

@@ -76,6 +76,10 @@ class Threads(Protocol):
         """Run a function in the thread of its lane; without a lane, in any."""
         ...
 
+    async def run_body(self, call: Callable[[], T], /) -> T:
+        """Run the body in the thread of its lane."""
+        ...
+
     async def drive(self, run: PlainRun, *, lane: Hashable) -> None:
         """Run several functions in the thread of a lane, until the loop has to go on.
 
@@ -115,6 +119,10 @@ class AnyThreads:
         from anyio import to_thread
 
         return await to_thread.run_sync(call)
+
+    async def run_body(self, call: Callable[[], T], /) -> T:
+        """Run the body in any thread."""
+        return await self.run(call)
 
     async def drive(self, run: PlainRun, *, lane: Hashable) -> None:
         """Run nothing: these threads share none."""

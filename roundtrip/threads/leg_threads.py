@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Mapping
+from contextlib import nullcontext
 from contextvars import Context
 from dataclasses import KW_ONLY, dataclass, field
 from time import monotonic
@@ -26,6 +27,7 @@ T = TypeVar("T")
 
 _QUICK_SECONDS: Final = SHARED_SECONDS / 8
 _QUICK_RUNS: Final = 4
+_WAITING_THREADS: Final = 128
 
 
 class Pace:
@@ -50,6 +52,27 @@ class Pace:
         self._quick_runs = 0
 
 
+class FunctionThreads:
+    """Worker threads of one function, in all its legs.
+
+    Args:
+        owner: The owner of its slots.
+        waits_for_users: True if a plain body may wait for a user in its thread.
+    """
+
+    __slots__ = ("_owner", "_pace", "_pool")
+
+    def __init__(self, owner: Hashable, *, waits_for_users: bool) -> None:
+        self._owner = owner
+        self._pace = Pace()
+        # Threads that wait for users are kept apart from those that all functions share.
+        self._pool = Pool(_WAITING_THREADS) if waits_for_users else SHARED
+
+    def of_leg(self, *, leaves: bool, home: Hashable) -> LegThreads:
+        """Return the threads of a leg; see `LegThreads`."""
+        return LegThreads(self._owner, leaves=leaves, home=home, pace=self._pace, body_pool=self._pool)
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class LegThreads:
     """Worker threads of one leg, for its plain functions.
@@ -63,8 +86,8 @@ class LegThreads:
         leaves: True to leave a running function behind on cancellation. False to wait until it ends.
         home: The lane of the body. Functions without a lane, such as steps, run in its thread while it is free.
         account: The threads that count those which are left behind, if not these.
-        pace: The pace of what `drive` runs.
-        exit_pace: The pace of what threads are kept for.
+        pace: The pace of functions for which the loop may wait itself.
+        body_pool: The pool that has a slot for the body.
     """
 
     owner: Hashable = None
@@ -73,14 +96,13 @@ class LegThreads:
     home: Hashable = None
     account: LegThreads | None = None
     pace: Pace | None = None
-    exit_pace: Pace | None = None
+    body_pool: Pool = SHARED
     left: int = field(default=0, init=False)
     """Threads that were left behind."""
     _running: list[asyncio.Event] = field(default_factory=list[asyncio.Event], init=False)
     _seats: list[_Seat] = field(default_factory=list["_Seat"], init=False)
     _lanes: dict[Hashable, _Seat] = field(default_factory=dict[Hashable, "_Seat"], init=False)
-    _started: set[Hashable] = field(default_factory=set[Hashable], init=False)
-    """Lanes that stay in their thread."""
+    """The threads of lanes of which a function has started."""
 
     @property
     def share_one(self) -> bool:
@@ -90,9 +112,7 @@ class LegThreads:
 
     def start(self, lane: Hashable) -> None:
         """Keep a lane in the thread that all share. Code in that thread calls it."""
-        if lane not in self._started:
-            self._started.add(lane)
-            self._lanes[lane] = self._seats[0]
+        self._lanes.setdefault(lane, self._seats[0])
 
     async def run(
         self,
@@ -101,7 +121,7 @@ class LegThreads:
         *,
         lane: Hashable = None,
         pool: Pool = SHARED,
-        pace: Pace | None = None,
+        is_alone: bool = False,
         begun: Callable[[], None] = lambda: None,
     ) -> T:
         """Run a function in the thread of its lane.
@@ -110,38 +130,30 @@ class LegThreads:
             call: The function.
             lane: Its lane; without one, it runs in any thread.
             pool: The pool that has a slot for it.
-            pace: Its pace, if nothing else of the leg can go on meanwhile. If it is quick, the loop itself waits for
-                the thread a moment, as being woken by the thread takes longer.
+            is_alone: True if nothing else of the leg can go on meanwhile. At a quick pace, the loop itself then waits
+                for the thread a moment, as being woken by the thread takes longer.
             begun: Called if the loop goes on while the function runs.
 
         Raises:
             ThreadsExhausted: All threads that the owner may have were left behind.
         """
         await anyio.lowlevel.checkpoint_if_cancelled()
-        is_alone = lane is None
-        if is_alone:
-            lane = object()
+        seat = await self._take_seat(lane)
         try:
-            seat = self._seat_of(lane)
-            if seat.is_taken:
-                seat = await self._wait_for_turn(seat, lane)
-            else:
-                seat.is_taken = True
-                self._started.add(lane)
-            try:
-                return await self._run_at(seat, call, pool, pace, begun)
-            finally:
-                self._end_turn(seat)
+            return await self._run_at(seat, call, pool, self.pace if is_alone else None, begun)
         finally:
-            if is_alone:
-                self._lanes.pop(lane, None)
-                self._started.discard(lane)
+            seat.work, seat.is_taken = None, False
+            seat.report_change()
+
+    async def run_body(self, call: Callable[[], T], /) -> T:
+        """Run the body in the thread of its lane."""
+        return await self.run(call, lane=self.home, pool=self.body_pool, is_alone=True)
 
     async def drive(self, run: PlainRun, *, lane: Hashable) -> None:
         """Run several functions in the thread of a lane, until the loop has to go on."""
         trip = drive.Drive(run)
         try:
-            await self.run(trip.run, lane=lane, pace=self.pace, begun=trip.watch)
+            await self.run(trip.run, lane=lane, is_alone=True, begun=trip.watch)
         finally:
             trip.end()
 
@@ -154,112 +166,61 @@ class LegThreads:
             await slots.take(work, owner)
         gone: asyncio.Event | None = None
         try:
-            if self.leaves:
-                # A scope of its own: the leg may be cancelled within an outer scope.
-                with work.scope:
-                    if not self._begin(seat, work, pace, begun):
-                        await work.waiter
-            else:
+            # A scope of its own, if it may be left: the leg may be cancelled within an outer scope.
+            if not self.leaves:
                 work.scope = _innermost_scope() or work.scope
-                if not self._begin(seat, work, pace, begun):
-                    await work.wait()
+            with work.scope if self.leaves else nullcontext():
+                seat.do(work)
+                if not _waits_briefly(work, pace):
+                    begun()
+                    seat.report_change()
+                    await (work.waiter if self.leaves else work.wait())
         finally:
             if not work.has_ended:
                 gone = work.leave(lambda: slots.end(work, owner))
-                if gone is not None:
-                    seat.lose_thread(gone)
             if gone is None:
                 slots.give_back(work, owner)
             else:
+                seat.lose_thread(gone)
                 slots.leave(owner)
                 self.note_left(gone)
         if pace is not None:
             pace.note(work.seconds)
         return work.result()
 
-    def _begin(self, seat: _Seat, work: workers.Work, pace: Pace | None, begun: Callable[[], None]) -> bool:
-        """Begin a function, and return True if the loop has waited for its end."""
-        seat.do(work)
-        if _waits_briefly(work, pace):
-            return True
-        begun()
-        self._watch(seat)
-        return False
-
     def _owner_of(self, call: Callable[[], Any]) -> Hashable:
         del call
         return self.owner
 
-    def _seat_of(self, lane: Hashable) -> _Seat:
-        seat = self._lanes.get(lane)
-        if seat is None:
-            seats = self._seats
-            home = self._lanes.get(self.home)
-            if home is not None and not home.is_taken:
-                seat = home
-            else:
-                seat = next((one for one in seats if not one.is_taken), None)
-                seat = seat or next((one for one in seats if one.left_of_share() > 0), None) or self._new_seat()
-            self._lanes[lane] = seat
-        return seat
+    async def _take_seat(self, lane: Hashable) -> _Seat:
+        """Wait for the thread of a lane. A new lane takes another one if a function there exceeds its share."""
+        may_share = True
+        while True:
+            own = self._lanes.get(lane)
+            seat = own or self._choose_seat(may_share=may_share)
+            if not seat.is_taken:
+                seat.is_taken = True
+                if lane is not None:
+                    self._lanes[lane] = seat
+                return seat
+            # A function that itself waits for a slot has no share yet.
+            is_shared = own is None and seat.work is not None
+            with anyio.move_on_after(seat.left_of_share() if is_shared else None) as scope:
+                await seat.wait_for_change()
+            may_share = may_share and not scope.cancelled_caught
 
-    def _new_seat(self) -> _Seat:
+    def _choose_seat(self, *, may_share: bool) -> _Seat:
+        home = self._lanes.get(self.home)
+        seats = self._seats if home is None else [home, *self._seats]
+        for seat in seats:
+            if not seat.is_taken:
+                return seat
+        for seat in seats:
+            if may_share and seat.left_of_share() > 0:
+                return seat
         seat = _Seat()
         self._seats.append(seat)
         return seat
-
-    async def _wait_for_turn(self, seat: _Seat, lane: Hashable) -> _Seat:
-        turn = _ThreadTurn(lane, seat)
-        seat.turns.append(turn)
-        self._watch(seat)
-        try:
-            await turn.granted
-        except BaseException:
-            if turn.granted.cancelled():
-                turn.seat.turns.remove(turn)
-            else:
-                self._end_turn(turn.seat)
-            raise
-        return turn.seat
-
-    def _end_turn(self, seat: _Seat) -> None:
-        seat.is_taken = False
-        seat.work = None
-        self._grant_next(seat)
-
-    def _grant_next(self, seat: _Seat) -> None:
-        for turn in seat.turns:
-            if not turn.granted.done():
-                seat.turns.remove(turn)
-                seat.is_taken = True
-                self._started.add(turn.lane)
-                turn.granted.set_result(None)
-                return
-
-    def _watch(self, seat: _Seat) -> None:
-        """Move what waits for a thread once the running function has exceeded its share."""
-        # While the thread itself waits for a slot, there is nothing to watch.
-        if seat.work is None or seat.is_watched or all(turn.lane in self._started for turn in seat.turns):
-            return
-        seat.is_watched = True
-        delay = max(seat.left_of_share(), 0)
-        # An empty context, as the loop keeps a timer until its time.
-        asyncio.get_running_loop().call_later(delay, self._spread, seat, context=Context())
-
-    def _spread(self, seat: _Seat) -> None:
-        seat.is_watched = False
-        if seat.left_of_share() > 0:
-            self._watch(seat)
-            return
-        moving = [turn for turn in seat.turns if turn.lane not in self._started]
-        for lane in dict.fromkeys(turn.lane for turn in moving):
-            other = self._lanes[lane] = self._new_seat()
-            for turn in moving:
-                if turn.lane == lane:
-                    seat.turns.remove(turn)
-                    turn.seat = other
-                    other.turns.append(turn)
-            self._grant_next(other)
 
     def note_left(self, gone: asyncio.Event) -> None:
         """Note a thread that was left behind; `gone` is set when it ends."""
@@ -271,7 +232,7 @@ class LegThreads:
 
     def hold(self) -> HeldThread:
         """Keep the current thread for one more function. Code in it calls this."""
-        return _KeptWorker(workers.Worker.here(), self.exit_pace)
+        return _KeptWorker(workers.Worker.here(), self.pace)
 
     def apart(self) -> LegThreads:
         """Return threads for functions that must not wait for these."""
@@ -289,7 +250,6 @@ class LegThreads:
             if seat is None:
                 continue
             self._lanes[lane] = seat
-            self._started.add(lane)
             if seat not in self._seats:
                 self._seats.append(seat)
                 others._seats.remove(seat)
@@ -326,26 +286,28 @@ class LegThreads:
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class _ThreadTurn:
-    """Function that waits for a thread."""
-
-    lane: Hashable
-    seat: _Seat
-    granted: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
-
-
-@dataclass(slots=True, eq=False, repr=False)
 class _Seat:
-    """One thread of a leg, with the functions that wait for it."""
+    """One thread of a leg, for one function at a time."""
 
     _worker: workers.Worker | None = None
+    _changed: asyncio.Event | None = None
     is_taken: bool = False
-    is_watched: bool = False
     work: workers.Work | None = None
-    turns: list[_ThreadTurn] = field(default_factory=list[_ThreadTurn])
+
+    async def wait_for_change(self) -> None:
+        """Wait until the thread begins a function, or is free."""
+        if self._changed is None:
+            self._changed = asyncio.Event()
+        await self._changed.wait()
+
+    def report_change(self) -> None:
+        """Wake what waits for a change."""
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
 
     def left_of_share(self) -> float:
-        """Return the seconds that the running function may go on before what waits for the thread moves."""
+        """Return the seconds that the running function may go on before a new lane takes another thread."""
         if self.work is None or self.work.began is None:
             return SHARED_SECONDS
         return SHARED_SECONDS - (monotonic() - self.work.began)

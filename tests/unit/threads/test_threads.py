@@ -209,7 +209,8 @@ async def test_left_function_keeps_no_other_waiting(held: Held) -> None:
 
 
 async def test_loop_waits_only_for_what_was_quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    pace, threads, waited = Pace(), LegThreads(), list[bool]()
+    pace, waited = Pace(), list[bool]()
+    threads = LegThreads(pace=pace)
     wait_briefly = Work.wait_briefly
 
     def noting(work: Work) -> bool:
@@ -220,7 +221,7 @@ async def test_loop_waits_only_for_what_was_quick(monkeypatch: pytest.MonkeyPatc
     event = threading.Event()
 
     async def has_waited() -> bool:
-        await threads.run(lambda: 1, pace=pace)
+        await threads.run(lambda: 1, is_alone=True)
         return True in waited
 
     # A busy machine may take its time to run a function at once.
@@ -232,11 +233,11 @@ async def test_loop_waits_only_for_what_was_quick(monkeypatch: pytest.MonkeyPatc
     async def release() -> None:
         event.set()
 
-    others = [LegThreads() for _ in range(10)]
+    others = [LegThreads(pace=pace) for _ in range(10)]
     async with anyio.create_task_group() as group:
         for other in others:
             # Each needs the loop, which waits for the first only.
-            group.start_soon(partial(other.run, lambda: event.wait(WAIT), pace=pace))
+            group.start_soon(partial(other.run, lambda: event.wait(WAIT), is_alone=True))
         group.start_soon(release)
     assert waited == [False]
     for one in (threads, *others):
