@@ -287,9 +287,7 @@ class AskingFunction:
 
     async def run(self, arguments: Mapping[str, Any], filled: Mapping[str, Any], context: Any, threads: Threads) -> Any:
         """Run the function, and convert its result; a plain function and its conversion run in a worker thread."""
-        if self._unpassed:
-            filled = {name: value for name, value in filled.items() if name not in self._unpassed}
-        call = functools.partial(self._fn, **arguments, **filled, **dict.fromkeys(self.contexts, context))
+        call = self._bound(arguments, filled, context)
         if self._is_async:
             result = call()
         elif self._is_inline:
@@ -302,12 +300,17 @@ class AskingFunction:
         """Return the body of a call, if it may run in one go with plain resolvers."""
         if self._is_async or self._is_inline or self.contexts or self._is_filled_elsewhere:
             return None
-        return PlainBody(functools.partial(self._in_one_go, arguments), self._finish)
 
-    def _in_one_go(self, arguments: Mapping[str, Any], filled: Mapping[str, Any]) -> Callable[[], Any]:
+        def begin(filled: Mapping[str, Any]) -> Callable[[], Any]:
+            return functools.partial(self._call_converted, self._bound(arguments, filled))
+
+        return PlainBody(begin, self._finish)
+
+    def _bound(self, arguments: Mapping[str, Any], filled: Mapping[str, Any], context: Any = None) -> Callable[[], Any]:
+        """Return the function with all its parameters."""
         if self._unpassed:
             filled = {name: value for name, value in filled.items() if name not in self._unpassed}
-        return functools.partial(self._call_converted, functools.partial(self._fn, **arguments, **filled))
+        return functools.partial(self._fn, **arguments, **filled, **dict.fromkeys(self.contexts, context))
 
     def _call_converted(self, call: Callable[[], Any]) -> Any:
         """Call a plain function, and convert its result."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from contextlib import nullcontext
-from contextvars import Context
 from dataclasses import KW_ONLY, dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -232,7 +231,7 @@ class LegThreads:
 
     def hold(self) -> HeldThread:
         """Keep the current thread for one more function. Code in it calls this."""
-        return _KeptWorker(workers.Worker.here(), self.pace)
+        return workers.Worker.here().hold()
 
     def apart(self) -> LegThreads:
         """Return threads for functions that must not wait for these."""
@@ -330,42 +329,6 @@ class _Seat:
         if self._worker is not None:
             self._worker.give_back(busy=False)
             self._worker = None
-
-
-class _KeptWorker:
-    """Worker thread that is kept for a function."""
-
-    __slots__ = ("_pace", "_worker")
-
-    def __init__(self, worker: workers.Worker, pace: Pace | None) -> None:
-        worker.kept_for += 1
-        self._worker = worker
-        self._pace = pace
-
-    @property
-    def is_left(self) -> bool:
-        left = self._worker.left
-        return left is not None and not left.is_set()
-
-    @property
-    def is_here(self) -> bool:
-        return self._worker.is_here
-
-    async def run(self, call: Callable[[], Any], context: Context) -> Any:
-        # It takes no slot: if all were in use, legs could not end.
-        pace = self._pace
-        work = workers.Work(call, may_be_left=False, context=context)
-        with work.scope:
-            work.scope.shield = True
-            self._worker.do(work)
-            if not _waits_briefly(work, pace):
-                await work.wait()
-        if pace is not None:
-            pace.note(work.seconds)
-        return work.result()
-
-    def let_go(self) -> None:
-        self._worker.kept_for -= 1
 
 
 def _waits_briefly(work: workers.Work, pace: Pace | None) -> bool:

@@ -53,17 +53,6 @@ SHARED: Final = Pool(60, fair=True)
 """For functions that only compute. Other code, which uses anyio's own threads, need not wait for them."""
 
 
-class _SlotWaiter:
-    """Call that waits for a slot."""
-
-    __slots__ = ("event", "granted", "holder")
-
-    def __init__(self, holder: object) -> None:
-        self.holder = holder
-        self.event = anyio.Event()
-        self.granted = False
-
-
 class Slots:
     """Slots of one pool on one event loop. Everything but a thread's own end happens on that loop."""
 
@@ -75,7 +64,7 @@ class Slots:
         self._fair = fair
         self._held: dict[Hashable, int] = {}
         self._left: dict[Hashable, int] = {}
-        self._waiting: dict[Hashable, deque[_SlotWaiter]] = {}
+        self._waiting: dict[Hashable, deque[tuple[object, asyncio.Future[bool]]]] = {}
 
     def _suffices(self, free: float, held: int) -> bool:
         """Return True if an owner that has `held` slots may get one of the `free` slots."""
@@ -107,21 +96,18 @@ class Slots:
             ThreadsExhausted: The owner cannot get one.
         """
         if not self._is_lost(owner):
-            waiter = _SlotWaiter(holder)
+            granted: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
             queue = self._waiting.setdefault(owner, deque())
-            queue.append(waiter)
+            queue.append((holder, granted))
             try:
-                await waiter.event.wait()
+                if await granted:
+                    return
             except BaseException:
-                if waiter.granted:
+                if granted.cancelled():
+                    self._admit()
+                elif granted.result():
                     self.give_back(holder, owner)
-                elif waiter in queue:
-                    queue.remove(waiter)
-                    if not queue and self._waiting.get(owner) is queue:
-                        del self._waiting[owner]
                 raise
-            if waiter.granted:
-                return
         raise ThreadsExhausted(self._left.get(owner) or sum(self._left.values()))
 
     def _grant(self, holder: object, owner: Hashable) -> None:
@@ -141,13 +127,15 @@ class Slots:
         while admitted:
             admitted = False
             for owner, queue in [*self._waiting.items()]:
-                if self._may_take(owner):
-                    waiter = queue.popleft()
-                    if not queue:
-                        del self._waiting[owner]
-                    self._grant(waiter.holder, owner)
-                    waiter.granted = admitted = True
-                    waiter.event.set()
+                while queue and queue[0][1].done():
+                    queue.popleft()
+                if queue and self._may_take(owner):
+                    holder, granted = queue.popleft()
+                    self._grant(holder, owner)
+                    granted.set_result(True)
+                    admitted = True
+                if not queue:
+                    del self._waiting[owner]
 
     def leave(self, owner: Hashable) -> None:
         """Record that a thread still runs after its call has ended."""
@@ -155,8 +143,9 @@ class Slots:
         for waiting, queue in [*self._waiting.items()]:
             if self._is_lost(waiting):
                 del self._waiting[waiting]
-                for waiter in queue:
-                    waiter.event.set()
+                for _, granted in queue:
+                    if not granted.done():
+                        granted.set_result(False)
 
     def end(self, holder: object, owner: Hashable) -> None:
         """Record that a thread that was left behind has ended."""

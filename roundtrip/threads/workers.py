@@ -228,12 +228,12 @@ def unless_left() -> Generator[None]:
 class Worker:
     """Worker thread. It belongs to one leg at a time."""
 
-    __slots__ = ("__weakref__", "_is_given_back", "_jobs", "_thread", "kept_for", "left")
+    __slots__ = ("__weakref__", "_held_for", "_is_given_back", "_jobs", "_thread", "left")
 
     def __init__(self) -> None:
         self._jobs: queue.SimpleQueue[Work | bool] = queue.SimpleQueue()
         self._is_given_back = False
-        self.kept_for = 0
+        self._held_for = 0
         """The number of functions for which it is kept. Only the thread changes it."""
         self.left: asyncio.Event | None = None
         """Set when the function has ended that its leg has left behind, if there is one."""
@@ -262,13 +262,37 @@ class Worker:
         """Return True in this thread."""
         return getattr(_HERE, "worker", None) is self
 
+    @property
+    def is_left(self) -> bool:
+        """Return True while it runs a function that its leg has left behind."""
+        return self.left is not None and not self.left.is_set()
+
+    def hold(self) -> "Worker":
+        """Keep it for one more function. Code in it calls this."""
+        self._held_for += 1
+        return self
+
+    def let_go(self) -> None:
+        """Keep it for one function less. Code in it calls this."""
+        self._held_for -= 1
+
+    async def run(self, call: Callable[[], Any], context: Context) -> Any:
+        """Run a function for which it is kept, even if the leg is cancelled."""
+        # It takes no slot: if all were in use, legs could not end.
+        work = Work(call, may_be_left=False, context=context)
+        with work.scope:
+            work.scope.shield = True
+            self.do(work)
+            await work.wait()
+        return work.result()
+
     def do(self, work: Work) -> None:
         """Run a function after those that the thread already has."""
         self._jobs.put(work)
 
     def give_back(self, *, busy: bool) -> None:
         """Let another leg have the thread, as soon as its last job has ended."""
-        if busy or self.kept_for:
+        if busy or self._held_for:
             self._jobs.put(True)
         else:
             _IDLE.append(self)
@@ -295,7 +319,7 @@ class Worker:
                     _run(job)
                     # It refers to the whole call.
                     del job
-                if self._is_given_back and not self.kept_for:
+                if self._is_given_back and not self._held_for:
                     self._is_given_back = False
                     _IDLE.append(self)
         finally:
