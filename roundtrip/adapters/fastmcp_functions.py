@@ -192,7 +192,7 @@ class FastMcpFunction(AskingFunction):
                 serving.failure = failure
 
         with self._in_host(injected, tell):
-            calls, stored = serving.installation.calls, legs.stored_calls
+            calls, stored = serving.installation.calls, serving.installation.stored_calls
             if stored is None or not isinstance(calls, StoringCalls) or not self._is_asked_for(incoming):
                 return result_of(await legs.run(self, arguments, incoming))
             result, serving.failure = await calls.serve_for_client(self, stored, arguments, incoming)

@@ -69,8 +69,8 @@ def install_stored_fastmcp_calls(installation: Installation[FastMCP[Any]], optio
     calls = installation.calls = FastMcpCalls(installation)
     has_auth = mcp.auth is not None
     install_stored_calls(installation, options, calls=calls, tools=calls, has_auth=has_auth)
-    if installation.legs.stored_calls is not None:
-        mcp.add_transform(_ListedForClients(installation, installation.legs.stored_calls))
+    if installation.stored_calls is not None:
+        mcp.add_transform(_ListedForClients(installation, installation.stored_calls))
 
 
 class _ListedForClients(Transform):

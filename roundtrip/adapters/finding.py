@@ -12,7 +12,6 @@ from typing_extensions import TypeIs
 
 from roundtrip.adapters.installation import Installation, installation_in
 from roundtrip.adapters.sdk_names import low_level_of
-from roundtrip.errors import InvalidSignature
 from roundtrip.server.server import Server
 
 if TYPE_CHECKING:
@@ -48,30 +47,6 @@ def is_fastmcp(server: object) -> TypeIs[FastMcpServer]:
 def is_server(server: object) -> TypeIs[AnyServer]:
     """Return True for a server object of any class."""
     return isinstance(server, server_classes())
-
-
-def require_installed(server: object) -> None:
-    """Reject a server without roundtrip, or with one mounted on it, whose tools have roundtrip's markers or options.
-
-    Raises:
-        InvalidSignature: It is one.
-    """
-    if is_fastmcp(server):
-        try:
-            from roundtrip import fastmcp
-        except ImportError:
-            # Of another version than roundtrip knows, and so without it.
-            return
-        fastmcp.require_installed(cast("Any", server))
-    elif attached(server) is None and isinstance(server, MCPServer):
-        from roundtrip.adapters import marked, sdk_names
-
-        for kind, name, fn in sdk_names.functions_of(cast("MCPServer[Any]", server)):
-            if marked.uses_roundtrip(fn):
-                raise InvalidSignature(
-                    f"{kind} {name!r} has markers or options of roundtrip, which do nothing without "
-                    "roundtrip.install.install(server); call it before tools are registered"
-                )
 
 
 def server_classes() -> tuple[type[Any], ...]:

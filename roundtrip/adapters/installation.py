@@ -33,14 +33,17 @@ from roundtrip.on_demand import load_on_use
 from roundtrip.once.extension import GuessCounter
 from roundtrip.resolvers.plan import Plan
 from roundtrip.server.features import extensions_of, filled_by_docket
+from roundtrip.stored.storage import Storage, StoresCalls
 from roundtrip.switches import runs_tasks
 from roundtrip.tools.options import ToolSpec, unknown_option
 from roundtrip.tools.promises import OncePolicy
 from roundtrip.tools.registered import ToolDefaults
 
 if TYPE_CHECKING:
+    from roundtrip.approvals.inbox import Inbox
     from roundtrip.approvals.settings import Approvals
     from roundtrip.channels.ladder import Rung
+    from roundtrip.channels.stored_calls import StoredCalls
     from roundtrip.pages.settings import Pages
     from roundtrip.server import probe
     from roundtrip.stored.hosts import CallsOfTools, PageHandler
@@ -105,7 +108,7 @@ class _Naming:
         return result
 
 
-class Installation(Attached, Generic[HostT]):
+class Installation(Attached, StoresCalls, Generic[HostT]):
     """roundtrip on a server of another class: its runner of legs, and the functions that ask.
 
     Args:
@@ -151,10 +154,15 @@ class Installation(Attached, Generic[HostT]):
         self.functions: dict[tuple[Kind, str, str | None], AskingFunction] = {}
         """The functions that ask, by kind, name and version."""
         self._planned = WeakSet()
+        self.inbox: Inbox | None = None
+        """The approvals of calls, if the server has an inbox."""
+        self.stored_calls: StoredCalls | None = None
+        """Calls whose users answer on pages, or whose questions a model answers, if the ladder has such calls."""
+        self.storage = Storage(runs_tasks=runs_tasks(None, environment=os.environ))
         for_parts: dict[str, Any] = {name: options[name] for name in options.keys() & PartsOptions.__annotations__}
         self.parts = self._parts = parts_of(low_level.name, given=given, bus=bus, **for_parts)
         self.defaults = ToolDefaults(self._parts.limits, build=options.get("build"), fill=filled_by_docket)
-        self._features = extensions_of(self.parts, no_empty_rounds=no_empty_rounds, inbox_of=lambda: self._legs.inbox)
+        self._features = extensions_of(self.parts, no_empty_rounds=no_empty_rounds, inbox_of=lambda: self.inbox)
         self.legs = self._legs = attach(
             low_level,
             self._parts,
@@ -162,7 +170,6 @@ class Installation(Attached, Generic[HostT]):
             subject_of=self._subject_of,
             count_guess=GuessCounter(self.parts).count,
         )
-        self._legs.runs_tasks = runs_tasks(None, environment=os.environ)
         place = next(i for i, entry in enumerate(low_level.middleware) if isinstance(entry, RequestBoundary))
         low_level.middleware.insert(place + 1, _Naming(self))
 
@@ -199,7 +206,8 @@ class Installation(Attached, Generic[HostT]):
         functions = list(self._all_functions())
         told = (f"{function.kind} {function.name}@{function.version or ''}\n{function.build}" for function in functions)
         once = any(function.policy(OncePolicy) is not None for function in functions)
-        return probe.identity_of(self.name, legs=self._legs, tools=told, exactly_once=once)
+        stores = self.storage.service is not None
+        return probe.identity_of(self.name, parts=self.parts, tools=told, exactly_once=once, stores_calls=stores)
 
     def _all_functions(self) -> Iterator[AskingFunction]:
         yield from self.functions.values()

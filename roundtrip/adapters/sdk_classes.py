@@ -55,9 +55,9 @@ from roundtrip.tools.registry import ToolRegistry
 from roundtrip.visibility.rules import Visibility
 
 if TYPE_CHECKING:
-    from roundtrip.stored import service
+    from roundtrip.tasks import extension
 else:
-    load_on_use(globals(), "roundtrip.stored.service")
+    load_on_use(globals(), "roundtrip.tasks.extension")
 
 logger = logging.getLogger("mcp.server.mcpserver.server")
 
@@ -87,6 +87,7 @@ class _Tools:
             installation,
             self.registry,
             legs=installation.legs,
+            storage=installation.storage,
             gates=_no_gates,
             probe=None,
             # The SDK's classes never send the text of a crash.
@@ -102,7 +103,9 @@ class _Tools:
         tool = _registered(fn, spec, self._installation.defaults)
         self._installation.adopt(tool.function)
         if tool.function.hands_over:
-            service.service_of(self._installation, self._installation.legs, self.calls).serve_extension()
+            host = self._installation
+            book = host.storage.require(host, host.legs, self.calls).book
+            extension.serve_extension(host, book, host.parts, self.calls)
         self.registry.add(tool)
         return tool
 
@@ -232,6 +235,7 @@ def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any],
         installation.custom_route, installation.add_tool = server.custom_route, add_asking_tool
         has_auth = server.settings.auth is not None
         install_stored_calls(installation, options, calls=tools.calls, tools=tools.registry, has_auth=has_auth)
+        tools.calls.stored = installation.stored_calls
 
 
 def _adding_plain(add: Callable[..., Any], kind: Kind) -> Callable[..., Any]:

@@ -38,6 +38,17 @@ def install_stored_calls(
         InvalidSignature: The ledger cannot store calls.
     """
     legs, pages, approvals = installation.legs, options.get("pages"), options.get("approvals")
-    stored_calls.StoredCalls.install(options.get("ladder"), pages, installation, legs, calls, tools)
+    stored = installation.stored_calls = stored_calls.StoredCalls.install(
+        options.get("ladder"), pages, installation, installation.storage, legs, calls, tools
+    )
     if approvals is not None:
-        inbox_pages.install_inbox(approvals, pages, installation, legs, has_auth=has_auth)
+        links = stored is not None and stored.gives_links
+        installation.inbox = inbox_pages.install_inbox(
+            approvals,
+            pages,
+            installation,
+            legs,
+            service=installation.storage.service,
+            gives_links=links,
+            has_auth=has_auth,
+        )

@@ -24,6 +24,7 @@ import anyio.to_thread
 from mcp.server.auth.provider import AccessToken, principal_components
 from mcp.server.request_state import compact_json
 from starlette.responses import Response
+from typing_extensions import override
 
 from roundtrip.approvals.inbox_calls import Choice, InboxPage, Reader, ShownApproval
 from roundtrip.approvals.persons import name_of
@@ -41,6 +42,7 @@ from roundtrip.approvals.settings import Approvals, PendingApproval
 from roundtrip.approvals.settling import ApprovalSettler, ApprovalState
 from roundtrip.errors import InvalidSignature
 from roundtrip.ledger.tasks import TaskEntry, TaskSummary
+from roundtrip.legs.extensions import LegExtension, LegPart
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.questions.approvals import ApprovalQuestion
 from roundtrip.questions.markers import ExternalMarker
@@ -52,8 +54,10 @@ from roundtrip.tools.task_mode import TaskMode
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+    from roundtrip.engine.leg import Leg
     from roundtrip.legs.functions import AskingFunction
     from roundtrip.legs.parts import Parts
+    from roundtrip.legs.runner import ServedLeg
     from roundtrip.questions.approvals import Approve
     from roundtrip.questions.wire import PendingQuestion
     from roundtrip.stored.book import TaskBook
@@ -106,7 +110,24 @@ def check_approval(function: AskingFunction, inbox: Inbox | None) -> None:
         )
 
 
-class Inbox:
+class _InboxPart(LegPart):
+    """Approvals of one leg."""
+
+    may_store = True
+
+    def __init__(self, inbox: Inbox, served: ServedLeg) -> None:
+        self._inbox = inbox
+        self._served = served
+
+    @override
+    def complete(self, leg: Leg) -> None:
+        served, task = self._served, cast("TaskLeg | None", self._served.task)
+        user = served.runner.parts.protection.user(served.wire) if task is None else None
+        settler = self._inbox.settler(task, user=user, max_seconds=served.end - served.born)
+        leg.settlers = {settler.kind: settler}
+
+
+class Inbox(LegExtension):
     """Approvals of one server.
 
     Args:
@@ -148,6 +169,10 @@ class Inbox:
         return ", ".join(map(repr, sorted(self._listed or ()))) or "no groups"
 
     # Legs.
+
+    @override
+    def join(self, leg: ServedLeg) -> LegPart | None:
+        return _InboxPart(self, leg) if leg.record is not None and leg.function.kind == "tool" else None
 
     def settler(self, task: TaskLeg | None, *, user: str | None, max_seconds: float) -> ApprovalSettler:
         """Return the settler of approvals for a leg of a call."""

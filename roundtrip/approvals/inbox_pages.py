@@ -15,11 +15,19 @@ if TYPE_CHECKING:
     from roundtrip.legs.runner import LegRunner
     from roundtrip.pages.settings import Pages
     from roundtrip.stored.hosts import StoringServer
+    from roundtrip.stored.service import TaskService
 
 
 def install_inbox(
-    settings: Approvals, pages: Pages | None, server: StoringServer, legs: LegRunner, *, has_auth: bool
-) -> None:
+    settings: Approvals,
+    pages: Pages | None,
+    server: StoringServer,
+    legs: LegRunner,
+    *,
+    service: TaskService | None,
+    gives_links: bool,
+    has_auth: bool,
+) -> Inbox:
     """Give a server its inbox.
 
     Raises:
@@ -30,7 +38,7 @@ def install_inbox(
             "approvals= needs pages=Pages(base_url=..., authenticate=...), which names the people who decide as "
             "principal= names callers"
         )
-    if legs.tasks is None or legs.stored_calls is None or not legs.stored_calls.gives_links:
+    if service is None or not gives_links:
         raise ValueError("approvals= needs the rung 'link', by which a caller gets the result; add it to ladder=")
     bind = legs.parts.protection.policy.bind_principal
     if bind is None or (bind is authenticated_principal and not has_auth):
@@ -38,9 +46,10 @@ def install_inbox(
             "approvals= needs to know callers, because they must not decide their own calls; give the server "
             "principal= or auth="
         )
-    book = legs.tasks.book
+    book = service.book
     inbox = Inbox(settings, legs.parts, book, authenticate=pages.authenticate, base_url=pages.base_url)
-    legs.inbox = book.inbox = inbox
+    book.inbox = inbox
+    legs.extensions.append(inbox)
     site = InboxSite(
         inbox,
         base_url=pages.base_url,
@@ -49,3 +58,4 @@ def install_inbox(
     )
     for route in site.routes:
         server.custom_route(route.path, methods=[*(route.methods or ())], include_in_schema=False)(route.endpoint)
+    return inbox

@@ -28,6 +28,7 @@ from mcp_types import (
 )
 from mcp_types import Tool as WireTool
 from pydantic import Field
+from typing_extensions import override
 
 from roundtrip.approvals import rules
 from roundtrip.channels.equal_calls import SHOWINGS, EqualCalls, Showing
@@ -47,8 +48,9 @@ from roundtrip.engine.leg import Suspended
 from roundtrip.engine.ports import Ways
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.legs.context import Context
+from roundtrip.legs.extensions import LegExtension, LegPart
 from roundtrip.legs.parts import PROBE_TOOL
-from roundtrip.legs.requests import Incoming, RequestClient, RequestRecord
+from roundtrip.legs.requests import Incoming, RequestRecord
 from roundtrip.legs.runner import result_of
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.journal import Journal, to_text
@@ -59,15 +61,17 @@ from roundtrip.stored.book import TaskView
 from roundtrip.stored.content import ContentUnreadable, Pause, TaskContent, split_id
 from roundtrip.stored.lease import lease_seconds
 from roundtrip.stored.model_answers import AnswersInvalid, AnswersRefused
-from roundtrip.stored.service import TaskService, service_of
+from roundtrip.stored.service import TaskService
 from roundtrip.tools.failures import store_down
 
 if TYPE_CHECKING:
     from roundtrip.channels import stored_pages
     from roundtrip.channels.local import local_pages
+    from roundtrip.engine.leg import Leg
     from roundtrip.legs.functions import AskingFunction
-    from roundtrip.legs.runner import LegRunner, ServedEnd
+    from roundtrip.legs.runner import LegRunner, ServedEnd, ServedLeg
     from roundtrip.stored.hosts import CallsOfTools, LegsOfTools, StoringServer, ToolShelf
+    from roundtrip.stored.storage import Storage
     from roundtrip.tools.registered import RegisteredTool
 else:
     load_on_use(globals(), "roundtrip.channels.local.local_pages", "roundtrip.channels.stored_pages")
@@ -103,7 +107,19 @@ _USER_UNKNOWN: Final = (
 _LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
 
 
-class StoredCalls:
+class _LadderPart(LegPart):
+    """Client of one leg as the ladder shows it."""
+
+    def __init__(self, served: ServedLeg, ladder: Ladder) -> None:
+        self._served = served
+        self._ladder = ladder
+
+    @override
+    def complete(self, leg: Leg) -> None:
+        leg.client = LadderClient(self._served.wire, self._ladder, self._served.ways or Ways())
+
+
+class StoredCalls(LegExtension):
     """Calls of one server whose users answer on pages, or whose questions a model answers.
 
     Args:
@@ -141,10 +157,11 @@ class StoredCalls:
         given: Iterable[Rung] | None,
         pages: Pages | None,
         server: StoringServer,
+        storage: Storage,
         legs: LegRunner,
         calls: CallsOfTools,
         tools: ToolShelf,
-    ) -> None:
+    ) -> StoredCalls | None:
         """Give a server stored calls, its pages, and the tool with which models continue calls that wait.
 
         Raises:
@@ -155,14 +172,16 @@ class StoredCalls:
             raise TypeError(f"pages must be Pages(base_url=...), got {type(pages).__name__}")
         ladder = Ladder.of(given, pages, knows_users=legs.parts.protection.policy.bind_principal is not None)
         if pages is None and not ladder.continues:
-            return
-        service = service_of(server, legs, calls, "ladder=" if pages is None else "pages=")
-        stored = legs.stored_calls = cls(ladder, pages, name=server.name, legs=legs, service=service)
+            return None
+        service = storage.require(server, legs, calls, "ladder=" if pages is None else "pages=")
+        stored = cls(ladder, pages, name=server.name, legs=legs, service=service)
+        legs.extensions.append(stored)
+        service.prepare = stored.prepare_task
         tools.relist = stored._relist
         if stored.site is not None:
             stored.site.serve_on(server)
         if not ladder.continues:
-            return
+            return stored
 
         async def continue_call(handle: str, ctx: Context, answers: _Answers = None) -> CallToolResult:
             return await stored.go_on(handle, answers, ctx)
@@ -181,15 +200,18 @@ class StoredCalls:
             structured_output=False,
         )
         stored.continuing = tools.function_named(CONTINUE_TOOL)
+        return stored
 
     @property
     def gives_links(self) -> bool:
         """Return True if a result may have the address of a page, which only its user can open."""
         return "link" in self._ladder.rungs
 
-    def client_of(self, request: ServerRequestContext[Any, Any] | None, record: RequestRecord) -> RequestClient:
-        """Return the client of a request as the ladder shows it."""
-        return LadderClient(request, self._ladder, record.ways or Ways())
+    @override
+    def join(self, leg: ServedLeg) -> LegPart | None:
+        # A leg without a client's request asks nobody.
+        is_asked_for = leg.task is None and leg.record is not None
+        return _LadderPart(leg, self._ladder) if is_asked_for else None
 
     def _relist(self, tool: RegisteredTool, listing: WireTool) -> WireTool:
         """Return a tool as it must be listed: clients check results against its schema, and a link does not fit one."""

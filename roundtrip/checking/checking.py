@@ -24,6 +24,7 @@ from roundtrip.checking.recorded import (
     SeenQuestion,
     recorded_call,
 )
+from roundtrip.checking.rehearsal import End, Rehearsed
 from roundtrip.checking.replaying import Replay, digests_of, is_worded_as, obstacle_at, whole_call
 from roundtrip.checking.reports import AskedAgain, Cause, Checked, Divergence, Turn
 from roundtrip.checking.stage import Stage, open_stage
@@ -31,7 +32,6 @@ from roundtrip.errors import NeedsTask
 from roundtrip.machine.facts import Reason
 from roundtrip.machine.journal import Journal
 from roundtrip.questions.wire import ExternalQuestion, PendingQuestion
-from roundtrip.server.rehearsal import End, Rehearsed
 from roundtrip.trace.reading.calls import TracedCall
 
 TIMEOUT: Final = 30.0

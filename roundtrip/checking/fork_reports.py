@@ -9,9 +9,9 @@ from pydantic import JsonValue
 
 from roundtrip.checking.forking import Fork, ForkedRound
 from roundtrip.checking.recorded import NotReplayable, RecordedCall, RecordedRound, revealed
+from roundtrip.checking.rehearsal import End
 from roundtrip.checking.reports import question_data, quoted, words
 from roundtrip.machine.journal import Action
-from roundtrip.server.rehearsal import End
 from roundtrip.text import printable
 
 

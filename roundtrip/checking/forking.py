@@ -11,12 +11,12 @@ from pydantic import BaseModel, JsonValue
 from roundtrip.adapters.finding import AttachedServer
 from roundtrip.approvals.settling import ApprovalState
 from roundtrip.checking.recorded import Answer, NotReplayable, RecordedCall, RecordedRound, SeenQuestion
+from roundtrip.checking.rehearsal import Bodies, End, Rehearsed
 from roundtrip.checking.replaying import Replay, is_worded_as, names_of, obstacle_at, whole_call
 from roundtrip.checking.stage import Stage, open_stage
 from roundtrip.errors import Decision
 from roundtrip.machine.journal import Action
 from roundtrip.questions.wire import PendingQuestion
-from roundtrip.server.rehearsal import Bodies, End, Rehearsed
 from roundtrip.trace.reading.calls import TracedCall
 
 _MAX_LEGS: Final = 200

@@ -6,10 +6,10 @@ from typing import Final, TypeVar
 
 from roundtrip.approvals.settling import ApprovalState
 from roundtrip.checking.recorded import Answer, NotReplayable, RecordedCall, RecordedRound, SeenQuestion, recorded_call
+from roundtrip.checking.rehearsal import Bodies, End, Rehearsed
 from roundtrip.checking.stage import Stage
 from roundtrip.machine.journal import Asked, Computed, Entry, Journal
 from roundtrip.questions.wire import PendingQuestion
-from roundtrip.server.rehearsal import Bodies, End, Rehearsed
 from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.writing.lines import Digested, Recorded
 

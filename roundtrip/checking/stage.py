@@ -27,10 +27,10 @@ from roundtrip.adapters.finding import AttachedServer
 from roundtrip.adapters.installation import Installation
 from roundtrip.approvals.settling import ApprovalState
 from roundtrip.checking.recorded import Answer, Kind, NotReplayable, RecordedCall
+from roundtrip.checking.rehearsal import Bodies, End, Rehearsal, Rehearsed, rehearsing
 from roundtrip.client.legs import Era, LegRequest, Method, callbacks, never_live, send
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.pins import Pinner
-from roundtrip.server.rehearsal import Bodies, End, Rehearsal, Rehearsed, rehearsing
 
 
 class Stage:

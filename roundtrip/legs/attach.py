@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from roundtrip.ledger.contract import Ledger
     from roundtrip.legs import overrides
     from roundtrip.legs.overrides import Overrides
-    from roundtrip.stored.service import TaskService
     from roundtrip.tokens.tickets import Ticket
     from roundtrip.trace.writing import unwritten
     from roundtrip.tracing import Tracer
@@ -143,11 +142,6 @@ class Attached:
     def ledger(self) -> Ledger:
         """Return the ledger, which keeps the results of calls of tools that run once."""
         return self._parts.effects.ledger
-
-    @property
-    def task_service(self) -> TaskService | None:
-        """Return the stored calls of the server; None if it has no option and no tool that needs them."""
-        return self._legs.tasks
 
     @property
     def journal_codec(self) -> JournalCodec:

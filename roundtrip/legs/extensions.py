@@ -29,6 +29,8 @@ class LegPart:
 
     needs_engine = False
     """False if the body may run without the engine."""
+    may_store = False
+    """True if the leg may end with a stored call."""
 
     def complete(self, leg: Leg) -> None:
         """Add to the values with which the engine serves the leg."""
@@ -63,6 +65,18 @@ class LegExtension:
 
 CountGuess = Callable[["ServedLeg", str, Any, int], Awaitable[bool]]
 """Counts an answer to a question of a leg, given its name and the most guesses; returns False if it is one too many."""
+
+
+class LifespanWorker(Protocol):
+    """Work beside the legs of a server, on an event loop."""
+
+    def start(self) -> None:
+        """Begin, unless it runs on this event loop already."""
+        ...
+
+    async def stop(self) -> None:
+        """End on this event loop."""
+        ...
 
 
 class StoredLeg(Protocol):

@@ -10,7 +10,7 @@ import math
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio.to_thread
 from mcp.server import MCPServer
@@ -32,18 +32,12 @@ from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS, FIRST_OF_RETRY_ERA, i
 if TYPE_CHECKING:
     from mcp_types import InputRequiredResult
 
-    from roundtrip.approvals.inbox import Inbox
-    from roundtrip.channels.stored_calls import StoredCalls
     from roundtrip.engine import leg_run
     from roundtrip.engine.body import Body
-    from roundtrip.engine.ports import Settler
     from roundtrip.legs import call_info, leg_facts
     from roundtrip.legs.context import Context
-    from roundtrip.legs.extensions import CountGuess, LegExtension, LegPart, OpenedGates
+    from roundtrip.legs.extensions import CountGuess, LegExtension, LegPart, LifespanWorker, OpenedGates
     from roundtrip.questions.markers import Marker
-    from roundtrip.questions.wire import ExternalQuestion
-    from roundtrip.stored.service import TaskService
-    from roundtrip.stored.worker import DistributedEngine
 else:
     load_on_use(
         globals(),
@@ -89,16 +83,10 @@ class LegRunner:
         self.count_guess = count_guess
         self.lifespans: dict[asyncio.AbstractEventLoop, list[Any]] = {}
         """The states of the server's lifespans that are active, by their event loops."""
-        self.stored_calls: StoredCalls | None = None
-        """Calls whose users answer on pages, or whose questions a model answers, if the server's ladder has them."""
-        self.inbox: Inbox | None = None
-        """The approvals of calls, if the server has an inbox."""
-        self.tasks: TaskService | None = None
-        """The tasks of the server, once it has a tool that runs as a task."""
-        self.runs_tasks: bool | str = True
-        """False if other processes run the tasks of the store; "own" to run those of own clients only."""
-        self.task_engine: DistributedEngine | None = None
-        """Delivers tasks to workers, in place of each worker's look at the store."""
+        self.extensions: list[LegExtension] = []
+        """The features that take part in legs of all functions, which may come later than the functions."""
+        self.workers: list[LifespanWorker] = []
+        """What runs on each event loop while a lifespan of the server is active there."""
         self._page_waits: list[float] = []
         self.page_wait = math.inf
         """The most seconds that a leg waits for a page."""
@@ -111,7 +99,7 @@ class LegRunner:
 
     @asynccontextmanager
     async def alive(self, state: Any) -> AsyncGenerator[None]:
-        """Surround a lifespan of the server, during which it runs tasks.
+        """Surround a lifespan of the server, during which its workers run.
 
         Args:
             state: The state that the lifespan has yielded.
@@ -122,8 +110,8 @@ class LegRunner:
         loop = asyncio.get_running_loop()
         states = self.lifespans.setdefault(loop, [])
         states.append(state)
-        if self.tasks is not None:
-            self.tasks.start()
+        for worker in self.workers:
+            worker.start()
         try:
             yield
         finally:
@@ -131,8 +119,8 @@ class LegRunner:
             states.pop(next(place for place, each in enumerate(states) if each is state))
             if not states:
                 del self.lifespans[loop]
-                if self.tasks is not None:
-                    await self.tasks.stop()
+                for worker in self.workers:
+                    await worker.stop()
 
     @contextmanager
     def hurried(self, page_wait: float) -> Generator[None]:
@@ -175,8 +163,8 @@ class LegRunner:
             await anyio.to_thread.run_sync(function.source.read)
         confirmation = function.confirm(arguments) if function.confirm is not None else None
         served = ServedLeg(self, function, arguments, incoming, opened)
-        if function.extensions:
-            served.join(function.extensions)
+        if function.extensions or self.extensions:
+            served.join((*self.extensions, *function.extensions))
         call, record = served.call, served.record
         if is_traced and self.parts.effects.tracers.tracers:
             served.facts = leg_facts.LegFacts.begun(self.parts.effects.tracers, served)
@@ -278,13 +266,10 @@ class ServedLeg:
             # Its times are those of the store.
             claim, clock = task.claim, task.clock
             responses, limits = task.responses, task.limits(clock())
-        client, stored = RequestClient(self.wire), runner.stored_calls
-        if stored is not None and task is None and self.record is not None:
-            client = stored.client_of(self.wire, self.record)
         leg = Leg(
             call=self.call,
             plan=function.planned.plan,
-            client=client,
+            client=RequestClient(self.wire),
             born=self.born,
             end=self.end,
             clock=clock,
@@ -307,7 +292,6 @@ class ServedLeg:
             ways=self.ways,
             signals=task.signals if task is not None else None,
             by_model=task.by_model if task is not None else (),
-            settlers=self.settlers(),
             threads=threads,
             plain_body=self.plain_body(),
             report=log_teardown,
@@ -318,15 +302,6 @@ class ServedLeg:
         for part in self.parts:
             part.complete(leg)
         return leg
-
-    def settlers(self) -> Mapping[type[ExternalQuestion], Settler]:
-        """Return the settlers of questions that no client answers; none for a leg that no client asked for."""
-        inbox, protection = self.runner.inbox, self.runner.parts.protection
-        if inbox is None or self.record is None or self.function.kind != "tool":
-            return {}
-        user = protection.user(self.wire) if self.task is None else None
-        settler = inbox.settler(cast("Any", self.task), user=user, max_seconds=self.end - self.born)
-        return {settler.kind: settler}
 
     def end_authored(self, result: InputRequiredResult) -> Authored:
         """End a silent leg with questions that the author asks by hand."""
@@ -379,8 +354,8 @@ class ServedLeg:
         facts = self.facts
         if facts is not None:
             journal = facts.linked(journal)
-        may_be_stored = self.hands_over or self.runner.inbox is not None
-        may_be_stored = may_be_stored or (self.ways is not None and self.ways.may_store)
+        may_be_stored = self.hands_over or (self.ways is not None and self.ways.may_store)
+        may_be_stored = may_be_stored or any(part.may_store for part in self.parts)
         if self.task is not None or (may_be_stored and self.record is not None):
             return self._store(journal)
         packed = self.runner.parts.protection.write(journal)

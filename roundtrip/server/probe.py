@@ -19,16 +19,16 @@ from mcp.server.mcpserver.exceptions import ToolError
 from roundtrip.errors import ChannelMissing
 from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.legs.context import Context
-from roundtrip.legs.parts import PROBE_TOOL
-from roundtrip.legs.runner import LegRunner
+from roundtrip.legs.parts import PROBE_TOOL, Parts
 from roundtrip.on_demand import load_on_use
-from roundtrip.stored.service import TaskService
+from roundtrip.stored.storage import Storage
 from roundtrip.tools.options import ToolSpec
 from roundtrip.tools.registered import RegisteredTool, ToolDefaults, register
 from roundtrip.tools.registry import ToolRegistry
 
 if TYPE_CHECKING:
     from roundtrip.stored import operations
+    from roundtrip.stored.service import TaskService
 else:
     load_on_use(globals(), "roundtrip.stored.operations")
 
@@ -83,16 +83,17 @@ class Identity(NamedTuple):
         return self.exactly_once or self.stores_calls
 
 
-def identity_of(name: str, *, legs: LegRunner, tools: Iterable[str], exactly_once: bool) -> Identity:
+def identity_of(name: str, *, parts: Parts, tools: Iterable[str], exactly_once: bool, stores_calls: bool) -> Identity:
     """Return the identity of a server whose legs run here.
 
     Args:
         name: Its name.
-        legs: Runs them.
+        parts: The parts of its legs.
         tools: A text for each tool, which differs where the tool does.
         exactly_once: True if any tool must run exactly once.
+        stores_calls: True if it can store calls.
     """
-    protection, ledger = legs.parts.protection, legs.parts.effects.ledger
+    protection, ledger = parts.protection, parts.effects.ledger
     audience = protection.policy.audience
     return Identity(
         name=name,
@@ -103,11 +104,11 @@ def identity_of(name: str, *, legs: LegRunner, tools: Iterable[str], exactly_onc
         reach=ledger.reach,
         exactly_once=exactly_once,
         own_key=protection.own_key,
-        stores_calls=legs.tasks is not None,
+        stores_calls=stores_calls,
     )
 
 
-def identity_of_tools(name: str, *, legs: LegRunner, tools: Iterable[RegisteredTool]) -> Identity:
+def identity_of_tools(name: str, *, parts: Parts, tools: Iterable[RegisteredTool], stores_calls: bool) -> Identity:
     """Return the identity of a `roundtrip.Server` with these tools."""
     tools = list(tools)
     told = (
@@ -115,22 +116,28 @@ def identity_of_tools(name: str, *, legs: LegRunner, tools: Iterable[RegisteredT
         f"{tool.listing.model_dump_json(by_alias=True, exclude_none=True)}"
         for tool in tools
     )
-    return identity_of(name, legs=legs, tools=told, exactly_once=any(tool.spec.get("exactly_once") for tool in tools))
+    exactly_once = any(tool.spec.get("exactly_once") for tool in tools)
+    return identity_of(name, parts=parts, tools=told, exactly_once=exactly_once, stores_calls=stores_calls)
 
 
 class Probe:
     """Probe of one server."""
 
     def __init__(
-        self, tools: ToolRegistry, *, legs: LegRunner, identity: Callable[[], Identity], defaults: ToolDefaults
+        self,
+        tools: ToolRegistry,
+        *,
+        parts: Parts,
+        storage: Storage,
+        identity: Callable[[], Identity],
+        defaults: ToolDefaults,
     ) -> None:
         self._identity = identity
-        self._legs = legs
-        """Has the tasks of the server, once there is a tool that runs as a task."""
+        self._storage = storage
         self._tools = tools
-        self._system = legs.parts.system
-        self._protection = legs.parts.protection
-        self._effects = legs.parts.effects
+        self._system = parts.system
+        self._protection = parts.protection
+        self._effects = parts.effects
         self.fellows: tuple[str, int] | None = None
         """The id of the group of workers that this process belongs to, and their number."""
         self.transport: str | None = None
@@ -189,7 +196,7 @@ class Probe:
             facts["transport"] = self.transport
         if self.fellows is not None:
             facts["group"], facts["workers"] = self.fellows
-        tasks = self._legs.tasks
+        tasks = self._storage.service
         if tasks is not None:
             facts["tasks"] = await self._tasks(tasks)
         needs_ledger = identity.exactly_once or tasks is not None
@@ -201,7 +208,7 @@ class Probe:
         facts["clock"] = self._system.time()
         return facts
 
-    async def _tasks(self, tasks: TaskService) -> dict[str, Any]:
+    async def _tasks(self, tasks: "TaskService") -> dict[str, Any]:
         """Return how many tasks are in which state, and under which keys; nothing of a single task."""
         now = self._system.monotonic()
         if self._backlog is None or now - self._backlog[0] > _BACKLOG_SECONDS:
@@ -213,7 +220,7 @@ class Probe:
             else:
                 told = {**backlog._asdict(), "own_keys": tasks.book.seal.hints}
             self._backlog = now, told
-        return {**self._backlog[1], "runs": bool(self._legs.runs_tasks)}
+        return {**self._backlog[1], "runs": bool(tasks.runs_tasks)}
 
     def _digests(self) -> dict[str, str]:
         """Return a digest of each tool; tools that some clients do not see share one, which hides their names."""

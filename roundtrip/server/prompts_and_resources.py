@@ -38,12 +38,14 @@ from roundtrip.resolvers.markers import check_inline
 from roundtrip.resolvers.signatures import display_name
 from roundtrip.sdk import HookedServer, Shelf
 from roundtrip.server.features import extensions_of
+from roundtrip.stored.storage import Storage, StoresCalls
 from roundtrip.tools.registered import ToolDefaults
 from roundtrip.visibility.notifications import Announcer
 from roundtrip.visibility.rules import Enabled, Strings, Visibility, read_enabled
 
 # Loaded by servers that use them.
 if TYPE_CHECKING:
+    from roundtrip.approvals.inbox import Inbox
     from roundtrip.server import prompt_legs
     from roundtrip.tools import failures
     from roundtrip.visibility import catalog, gates
@@ -83,7 +85,7 @@ class ResourceDetails(TypedDict, total=False):
     security: ResourceSecurity | None
 
 
-class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
+class PromptsAndResources(Attached, StoresCalls, HookedServer[LifespanResultT]):
     """The part of `Server` for prompts, resources and templates; `sdk` has the arguments of `MCPServer`."""
 
     def __init__(
@@ -100,7 +102,9 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
         self._defaults = defaults
         self._visibility = visibility
         self._planned = WeakSet()
-        self._features = extensions_of(parts, no_empty_rounds=no_empty_rounds, inbox_of=lambda: self._legs.inbox)
+        self._inbox: Inbox | None = None
+        self.storage = Storage()
+        self._features = extensions_of(parts, no_empty_rounds=no_empty_rounds, inbox_of=lambda: self._inbox)
         self._announcer = Announcer(parts.effects, is_private=self.is_private)
         # Those of the constructor come before those of extensions.
         for tool in sdk.get("tools") or ():

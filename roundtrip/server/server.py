@@ -215,13 +215,24 @@ class Server(ToolServer[LifespanResultT]):
                 "subscriptions": False if bus is False else parts.effects.bus,
             },
         )
-        self._legs.task_engine = task_engine
-        self._legs.runs_tasks = runs_tasks(run_tasks, environment=os.environ)
+        self.storage.engine = task_engine
+        self.storage.runs_tasks = runs_tasks(run_tasks, environment=os.environ)
+        stored = None
         if pages is not None or ladder is not None:
-            stored_calls.StoredCalls.install(ladder, pages, self, self._legs, self._calls, self._tools)
+            stored = stored_calls.StoredCalls.install(
+                ladder, pages, self, self.storage, self._legs, self._calls, self._tools
+            )
+            self._calls.stored = stored
         if approvals is not None:
-            has_auth = self.settings.auth is not None
-            inbox_pages.install_inbox(approvals, pages, self, self._legs, has_auth=has_auth)
+            self._inbox = inbox_pages.install_inbox(
+                approvals,
+                pages,
+                self,
+                self._legs,
+                service=self.storage.service,
+                gives_links=stored is not None and stored.gives_links,
+                has_auth=self.settings.auth is not None,
+            )
         for add in self._early:
             add()
         self._has_fast_lane = is_on(fast_lane, FAST_LANE_VARIABLE, environment=os.environ, default=True)

@@ -41,8 +41,10 @@ from roundtrip.tools.registry import ToolRegistry, UnknownTool, version_key
 from roundtrip.tools.replies import result_of_reply, written
 
 if TYPE_CHECKING:
+    from roundtrip.channels.stored_calls import StoredCalls
     from roundtrip.legs.functions import AskingFunction
     from roundtrip.stored.hosts import ToolHost
+    from roundtrip.stored.storage import Storage
     from roundtrip.tasks import extension
     from roundtrip.tools import failures
     from roundtrip.visibility.gates import GateEvaluator, OpenGates
@@ -76,6 +78,7 @@ class ToolCalls:
         server: The server.
         tools: The tools.
         legs: Serves the legs of their functions.
+        storage: What stores calls, if the server has it.
         gates: Returns the evaluator of visibility gates.
         probe: The tool that answers `roundtrip doctor`, if the server has it.
         masks_errors: Returns True if clients may not read the texts of unexpected exceptions.
@@ -85,9 +88,12 @@ class ToolCalls:
     tools: ToolRegistry
     _: KW_ONLY
     legs: LegRunner
+    storage: Storage
     gates: Callable[[], GateEvaluator]
     probe: RegisteredTool | None
     masks_errors: Callable[[], bool]
+    stored: StoredCalls | None = field(default=None, init=False)
+    """Serves calls whose users answer on pages, or whose questions a model answers, if the server has such calls."""
     _stamp: dict[str, Any] | None = field(default=None, init=False)
     _valid_metas: set[bytes] = field(default_factory=set[bytes], init=False)
 
@@ -118,11 +124,11 @@ class ToolCalls:
             ToolError: The tool is unknown, its arguments do not fit, or it failed on purpose.
             MCPError: The tool raised a protocol error, its client cannot be asked, or the store cannot be used.
         """
-        stored, record = self.legs.stored_calls, incoming.record
+        stored, record = self.stored, incoming.record
         is_retry = record is not None and is_retry_era(record.context.protocol_version)
         if stored is not None and record is not None and not is_retry:
             return await stored.serve_old_client(self, name, arguments, incoming)
-        if self.legs.tasks is None or record is None or not is_retry:
+        if self.storage.service is None or record is None or not is_retry:
             return result_of(await self.serve(name, arguments, incoming, version))
         end = await self._end_for_client(name, arguments, incoming, version)
         if not isinstance(end, dict):
@@ -136,7 +142,7 @@ class ToolCalls:
         self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None = None
     ) -> ServedEnd | dict[str, Any]:
         """Serve one leg for a client of the retry era; return its end, or the reply for a call that is stored."""
-        stored, tasks, record = self.legs.stored_calls, self.legs.tasks, incoming.record
+        stored, tasks, record = self.stored, self.storage.service, incoming.record
         if tasks is not None and record is not None:
             record.may_become_task = is_on_asyncio() and extension.declares_tasks(record.context)
         if stored is None or record is None:
@@ -286,7 +292,7 @@ class ToolCalls:
             _check_headers(tool, incoming)
         try:
             validated = tool.arguments.validate(arguments)
-            stored = self.legs.stored_calls
+            stored = self.stored
             # A call of the doctor's probe is not traced, nor one that continues another.
             is_traced = tool is not self.probe and (stored is None or tool.function is not stored.continuing)
             return await self.legs.run(tool.function, validated, incoming, opened, is_traced=is_traced)

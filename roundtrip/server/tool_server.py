@@ -32,10 +32,10 @@ from roundtrip.visibility.rules import Visibility
 
 if TYPE_CHECKING:
     from roundtrip.server import probe
-    from roundtrip.stored import service
+    from roundtrip.tasks import extension
     from roundtrip.tools import failures
 else:
-    load_on_use(globals(), "roundtrip.tools.failures", "roundtrip.server.probe", "roundtrip.stored.service")
+    load_on_use(globals(), "roundtrip.tools.failures", "roundtrip.server.probe", "roundtrip.tasks.extension")
 
 logger = logging.getLogger("roundtrip")
 
@@ -67,6 +67,7 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
             self,
             self._tools,
             legs=self._legs,
+            storage=self.storage,
             gates=lambda: self._gates,
             probe=self._probe.tool if self._probe is not None else None,
             masks_errors=lambda: not self.shows_error_details,
@@ -129,7 +130,8 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
         if tool.visibility_gate is not None:
             self._track(tool.visibility_gate.planned)
         if tool.function.hands_over:
-            service.service_of(self, self._legs, self._calls).serve_extension()
+            book = self.storage.require(self, self._legs, self._calls).book
+            extension.serve_extension(self, book, self._parts, self._calls)
         if self._tools.add(tool):
             self._announcer.note("tools")
 
@@ -222,7 +224,7 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
             ValueError: The payload is not JSON.
             RuntimeError: The server has no tool that runs as a task.
         """
-        tasks = self._legs.tasks
+        tasks = self.storage.service
         if tasks is None:
             raise RuntimeError("server.signal(...) needs a tool that runs as a task: @server.tool(task=True)")
         return await tasks.signal(call_id, name, payload)
@@ -325,7 +327,9 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
     def _probe_if_wanted(self, wanted: bool | None) -> probe.Probe | None:
         if not is_on(wanted, PROBE_VARIABLE, environment=os.environ, default=False):
             return None
-        return probe.Probe(self._tools, legs=self._legs, identity=self.identity, defaults=self._defaults)
+        return probe.Probe(
+            self._tools, parts=self._parts, storage=self.storage, identity=self.identity, defaults=self._defaults
+        )
 
     def tell_transport(self, transport: str) -> None:
         """Tell the log and the probe which way requests over HTTP on 2026-07-28 take, and why."""
@@ -345,4 +349,5 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
 
     def identity(self) -> probe.Identity:
         """Return the facts that all instances of the service must have in common, now that tools are registered."""
-        return probe.identity_of_tools(self.name, legs=self._legs, tools=self._tools.registered)
+        stores = self.storage.service is not None
+        return probe.identity_of_tools(self.name, parts=self._parts, tools=self._tools.registered, stores_calls=stores)

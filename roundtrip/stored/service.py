@@ -28,7 +28,6 @@ from roundtrip.stored.named import NamedTasks
 from roundtrip.stored.sweep import TaskDelivery
 from roundtrip.stored.worker import DistributedEngine, TaskEngine
 from roundtrip.switches import OWN
-from roundtrip.tasks.extension import EXTENSION, TaskMethods
 from roundtrip.tools.failures import store_down
 from roundtrip.tools.promises import OncePolicy
 from roundtrip.tools.replies import written
@@ -48,30 +47,44 @@ class TaskService:
     """Tasks of one server, made with its first tool that runs as a task.
 
     Args:
-        server: The server, which from now on has the extension.
+        server: The server.
         legs: Serves legs, and knows the event loops on which the server runs.
         calls: Serves calls of tools.
         needed_by: The option of the author that needs it.
+        engine: Delivers tasks to workers, in place of each worker's look at the store.
+        runs: False if other processes run the tasks; "own" to run those of own clients only.
 
     Raises:
         InvalidSignature: The ledger cannot store tasks, or the distributed engine cannot serve it.
         KeysMissing: There are no keys for what it would store.
     """
 
-    def __init__(self, server: StoringServer, legs: LegRunner, calls: CallsOfTools, needed_by: str) -> None:
+    def __init__(
+        self,
+        server: StoringServer,
+        legs: LegRunner,
+        calls: CallsOfTools,
+        needed_by: str,
+        *,
+        engine: DistributedEngine | None,
+        runs: bool | str,
+    ) -> None:
         self._legs = legs
         self._calls = calls
         self._server = server
+        self._distributed = engine
+        self.runs_tasks = runs
+        """False if other processes run the stored calls; "own" to run those of own clients only."""
+        self.prepare: Callable[[TaskContent, ServerRequestContext[Any, Any]], None] | None = None
+        """Adds to the content of a call that becomes a task."""
         self.book = TaskBook(legs.parts, server.name, needed_by)
-        distributed = legs.task_engine
-        if distributed is not None:
-            self._bind(distributed)
-        self._delivers = distributed
-        if legs.runs_tasks == OWN:
+        if engine is not None:
+            self._bind(engine)
+        self._delivers = engine
+        if runs == OWN:
             # A distributed engine would deliver the tasks of others, too.
             self._delivers, self.book.named = None, NamedTasks(self.book.store)
         self._engines: dict[asyncio.AbstractEventLoop, TaskEngine] = {}
-        self._has_methods = False
         self.stops_first: list[Callable[[], Awaitable[None]]] = []
         """Functions that stop other parts of the server on an event loop, before its tasks."""
 
@@ -79,18 +92,6 @@ class TaskService:
     def page_wait(self) -> float:
         """Return the seconds for which a leg may wait for a page at most: tests hurry."""
         return self._legs.page_wait
-
-    def serve_extension(self) -> None:
-        """Give the server the extension of the protocol, once it has a tool that runs as a task."""
-        if self._has_methods:
-            return
-        self._has_methods = True
-        server, calls = self._server, self._calls
-        server.advertise(EXTENSION)
-        methods = TaskMethods(self.book, self._legs.parts, calls.stamp)
-        # Just before the innermost middleware, so inside all of the author's.
-        entries: list[object] = [*server.middleware]
-        server.middleware.insert(entries.index(calls) if calls in entries else len(entries), methods)
 
     def _bind(self, distributed: DistributedEngine) -> None:
         effects = self._legs.parts.effects
@@ -104,7 +105,7 @@ class TaskService:
     @asynccontextmanager
     async def _worked_by_others(self) -> AsyncGenerator[TaskEngine]:
         """Run the server in a worker of a distributed engine's own, which calls `TaskEngine.run`."""
-        self._legs.runs_tasks = False
+        self.runs_tasks = False
         async with self._server.own_lifespan():
             yield self._require_engine(deliver=_deliver_nothing)
 
@@ -114,7 +115,7 @@ class TaskService:
             return
         if self._delivers and self._legs.lifespans.get(asyncio.get_running_loop()):
             self._delivers.start()
-        if self._legs.runs_tasks:
+        if self.runs_tasks:
             self._start_engine()
 
     def _start_engine(self, **options: Any) -> TaskEngine | None:
@@ -136,7 +137,7 @@ class TaskService:
     def _engine_of_requests(self) -> TaskEngine | None:
         """Return the engine in which requests begin legs; one that runs nothing else if tasks are left to others."""
         self.start()
-        if not self._legs.runs_tasks:
+        if not self.runs_tasks:
             self._start_engine(deliver=_deliver_nothing)
         return self._engines.get(asyncio.get_running_loop())
 
@@ -163,7 +164,7 @@ class TaskService:
             concurrency: The number of tasks to run at once. Tasks that wait do not count.
         """
         await self.stop()
-        self.book.named, self._delivers = None, self._legs.task_engine
+        self.book.named, self._delivers = None, self._distributed
         yield self._require_engine(most=concurrency)
 
     async def create(
@@ -180,8 +181,8 @@ class TaskService:
         # As long as a token of the call lives, its request may be repeated, and must find the task.
         least = journal.end + SKEW - self._legs.parts.system.time() if function.policy(OncePolicy) is not None else 0.0
         content = self.content_of(function, ctx, journal)
-        if self._legs.stored_calls is not None:
-            self._legs.stored_calls.prepare_task(content, ctx)
+        if self.prepare is not None:
+            self.prepare(content, ctx)
         entry = await self.entry_of(function, function.name, journal, content, ttl=max(mode.ttl, least))
         try:
             end = await self._run_first(entry, content, journal, mode.after, is_repeatable=record.journal is not None)
@@ -287,17 +288,6 @@ class TaskService:
         result = written(end.value, content.protocol)
         del result["resultType"]
         return Finished(result)
-
-
-def service_of(server: StoringServer, legs: LegRunner, calls: CallsOfTools, needed_by: str = "task=") -> TaskService:
-    """Return the service that stores the calls of a server; see `TaskService`. The first option that needs it makes it.
-
-    Raises:
-        InvalidSignature: The ledger cannot store calls.
-    """
-    if legs.tasks is None:
-        legs.tasks = TaskService(server, legs, calls, needed_by)
-    return legs.tasks
 
 
 def _deliver_nothing(engine: TaskEngine) -> TaskDelivery:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from roundtrip.legs.functions import AskingFunction
     from roundtrip.legs.parts import Parts
     from roundtrip.legs.requests import Incoming
+    from roundtrip.stored.hosts import CallsOfTools, StoringServer
 
 logger = logging.getLogger("roundtrip")
 # Limited, as clients can cause them.
@@ -35,6 +36,17 @@ EXTENSION: Final = "io.modelcontextprotocol/tasks"
 _METHODS: Final = ("tasks/get", "tasks/update", "tasks/cancel")
 _HEADER_MISMATCH: Final = -32020
 _EXTENSION_MISSING: Final = -32021
+
+
+def serve_extension(server: StoringServer, book: TaskBook, parts: Parts, calls: CallsOfTools) -> None:
+    """Give a server the extension, once it has a tool that runs as a task."""
+    entries: list[object] = [*server.middleware]
+    if any(isinstance(entry, TaskMethods) for entry in entries):
+        return
+    server.advertise(EXTENSION)
+    # Just before the innermost middleware, so inside all of the author's.
+    place = entries.index(calls) if calls in entries else len(entries)
+    server.middleware.insert(place, TaskMethods(book, parts, calls.stamp))
 
 
 def declares_tasks(ctx: ServerRequestContext[Any, Any]) -> bool:

@@ -20,7 +20,8 @@ from typing import Any, Final, NamedTuple, cast, get_type_hints
 
 from mcp.server import MCPServer
 
-from roundtrip.adapters.finding import AttachedServer, attached, is_server, require_installed, server_classes
+from roundtrip.adapters import marked, sdk_names
+from roundtrip.adapters.finding import AttachedServer, attached, is_fastmcp, is_server, server_classes
 from roundtrip.cli.command import CommandFailed, reported
 from roundtrip.errors import InvalidSignature
 from roundtrip.server.server import Server
@@ -129,8 +130,30 @@ def find_any_server(target: str) -> FoundServer:
     """
     found = _load(target, _Wanted("server of MCP", is_server))
     with reported(InvalidSignature, about=f"{target}: "):
-        require_installed(found.server)
+        _require_installed(found.server)
     return found
+
+
+def _require_installed(server: object) -> None:
+    """Reject a server without roundtrip, or with one mounted on it, whose tools have roundtrip's markers or options.
+
+    Raises:
+        InvalidSignature: It is one.
+    """
+    if is_fastmcp(server):
+        try:
+            from roundtrip import fastmcp
+        except ImportError:
+            # Of another version than roundtrip knows, and so without it.
+            return
+        fastmcp.require_installed(cast("Any", server))
+    elif attached(server) is None and isinstance(server, MCPServer):
+        for kind, name, fn in sdk_names.functions_of(cast("MCPServer[Any]", server)):
+            if marked.uses_roundtrip(fn):
+                raise InvalidSignature(
+                    f"{kind} {name!r} has markers or options of roundtrip, which do nothing without "
+                    "roundtrip.install.install(server); call it before tools are registered"
+                )
 
 
 def _load(text: str, wanted: _Wanted) -> FoundServer:

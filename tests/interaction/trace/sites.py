@@ -8,9 +8,9 @@ from roundtrip import Server, Transition
 from roundtrip.checking.checking import check_calls
 from roundtrip.checking.forking import fork_call
 from roundtrip.checking.recorded import recorded_call
+from roundtrip.checking.rehearsal import End
 from roundtrip.checking.reports import Checked
 from roundtrip.ledger import SqliteLedger
-from roundtrip.server.rehearsal import End
 from roundtrip.testing import Era, User
 from roundtrip.trace.writing.recorder import Recorder
 from tests.interaction.trace.features import FEATURES, ROOTS, Effect, Feature, Heard, serve

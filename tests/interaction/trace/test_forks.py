@@ -13,11 +13,11 @@ from roundtrip.checking.checking import check_calls
 from roundtrip.checking.fork_reports import fork_data, fork_text
 from roundtrip.checking.forking import Fork, OwnAnswer, fork_call
 from roundtrip.checking.recorded import NotReplayable, recorded_call
+from roundtrip.checking.rehearsal import End
 from roundtrip.checking.reports import Checked
 from roundtrip.cli import main
 from roundtrip.ledger import MemoryLedger, SqliteLedger
 from roundtrip.machine.journal import Action
-from roundtrip.server.rehearsal import End
 from roundtrip.testing import Era, User
 from roundtrip.trace.index.rows import row_of
 from roundtrip.trace.reading.calls import TracedCall

@@ -1,0 +1,54 @@
+"""What stores the calls of one server. Most servers store none, and do not load the rest of this room."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from roundtrip.on_demand import load_on_use
+
+if TYPE_CHECKING:
+    from roundtrip.legs.runner import LegRunner
+    from roundtrip.stored import service
+    from roundtrip.stored.hosts import CallsOfTools, StoringServer
+    from roundtrip.stored.service import TaskService
+    from roundtrip.stored.worker import DistributedEngine
+else:
+    load_on_use(globals(), "roundtrip.stored.service")
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Storage:
+    """What stores the calls of one server. Its options and its tools install it."""
+
+    engine: DistributedEngine | None = None
+    """Delivers stored calls to workers, in place of each worker's look at the store."""
+    runs_tasks: bool | str = True
+    """False if other processes run the stored calls; "own" to run those of own clients only."""
+    service: TaskService | None = None
+    """None until an option or a tool needs it."""
+
+    def require(
+        self, server: StoringServer, legs: LegRunner, calls: CallsOfTools, needed_by: str = "task="
+    ) -> TaskService:
+        """Return the service that stores the calls of a server; the first option that needs it makes it.
+
+        Raises:
+            InvalidSignature: The ledger cannot store calls.
+        """
+        if self.service is None:
+            made = service.TaskService(server, legs, calls, needed_by, engine=self.engine, runs=self.runs_tasks)
+            self.service = made
+            legs.workers.append(made)
+        return self.service
+
+
+class StoresCalls:
+    """Mixin of servers that can store calls."""
+
+    storage: Storage
+
+    @property
+    def task_service(self) -> TaskService | None:
+        """Return the stored calls of the server; None if it has no option and no tool that needs them."""
+        return self.storage.service
