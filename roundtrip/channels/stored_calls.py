@@ -603,7 +603,7 @@ def _may_ask(function: AskingFunction) -> bool:
 
 def _must_store(end: Suspended) -> bool:
     """Return True if a call goes on in the store: by a page, by a model, or by the decision of others."""
-    return end.rung is not None if end.questions else bool(end.external)
+    return end.channel is not None if end.questions else bool(end.external)
 
 
 def _page_key(view: TaskView) -> str:

@@ -75,8 +75,8 @@ def cancellations_restored() -> Generator[None]:
 
 def _undo_request_since(before: int) -> None:
     """Undo one cancellation request, if the task has had one since `cancel_requests` returned `before`."""
-    if cancel_requests() > before and (task := asyncio.current_task()) is not None:
-        task.uncancel()
+    if cancel_requests() > before and (asyncio_task := asyncio.current_task()) is not None:
+        asyncio_task.uncancel()
 
 
 @dataclass(slots=True, eq=False, repr=False)

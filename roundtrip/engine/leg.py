@@ -52,14 +52,14 @@ class Suspended(NamedTuple):
     state: str
     waits: tuple[Wait, ...] = ()
     """The times and signals for which a task waits, besides answers."""
-    rung: str | None = None
-    """The way in which the questions are asked; None if the client asks them."""
+    channel: str | None = None
+    """The channel by which the questions are asked; None if the client asks them."""
     external: Mapping[str, PendingQuestion] = MappingProxyType({})
     """The questions that it waits for and no client answers."""
 
     def names_for_model(self) -> frozenset[str]:
         """Return the names of the questions that a model may answer."""
-        named = self.questions.items() if self.rung == "model" else ()
+        named = self.questions.items() if self.channel == "model" else ()
         return frozenset(name for name, waiting in named if waiting.question.is_for_anyone)
 
     def result(self) -> InputRequiredResult:

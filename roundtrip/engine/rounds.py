@@ -240,10 +240,10 @@ class Rounds:
         self._note_ask()
         for waiting in self.external.values():
             waiting.after = (*self.answers.entries, *self.answers.known.responses)
-        return Suspended(self.batch, self.remember(), tuple(self.waits), self._rung(), self.external)
+        return Suspended(self.batch, self.remember(), tuple(self.waits), self._channel(), self.external)
 
-    def _rung(self) -> str | None:
-        """Return the way in which the batch is asked: one page or one result has all of it; None for the client."""
+    def _channel(self) -> str | None:
+        """Return the channel by which the batch is asked: one page or one result has all of it; None for the client."""
         ways = self.leg.ways
         asked = [waiting for waiting in self.batch.values() if not isinstance(waiting.question, ModelQuestion)]
         if ways is None or not asked:
@@ -260,8 +260,8 @@ class Rounds:
             detail["keys"] = tuple(self.batch)
             detail["reasons"] = {key: waiting.reason for key, waiting in self.batch.items()}
             detail["questions"] = tuple(self.batch.values())
-            if (rung := self._rung()) is not None:
-                detail["rung"] = rung
+            if (channel := self._channel()) is not None:
+                detail["channel"] = channel
             if self.waits:
                 detail["waits"] = tuple(self.waits)
             if self.external and not self.batch:

@@ -9,10 +9,10 @@ import anyio
 def cancel_requests() -> int:
     """Return the number of cancellation requests that the running task has; 0 outside of asyncio."""
     try:
-        task = asyncio.current_task()
+        asyncio_task = asyncio.current_task()
     except RuntimeError:
         return 0
-    return task.cancelling() if task is not None else 0
+    return asyncio_task.cancelling() if asyncio_task is not None else 0
 
 
 def is_cancelled(before: int) -> bool:

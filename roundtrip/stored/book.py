@@ -251,7 +251,7 @@ class TaskBook:
             content: The content of the call as the leg has read it.
             call_id: The call.
         """
-        if self.reply is not None and isinstance(end, Suspended) and end.rung is not None:
+        if self.reply is not None and isinstance(end, Suspended) and end.channel is not None:
             pause = pause._replace(reply=self._reply)
         if self.inbox is None:
             return pause

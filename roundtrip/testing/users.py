@@ -352,7 +352,7 @@ class _UserCall:
         if self.conversation.states is not None:
             self.conversation.states.append(step.target)
         # A round on a page is recorded when the page is opened, and approvals are no questions.
-        if step.event is Event.ASK and not {"rung", "external"} & step.detail.keys():
+        if step.event is Event.ASK and not {"channel", "external"} & step.detail.keys():
             self.live_keys = list(step.detail.get("keys", ()))
             self.conversation.rounds.append([])
 

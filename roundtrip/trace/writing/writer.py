@@ -106,7 +106,7 @@ class LineWriter:
         if event is Event.ASK:
             self._asked = transition
             # Questions of an author, and those that no client is sent, end the leg: they are written with its token.
-            if self._beginning.era == "live" and not {"authored", "rung", "external"} & detail.keys():
+            if self._beginning.era == "live" and not {"authored", "channel", "external"} & detail.keys():
                 self._asked_ms = ms
                 return self._asked_line(None, ms)
         elif event is Event.RESUME and self._asked is not None:
@@ -226,13 +226,13 @@ class LineWriter:
             line += f',"waits":{array([_shown_wait(redaction, wait) for wait in detail["waits"]])}'
         if "external" in detail:
             line += f',"approvals":{array([_asked_approval(redaction, one) for one in detail["external"]])}'
-        if "rung" in detail:
-            line += f',"rung":"{detail["rung"]}"'
+        if "channel" in detail:
+            line += f',"rung":"{detail["channel"]}"'
         if self._journal is not None:
             journal, fixed = self._journal
             token = f'"bytes":{token_bytes or 0}{_difference(self._beginning.journal, journal, redaction.name)}{fixed}'
             # The store keeps a call that its client does not ask, or that others decide, for its whole life.
-            is_stored = "rung" in detail or ("external" in detail and not detail["questions"])
+            is_stored = "channel" in detail or ("external" in detail and not detail["questions"])
             until = journal.end if is_stored else journal.deadline
             line += f',"until":{until:.3f},"token":{{{token}}}'
         return self._line("asked", line, ms)
