@@ -126,12 +126,13 @@ class Rounds:
             await self.answers.stand_in(waiting)
         if over:
             return True
-        # A task, to which the call is handed over first, checks them itself.
-        for waiting, question in external.items() if not self.leg.hands_over else ():
-            settler = self.leg.settlers.get(type(question))
-            if settler is None:
-                raise question.no_settler(waiting.key)
-            settler.check(waiting)
+        # A task, to which the call is handed over first, checks them again.
+        if not self.leg.hands_over:
+            for waiting, question in external.items():
+                settler = self.leg.settlers.get(type(question))
+                if settler is None:
+                    raise question.no_settler(waiting.key)
+                settler.check(waiting)
         self.external |= {waiting.key: waiting for waiting in external}
         if are_alone:
             self.end_abandoned()

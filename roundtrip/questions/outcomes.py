@@ -23,13 +23,7 @@ if TYPE_CHECKING:
 else:
     from mcp.server.elicitation import AcceptedElicitation, ElicitationResult
 
-__all__ = [
-    "AcceptedElicitation",
-    "CancelledElicitation",
-    "DeclinedElicitation",
-    "ElicitationResult",
-    "Outcome",
-]
+__all__ = ["AcceptedElicitation", "CancelledElicitation", "DeclinedElicitation", "ElicitationResult", "Outcome"]
 
 
 # Not frozen: a frozen one is three times as slow to create, for each question and leg. Nothing changes it.
