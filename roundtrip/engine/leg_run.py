@@ -97,8 +97,8 @@ class LegRun:
     shield: CancellationShield | None = field(default=None, init=False)
     _body: Body | None = field(default=None, init=False)
     _context: Any = field(default=None, init=False)
-    _in_thread: _BodyInThread | None = field(default=None, init=False)
-    """The body, if it may run in one go with the resolvers."""
+    _body_value: tuple[Any] | None = field(default=None, init=False)
+    """The value of a body that has run in one go with the resolvers."""
     _is_handed_over: bool = field(default=False, init=False)
     _cancelled: int = field(default_factory=cancel_requests, init=False)
     _done_plans: dict[int, Plan] = field(default_factory=dict[int, Plan], init=False)
@@ -207,7 +207,7 @@ class LegRun:
                     raise
                 self.rounds.end_abandoned()
                 self.leg.call.apply(Event.REVISE)
-                self._body = self._context = self._in_thread = None
+                self._body = self._context = self._body_value = None
 
     async def _confirm(self, key: str, marker: Marker) -> None:
         """Ask for the confirmation, and raise QuestionDeclined unless the user accepts."""
@@ -223,8 +223,8 @@ class LegRun:
             declined = await self._resolve(values, entered)
             if declined is not None:
                 return declined
-            if self._in_thread is not None and self._in_thread.value is not None:
-                return Finished(await self._in_thread.body.finish(self._in_thread.value[0]))
+            if self._body_value is not None and leg.plain_body is not None:
+                return Finished(await leg.plain_body.finish(self._body_value[0]))
         if leg.hands_over:
             self._is_handed_over = not leg.needs_token
             raise Suspension
@@ -259,16 +259,18 @@ class LegRun:
             watch=self.leg.call.watch,
             cancelled=self._cancelled,
         )
+        last: _BodyInThread | None = None
         # Facts go to the watch in the leg's own task. A claim is made there too, before the body begins.
         if leg.plain_body is not None and leg.claim is None and leg.call.watch is None:
-            scheduler.last = self._in_thread = _BodyInThread(self, leg.plain_body, scheduler, values, entered)
+            scheduler.last = last = _BodyInThread(self, leg.plain_body, values, entered)
         await scheduler.advance()
         while scheduler.declined is None and scheduler.waiting:
             if leg.journal is None or not answers.known.adopt(answers.open, scheduler.is_blocked):
                 await self.rounds.ask([answers.open[node.key] for node in scheduler.waiting_nodes()])
             scheduler.settle_waiting()
             await scheduler.advance()
-        if scheduler.declined is None and (self._in_thread is None or self._in_thread.value is None):
+        self._body_value = last.value if last is not None else None
+        if scheduler.declined is None and self._body_value is None:
             scheduler.fill(values)
         if (declined := scheduler.declined) is None:
             return None
@@ -342,25 +344,21 @@ class _BodyInThread:
     """Plain body in the thread of the resolvers, and the exits after it."""
 
     _run: LegRun
-    body: PlainBody
-    _scheduler: Scheduler
+    _body: PlainBody
     _values: dict[str, Any]
     _entered: TeardownStack | None
     value: tuple[Any] | None = None
     """What it has returned."""
 
-    def next(self) -> Callable[[], Any] | None:
+    def next(self, fill: Callable[[dict[str, Any]], bool]) -> Callable[[], Any] | None:
         """Begin the body, then the exits. Return None if it must begin on the loop, or if no exit may follow here."""
         if self.value is not None:
             return self._entered.next_exit(self.value[0]) if self._entered is not None else None
-        if self._run.has_context:
-            # A resolver may still ask with it, from a task of its own.
-            return None
-        self._scheduler.fill(self._values)
-        if self._scheduler.declined is not None:
+        # A resolver may still ask with the context, from a task of its own.
+        if self._run.has_context or not fill(self._values):
             return None
         self._run.leg.call.apply(Event.EXECUTE)
-        return self.body.call(self._values)
+        return self._body.call(self._values)
 
     def settle(self, value: Any) -> bool:
         """Keep the body's value. Return False if the loop awaits it."""

@@ -16,7 +16,7 @@ import inspect
 import types
 from collections.abc import Awaitable, Callable, Generator, Hashable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 from anyio.abc import TaskGroup
@@ -30,7 +30,23 @@ from roundtrip.resolvers.cancellation import cancel_requests, is_cancelled, stra
 from roundtrip.resolvers.entering import Managers, PlainEntry, checked
 from roundtrip.resolvers.node_outcomes import DeclinedParameter, NodeOutcomes, Reused, reuse_kept, reuse_known
 from roundtrip.resolvers.plan import Input, Node, Plan, Source
-from roundtrip.resolvers.threads import AnyThreads, FunctionRun, Threads
+from roundtrip.resolvers.threads import AnyThreads, Threads
+
+
+class LastFunctions(Protocol):
+    """Plain functions that follow the last node, in its thread."""
+
+    def next(self, fill: Callable[[dict[str, Any]], bool]) -> Callable[[], Any] | None:
+        """Return the next function to run; None if the loop has to go on.
+
+        Args:
+            fill: Adds the values of the tool's filled parameters. Returns False if the user declined one.
+        """
+        ...
+
+    def settle(self, value: Any) -> bool:
+        """Take the value of the function that has run. Return False if the loop has to go on."""
+        ...
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -70,7 +86,7 @@ class Scheduler:
     failed: dict[int, BaseException] = field(default_factory=dict[int, BaseException], init=False)
     waiting: dict[int, Marker] = field(default_factory=dict[int, Marker], init=False)
     declined: DeclinedParameter | None = field(default=None, init=False)
-    last: FunctionRun | None = field(default=None, init=False)
+    last: LastFunctions | None = field(default=None, init=False)
     """The functions to run in the thread of the last node, after it. They may never run."""
     _settled: list[Outcome | None] = field(init=False)
     _missing: list[int] = field(init=False)
@@ -126,11 +142,9 @@ class Scheduler:
                 del self.waiting[index]
                 self._settle(node, outcome)
 
-    def fill(self, values: dict[str, Any]) -> None:
-        """Add the value of each of the tool's filled parameters; sets `declined` if the user declined one."""
-        for root in self.plan.roots:
-            if not self._take(root, values):
-                return
+    def fill(self, values: dict[str, Any]) -> bool:
+        """Add the values of the tool's filled parameters; False (and `declined` set) if the user declined one."""
+        return all(self._take(root, values) for root in self.plan.roots)
 
     def is_blocked(self, index: int) -> bool:
         """Return True for a node that needs a waiting node."""
@@ -427,7 +441,8 @@ class Scheduler:
 
     def next_plain(self, *, may_enter: bool) -> tuple[Node, Callable[[], Any]] | None:
         """Return the next plain node to run, with its function; None if the loop has to go on."""
-        self._recall_plain()
+        if self.plan.may_carry_secrets:
+            self._recall_plain()
         if self._ready or self.declined is not None:
             return None
         if not self._plain and not (may_enter and self._enters_in_thread()):
@@ -451,7 +466,7 @@ class Scheduler:
         if self.last is None or not is_done or self.declined is not None:
             return None
         self.threads.start(self.plan.home)
-        return self.last.next()
+        return self.last.next(self.fill)
 
     def settle_plain(self, node: Node, value: Any) -> None:
         """Settle a plain node that has run in a thread with others."""

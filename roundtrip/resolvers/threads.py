@@ -33,8 +33,11 @@ class HeldThread(Protocol):
         ...
 
 
-class FunctionRun(Protocol):
-    """Functions that a thread runs one after the other."""
+class PlainRun(Protocol):
+    """Functions that a thread runs one after the other. The thread or the loop uses it, and never both at once."""
+
+    value: Any
+    """The value of the function that has run, if that is left to the loop."""
 
     def next(self) -> Callable[[], Any] | None:
         """Return the next function to run; None if the loop has to go on."""
@@ -43,13 +46,6 @@ class FunctionRun(Protocol):
     def settle(self, value: Any) -> bool:
         """Take the value of the function that has run. Return False if the loop has to go on."""
         ...
-
-
-class PlainRun(FunctionRun, Protocol):
-    """Functions of nodes, in one thread. The thread or the loop uses it, and never both at once."""
-
-    value: Any
-    """The value of the function that has run, if that is left to the loop."""
 
     def delays_others(self) -> bool:
         """Return True if a function waits that could run in another thread."""

@@ -72,10 +72,11 @@ class Last:
 
     def __init__(self, call: Callable[[], Any]) -> None:
         self.values: list[Any] = []
+        self.filled: dict[str, Any] = {}
         self._call = call
 
-    def next(self) -> Callable[[], Any] | None:
-        return None if self.values else self._call
+    def next(self, fill: Callable[[dict[str, Any]], bool]) -> Callable[[], Any] | None:
+        return self._call if not self.values and fill(self.filled) else None
 
     def settle(self, value: Any) -> bool:
         self.values.append(value)
@@ -254,13 +255,7 @@ async def test_isolated_failure_ends_only_its_driven_function(made: Callable[[],
 async def test_function_after_all_nodes_runs_in_the_same_trip() -> None:
     plan = chain()
     walk = Walk(plan, Memory({"ask": True}))
-    values: dict[str, Any] = {}
-
-    def body() -> str:
-        walk.scheduler.fill(values)
-        return f"body {values['value']}"
-
-    walk.scheduler.last = last = Last(body)
+    walk.scheduler.last = last = Last(lambda: f"body {last.filled['value']}")
     await walk.advance()
     assert last.values == ["body True"]
     assert walk.threads.trips == 1
