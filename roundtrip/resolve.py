@@ -23,6 +23,7 @@ from roundtrip.resolvers.planner import ResolvedParameters, make_plan
 from roundtrip.resolvers.signatures import identity, returns_input_required
 from roundtrip.server.server import Server
 from roundtrip.system import SYSTEM
+from roundtrip.threads.any_threads import AnyThreads
 from roundtrip.tokens.token import JournalCodec
 
 __all__ = [
@@ -105,6 +106,7 @@ async def resolve_arguments(
         limits=_LIMITS,
         write=lambda journal: to_text(codec.write(journal)),
         plan_for=_plan_done,
+        threads=AnyThreads(),
         journal=journal,
         pinner=codec.pinner,
         responses=context.input_responses if journal is not None else None,

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mcp_types import InputRequiredResult
 
-from roundtrip.resolvers.threads import AnyThreads
-
 if TYPE_CHECKING:
     # A server whose tools never ask does without most of these.
     from mcp_types import InputResponse
@@ -116,6 +114,8 @@ class Leg:
     """Writes the journal, and returns the `request_state` for the next leg."""
     plan_for: Callable[[Callable[..., Any]], Plan]
     """Plans the `done` function of a page, which may take the same parameters as a resolver."""
+    threads: Threads
+    """Run plain resolvers and steps."""
     confirmation: tuple[str, Marker] | None = None
     """A question, with its name, that must be accepted before anything runs."""
     build: str = ""
@@ -159,6 +159,4 @@ class Leg:
     """The names of the questions whose answers a model gave."""
     settlers: Mapping[type[ExternalQuestion], Settler] = field(default_factory=dict[Any, Any])
     """Settle the questions that no client answers, by their kinds."""
-    threads: Threads = field(default_factory=AnyThreads)
-    """Run plain resolvers and steps."""
     plain_body: PlainBody | None = None

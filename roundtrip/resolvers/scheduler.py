@@ -30,7 +30,7 @@ from roundtrip.resolvers.cancellation import cancel_requests, is_cancelled, stra
 from roundtrip.resolvers.entering import Managers, PlainEntry, checked
 from roundtrip.resolvers.node_outcomes import DeclinedParameter, NodeOutcomes, Reused, reuse_kept, reuse_known
 from roundtrip.resolvers.plan import Input, Node, Plan, Source
-from roundtrip.resolvers.threads import AnyThreads, Threads
+from roundtrip.resolvers.threads import Threads
 
 
 class LastFunctions(Protocol):
@@ -72,7 +72,7 @@ class Scheduler:
     """Makes the value of parameters annotated as context."""
     outcomes: NodeOutcomes
     """Knows the answers to questions, and the kept values of `once` nodes."""
-    threads: Threads = field(default_factory=AnyThreads)
+    threads: Threads
     managers: Managers | None = None
     """Exits context managers. Without it, dependencies must not make any."""
     known: Mapping[Hashable, Outcome] | None = None

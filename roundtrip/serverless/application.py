@@ -42,7 +42,6 @@ _IMPORTED_BY_LEGS: Final = (
     "roundtrip.once.exactly_once",
     "roundtrip.once.ledger_use",
     "roundtrip.threads.workers",
-    "roundtrip.threads.drive",
     "roundtrip.tokens.signing",
 )
 """Modules that other processes import with their first leg. These hosts start processes often, and give them more of

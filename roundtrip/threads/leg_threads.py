@@ -18,9 +18,9 @@ from roundtrip.threads.slots import SHARED, Pool
 
 if TYPE_CHECKING:
     from roundtrip.engine import teardown
-    from roundtrip.threads import drive, workers
+    from roundtrip.threads import workers
 else:
-    load_on_use(globals(), "roundtrip.engine.teardown", "roundtrip.threads.drive", "roundtrip.threads.workers")
+    load_on_use(globals(), "roundtrip.engine.teardown", "roundtrip.threads.workers")
 
 T = TypeVar("T")
 
@@ -150,7 +150,7 @@ class LegThreads:
 
     async def drive(self, run: PlainRun, *, lane: Hashable) -> None:
         """Run several functions in the thread of a lane, until the loop has to go on."""
-        trip = drive.Drive(run)
+        trip = workers.Drive(run)
         try:
             await self.run(trip.run, lane=lane, is_alone=True, begun=trip.watch)
         finally:

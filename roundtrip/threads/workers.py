@@ -14,15 +14,17 @@ from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from contextvars import Context, ContextVar, copy_context
+from dataclasses import dataclass, field
 from enum import Enum
 from time import monotonic
 from typing import Any, Final
 
 import anyio
+import anyio.from_thread
 from anyio._core._eventloop import set_current_async_library, threadlocals  # pyright: ignore[reportUnknownVariableType]
 from anyio.lowlevel import current_token
 
-from roundtrip.resolvers.threads import SHARED_SECONDS
+from roundtrip.resolvers.threads import SHARED_SECONDS, PlainRun
 
 logger = logging.getLogger("roundtrip")
 
@@ -347,6 +349,88 @@ def _run(work: Work) -> None:
     # The loop may be gone.
     with suppress(RuntimeError):
         work.report_end()
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Drive:
+    """Run of several functions in one thread, one after the other, without the event loop in between.
+
+    While a function of the author runs, the loop may take the work back: it does so if the function delays others for
+    longer than a millisecond. The thread then leaves the function's value to the loop, and starts no other.
+    """
+
+    _run: PlainRun
+    # Held while the thread or the loop uses the functions.
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _began: float | None = None
+    _timer: asyncio.TimerHandle | None = None
+    # True once the loop has taken the work back.
+    _is_taken: bool = False
+
+    # In the thread.
+
+    def run(self) -> None:
+        """Run functions until the loop has to go on."""
+        lock, functions = self._lock, self._run
+        while True:
+            with lock:
+                call = None if self._is_taken or _is_cancelled() else functions.next()
+                if call is None:
+                    return
+                self._began = monotonic()
+            try:
+                # Each function has its own copy of the leg's context variables.
+                value = copy_context().run(call)
+            finally:
+                self._began = None
+            with lock:
+                if self._is_taken:
+                    functions.value = value
+                    return
+                if not functions.settle(value):
+                    return
+            del value, call
+
+    # On the loop.
+
+    def watch(self, delay: float = SHARED_SECONDS) -> None:
+        """Take the work back after some time, if the running function then delays others."""
+        # An empty context, as the loop keeps a timer until its time.
+        self._timer = asyncio.get_running_loop().call_later(delay, self._take_if_slow, context=Context())
+
+    def end(self) -> None:
+        """Keep the thread from starting another function, if it still runs one."""
+        if self._timer is not None:
+            self._timer.cancel()
+        with self._lock:
+            self._is_taken = True
+
+    def _take_if_slow(self) -> None:
+        """Take the work back if the running function has delayed others for too long."""
+        left = SHARED_SECONDS
+        # Otherwise the thread uses the functions.
+        if self._lock.acquire(blocking=False):
+            try:
+                if self._began is not None:
+                    if not self._run.delays_others():
+                        return
+                    left -= monotonic() - self._began
+                    self._is_taken = left <= 0
+            finally:
+                self._lock.release()
+        if self._is_taken:
+            self._run.go_on_beside()
+        else:
+            self.watch(left)
+
+
+def _is_cancelled() -> bool:
+    """Return True if the leg that this thread works for was cancelled."""
+    try:
+        anyio.from_thread.check_cancelled()
+    except asyncio.CancelledError:
+        return True
+    return False
 
 
 _HERE: Final = threading.local()

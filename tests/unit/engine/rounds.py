@@ -47,7 +47,7 @@ def answers_of(plan: Plan, journal: Journal | None = None, *, build: str = "b1",
     """Return the answers of a leg, none of whose ports are used."""
     unused: Any = None
     call = Call("call-1" if journal is None else journal.call_id, watch=watch)
-    leg = Leg(call, plan, unused, 0.0, 3600.0, unused, unused, unused, unused, build=build, journal=journal)
+    leg = Leg(call, plan, unused, 0.0, 3600.0, unused, unused, unused, unused, unused, build=build, journal=journal)
     return Answers(leg)
 
 

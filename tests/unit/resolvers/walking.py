@@ -15,6 +15,7 @@ from roundtrip.resolvers.node_outcomes import NodeOutcomes
 from roundtrip.resolvers.plan import Node, Plan
 from roundtrip.resolvers.planner import make_plan
 from roundtrip.resolvers.scheduler import Scheduler
+from roundtrip.threads.any_threads import AnyThreads
 from tests.kit.waiting import WAIT
 
 
@@ -83,6 +84,7 @@ def start(
         context=lambda: context,
         outcomes=memory or Memory(),
         is_isolated=is_isolated,
+        threads=AnyThreads(),
         **options,
     )
 

@@ -1,0 +1,57 @@
+"""Run plain functions in any thread, for resolvers outside of a server. Unlike `leg_threads`, it works on trio."""
+
+from collections.abc import Callable, Hashable
+from contextvars import Context
+from typing import Any, TypeVar
+
+from anyio import CancelScope, to_thread
+
+from roundtrip.resolvers.threads import PlainRun
+
+T = TypeVar("T")
+
+
+class AnyThreads:
+    """Worker threads without lanes."""
+
+    share_one = False
+
+    def start(self, lane: Hashable) -> None:
+        """Ignore the lane."""
+
+    async def run(self, call: Callable[[], T], /, *, lane: Hashable = None) -> T:
+        """Run a function in any thread."""
+        return await to_thread.run_sync(call)
+
+    async def run_body(self, call: Callable[[], T], /) -> T:
+        """Run the body in any thread."""
+        return await self.run(call)
+
+    async def drive(self, run: PlainRun, *, lane: Hashable) -> None:
+        """Run nothing: these threads share none."""
+        raise NotImplementedError
+
+    def hold(self) -> "_AnyThread":
+        """Keep no thread."""
+        return _AnyThread()
+
+    def apart(self) -> "AnyThreads":
+        """Return the same threads."""
+        return self
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class _AnyThread:
+    """Any thread, for a function that must run."""
+
+    is_left = False
+    is_here = False
+
+    async def run(self, call: Callable[[], Any], context: Context) -> Any:
+        with CancelScope(shield=True):
+            return await to_thread.run_sync(context.run, call)
+
+    def let_go(self) -> None:
+        pass
