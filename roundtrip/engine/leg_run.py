@@ -248,6 +248,10 @@ class LegRun:
     async def _resolve(self, values: dict[str, Any], entered: TeardownStack | None) -> Declined | None:
         """Fill `values`, and ask the questions that this needs."""
         leg, answers = self.leg, self.answers
+        last: _BodyInThread | None = None
+        # Facts go to the watch in the leg's own task. A claim is made there too, before the body begins.
+        if leg.plain_body is not None and leg.claim is None and leg.call.watch is None:
+            last = _BodyInThread(self, leg.plain_body, values, entered)
         scheduler = Scheduler(
             leg.plan,
             arguments=self.arguments,
@@ -258,11 +262,8 @@ class LegRun:
             known=leg.known,
             watch=self.leg.call.watch,
             cancelled=self._cancelled,
+            last=last,
         )
-        last: _BodyInThread | None = None
-        # Facts go to the watch in the leg's own task. A claim is made there too, before the body begins.
-        if leg.plain_body is not None and leg.claim is None and leg.call.watch is None:
-            scheduler.last = last = _BodyInThread(self, leg.plain_body, values, entered)
         await scheduler.advance()
         while scheduler.declined is None and scheduler.waiting:
             if leg.journal is None or not answers.known.adopt(answers.open, scheduler.is_blocked):

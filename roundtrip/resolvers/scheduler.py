@@ -83,11 +83,11 @@ class Scheduler:
     """Takes the facts about nodes that run."""
     cancelled: int = field(default_factory=cancel_requests)
     """The number of cancellation requests when the leg began."""
+    last: LastFunctions | None = None
+    """The functions to run in the thread of the last node, after it. They may never run."""
     failed: dict[int, BaseException] = field(default_factory=dict[int, BaseException], init=False)
     waiting: dict[int, Marker] = field(default_factory=dict[int, Marker], init=False)
     declined: DeclinedParameter | None = field(default=None, init=False)
-    last: LastFunctions | None = field(default=None, init=False)
-    """The functions to run in the thread of the last node, after it. They may never run."""
     _settled: list[Outcome | None] = field(init=False)
     _missing: list[int] = field(init=False)
     """For each node, the number of nodes that it needs and that are not settled."""

@@ -46,9 +46,14 @@ class Pace:
         """Note how long they ran."""
         self._quick_runs = self._quick_runs + 1 if seconds < _QUICK_SECONDS else 0
 
-    def reset(self) -> None:
-        """Forget the runs so far, because the loop has waited in vain."""
+    def waits_for(self, work: workers.Work) -> bool:
+        """Return True if the loop itself has waited for the end of a quick function."""
+        if not self.is_quick:
+            return False
+        if work.wait_briefly():
+            return True
         self._quick_runs = 0
+        return False
 
 
 class FunctionThreads:
@@ -166,11 +171,11 @@ class LegThreads:
         gone: asyncio.Event | None = None
         try:
             # A scope of its own, if it may be left: the leg may be cancelled within an outer scope.
-            if not self.leaves:
-                work.scope = _innermost_scope() or work.scope
+            if not self.leaves and isinstance(scope := teardown.innermost_scope(), anyio.CancelScope):
+                work.scope = scope
             with work.scope if self.leaves else nullcontext():
                 seat.do(work)
-                if not _waits_briefly(work, pace):
+                if pace is None or not pace.waits_for(work):
                     begun()
                     seat.report_change()
                     await (work.waiter if self.leaves else work.wait())
@@ -180,7 +185,7 @@ class LegThreads:
             if gone is None:
                 slots.give_back(work, owner)
             else:
-                seat.lose_thread(gone)
+                seat.give_back(gone)
                 slots.leave(owner)
                 self.note_left(gone)
         if pace is not None:
@@ -257,7 +262,7 @@ class LegThreads:
     def close(self) -> None:
         """Let other legs have the threads. Those that were left behind are free when their functions end."""
         for seat in self._seats:
-            seat.close()
+            seat.give_back()
         self._seats.clear()
         self._lanes.clear()
 
@@ -318,32 +323,12 @@ class _Seat:
         self.work = work
         self._worker.do(work)
 
-    def lose_thread(self, gone: asyncio.Event) -> None:
-        """Run the next function in another thread, as this one does not end its function before `gone` is set."""
-        if self._worker is not None:
-            self._worker.left = gone
-            self._worker.give_back(busy=True)
-            self._worker = None
-
-    def close(self) -> None:
-        if self._worker is not None:
-            self._worker.give_back(busy=False)
-            self._worker = None
-
-
-def _waits_briefly(work: workers.Work, pace: Pace | None) -> bool:
-    """Return True if the loop itself has waited for the end of a quick function."""
-    if pace is None or not pace.is_quick:
-        return False
-    if work.wait_briefly():
-        return True
-    pace.reset()
-    return False
-
-
-def _innermost_scope() -> anyio.CancelScope | None:
-    scope = teardown.innermost_scope()
-    return scope if isinstance(scope, anyio.CancelScope) else None
+    def give_back(self, gone: asyncio.Event | None = None) -> None:
+        """Run the next function in another thread. If this one still runs a function, `gone` is set when it ends."""
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.left = gone
+            worker.give_back(busy=gone is not None)
 
 
 _OUTLIVING: Final[set[asyncio.Task[None]]] = set()

@@ -12,7 +12,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
 from enum import Enum
@@ -213,18 +213,13 @@ _WORK: Final[ContextVar[Work | None]] = ContextVar("roundtrip_work", default=Non
 """The function that runs in this thread. Code deep in the function reads it; see `unless_left`."""
 
 
-@contextmanager
-def unless_left() -> Generator[None]:
+def unless_left() -> AbstractContextManager[None]:
     """Surround work that a thread hands to its event loop: it is cancelled when the thread is left behind.
 
     anyio runs it in a cancel scope of the leg. The leg leaves that scope, which would then never cancel the work.
     """
     work = _WORK.get()
-    if work is None:
-        yield
-        return
-    with work.unless_left():
-        yield
+    return nullcontext() if work is None else work.unless_left()
 
 
 class Worker:
