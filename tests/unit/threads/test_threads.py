@@ -312,3 +312,37 @@ async def test_owner_whose_share_is_abandoned_is_rejected_alone(held: Held) -> N
     with pytest.raises(ThreadsExhausted, match="in all 2 threads"):
         await run_in_thread(lambda: 1, pool=pool)
     assert await run_in_thread(lambda: 1, pool=pool, owner="another") == 1
+
+
+async def test_new_lane_takes_another_thread_than_a_slow_one(held: Held) -> None:
+    threads, later, others = LegThreads(), list[int](), list[int]()
+
+    async def run_after() -> None:
+        later.append(await threads.run(threading.get_ident, lane="slow"))
+
+    with anyio.fail_after(WAIT):
+        async with anyio.create_task_group() as group:
+            group.start_soon(partial(threads.run, held, lane="slow"))
+            await until(lambda: held.started)
+            group.start_soon(run_after)
+            others += [await threads.run(threading.get_ident, lane=lane) for lane in ("new", None)]
+            assert later == []
+            held.release.set()
+    assert len({*others}) == 1
+    assert later[0] not in others
+    assert not threads.share_one
+    threads.close()
+
+
+async def test_lanes_that_wait_for_a_slot_all_run(held: Held) -> None:
+    pool, threads, ran = Pool(1), LegThreads(), list[int]()
+
+    async with busy(held, pool) as group:
+        for lane in range(3):
+            group.start_soon(partial(threads.run, partial(ran.append, lane), lane=lane, pool=pool))
+        await anyio.wait_all_tasks_blocked()
+        assert ran == []
+        held.release.set()
+        await until(lambda: len(ran) == 3)
+    assert sorted(ran) == [0, 1, 2]
+    threads.close()
