@@ -37,7 +37,7 @@ class LastFunctions(Protocol):
     """Plain functions that follow the last node, in its thread."""
 
     def next(self, fill: Callable[[dict[str, Any]], bool]) -> Callable[[], Any] | None:
-        """Return the next function to run; None if the loop has to go on.
+        """Return the next function to run; None if the loop must continue.
 
         Args:
             fill: Adds the values of the tool's filled parameters. Returns False if the user declined one.
@@ -45,7 +45,7 @@ class LastFunctions(Protocol):
         ...
 
     def settle(self, value: Any) -> bool:
-        """Take the value of the function that has run. Return False if the loop has to go on."""
+        """Take the value of the function that has run. Return False if the loop must continue."""
         ...
 
 
@@ -241,7 +241,7 @@ class Scheduler:
         return bool(self._entering) and self.plan.lanes[self._entering[0]] is not None
 
     async def _drive(self, group: _Group | None) -> None:
-        """Have a thread run plain functions. With a group, others go on when one of them takes long."""
+        """Have a thread run plain functions. With a group, others continue if one takes long."""
         run = _PlainNodes(self, group)
         how: NodeHow = "failed"
         try:
@@ -440,7 +440,7 @@ class Scheduler:
             heapq.heappush(self._ready if self.plan.lanes[index] is None else self._plain, index)
 
     def next_plain(self, *, may_enter: bool) -> tuple[Node, Callable[[], Any]] | None:
-        """Return the next plain node to run, with its function; None if the loop has to go on."""
+        """Return the next plain node to run, with its function; None if the loop must continue."""
         if self.plan.may_carry_secrets:
             self._recall_plain()
         if self._ready or self.declined is not None:
@@ -484,7 +484,7 @@ class Scheduler:
         lanes = self.plan.lanes
         return any(lanes[index] != lanes[node.index] for index in self._plain)
 
-    def go_on_beside(self, group: _Group) -> None:
+    def continue_beside(self, group: _Group) -> None:
         """Run other nodes while a thread still runs one."""
         group.in_flight += 1
         group.tasks.start_soon(self._drain, group)
@@ -507,7 +507,7 @@ class _PlainNodes:
     """Entries whose context variables the leg's own context lacks."""
 
     def next(self) -> Callable[[], Any] | None:
-        """Return the next function to run; None if the loop has to go on."""
+        """Return the next function to run; None if the loop must continue."""
         found = self._scheduler.next_plain(may_enter=self._group is None)
         if found is None:
             return self._scheduler.next_last()
@@ -532,8 +532,8 @@ class _PlainNodes:
         """Return True if a plain function of another lane waits, and can run beside this one."""
         return self._group is not None and self.node is not None and self._scheduler.delays_others(self.node)
 
-    def go_on_beside(self) -> None:
+    def continue_beside(self) -> None:
         """Run other nodes while the thread still runs a function."""
         if self._group is not None:
             self.is_beside = True
-            self._scheduler.go_on_beside(self._group)
+            self._scheduler.continue_beside(self._group)

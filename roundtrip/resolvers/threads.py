@@ -1,4 +1,4 @@
-"""Describe the worker threads in which a scheduler runs plain functions."""
+"""Protocols of the worker threads that run plain functions; `roundtrip.threads` implements them."""
 
 from collections.abc import Callable, Hashable
 from contextvars import Context
@@ -40,18 +40,18 @@ class PlainRun(Protocol):
     """The value of the function that has run, if that is left to the loop."""
 
     def next(self) -> Callable[[], Any] | None:
-        """Return the next function to run; None if the loop has to go on."""
+        """Return the next function to run; None if the loop must continue."""
         ...
 
     def settle(self, value: Any) -> bool:
-        """Take the value of the function that has run. Return False if the loop has to go on."""
+        """Take the value of the function that has run. Return False if the loop must continue."""
         ...
 
     def delays_others(self) -> bool:
         """Return True if a function waits that could run in another thread."""
         ...
 
-    def go_on_beside(self) -> None:
+    def continue_beside(self) -> None:
         """Run other functions while the thread still runs one."""
         ...
 
@@ -77,7 +77,7 @@ class Threads(Protocol):
         ...
 
     async def drive(self, run: PlainRun, *, lane: Hashable) -> None:
-        """Run several functions in the thread of a lane, until the loop has to go on.
+        """Run several functions in the thread of a lane, until the loop must continue.
 
         Raises:
             BaseException: A function has failed, or its settling.

@@ -134,9 +134,9 @@ class LegThreads:
             call: The function.
             lane: Its lane; without one, it runs in any thread.
             pool: The pool that has a slot for it.
-            is_alone: True if nothing else of the leg can go on meanwhile. At a quick pace, the loop itself then waits
-                for the thread a moment, as being woken by the thread takes longer.
-            begun: Called if the loop goes on while the function runs.
+            is_alone: True if nothing else of the leg can run meanwhile. At a quick pace, the loop itself then waits a
+                moment for the thread, because waking the loop takes longer.
+            begun: Called if the loop continues while the function runs.
 
         Raises:
             ThreadsExhausted: All threads that the owner may have were left behind.
@@ -154,7 +154,7 @@ class LegThreads:
         return await self.run(call, lane=self.home, pool=self.body_pool, is_alone=True)
 
     async def drive(self, run: PlainRun, *, lane: Hashable) -> None:
-        """Run several functions in the thread of a lane, until the loop has to go on."""
+        """Run several functions in the thread of a lane, until the loop must continue."""
         trip = workers.Drive(run)
         try:
             await self.run(trip.run, lane=lane, is_alone=True, begun=trip.watch)
@@ -311,7 +311,7 @@ class _Seat:
             self._changed = None
 
     def left_of_share(self) -> float:
-        """Return the seconds that the running function may go on before a new lane takes another thread."""
+        """Return the seconds that the running function may continue before a new lane takes another thread."""
         if self.work is None or self.work.began is None:
             return SHARED_SECONDS
         return SHARED_SECONDS - (monotonic() - self.work.began)

@@ -1,4 +1,4 @@
-"""Provide worker threads that a leg can hold: what it runs one after the other runs in the same thread.
+"""Worker threads that a leg can hold, and several functions in one trip to a thread.
 
 anyio chooses another thread for each function, so these threads are not anyio's. In them `anyio.from_thread` works as
 in its own: they set what it reads there, for which it has no public name. A test fails if anyio moves it.
@@ -365,7 +365,7 @@ class Drive:
     # In the thread.
 
     def run(self) -> None:
-        """Run functions until the loop has to go on."""
+        """Run functions until the loop must continue."""
         lock, functions = self._lock, self._run
         while True:
             with lock:
@@ -414,7 +414,7 @@ class Drive:
             finally:
                 self._lock.release()
         if self._is_taken:
-            self._run.go_on_beside()
+            self._run.continue_beside()
         else:
             self.watch(left)
 
