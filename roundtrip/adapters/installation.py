@@ -32,7 +32,7 @@ from roundtrip.legs.requests import holding
 from roundtrip.on_demand import load_on_use
 from roundtrip.once.extension import GuessCounter
 from roundtrip.resolvers.plan import Plan
-from roundtrip.server.features import extensions_of, filled_by_docket
+from roundtrip.server.features import extensions_of, filled_by_docket, stored_features
 from roundtrip.stored.storage import Storage, StoresCalls
 from roundtrip.switches import runs_tasks
 from roundtrip.tools.options import ToolSpec, unknown_option
@@ -158,7 +158,7 @@ class Installation(Attached, StoresCalls, Generic[HostT]):
         """The approvals of calls, if the server has an inbox."""
         self.stored_calls: StoredCalls | None = None
         """Calls whose users answer on pages, or whose questions a model answers, if the ladder has such calls."""
-        self.storage = Storage(runs_tasks=runs_tasks(None, environment=os.environ))
+        self.storage = Storage(stored_features, runs_tasks=runs_tasks(None, environment=os.environ))
         for_parts: dict[str, Any] = {name: options[name] for name in options.keys() & PartsOptions.__annotations__}
         self.parts = self._parts = parts_of(low_level.name, given=given, bus=bus, **for_parts)
         self.defaults = ToolDefaults(self._parts.limits, build=options.get("build"), fill=filled_by_docket)

@@ -52,3 +52,5 @@ def install_stored_calls(
             gives_links=links,
             has_auth=has_auth,
         )
+        if stored is not None:
+            stored.inbox = installation.inbox

@@ -17,6 +17,7 @@ import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextvars import Context
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
@@ -26,20 +27,13 @@ from mcp.server.request_state import compact_json
 from starlette.responses import Response
 from typing_extensions import override
 
+from roundtrip.approvals import rules
 from roundtrip.approvals.inbox_calls import Choice, InboxPage, Reader, ShownApproval
 from roundtrip.approvals.persons import name_of
-from roundtrip.approvals.rules import (
-    GRACE_SECONDS,
-    LABEL_PREFIX,
-    ApprovalLook,
-    Record,
-    decide,
-    decision_of,
-    may_decide,
-    relabel,
-)
+from roundtrip.approvals.rules import Record
 from roundtrip.approvals.settings import Approvals, PendingApproval
 from roundtrip.approvals.settling import ApprovalSettler, ApprovalState
+from roundtrip.engine.leg import Authored, Suspended
 from roundtrip.errors import InvalidSignature
 from roundtrip.ledger.tasks import TaskEntry, TaskSummary
 from roundtrip.legs.extensions import LegExtension, LegPart
@@ -47,7 +41,7 @@ from roundtrip.limited_logs import LimitedLog
 from roundtrip.questions.approvals import ApprovalQuestion
 from roundtrip.questions.markers import ExternalMarker
 from roundtrip.stored.book import reaching_store
-from roundtrip.stored.content import TaskContent, is_call_id, split_id
+from roundtrip.stored.content import TaskNotChanged, already_ended, is_call_id, split_id
 from roundtrip.threads.slots import Pool
 from roundtrip.tools.task_mode import TaskMode
 
@@ -61,6 +55,7 @@ if TYPE_CHECKING:
     from roundtrip.questions.approvals import Approve
     from roundtrip.questions.wire import PendingQuestion
     from roundtrip.stored.book import TaskBook
+    from roundtrip.stored.content import ChangeCall, Parking, TaskContent
     from roundtrip.stored.legs import TaskLeg
 
 _ID_BYTES: Final = 16
@@ -127,7 +122,7 @@ class _InboxPart(LegPart):
         leg.settlers = {settler.kind: settler}
 
 
-class Inbox(LegExtension):
+class Inbox(rules.ApprovalFeature, LegExtension):
     """Approvals of one server.
 
     Args:
@@ -156,7 +151,7 @@ class Inbox(LegExtension):
         self._base = base_url.rstrip("/")
         self._sending: dict[asyncio.Task[bool], asyncio.AbstractEventLoop] = {}
 
-    grace_seconds: Final = GRACE_SECONDS
+    grace_seconds: Final = rules.GRACE_SECONDS
     """Time that a call lives longer if it waits for an approval."""
 
     def knows(self, group: str) -> bool:
@@ -182,16 +177,21 @@ class Inbox(LegExtension):
             return ApprovalSettler(rehearsal.decided, math.inf)
         states: dict[str, ApprovalState] = {}
         approved: dict[str, tuple[tuple[str, str], ...]] = {}
-        for record in task.content.approvals if task is not None else ():
+        for record in rules.records_of(task.content) if task is not None else ():
             if record["withdrawn"] is None:
-                id, name, pin, decision = record["id"], record["name"], record["pin"], decision_of(record)
+                id, name, pin, decision = record["id"], record["name"], record["pin"], rules.decision_of(record)
                 if decision is not None and decision.outcome == "approved":
                     approved[name] = (*approved.get(name, ()), (id, pin))
                 states[name] = ApprovalState(id, pin, decision, frozenset(record["after"]), approved.get(name, ()))
         caller = user if task is None else task.content.user
         return ApprovalSettler(states, max_seconds, knows_caller=caller is not None)
 
-    def asked(self, approvals: Mapping[str, PendingQuestion], call_id: str) -> dict[str, Record]:
+    def prepare(self, end: Suspended | Authored, content: TaskContent, call_id: str) -> Parking:
+        """Implement `CallFeature.prepare`."""
+        asked = self._asked(end.external, call_id) if isinstance(end, Suspended) else {}
+        return partial(rules.park_approvals, asked, rules.decided_ids(content))
+
+    def _asked(self, approvals: Mapping[str, PendingQuestion], call_id: str) -> dict[str, Record]:
         """Return the approvals that a leg needs, as `park_approvals` takes them."""
         found: dict[str, Record] = {}
         for name, waiting in approvals.items():
@@ -218,12 +218,13 @@ class Inbox(LegExtension):
             }
         return found
 
-    def reseal(self, entry: TaskEntry, content: TaskContent) -> None:
-        """Make the labels of a call with the newest key."""
-        for record in content.approvals:
+    def reseal(self, content: TaskContent, entry: TaskEntry) -> None:
+        """Make the labels of groups with the newest key."""
+        records = rules.records_of(content)
+        for record in records:
             record["label"] = _label(record["by"], self._book.page_keys[0])
-        if not entry.has_ended:
-            relabel(entry, content)
+        if records and not entry.has_ended:
+            rules.relabel(entry, content)
 
     # Readers.
 
@@ -265,7 +266,11 @@ class Inbox(LegExtension):
             for summary in ordered[:_PAGE_SIZE]:
                 view = await self._book.find(summary.call_id)
                 if view is not None and not view.entry.has_ended:
-                    own = [record for record in view.content.approvals if may_decide(reader, view.content, record)]
+                    own = [
+                        record
+                        for record in rules.records_of(view.content)
+                        if rules.may_decide(reader, view.content, record)
+                    ]
                     shown += [one for record in own if (one := self._shown(*view, record)).state == "pending"]
             last = ordered[_PAGE_SIZE - 1] if len(ordered) > _PAGE_SIZE else None
             return InboxPage(shown, None if last is None else _mark_of(last))
@@ -289,7 +294,7 @@ class Inbox(LegExtension):
         with reaching_store():
             view = await self._book.find(call_id)
         record = _record_of(view.content, approval_id) if view is not None else None
-        if view is None or record is None or not may_decide(reader, view.content, record):
+        if view is None or record is None or not rules.may_decide(reader, view.content, record):
             return None
         return self._shown(*view, record)
 
@@ -307,7 +312,7 @@ class Inbox(LegExtension):
             record = _record_of(content, approval_id)
             if record is None or (pin is not None and pin != record["pin"]):
                 return False
-            if not decide(record, entry, content, now, reader=reader, choice=choice, reason=reason):
+            if not rules.decide(record, entry, content, now, reader=reader, choice=choice, reason=reason):
                 return False
             entry.content = self._book.seal.write(content, call_id)
             return entry, content, record
@@ -317,7 +322,7 @@ class Inbox(LegExtension):
         if not isinstance(decided, tuple):
             return False
         entry, content, record = decided
-        self.tell_decided(entry, content, [record])
+        self.tell(entry, content, decided=[record])
         return self._shown(entry, content, record)
 
     def _caller_of(self, content: TaskContent) -> str:
@@ -347,36 +352,52 @@ class Inbox(LegExtension):
 
     # Notifications.
 
-    def tell(self, entry: TaskEntry, content: TaskContent, look: ApprovalLook) -> None:
-        """Notify groups and the author of everything that a look has found."""
+    def tell(
+        self, entry: TaskEntry, content: TaskContent, *, pending: Iterable[Record] = (), decided: Iterable[Record] = ()
+    ) -> None:
+        """Notify the groups of pending approvals, and tell the author of decisions."""
         if self._settings.on_pending is not None:
-            for record in look.notify:
+            for record in pending:
                 self._send(self._settings.on_pending, self._pending(entry, content, record))
-        self.tell_decided(entry, content, look.expired)
+        for record in decided:
+            decision = rules.decision_of(record)
+            if self._settings.on_decided is not None and decision is not None:
+                self._send(self._settings.on_decided, self._pending(entry, content, record), decision)
 
-    @property
-    def notifies(self) -> bool:
-        """Return True if the author has a function that notifies groups."""
-        return self._settings.on_pending is not None
+    def can_remind(self, content: TaskContent, now: float) -> bool:
+        """Return True if the author has a function that notifies groups, and a call waits for some."""
+        return self._settings.on_pending is not None and bool(rules.pending_approvals(content, now))
 
-    async def notify(self, entry: TaskEntry, content: TaskContent, records: Iterable[Record]) -> int:
-        """Notify the groups of pending approvals, to the end, and return the number of notifications that failed."""
+    async def remind(self, change: ChangeCall) -> None:
+        """Notify the groups of a call's pending approvals again, by the author's `on_pending`, in this process.
+
+        Raises:
+            TaskNotChanged: The call waits for no approval, the server has no `on_pending`, or that failed.
+            LedgerDown: The store cannot be used.
+        """
         function = self._settings.on_pending
         if function is None:
-            return 0
-        return [await _sent(function, self._pending(entry, content, record)) for record in records].count(False)
+            return await super().remind(change)
+
+        def remind(entry: TaskEntry, content: TaskContent, now: float) -> list[PendingApproval]:
+            if entry.has_ended:
+                raise already_ended(entry)
+            pending = rules.remind_now(content, entry, now)
+            if not pending:
+                raise TaskNotChanged("it waits for no approval, so there is no group to remind")
+            entry.content = self._book.seal.write(content, entry.call_id)
+            return [self._pending(entry, content, record) for record in pending]
+
+        pending: list[PendingApproval] = await change(remind)
+        if failed := [await _sent(function, approval) for approval in pending].count(False):
+            raise TaskNotChanged(
+                f"on_pending failed for {failed} of {len(pending)} approvals; the log of this process says why"
+            )
 
     async def finish_telling(self) -> None:
         """Wait until everything that was sent on this event loop has ended. Each function has a time limit."""
         if own := self._own_sending():
             await asyncio.wait(own)
-
-    def tell_decided(self, entry: TaskEntry, content: TaskContent, records: Iterable[Record]) -> None:
-        """Tell the author of decisions."""
-        for record in records:
-            decision = decision_of(record)
-            if self._settings.on_decided is not None and decision is not None:
-                self._send(self._settings.on_decided, self._pending(entry, content, record), decision)
 
     def _pending(self, entry: TaskEntry, content: TaskContent, record: Record) -> PendingApproval:
         return PendingApproval(
@@ -437,12 +458,14 @@ def _listed(groups: Mapping[str, Collection[str]]) -> frozenset[str]:
 
 def _label(group: str, key: bytes) -> str:
     named = hmac.digest(key, f"approvals/{group}".encode("utf-8", "surrogatepass"), "sha256")
-    return LABEL_PREFIX + named.hex()
+    return rules.LABEL_PREFIX + named.hex()
 
 
 def _record_of(content: TaskContent, approval_id: str) -> Record | None:
     given = approval_id.encode("utf-8", "replace")
-    return next((record for record in content.approvals if hmac.compare_digest(record["id"].encode(), given)), None)
+    return next(
+        (record for record in rules.records_of(content) if hmac.compare_digest(record["id"].encode(), given)), None
+    )
 
 
 def _mark_of(summary: TaskSummary) -> str:

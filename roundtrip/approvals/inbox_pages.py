@@ -1,4 +1,4 @@
-"""Give a server its inbox: the rules of approvals, and the pages and the API by which people decide."""
+"""Give servers approvals: in the stored calls of all, and the inbox in which people decide to those that want one."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ from typing import TYPE_CHECKING
 
 from mcp.server.request_state import authenticated_principal
 
-from roundtrip.approvals.inbox import Inbox
-from roundtrip.approvals.inbox_site import InboxSite
-from roundtrip.pages.rendering import PageRenderer
+from roundtrip.approvals.rules import ApprovalFeature
+from roundtrip.on_demand import load_on_use
+from roundtrip.stored.service import TaskService
 
 if TYPE_CHECKING:
+    from roundtrip.approvals import inbox, inbox_site
     from roundtrip.approvals.settings import Approvals
     from roundtrip.legs.runner import LegRunner
+    from roundtrip.pages import rendering
     from roundtrip.pages.settings import Pages
     from roundtrip.stored.hosts import StoringServer
     from roundtrip.stored.service import TaskService
+else:
+    load_on_use(globals(), "roundtrip.approvals.inbox", "roundtrip.approvals.inbox_site", "roundtrip.pages.rendering")
 
 
 def install_inbox(
@@ -27,7 +31,7 @@ def install_inbox(
     service: TaskService | None,
     gives_links: bool,
     has_auth: bool,
-) -> Inbox:
+) -> inbox.Inbox:
     """Give a server its inbox.
 
     Raises:
@@ -47,15 +51,15 @@ def install_inbox(
             "principal= or auth="
         )
     book = service.book
-    inbox = Inbox(settings, legs.parts, book, authenticate=pages.authenticate, base_url=pages.base_url)
-    book.inbox = inbox
-    legs.extensions.append(inbox)
-    site = InboxSite(
-        inbox,
+    made = inbox.Inbox(settings, legs.parts, book, authenticate=pages.authenticate, base_url=pages.base_url)
+    book.features = [made if isinstance(each, ApprovalFeature) else each for each in book.features]
+    legs.extensions.append(made)
+    site = inbox_site.InboxSite(
+        made,
         base_url=pages.base_url,
         keys=book.page_keys,
-        renderer=PageRenderer(pages.look(server.name), templates=pages.folder),
+        renderer=rendering.PageRenderer(pages.look(server.name), templates=pages.folder),
     )
     for route in site.routes:
         server.custom_route(route.path, methods=[*(route.methods or ())], include_in_schema=False)(route.endpoint)
-    return inbox
+    return made

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from mcp_types import INTERNAL_ERROR
 
@@ -18,11 +20,13 @@ from roundtrip.approvals.persons import is_another
 from roundtrip.errors import Decision
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import TaskEvent, TaskState
+from roundtrip.stored.content import CallFeature, CallSection, TaskNotChanged
 from roundtrip.text import quoted
 
 if TYPE_CHECKING:
     from roundtrip.approvals.inbox_calls import Choice, Reader
-    from roundtrip.stored.content import TaskContent
+    from roundtrip.engine.leg import Authored, Suspended
+    from roundtrip.stored.content import ChangeCall, Parking, Pause, TaskContent, Tell
 
 LABEL_PREFIX: Final = "approvals-"
 """The beginning of a label that names a group."""
@@ -36,7 +40,27 @@ Record = dict[str, Any]
 """Approval in the content of a stored call, in JSON."""
 
 
+@dataclass(slots=True)
+class ApprovalSection(CallSection):
+    """Approvals of a stored call."""
+
+    approvals: list[Record] = field(default_factory=list[Record])
+    """All approvals that it has asked for, in their order."""
+    wakes: float | None = None
+    """The time at which it continues; it may be due earlier, to notify the groups."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Return True for a call without approvals."""
+        return not self.approvals
+
+
 # Records.
+
+
+def records_of(content: TaskContent) -> list[Record]:
+    """Return all approvals that a call has asked for, in their order."""
+    return content.section(ApprovalSection).approvals
 
 
 def is_open(record: Mapping[str, Any]) -> bool:
@@ -45,7 +69,7 @@ def is_open(record: Mapping[str, Any]) -> bool:
 
 
 def _open_records(content: TaskContent) -> list[Record]:
-    return [record for record in content.approvals if is_open(record)]
+    return [record for record in records_of(content) if is_open(record)]
 
 
 def state_of(record: Mapping[str, Any], *, is_over: bool) -> str:
@@ -64,7 +88,7 @@ def decision_of(record: Mapping[str, Any]) -> Decision | None:
 
 def relabel(entry: TaskEntry, content: TaskContent) -> None:
     """Let the store find the call by the groups for which it waits, and by what equal calls share meanwhile."""
-    equal = {record.get("equal") for record in content.approvals}
+    equal = {record.get("equal") for record in records_of(content)}
     others = [label for label in entry.labels if not label.startswith(LABEL_PREFIX) and label not in equal]
     labels = (label for record in _open_records(content) for label in (record["label"], record.get("equal")))
     own = {label for label in labels if label is not None}
@@ -87,36 +111,31 @@ def listed_groups(groups: Iterable[str]) -> str:
     return ", ".join(group if _PLAIN_NAME.fullmatch(group) else quoted(group) for group in groups)
 
 
-def read_approvals(content: TaskContent) -> list[str]:
-    """Return the ids of the decided approvals, which a leg has read."""
-    return [record["id"] for record in content.approvals if record["decision"] is not None]
+def decided_ids(content: TaskContent) -> list[str]:
+    """Return the ids of the approvals that are decided."""
+    return [record["id"] for record in records_of(content) if record["decision"] is not None]
 
 
 def park_approvals(
-    content: TaskContent,
-    entry: TaskEntry,
-    asked: Mapping[str, Record],
-    now: float,
-    *,
-    read: Collection[str],
-    asks_client: bool,
-) -> tuple[float | None, bool]:
-    """Open the approvals for which a leg has ended, in the content of its call.
+    asked: Mapping[str, Record], read: Collection[str], content: TaskContent, entry: TaskEntry, pause: Pause, now: float
+) -> None:
+    """Open the approvals for which a leg has ended, in its call, which has just been parked.
 
     Args:
+        asked: The approvals that the leg needs, by their names.
+        read: The ids of the decisions that the leg has read.
         content: The content.
         entry: The call.
-        asked: The approvals that the leg needs, by their names.
+        pause: What the call waits for. Its questions to the client come first.
         now: The time.
-        read: The ids of the decisions that the leg has read.
-        asks_client: True if questions to the client are open, which come first.
-
-    Returns:
-        The time at which a worker has to look at the call, and True if a decision came while the leg ran.
     """
+    section = content.section(ApprovalSection)
+    if not asked and section.is_empty:
+        return
+    section.wakes = pause.until
     is_decided = False
     latest: dict[str, Record] = {}
-    for record in content.approvals:
+    for record in section.approvals:
         latest[record["name"]] = record
         record["read"] = record["read"] or record["id"] in read
         is_decided |= record["decision"] is not None and not record["read"]
@@ -125,13 +144,29 @@ def park_approvals(
         is_same = known is not None and known["pin"] == wanted["pin"]
         if known is not None and is_same and (is_open(known) or not known["read"]):
             continue
-        if asks_client:
+        if pause.questions:
             continue
         if known is not None and is_open(known):
             known["withdrawn"] = now
-        content.approvals.append(_opened(wanted, entry, now))
+        shared = {} if pause.shared_label is None else {"equal": pause.shared_label}
+        section.approvals.append(_opened({**wanted, **shared}, entry, now))
     relabel(entry, content)
-    return next_look(content), is_decided
+    bring_forward(content, entry)
+    if is_decided and _is_parked(entry):
+        entry.apply(TaskEvent.WAKE, now)
+    if content.refusal == "decline":
+        withdraw(content, entry, now)
+
+
+def bring_forward(content: TaskContent, entry: TaskEntry) -> None:
+    """Let a call that is parked be due when its next approval expires, or its group is notified."""
+    look = next_look(content)
+    if look is not None and _is_parked(entry):
+        entry.due = min(look, entry.due)
+
+
+def _is_parked(entry: TaskEntry) -> bool:
+    return entry.state in (TaskState.ASKING, TaskState.WAITING)
 
 
 def _opened(wanted: Record, entry: TaskEntry, now: float) -> Record:
@@ -145,9 +180,12 @@ def _opened(wanted: Record, entry: TaskEntry, now: float) -> Record:
 
 
 def withdraw(content: TaskContent, entry: TaskEntry, now: float) -> bool:
-    """Withdraw the open approvals of a call that its user declines, and end it. Return False if there are none."""
+    """Withdraw the approvals for which a call waits, because its user declines, and end it.
+
+    Return False if it waits for something else.
+    """
     pending = _open_records(content)
-    if not pending:
+    if not pending or not is_waiting(content, entry):
         return False
     for record in pending:
         record["withdrawn"] = now
@@ -155,27 +193,19 @@ def withdraw(content: TaskContent, entry: TaskEntry, now: float) -> bool:
     return entry.apply(TaskEvent.CANCEL, now)
 
 
-class ApprovalLook(NamedTuple):
-    """Result of a worker's look at the approvals of a call that is due."""
+def look_at(content: TaskContent, entry: TaskEntry, now: float, *, holder: str) -> tuple[list[Record], list[Record]]:
+    """Expire the approvals of a call that is due, and note that their groups are notified.
 
-    notify: list[Record]
-    """The approvals of which their groups have to be notified."""
-    expired: list[Record]
-    is_idle: bool
-    """True if there is nothing to do but that; then the call waits again."""
-
-
-def look_at(content: TaskContent, entry: TaskEntry, now: float, *, holder: str) -> ApprovalLook:
-    """Expire the approvals of a call that is due, and note that their groups are notified."""
+    A call that is due for nothing else waits again. Return those of which groups have to be notified, and the expired.
+    """
     expired = _expire([record for record in _open_records(content) if now >= record["until"]], now)
     due = [record for record in _open_records(content) if record["notify"] is not None and now >= record["notify"]]
     notified = _note_notified(due, now)
     if expired:
         relabel(entry, content)
-    is_idle = bool(notified) and not _must_run(content, entry, now)
-    if is_idle and entry.claim(holder, now, lease=0.0):
+    if notified and not _must_run(content, entry, now) and entry.claim(holder, now, lease=0.0):
         entry.park(TaskEvent.ASK if content.questions else TaskEvent.WAIT, now, due=_next_due(content))
-    return ApprovalLook(notified, expired, is_idle)
+    return notified, expired
 
 
 def pending_approvals(content: TaskContent, now: float) -> list[Record]:
@@ -186,7 +216,7 @@ def pending_approvals(content: TaskContent, now: float) -> list[Record]:
 def remind_now(content: TaskContent, entry: TaskEntry, now: float) -> list[Record]:
     """Note that the groups of all pending approvals are notified now, and return these approvals."""
     pending = _note_notified(pending_approvals(content, now), now)
-    if pending and entry.state in (TaskState.ASKING, TaskState.WAITING):
+    if pending and _is_parked(entry):
         # Else a worker would look at the time of the notification that this one replaces.
         due = _next_due(content)
         entry.due = entry.expires if due is None else min(due, entry.expires)
@@ -215,18 +245,20 @@ def _note_notified(records: list[Record], now: float) -> list[Record]:
 
 def _next_due(content: TaskContent) -> float | None:
     """Return the time at which a worker has to look at a parked call with approvals."""
-    return min((at for at in (content.wakes, next_look(content)) if at is not None), default=None)
+    times = (content.section(ApprovalSection).wakes, next_look(content))
+    return min((at for at in times if at is not None), default=None)
 
 
 def _must_run(content: TaskContent, entry: TaskEntry, now: float) -> bool:
     """Return True if a leg of the call has something to do."""
+    section = content.section(ApprovalSection)
     return (
         content.is_fresh
         or bool(content.answers)
         or bool(entry.notes)
-        or (content.wakes is not None and now >= content.wakes)
+        or (section.wakes is not None and now >= section.wakes)
         or any(name in content.signals for name in content.waits)
-        or any(record["decision"] is not None and not record["read"] for record in content.approvals)
+        or any(record["decision"] is not None and not record["read"] for record in section.approvals)
     )
 
 
@@ -254,6 +286,43 @@ def decide(
     relabel(entry, content)
     entry.updated = now
     # A leg that runs finds it when it ends.
-    if entry.state in (TaskState.ASKING, TaskState.WAITING):
+    if _is_parked(entry):
         entry.apply(TaskEvent.WAKE, now)
     return True
+
+
+class ApprovalFeature(CallFeature):
+    """Approvals in the stored calls of a server without an inbox, where people decide elsewhere; see `Inbox`."""
+
+    def prepare(self, end: Suspended | Authored, content: TaskContent, call_id: str) -> Parking:
+        """Return what opens the approvals that a leg needs."""
+        return partial(park_approvals, {}, ())
+
+    def bring_forward(self, content: TaskContent, entry: TaskEntry) -> None:
+        """Let a call be due when its next approval expires, or its group is notified."""
+        bring_forward(content, entry)
+
+    def look(self, content: TaskContent, entry: TaskEntry, now: float, *, holder: str) -> Tell | None:
+        """Expire approvals, and note that groups are notified."""
+        if not records_of(content):
+            return None
+        notified, expired = look_at(content, entry, now, holder=holder)
+        return partial(self.tell, entry, content, pending=notified, decided=expired)
+
+    def expire(self, content: TaskContent, entry: TaskEntry, now: float) -> Tell:
+        """Expire all open approvals."""
+        return partial(self.tell, entry, content, decided=expire_open(content, now))
+
+    def status(self, content: TaskContent) -> str | None:
+        """Return the groups for whose decisions a call waits, in words."""
+        groups = open_groups(content)
+        return f"Waits for an approval by {listed_groups(groups)}" if groups else None
+
+    async def remind(self, change: ChangeCall) -> None:
+        """Reject it: only an inbox knows how to notify groups."""
+        raise TaskNotChanged("the server notifies no groups; give it approvals=Approvals(on_pending=...)")
+
+    def tell(
+        self, entry: TaskEntry, content: TaskContent, *, pending: Iterable[Record] = (), decided: Iterable[Record] = ()
+    ) -> None:
+        """Notify the groups of pending approvals, and tell the author of decisions."""

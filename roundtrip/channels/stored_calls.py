@@ -65,6 +65,7 @@ from roundtrip.stored.service import TaskService
 from roundtrip.tools.failures import store_down
 
 if TYPE_CHECKING:
+    from roundtrip.approvals.inbox import Inbox
     from roundtrip.channels import stored_pages
     from roundtrip.channels.local import local_pages
     from roundtrip.engine.leg import Leg
@@ -143,6 +144,8 @@ class StoredCalls(LegExtension):
         service.book.reply = self._in_result
         self.continuing: AskingFunction | None = None
         """The function of the tool that continues calls. It is not traced: it has handles and addresses of pages."""
+        self.inbox: Inbox | None = None
+        """The approvals of calls, if the server has an inbox."""
         self.site: stored_pages.StoredPages | None = None
         self._local: local_pages.LocalPages | None = None
         if pages is not None and pages.base_url is not None:
@@ -339,7 +342,7 @@ class StoredCalls(LegExtension):
         ctx = record.context
         ways = self._ways(record)
         # The probe of `roundtrip doctor` asks if its client can be asked itself.
-        if name == PROBE_TOOL or (not ways.may_store and self._book.inbox is None):
+        if name == PROBE_TOOL or (not ways.may_store and self.inbox is None):
             with self._explained(ctx):
                 return result_of(await calls.serve(name, arguments, incoming, None))
         if (same := await self._same_call(calls, name, record)) is not None:
@@ -368,7 +371,7 @@ class StoredCalls(LegExtension):
         shows_links = self._shows_links(ctx)
         try:
             call_id = await (self._equal.awaiting(labels) if shows_links else self._equal.chosen(labels))
-            if call_id is None and self._book.inbox is not None:
+            if call_id is None and self.inbox is not None:
                 labels_of_all = [self._labels(function, ctx, is_local=False, showing=each) for each in SHOWINGS]
                 call_id = await self._equal.awaiting(chain.from_iterable(labels_of_all))
         except (LedgerDown, ContentUnreadable) as error:
@@ -404,7 +407,7 @@ class StoredCalls(LegExtension):
         if is_local and self._local is not None:
             return self._equal.labels(self._local.caller(protection.principal(ctx)), params, function.version)
         user = protection.user(ctx)
-        if user is None or (self._book.inbox is None and self._shows_links(ctx)):
+        if user is None or (self.inbox is None and self._shows_links(ctx)):
             return ()
         if showing is None:
             showing = "forms" if self._ladder.shows_forms(ctx.session.client_capabilities) else ""
@@ -444,7 +447,7 @@ class StoredCalls(LegExtension):
         shared: tuple[str, ...] = ()
         if end.external and not end.questions and not content.is_local:
             shared = self._labels(function, ctx, is_local=False, showing="any")
-        grace = self._book.inbox.grace_seconds if self._book.inbox is not None and end.external else 0.0
+        grace = self.inbox.grace_seconds if self.inbox is not None and end.external else 0.0
         ttl = max(1.0, journal.end - self._legs.parts.system.time()) + grace
         # As its client calls it: hosts of other classes may rename tools.
         called = str((ctx.params or {}).get("name", function.name))
@@ -456,10 +459,8 @@ class StoredCalls(LegExtension):
             pause = Pause(
                 to_text(self._book.journals.write(journal)), questions, None, (), for_model=end.names_for_model()
             )
-            pause = self._book.with_approvals(pause, end, content, journal.call_id)
-            if shared:
-                for approval in pause.approvals.values():
-                    approval["equal"] = shared[0]
+            pause = self._book.prepare(pause, end, content, journal.call_id)
+            pause = pause._replace(shared_label=shared[0] if shared else None)
             content.pause(pause, entry, entry.updated, delivered=frozenset())
             entry.content = self._book.seal.write(content, journal.call_id)
             view = await self._book.add(entry, content)

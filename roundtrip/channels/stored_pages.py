@@ -13,6 +13,7 @@ from mcp.server.auth.provider import AccessToken, principal_components
 from mcp.server.request_state import compact_json
 
 from roundtrip.approvals.persons import is_same
+from roundtrip.approvals.rules import records_of, withdraw
 from roundtrip.channels.access_log import hide_tickets
 from roundtrip.channels.stored_replies import awaited_groups
 from roundtrip.ledger.contract import LedgerDown
@@ -91,7 +92,7 @@ class CallsOfSite:
             return WorkingPage(1) if is_new else WorkingPage()
         decisions: tuple[ShownDecision, ...] = ()
         # Only for the caller: a reason may be about a person.
-        if content.approvals and self._knows_readers:
+        if self._knows_readers:
             decisions = _shown_decisions(content)
         has_failed = entry.state is not TaskState.COMPLETED
         was_refused = any(one.outcome != "approved" for one in decisions)
@@ -144,7 +145,8 @@ class CallsOfSite:
             refused = {key: {"action": action} for key in content.user_questions}
             if entry.state is TaskState.ASKING and self._book.take_answers(entry, content, refused, now):
                 return
-            content.refuse(action, entry, now)
+            if action != "decline" or not withdraw(content, entry, now):
+                content.refusal = action
             entry.content = self._book.seal.write(content, entry.call_id)
 
         await self._book.change(view.entry.call_id, refuse)
@@ -217,7 +219,7 @@ class StoredPages:
 
 def _shown_decisions(content: TaskContent) -> tuple[ShownDecision, ...]:
     """Return the decisions about a call for its caller: of each approval the latest, with its group and no person."""
-    latest = {record["name"]: record for record in content.approvals if record["decision"] is not None}
+    latest = {record["name"]: record for record in records_of(content) if record["decision"] is not None}
     return tuple(
         ShownDecision(record["message"], record["by"], record["decision"]["outcome"], record["decision"]["reason"])
         for record in latest.values()

@@ -74,8 +74,6 @@ def for_user(view: TaskView, link: str | None) -> dict[str, Any]:
 
 def awaited_groups(view: TaskView) -> list[str]:
     """Return the groups for whose decisions a call waits, if it waits for nothing else; see `listed_groups`."""
-    if not view.content.approvals:
-        return []
     return rules.open_groups(view.content) if rules.is_waiting(view.content, view.entry) else []
 
 

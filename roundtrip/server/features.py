@@ -14,15 +14,22 @@ from roundtrip.questions.markers import ExternalMarker
 from roundtrip.tools.promises import warn_of_promise
 
 if TYPE_CHECKING:
-    from roundtrip.approvals import inbox
+    from roundtrip.approvals import inbox, rules
     from roundtrip.approvals.inbox import Inbox
     from roundtrip.docket import dependencies
     from roundtrip.legs.functions import AskingFunction, FunctionSignature
     from roundtrip.legs.parts import Parts
     from roundtrip.legs.runner import ServedLeg
+    from roundtrip.stored.content import CallFeature
     from roundtrip.tasks import extension
 else:
-    load_on_use(globals(), "roundtrip.approvals.inbox", "roundtrip.docket.dependencies", "roundtrip.tasks.extension")
+    load_on_use(
+        globals(),
+        "roundtrip.approvals.inbox",
+        "roundtrip.approvals.rules",
+        "roundtrip.docket.dependencies",
+        "roundtrip.tasks.extension",
+    )
 
 
 def extensions_of(
@@ -36,6 +43,11 @@ def extensions_of(
         inbox_of: Returns the inbox, if the server has one.
     """
     return _TaskNeed(parts), ExactlyOnce(parts, no_empty_rounds), _ApprovalNeed(inbox_of)
+
+
+def stored_features() -> list[CallFeature]:
+    """Return the features of stored calls. A server without an inbox may continue calls with approvals, too."""
+    return [rules.ApprovalFeature()]
 
 
 def filled_by_docket(signature: FunctionSignature, policies: Mapping[type, object]) -> LegExtension:

@@ -37,7 +37,7 @@ from roundtrip.once.extension import GuessCounter
 from roundtrip.resolvers.markers import check_inline
 from roundtrip.resolvers.signatures import display_name
 from roundtrip.sdk import HookedServer, Shelf
-from roundtrip.server.features import extensions_of
+from roundtrip.server.features import extensions_of, stored_features
 from roundtrip.stored.storage import Storage, StoresCalls
 from roundtrip.tools.registered import ToolDefaults
 from roundtrip.visibility.notifications import Announcer
@@ -103,7 +103,7 @@ class PromptsAndResources(Attached, StoresCalls, HookedServer[LifespanResultT]):
         self._visibility = visibility
         self._planned = WeakSet()
         self._inbox: Inbox | None = None
-        self.storage = Storage()
+        self.storage = Storage(stored_features)
         self._features = extensions_of(parts, no_empty_rounds=no_empty_rounds, inbox_of=lambda: self._inbox)
         self._announcer = Announcer(parts.effects, is_private=self.is_private)
         # Those of the constructor come before those of extensions.

@@ -224,7 +224,7 @@ class Server(ToolServer[LifespanResultT]):
             )
             self._calls.stored = stored
         if approvals is not None:
-            self._inbox = inbox_pages.install_inbox(
+            inbox = self._inbox = inbox_pages.install_inbox(
                 approvals,
                 pages,
                 self,
@@ -233,6 +233,8 @@ class Server(ToolServer[LifespanResultT]):
                 gives_links=stored is not None and stored.gives_links,
                 has_auth=self.settings.auth is not None,
             )
+            if stored is not None:
+                stored.inbox = inbox
         for add in self._early:
             add()
         self._has_fast_lane = is_on(fast_lane, FAST_LANE_VARIABLE, environment=os.environ, default=True)

@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final, Literal
 
-from roundtrip.stored.operations import AnswerUnfit, TaskNotChanged, TaskOperations
+from roundtrip.stored.content import TaskNotChanged
+from roundtrip.stored.operations import AnswerUnfit, TaskOperations
 from roundtrip.trace.writing.audit import AuditLog, AuditUnwritable
 from roundtrip.trace.writing.lines import OperatorAction
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 from mcp.server.request_state import authenticated_principal
 
 from roundtrip import tracing
-from roundtrip.approvals import rules
 from roundtrip.engine.leg import Suspended
 from roundtrip.errors import InvalidSignature, KeysMissing
 from roundtrip.ledger.contract import LedgerDown, Reach
@@ -22,12 +21,11 @@ from roundtrip.machine.journal import Journal, from_text, to_text
 from roundtrip.machine.pins import Pinner
 from roundtrip.machine.tasks import TASK_MACHINE, TaskEvent, TaskState
 from roundtrip.pages.calls import CallsUnavailable
-from roundtrip.stored.content import ContentUnreadable, Pause, TaskContent, TaskSeal, is_call_id
+from roundtrip.stored.content import CallFeature, ContentUnreadable, Pause, TaskContent, TaskSeal, is_call_id
 from roundtrip.stored.named import NamedTasks
 from roundtrip.tokens.token import JournalCodec, Sealer
 
 if TYPE_CHECKING:
-    from roundtrip.approvals.inbox import Inbox
     from roundtrip.engine.leg import Authored
     from roundtrip.legs.parts import Parts
 
@@ -70,13 +68,16 @@ class TaskBook:
         parts: The keys, the ledger that stores the tasks, and the clocks.
         service: The name of the server, which names its service if there is no audience.
         needed_by: The option of the author that needs it.
+        features: The features that add to the calls, in this order.
 
     Raises:
         InvalidSignature: The ledger cannot store tasks.
         KeysMissing: There are no keys for what it would store.
     """
 
-    def __init__(self, parts: Parts, service: str, needed_by: str = "task=") -> None:
+    def __init__(
+        self, parts: Parts, service: str, needed_by: str = "task=", features: Sequence[CallFeature] = ()
+    ) -> None:
         self._parts = parts
         protection = parts.protection
         ledger = parts.effects.ledger
@@ -103,8 +104,7 @@ class TaskBook:
         self.seal = TaskSeal(None if is_private else protection.ledger_sealer, protection.hints, service)
         self.named: NamedTasks | None = None
         """The calls that clients of this process have made or asked for, if it runs no others."""
-        self.inbox: Inbox | None = None
-        """The approvals of the calls, if the server has an inbox."""
+        self.features = features
         self.reply: Callable[[TaskView], dict[str, Any]] | None = None
         """Returns the result for the client of a call that asks on a page or asks a model, if the server has them."""
         self._ahead: float | None = None
@@ -242,8 +242,8 @@ class TaskBook:
         reply.pop("resultType", None)
         return reply
 
-    def with_approvals(self, pause: Pause, end: Suspended | Authored, content: TaskContent, call_id: str) -> Pause:
-        """Return a pause with the approvals that a leg needs, and with the reply to a client that cannot be asked.
+    def prepare(self, pause: Pause, end: Suspended | Authored, content: TaskContent, call_id: str) -> Pause:
+        """Return a pause with what features add, and with the reply to a client that cannot be asked.
 
         Args:
             pause: The pause.
@@ -253,10 +253,8 @@ class TaskBook:
         """
         if self.reply is not None and isinstance(end, Suspended) and end.channel is not None:
             pause = pause._replace(reply=self._reply)
-        if self.inbox is None:
-            return pause
-        needed = self.inbox.asked(end.external if isinstance(end, Suspended) else {}, call_id)
-        return pause._replace(approvals=needed, read_approvals=rules.read_approvals(content))
+        parkings = [feature.prepare(end, content, call_id) for feature in self.features]
+        return pause._replace(parkings=[park for park in parkings if park is not None])
 
     def read_journal(self, content: TaskContent) -> Journal:
         """Return the journal of a task.
@@ -280,8 +278,8 @@ class TaskBook:
         """
         content = self.seal.read(entry.content, entry.call_id)
         content.journal = to_text(self.journals.write(self.read_journal(content)))
-        if self.inbox is not None and content.approvals:
-            self.inbox.reseal(entry, content)
+        for feature in self.features:
+            feature.reseal(content, entry)
         former = [to_text(key) for key in self._pin_keys[1:]]
         content.pin_keys += [key for key in former if key not in content.pin_keys]
         entry.content = self.seal.write(content, entry.call_id)
@@ -386,9 +384,8 @@ class TaskBook:
             "pollIntervalMs": round(POLL_SECONDS * 1000),
         }
         message = content.message
-        if message is None and content.approvals and not entry.has_ended and content.reply is None:
-            groups = rules.open_groups(content)
-            message = f"Waits for an approval by {rules.listed_groups(groups)}" if groups else None
+        if message is None and not entry.has_ended and content.reply is None:
+            message = next(filter(None, (feature.status(content) for feature in self.features)), None)
         if message is not None:
             shown["statusMessage"] = message
         return shown

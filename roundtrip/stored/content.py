@@ -4,22 +4,35 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
-from roundtrip.approvals import rules
-from roundtrip.errors import TokenRejected
+from roundtrip.errors import RoundtripError, TokenRejected
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.journal import from_text, to_text
 from roundtrip.machine.tasks import TaskEvent
 from roundtrip.tokens.token import Sealer
 
+if TYPE_CHECKING:
+    from roundtrip.engine.leg import Authored, Suspended
+
 _SEALED_PREFIX: Final = "s1."
 """The prefix of sealed text, before the public name of its key. JSON cannot begin with it."""
 
 _FOR_USERS: Final = "elicitation/create"
+SectionT = TypeVar("SectionT", bound="CallSection")
 _CALL_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,256}", re.ASCII)
+
+
+@dataclass(slots=True)
+class CallSection:
+    """Keys of the stored JSON that one feature owns: the fields of a subclass, which is a dataclass."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Return True if its keys are not stored. Builds without the feature can continue such calls."""
+        return False
 
 
 class ContentUnreadable(Exception):
@@ -89,16 +102,24 @@ class TaskContent:
     """The number of times in a row that legs have looked at a page that the user is visiting."""
     pin_keys: list[str] = field(default_factory=list[str])
     """Former keys of pins, as base64url, which rekeying has kept: the pins of answered questions need them."""
-    approvals: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    """All approvals that it has asked for, in their order: see `roundtrip.approvals.inbox`."""
     refusal: str = ""
     """The action with which the user refused the link to its page while it asked nothing there."""
-    wakes: float | None = None
-    """The time at which it goes on, if it has approvals; it may be due earlier, to notify their groups."""
     leaves_at: Literal["", "question", "link"] = ""
     """The kind of question that the client of a task cannot show. There the task ends for the client, with a result."""
     reply: dict[str, Any] | None = None
     """The result with which a task has ended for its client, and by whose handle the client continues the call."""
+    sections: dict[type[CallSection], CallSection] = field(default_factory=dict[type[CallSection], CallSection])
+    """The sections of features that were read or begun."""
+    unread: dict[str, Any] = field(default_factory=dict[str, Any])
+    """The stored keys of the other sections."""
+
+    def section(self, kind: type[SectionT]) -> SectionT:
+        """Return the section of a feature, which is read when it is first used."""
+        found = self.sections.get(kind)
+        if not isinstance(found, kind):
+            known = {each.name: self.unread.pop(each.name) for each in fields(kind) if each.name in self.unread}
+            found = self.sections[kind] = kind(**known)
+        return found
 
     @property
     def is_continued(self) -> bool:
@@ -164,37 +185,17 @@ class TaskContent:
         self.answered = {name: self.answered[name] for name in late}
         self.waits, self.looks = list(pause.signals), pause.looks
         self.attempt, self.needs_client = pause.attempt, pause.needs_client
-        due, is_decided = pause.until, False
-        if pause.approvals or self.approvals:
-            self.wakes = due
-            look, is_decided = rules.park_approvals(
-                self, entry, pause.approvals, now, read=pause.read_approvals, asks_client=bool(pause.questions)
-            )
-            due = min((at for at in (due, look) if at is not None), default=None)
-        entry.park(TaskEvent.ASK if pause.questions else TaskEvent.WAIT, now, due=due)
+        entry.park(TaskEvent.ASK if pause.questions else TaskEvent.WAIT, now, due=pause.until)
         # Everything may have come before the leg ended.
-        if (late and not shown) or is_decided or any(name in self.signals for name in pause.signals):
+        if (late and not shown) or any(name in self.signals for name in pause.signals):
             entry.apply(TaskEvent.WAKE, now)
-        if self.refusal:
-            self.refuse(self.refusal, entry, now)
+        for park in pause.parkings:
+            park(self, entry, pause, now)
         if self.leaves_at and self.reply is None and pause.reply is not None and self.user_questions:
             self.reply = pause.reply(entry, self)
             if self.page_secret:
                 # Further questions are on the page, too.
                 self.capabilities = {**self.capabilities, "elicitation": {"form": {}, "url": {}}}
-
-    def refuse(self, action: str, entry: TaskEntry, now: float) -> None:
-        """Take the refusal of a link, for questions that come later; a declined link to an approval ends the call.
-
-        Args:
-            action: The user's action, `decline` or `cancel`.
-            entry: The call.
-            now: The time.
-        """
-        is_withdrawal = action == "decline" and bool(self.approvals) and rules.is_waiting(self, entry)
-        if is_withdrawal and rules.withdraw(self, entry, now):
-            return
-        self.refusal = action
 
     def take_signals(self, signals: Mapping[str, Any], entry: TaskEntry, now: float) -> None:
         """Store signals. Of each name the first one counts."""
@@ -212,9 +213,15 @@ class TaskContent:
         return key
 
 
-# The values are JSON already, so they need no copies.
-_FIELDS: Final = tuple(field.name for field in fields(TaskContent))
-_FIELD_NAMES: Final = frozenset(_FIELDS)
+_KEYS: Final = (
+    *("arguments", "capabilities", "protocol", "principal", "secret", "version", "journal", "user", "page_secret"),
+    *("needs_client", "needs_request", "asks_model", "is_chosen", "is_local", "is_fresh", "questions", "names"),
+    *("for_model", "pins", "used", "answers", "answered", "by_model", "message", "result", "error", "signals", "waits"),
+    *("attempt", "looks", "pin_keys", "approvals", "refusal", "wakes", "leaves_at", "reply"),
+)
+"""The keys of the stored JSON, in their order: the fields of `TaskContent`, and of the sections of all features."""
+_KEY_NAMES: Final = frozenset(_KEYS)
+_OWN_KEYS: Final = tuple(each.name for each in fields(TaskContent) if each.name in _KEY_NAMES)
 
 
 def split_id(task_id: str) -> tuple[str, str]:
@@ -228,7 +235,12 @@ def is_call_id(text: str) -> bool:
     return _CALL_ID.fullmatch(text) is not None
 
 
-_NO_APPROVALS: Final[Mapping[str, dict[str, Any]]] = {}
+Parking = Callable[["TaskContent", TaskEntry, "Pause", float], None]
+"""Changes a call that has just been parked."""
+Tell = Callable[[], None]
+"""Tells the author's functions of a change, once it is stored."""
+ChangeCall = Callable[[Callable[[TaskEntry, "TaskContent", float], Any]], Awaitable[Any]]
+"""Changes a stored call by a function, which may raise `TaskNotChanged`, and returns its result."""
 
 
 class Pause(NamedTuple):
@@ -249,12 +261,65 @@ class Pause(NamedTuple):
     """The names of the questions that a model may answer."""
     needs_client: bool = False
     """True if the leg needed a request of its client, and had none."""
-    approvals: Mapping[str, dict[str, Any]] = _NO_APPROVALS
-    """The approvals that it needs, by their names."""
-    read_approvals: Collection[str] = ()
-    """The ids of the decisions that the leg had read."""
+    parkings: Sequence[Parking] = ()
+    """What features add."""
+    shared_label: str | None = None
+    """The label of equal calls, which clients of all kinds share while their calls wait for other people only."""
     reply: Callable[[TaskEntry, TaskContent], dict[str, Any]] | None = None
     """Makes the result for a client that cannot show the questions."""
+
+
+class TaskNotChanged(RoundtripError):
+    """An operator cannot change a task so; the text says why, and what to do."""
+
+
+def already_ended(entry: TaskEntry) -> TaskNotChanged:
+    """Return the error of an action on a call that has ended."""
+    return TaskNotChanged(f"it has ended already, and is {entry.state.value}")
+
+
+class CallFeature:
+    """One feature's part in the stored calls of a server. A feature overrides what it needs.
+
+    Methods that get an entry change it in a compare-and-set, which runs again if another process was faster. So they
+    change nothing but the call.
+    """
+
+    def prepare(self, end: Suspended | Authored, content: TaskContent, call_id: str) -> Parking | None:
+        """Return what parks a call after a leg; the content is the one that the leg has read."""
+
+    def bring_forward(self, content: TaskContent, entry: TaskEntry) -> None:
+        """Let a call that waits be due as soon as the feature has to look at it."""
+
+    def look(self, content: TaskContent, entry: TaskEntry, now: float, *, holder: str) -> Tell | None:
+        """Look at a call that is due, and park it again if no leg has anything to do; None if nothing has changed."""
+
+    def expire(self, content: TaskContent, entry: TaskEntry, now: float) -> Tell | None:
+        """End what the call waits for, because an operator ends its life."""
+
+    def status(self, content: TaskContent) -> str | None:
+        """Return the status message of a call that has none of its own."""
+
+    def reseal(self, content: TaskContent, entry: TaskEntry) -> None:
+        """Replace what was made with former keys."""
+
+    def can_remind(self, content: TaskContent, now: float) -> bool:
+        """Return True if `remind` has people to remind."""
+        return False
+
+    async def remind(self, change: ChangeCall) -> None:
+        """Remind people for whom a call waits.
+
+        Raises:
+            TaskNotChanged: There are none, or they cannot be reached.
+            LedgerDown: The store cannot be used.
+        """
+
+    async def finish_telling(self) -> None:
+        """Wait until everything that was told on this event loop has ended."""
+
+    async def stop(self) -> None:
+        """Give up what was told on this event loop, and has not ended after a moment."""
 
 
 class TaskSeal:
@@ -278,13 +343,15 @@ class TaskSeal:
 
     def write(self, content: TaskContent, call_id: str) -> str:
         """Return the stored form of a content."""
-        fields = {name: getattr(content, name) for name in _FIELDS}
-        if not content.approvals:
-            # Older builds can go on with calls that have none.
-            del fields["approvals"], fields["wakes"]
+        # The values are JSON already, so they need no copies.
+        values = {key: getattr(content, key) for key in _OWN_KEYS} | content.unread
         if not content.leaves_at:
-            del fields["leaves_at"], fields["reply"]
-        return self.seal(fields, call_id, "content")
+            # Older builds can go on with calls that leave no client.
+            del values["leaves_at"], values["reply"]
+        for section in content.sections.values():
+            if not section.is_empty:
+                values |= {each.name: getattr(section, each.name) for each in fields(section)}
+        return self.seal({key: values[key] for key in _KEYS if key in values}, call_id, "content")
 
     def read(self, stored: str, call_id: str) -> TaskContent:
         """Return a stored content.
@@ -292,10 +359,11 @@ class TaskSeal:
         Raises:
             ContentUnreadable: No key of this server opens it, or it has fields that this build does not know.
         """
-        fields = self.open(stored, call_id, "content")
-        if not fields.keys() <= _FIELD_NAMES:
+        values = self.open(stored, call_id, "content")
+        if not values.keys() <= _KEY_NAMES:
             raise ContentUnreadable
-        return TaskContent(**fields)
+        own = {key: values.pop(key) for key in _OWN_KEYS if key in values}
+        return TaskContent(**own, unread=values)
 
     def seal(self, value: Any, call_id: str, use: str) -> str:
         """Return the stored form of a JSON value, for one use in one call."""

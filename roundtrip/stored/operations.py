@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from mcp_types import INTERNAL_ERROR
 
-from roundtrip.approvals.rules import Record, expire_open, pending_approvals, remind_now
-from roundtrip.errors import RoundtripError
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import TASK_MACHINE, TaskEvent, TaskState
 from roundtrip.stored.book import TaskBook
-from roundtrip.stored.content import ContentUnreadable, TaskContent, is_call_id, split_id
+from roundtrip.stored.content import (
+    ContentUnreadable,
+    TaskContent,
+    TaskNotChanged,
+    Tell,
+    already_ended,
+    is_call_id,
+    split_id,
+)
 from roundtrip.stored.model_answers import AnswersInvalid, read_answer
 from roundtrip.text import quoted
 from roundtrip.trace.writing.lines import OperatorAction
@@ -31,20 +38,8 @@ _EVENTS: Final[Mapping[OperatorAction, TaskEvent]] = {
 }
 
 
-class TaskNotChanged(RoundtripError):
-    """An operator cannot change a task so; the text says why, and what to do."""
-
-
 class AnswerUnfit(TaskNotChanged):
     """An answer does not fit its question; the text names the field and the rule, and may have choices of the form."""
-
-
-class _Told(NamedTuple):
-    """Approvals of a call of which the author's functions are told."""
-
-    entry: TaskEntry
-    content: TaskContent
-    records: list[Record]
 
 
 class Backlog(NamedTuple):
@@ -89,8 +84,7 @@ class TaskOperations:
         found: list[OperatorAction] = [
             action for action, event in _EVENTS.items() if (entry.state, event) in TASK_MACHINE.targets
         ]
-        inbox = self._book.inbox
-        if not entry.has_ended and inbox is not None and inbox.notifies and pending_approvals(content, now):
+        if not entry.has_ended and any(feature.can_remind(content, now) for feature in self._book.features):
             found.append("remind")
         if not entry.has_ended and any(_is_form(asked) for asked in content.user_questions.values()):
             found.append("answer")
@@ -106,7 +100,7 @@ class TaskOperations:
 
         def cancel(entry: TaskEntry, content: TaskContent, now: float) -> None:
             if not entry.apply(TaskEvent.CANCEL, now):
-                raise _ended(entry)
+                raise already_ended(entry)
 
         await self._change(call_id, cancel)
 
@@ -135,60 +129,44 @@ class TaskOperations:
         await self._change(call_id, retry)
 
     async def expire(self, call_id: str) -> None:
-        """End the life of a task now, with its pending approvals.
+        """End the life of a task now, and what it waits for.
 
         Its client gets what an expired task gives: the store forgets it. Two kinds stay until their own time, as
         failed, because their clients may repeat the request that began them, which must find them: those whose body
-        must not begin twice, and calls that wait for a page, a model or an approval.
+        must not begin twice, and calls that their clients continue by a handle.
 
         Raises:
             TaskNotChanged: There is no such task, it is another service's, or it has ended.
             LedgerDown: The store cannot be used.
         """
 
-        def expire(entry: TaskEntry, content: TaskContent, now: float) -> _Told:
+        def expire(entry: TaskEntry, content: TaskContent, now: float) -> list[Tell]:
             if (entry.state, TaskEvent.EXPIRE) not in TASK_MACHINE.targets:
-                raise _ended(entry)
-            expired = expire_open(content, now)
+                raise already_ended(entry)
+            found = [feature.expire(content, entry, now) for feature in self._book.features]
             if entry.runs_once or content.is_continued:
                 content.error = {"code": INTERNAL_ERROR, "message": _TIME_IS_OVER}
             else:
                 entry.expires = now
             entry.content = self._book.seal.write(content, call_id)
             entry.apply(TaskEvent.EXPIRE, now)
-            return _Told(entry, content, expired)
+            return [tell for tell in found if tell is not None]
 
-        told = await self._change(call_id, expire)
-        if self._book.inbox is not None:
-            self._book.inbox.tell_decided(*told)
-            await self._book.inbox.finish_telling()
+        for tell in await self._change(call_id, expire):
+            tell()
+        for feature in self._book.features:
+            await feature.finish_telling()
 
     async def remind(self, call_id: str) -> None:
-        """Notify the groups of a call's pending approvals again, by the author's `on_pending`, in this process.
+        """Remind the people for whom a call waits, in this process.
 
         Raises:
-            TaskNotChanged: There is no such task, it is another service's, it waits for no approval, the server has no
-                `on_pending`, or that failed.
+            TaskNotChanged: There is no such task, it is another service's, it waits for no such people, or they cannot
+                be reached.
             LedgerDown: The store cannot be used.
         """
-        inbox = self._book.inbox
-        if inbox is None or not inbox.notifies:
-            raise TaskNotChanged("the server notifies no groups; give it approvals=Approvals(on_pending=...)")
-
-        def remind(entry: TaskEntry, content: TaskContent, now: float) -> _Told:
-            if entry.has_ended:
-                raise _ended(entry)
-            pending = remind_now(content, entry, now)
-            if not pending:
-                raise TaskNotChanged("it waits for no approval, so there is no group to remind")
-            entry.content = self._book.seal.write(content, call_id)
-            return _Told(entry, content, pending)
-
-        told = await self._change(call_id, remind)
-        if failed := await inbox.notify(*told):
-            raise TaskNotChanged(
-                f"on_pending failed for {failed} of {len(told.records)} approvals; the log of this process says why"
-            )
+        for feature in self._book.features:
+            await feature.remind(partial(self._change, call_id))
 
     async def open_form(self, call_id: str, key: str) -> Mapping[str, Any]:
         """Return the schema of the form of an open question.
@@ -292,10 +270,6 @@ class TaskOperations:
         return {self._book.seal.hint_of(text) for text in (entry.content, *entry.notes)}
 
 
-def _ended(entry: TaskEntry) -> TaskNotChanged:
-    return TaskNotChanged(f"it has ended already, and is {entry.state.value}")
-
-
 def _is_form(asked: Mapping[str, Any]) -> bool:
     return asked["params"].get("mode", "form") == "form"
 
@@ -307,7 +281,7 @@ def _open_question(entry: TaskEntry, content: TaskContent, key: str) -> str:
         TaskNotChanged: There is none.
     """
     if entry.has_ended:
-        raise _ended(entry)
+        raise already_ended(entry)
     found = key if key in content.questions else next((one for one, name in content.names.items() if name == key), None)
     if found is None:
         listed = ", ".join(map(quoted, content.questions)) or "none"

@@ -50,13 +50,12 @@ class TaskService:
         server: The server.
         legs: Serves legs, and knows the event loops on which the server runs.
         calls: Serves calls of tools.
-        needed_by: The option of the author that needs it.
+        book: The calls.
         engine: Delivers tasks to workers, in place of each worker's look at the store.
         runs: False if other processes run the tasks; "own" to run those of own clients only.
 
     Raises:
-        InvalidSignature: The ledger cannot store tasks, or the distributed engine cannot serve it.
-        KeysMissing: There are no keys for what it would store.
+        InvalidSignature: The distributed engine cannot serve it.
     """
 
     def __init__(
@@ -64,7 +63,7 @@ class TaskService:
         server: StoringServer,
         legs: LegRunner,
         calls: CallsOfTools,
-        needed_by: str,
+        book: TaskBook,
         *,
         engine: DistributedEngine | None,
         runs: bool | str,
@@ -77,7 +76,7 @@ class TaskService:
         """False if other processes run the stored calls; "own" to run those of own clients only."""
         self.prepare: Callable[[TaskContent, ServerRequestContext[Any, Any]], None] | None = None
         """Adds to the content of a call that becomes a task."""
-        self.book = TaskBook(legs.parts, server.name, needed_by)
+        self.book = book
         if engine is not None:
             self._bind(engine)
         self._delivers = engine

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,18 +10,21 @@ from roundtrip.on_demand import load_on_use
 
 if TYPE_CHECKING:
     from roundtrip.legs.runner import LegRunner
-    from roundtrip.stored import service
+    from roundtrip.stored import book, service
+    from roundtrip.stored.content import CallFeature
     from roundtrip.stored.hosts import CallsOfTools, StoringServer
     from roundtrip.stored.service import TaskService
     from roundtrip.stored.worker import DistributedEngine
 else:
-    load_on_use(globals(), "roundtrip.stored.service")
+    load_on_use(globals(), "roundtrip.stored.book", "roundtrip.stored.service")
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Storage:
     """What stores the calls of one server. Its options and its tools install it."""
 
+    features: Callable[[], list[CallFeature]]
+    """Returns the features that take part in stored calls."""
     engine: DistributedEngine | None = None
     """Delivers stored calls to workers, in place of each worker's look at the store."""
     runs_tasks: bool | str = True
@@ -37,7 +41,8 @@ class Storage:
             InvalidSignature: The ledger cannot store calls.
         """
         if self.service is None:
-            made = service.TaskService(server, legs, calls, needed_by, engine=self.engine, runs=self.runs_tasks)
+            kept = book.TaskBook(legs.parts, server.name, needed_by, self.features())
+            made = service.TaskService(server, legs, calls, kept, engine=self.engine, runs=self.runs_tasks)
             self.service = made
             legs.workers.append(made)
         return self.service

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, runtime_checkab
 import anyio
 from mcp.shared.exceptions import MCPError
 
-from roundtrip.approvals import rules
 from roundtrip.engine.leg import Authored, Finished, Suspended
 from roundtrip.errors import BodyMistake, CallTakenOver, TokenRejected
 from roundtrip.ledger.contract import LedgerDown
@@ -27,7 +26,7 @@ from roundtrip.machine.journal import Journal, to_text
 from roundtrip.machine.tasks import TaskEvent, TaskState
 from roundtrip.stored import client_legs
 from roundtrip.stored.book import TaskBook
-from roundtrip.stored.content import ContentUnreadable, TaskContent
+from roundtrip.stored.content import ContentUnreadable, TaskContent, Tell
 from roundtrip.stored.lease import END_SECONDS, TaskClaim, lease_seconds
 from roundtrip.stored.legs import TaskLeg
 from roundtrip.stored.sweep import Sweep, TaskDelivery, begin_work
@@ -164,8 +163,8 @@ class TaskEngine:
             task.cancel()
         with anyio.move_on_after(_STOP_SECONDS, shield=True):
             await asyncio.wait(running)
-            if self._book.inbox is not None:
-                await self._book.inbox.stop()
+            for feature in self._book.features:
+                await feature.stop()
         await self._delivery.close()
 
     def _changed(self, call_id: str | None) -> None:
@@ -232,27 +231,24 @@ class TaskEngine:
     async def _claim_and_serve(self, call_id: str) -> None:
         """Claim a task, and serve one leg of it."""
 
-        inbox, look = self._book.inbox, None
+        tells: list[Tell] = []
 
         def claim_it(entry: TaskEntry, now: float) -> tuple[TaskEntry, float, TaskContent, Journal] | Literal[False]:
-            nonlocal look
             # Another worker may have the key, the tool, or a newer version of the format.
             content = self._book.seal.read(entry.content, call_id)
             journal = self._book.read_journal(content)
             if not entry.has_ended and not self._calls.has_task(entry.tool, content.version):
                 raise _NotHere
-            look = None
-            if content.approvals and entry.state is TaskState.DUE:
-                look = rules.look_at(content, entry, now, holder=self.holder)
+            self._book.saw_time(now)
+            features = self._book.features if entry.state is TaskState.DUE else ()
+            found = [feature.look(content, entry, now, holder=self.holder) for feature in features]
+            tells[:] = [tell for tell in found if tell is not None]
+            if tells:
                 entry.content = self._book.seal.write(content, call_id)
-                if look.is_idle:
-                    return entry, now, content, journal
             is_due = entry.state is TaskState.DUE and content.is_continued
             if is_due and (content.needs_request or self._calls.is_gated(entry.tool, content.version)):
-                client_legs.leave_to_client(content, entry, now, holder=self.holder)
+                client_legs.leave_to_client(content, entry, now, holder=self.holder, features=features)
                 entry.content = self._book.seal.write(content, call_id)
-                look = None if look is None else look._replace(is_idle=True)
-                return (entry, now, content, journal) if look is not None else False
             return (entry, now, content, journal) if entry.claim(self.holder, now, lease=lease_seconds()) else False
 
         try:
@@ -271,14 +267,10 @@ class TaskEngine:
             self._delivery.skip(call_id, _PAUSE_SECONDS)
             _LOG.warning("a task of call %s cannot be run now: %s", call_id, error)
         else:
+            for tell in tells if claimed is not None else ():
+                tell()
             if claimed:
                 entry, now, content, journal = claimed
-                self._book.saw_time(now)
-                if look is not None:
-                    if inbox is not None:
-                        inbox.tell(entry, content, look)
-                    if look.is_idle:
-                        return
                 claim = TaskClaim(self._book, entry, now)
                 await self._serve_leg(TaskLeg(content, journal, claim, self._book.pinner_of(content)))
             elif claimed is None:
@@ -348,7 +340,7 @@ class TaskEngine:
         claim, journal = leg.claim, to_text(self._book.journals.write(leg.written))
         pause = leg.pause(end, journal, claim.clock())
         delivered = frozenset(leg.content.answers)
-        pause = self._book.with_approvals(pause, end, leg.content, claim.call_id)
+        pause = self._book.prepare(pause, end, leg.content, claim.call_id)
         await claim.write_content(
             None,
             lambda content, entry, now: content.pause(pause, entry, now, delivered=delivered),

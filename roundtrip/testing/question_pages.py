@@ -26,7 +26,7 @@ from mcp_types import (
 from starlette.applications import Starlette
 
 from roundtrip.adapters.finding import AttachedServer, attached
-from roundtrip.approvals.rules import is_open
+from roundtrip.approvals.rules import is_open, records_of
 from roundtrip.client.tools import WAITING
 from roundtrip.machine.tasks import TaskState
 from roundtrip.pages.controls import Control, FieldView, view_of_field
@@ -97,7 +97,7 @@ async def open_approvals(server: object, call_id: str) -> str:
     view = await _view(server, call_id)
     if view is None or view.entry.has_ended:
         return ""
-    waiting = [record for record in view.content.approvals if is_open(record)]
+    waiting = [record for record in records_of(view.content) if is_open(record)]
     return " and ".join(f"approval {record['name']!r} by {record['by']!r}" for record in waiting)
 
 

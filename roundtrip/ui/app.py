@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.machine.tasks import TaskState
-from roundtrip.stored.operations import TaskNotChanged
+from roundtrip.stored.content import TaskNotChanged
 from roundtrip.trace.index.database import IndexUnusable
 from roundtrip.trace.index.index import CallIndex
 from roundtrip.trace.page.data import UNSERVED, Data, data_of, data_of_unserved

@@ -9,14 +9,15 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeVar, cast
 
 from roundtrip.adapters.finding import AttachedServer
-from roundtrip.approvals.rules import state_of
+from roundtrip.approvals.inbox import Inbox
+from roundtrip.approvals.rules import records_of, state_of
 from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import TaskState
 from roundtrip.playground.forms import ShownForm, posted_of
 from roundtrip.stored.acting import AuditedOperations
-from roundtrip.stored.content import ContentUnreadable, TaskContent, is_call_id
-from roundtrip.stored.operations import AnswerUnfit, Backlog, TaskNotChanged, TaskOperations
+from roundtrip.stored.content import ContentUnreadable, TaskContent, TaskNotChanged, is_call_id
+from roundtrip.stored.operations import AnswerUnfit, Backlog, TaskOperations
 from roundtrip.trace.explaining.wording import clock_text, distance_text
 from roundtrip.trace.page.data import Data
 from roundtrip.trace.page.requests import FormInvalid
@@ -89,16 +90,17 @@ class OperatedCalls:
         shown: Data = {"approvals": found, "error": self.problem}
         if self._book is None:
             return shown
-        if self._book.inbox is None:
+        inbox = next((each for each in self._book.features if isinstance(each, Inbox)), None)
+        if inbox is None:
             return {**shown, "error": "The server has no approvals="}
         try:
-            waiting = await _soon(self._book.inbox.waiting(limit=_MAX_LISTED))
+            waiting = await _soon(inbox.waiting(limit=_MAX_LISTED))
             changed = await self._book.store.list(limit=_MAX_LISTED)
             for call_id, tool in {one.call_id: one.tool for one in [*waiting, *changed]}.items():
                 entry, content, now = await self._load(call_id)
                 if entry is not None and content is not None:
                     is_over = entry.has_ended or entry.is_over(now)
-                    found += [self._approval(call_id, tool, record, is_over) for record in content.approvals]
+                    found += [self._approval(call_id, tool, record, is_over) for record in records_of(content)]
         except LedgerDown as error:
             shown["error"] = str(error)
         # Those that are decided come last.
@@ -137,7 +139,7 @@ class OperatedCalls:
             "next": following,
             "approvals": [
                 f"{one['by']}: {state_of(one, is_over=entry.has_ended)}"
-                for one in (content.approvals if content is not None else ())
+                for one in (records_of(content) if content is not None else ())
             ],
             "actions": self._possible(entry, content, now),
         }
@@ -184,7 +186,7 @@ class OperatedCalls:
             is_over = entry.has_ended
             facts += [
                 ["Approval", f"{one['name']} by {one['by']}: {state_of(one, is_over=is_over)}"]
-                for one in content.approvals
+                for one in records_of(content)
             ]
         questions = content.user_questions if content is not None and not entry.has_ended and self._answers else {}
         return {

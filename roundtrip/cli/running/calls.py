@@ -29,8 +29,7 @@ from roundtrip.client.fields import read_typed
 from roundtrip.ledger.tasks import TaskSummary
 from roundtrip.machine.tasks import TaskState
 from roundtrip.questions.fields import FieldInvalid, FieldKind, fields_of
-from roundtrip.stored.content import ContentUnreadable
-from roundtrip.stored.operations import TaskNotChanged
+from roundtrip.stored.content import ContentUnreadable, TaskNotChanged
 from roundtrip.text import printable
 from roundtrip.trace.explaining.stories import story
 from roundtrip.trace.explaining.wording import distance_text

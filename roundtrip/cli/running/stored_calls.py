@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import anyio
 
-from roundtrip.approvals.rules import state_of
+from roundtrip.approvals.rules import records_of, state_of
 from roundtrip.cli.command import CommandFailed, reported
 from roundtrip.cli.running.loading import load_attached
 from roundtrip.cli.trace.terminal import Screen
@@ -18,8 +18,8 @@ from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import ENDED, TaskState
 from roundtrip.stored.acting import AuditedOperations
 from roundtrip.stored.book import TaskBook
-from roundtrip.stored.content import ContentUnreadable
-from roundtrip.stored.operations import TaskNotChanged, TaskOperations
+from roundtrip.stored.content import ContentUnreadable, TaskNotChanged
+from roundtrip.stored.operations import TaskOperations
 from roundtrip.text import printable
 from roundtrip.trace.explaining.wording import clock_text
 from roundtrip.trace.writing.audit import AuditLog, AuditUnwritable, audit_path, user_of_system
@@ -156,8 +156,8 @@ async def stored_facts(shelf: Shelf, call_id: str, *, reveal: bool) -> dict[str,
         "waits for": content.waits,
         "steps": [name for name in dict.fromkeys([*journal.computed, *steps]) if not name.startswith("~")],
     }
-    if content.approvals:
-        shown["approvals"] = [_approval(one, is_over=entry.has_ended, reveal=reveal) for one in content.approvals]
+    if records := records_of(content):
+        shown["approvals"] = [_approval(one, is_over=entry.has_ended, reveal=reveal) for one in records]
     if reveal:
         shown |= {
             "principal": content.principal,

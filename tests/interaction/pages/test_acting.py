@@ -12,7 +12,7 @@ from roundtrip import Approvals, Context, Pages, PendingApproval
 from roundtrip.cli import main
 from roundtrip.errors import Decision
 from roundtrip.ledger import MemoryLedger, SqliteLedger
-from roundtrip.stored.operations import TaskNotChanged
+from roundtrip.stored.content import TaskNotChanged
 from roundtrip.system import System
 from roundtrip.testing import Clock
 from tests.interaction.tasks.operators import logged, operator_of

@@ -20,7 +20,8 @@ from roundtrip.ledger.contract import Ledger, LedgerDown
 from roundtrip.ledger.tasks import TaskEntry, change_task
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.tasks import TaskEvent
-from roundtrip.stored.operations import TaskNotChanged, TaskOperations
+from roundtrip.stored.content import TaskNotChanged
+from roundtrip.stored.operations import TaskOperations
 from roundtrip.trace.explaining.explanations import ExplainedSubject, explain
 from roundtrip.trace.reading.joining import join
 from roundtrip.trace.reading.transcripts import files_of, read_files

@@ -9,7 +9,8 @@ from mcp_types import INTERNAL_ERROR
 
 from roundtrip import Context, ElicitUrl, Sample, Server
 from roundtrip.ledger import MemoryLedger
-from roundtrip.stored.operations import AnswerUnfit, TaskNotChanged
+from roundtrip.stored.content import TaskNotChanged
+from roundtrip.stored.operations import AnswerUnfit
 from roundtrip.trace.writing.audit import AuditUnwritable
 from tests.interaction.tasks.operators import asking, logged, operator_of
 from tests.kit.peer import peers, text_of

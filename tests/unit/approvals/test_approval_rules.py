@@ -2,18 +2,21 @@
 
 import json
 import logging
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 from roundtrip.approvals.inbox_calls import Reader
-from roundtrip.approvals.rules import decide, look_at, may_decide, open_groups, park_approvals
+from roundtrip.approvals.rules import decide, look_at, may_decide, open_groups, park_approvals, records_of, withdraw
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import TaskEvent, TaskState
-from roundtrip.stored.content import TaskContent
+from roundtrip.stored.content import Pause, TaskContent, TaskSeal
 from tests.kit.tables import check_each
 
 NOW = 1_000.0
+NO_QUESTIONS = MappingProxyType[str, Any]({})
 
 
 def oauth(client: str, issuer: str | None, subject: str | None) -> str:
@@ -33,10 +36,16 @@ def asked(name: str = "ok", pin: str = "p", **more: Any) -> dict[str, dict[str, 
     return {name: {**record, "remind": None, "notifies": False, "label": "approvals-f", **more}}
 
 
-def parked(content: TaskContent, entry: TaskEntry, wanted: dict[str, dict[str, Any]], now: float = NOW) -> bool:
-    look, is_decided = park_approvals(content, entry, wanted, now, read=(), asks_client=False)
-    entry.park(TaskEvent.WAIT, now, due=look)
-    return is_decided
+def park(
+    content: TaskContent,
+    entry: TaskEntry,
+    wanted: dict[str, Any],
+    now: float = NOW,
+    *,
+    questions: Any = MappingProxyType({}),
+) -> None:
+    pause = Pause("", questions, None, (), parkings=[partial(park_approvals, wanted, ())])
+    content.pause(pause, entry, now, delivered=())
 
 
 FAY = Reader("fay", "fay", frozenset({"finance"}))
@@ -69,19 +78,19 @@ def test_caller_never_decides(caplog: pytest.LogCaptureFixture) -> None:
 
     def check(reader: str, caller: str | None, may: bool) -> None:
         content = content_of(caller)
-        parked(content, entry_of(), asked())
+        park(content, entry_of(), asked())
         person = Reader(reader, "name", frozenset({"finance"}))
-        assert may_decide(person, content, content.approvals[0]) is may
-        assert not may_decide(person._replace(groups=frozenset({"safety"})), content, content.approvals[0])
+        assert may_decide(person, content, records_of(content)[0]) is may
+        assert not may_decide(person._replace(groups=frozenset({"safety"})), content, records_of(content)[0])
 
     check_each(CALLERS, check)
 
 
 def test_one_decision_counts_and_wakes_the_call() -> None:
     content, entry = content_of(), entry_of()
-    parked(content, entry, asked())
+    park(content, entry, asked())
     assert (entry.state, entry.labels, entry.due) == (TaskState.WAITING, ("approvals-f",), NOW + 100)
-    (record,) = content.approvals
+    (record,) = records_of(content)
     made: dict[str, Any] = {"reader": FAY, "reason": ""}
     assert decide(record, entry, content, NOW + 1, choice="approved", **made)
     assert (entry.state, entry.labels) == (TaskState.DUE, ())
@@ -91,63 +100,63 @@ def test_one_decision_counts_and_wakes_the_call() -> None:
 
 def test_decision_after_the_time_does_not_count() -> None:
     content, entry = content_of(), entry_of()
-    parked(content, entry, asked())
-    (record,) = content.approvals
+    park(content, entry, asked())
+    (record,) = records_of(content)
     assert not decide(record, entry, content, NOW + 100, reader=FAY, choice="approved", reason="")
     entry.advance(NOW + 100)
-    look = look_at(content, entry, NOW + 100, holder="w")
-    assert [one["id"] for one in look.expired] == [record["id"]]
-    assert not look.is_idle
+    _, expired = look_at(content, entry, NOW + 100, holder="w")
+    assert [one["id"] for one in expired] == [record["id"]]
+    assert entry.state is TaskState.DUE
     assert not decide(record, entry, content, NOW + 50, reader=FAY, choice="approved", reason="")
 
 
 def test_decision_while_a_leg_runs_is_found_when_it_ends() -> None:
     content, entry = content_of(), entry_of()
-    parked(content, entry, asked())
+    park(content, entry, asked())
     entry.apply(TaskEvent.WAKE, NOW)
     entry.claim("w", NOW, lease=30)
-    (record,) = content.approvals
+    (record,) = records_of(content)
     assert decide(record, entry, content, NOW + 1, reader=FAY, choice="approved", reason="")
     assert entry.state is TaskState.RUNNING
-    assert parked(content, entry, asked(), NOW + 2)
-    assert len(content.approvals) == 1
+    park(content, entry, asked(), NOW + 2)
+    assert entry.state is TaskState.DUE
+    assert len(records_of(content)) == 1
 
 
 def test_reminder_runs_no_body() -> None:
     content, entry = content_of(), entry_of()
-    parked(content, entry, asked(notifies=True, remind=30.0))
+    park(content, entry, asked(notifies=True, remind=30.0))
     for number, at in enumerate((NOW, NOW + 30, NOW + 60), start=1):
         assert entry.advance(at)
-        look = look_at(content, entry, at, holder="w")
-        assert look.is_idle
-        assert [one["notified"] for one in look.notify] == [number]
+        notified, _ = look_at(content, entry, at, holder="w")
+        assert [one["notified"] for one in notified] == [number]
         assert (entry.state, entry.due) == (TaskState.WAITING, min(at + 30, NOW + 100))
     entry.advance(NOW + 90)
     content.signals, content.waits = {"paid": 1}, ["paid"]
-    look = look_at(content, entry, NOW + 90, holder="w")
-    assert not look.is_idle
+    notified, _ = look_at(content, entry, NOW + 90, holder="w")
     assert entry.state is TaskState.DUE
-    assert [one["notified"] for one in look.notify] == [4]
+    assert [one["notified"] for one in notified] == [4]
 
 
 def test_missed_reminders_are_made_up_for_once() -> None:
     content, entry = content_of(), entry_of()
-    parked(content, entry, asked(notifies=True, remind=10.0))
+    park(content, entry, asked(notifies=True, remind=10.0))
     entry.advance(NOW + 55)
-    assert len(look_at(content, entry, NOW + 55, holder="w").notify) == 1
+    notified, _ = look_at(content, entry, NOW + 55, holder="w")
+    assert len(notified) == 1
     assert entry.due == NOW + 65
     entry.advance(NOW + 65)
-    content.refuse("decline", entry, NOW + 65)
+    assert withdraw(content, entry, NOW + 65)
     assert entry.state is TaskState.CANCELLED
 
 
 def test_other_wording_withdraws_an_open_approval() -> None:
     content, entry = content_of(), entry_of()
-    parked(content, entry, asked())
+    park(content, entry, asked())
     entry.apply(TaskEvent.WAKE, NOW)
     entry.claim("w", NOW, lease=30)
-    parked(content, entry, asked(pin="q", label="approvals-g"))
-    old, new = content.approvals
+    park(content, entry, asked(pin="q", label="approvals-g"))
+    old, new = records_of(content)
     assert old["withdrawn"] == NOW
     assert not decide(old, entry, content, NOW, reader=FAY, choice="approved", reason="")
     assert decide(new, entry, content, NOW, reader=FAY, choice="approved", reason="")
@@ -155,21 +164,37 @@ def test_other_wording_withdraws_an_open_approval() -> None:
 
 def test_approval_expires_before_its_call() -> None:
     content, entry = content_of(), entry_of(expires=NOW + 10)
-    parked(content, entry, asked(within=None))
-    assert NOW + 8 < content.approvals[0]["until"] < entry.expires
+    park(content, entry, asked(within=None))
+    assert NOW + 8 < records_of(content)[0]["until"] < entry.expires
     assert open_groups(content) == ["finance"]
 
 
 def test_questions_to_the_client_come_first() -> None:
     content, entry = content_of(), entry_of()
-    look, _ = park_approvals(content, entry, asked(), NOW, read=(), asks_client=True)
-    assert (look, content.approvals, entry.labels) == (None, [], ())
+    pause = Pause(
+        "", {"size": ({"method": "roots/list"}, "p")}, None, (), parkings=[partial(park_approvals, asked(), ())]
+    )
+    content.pause(pause, entry, NOW, delivered=())
+    assert (entry.state, entry.due, records_of(content), entry.labels) == (TaskState.ASKING, entry.expires, [], ())
 
 
 def test_labels_of_others_are_kept() -> None:
     content, entry = content_of(), entry_of()
     entry.labels = ("other",)
-    parked(content, entry, asked())
+    park(content, entry, asked())
     assert entry.labels == ("other", "approvals-f")
-    decide(content.approvals[0], entry, content, NOW, reader=FAY, choice="rejected", reason="no")
+    decide(records_of(content)[0], entry, content, NOW, reader=FAY, choice="rejected", reason="no")
     assert entry.labels == ("other",)
+
+
+def test_approvals_are_stored_under_their_own_keys() -> None:
+    seal = TaskSeal(None, (), "shop")
+    content, entry = content_of(), entry_of()
+    assert not {"approvals", "wakes"} & json.loads(seal.write(content, "c"))[1].keys()
+    park(content, entry, asked())
+    stored = seal.write(content, "c")
+    keys = list(json.loads(stored)[1])
+    assert keys[keys.index("pin_keys") :] == ["pin_keys", "approvals", "refusal", "wakes"]
+    # A server that does not read them writes them as they were.
+    assert seal.write(seal.read(stored, "c"), "c") == stored
+    assert records_of(seal.read(stored, "c")) == records_of(content)

@@ -15,6 +15,7 @@ from roundtrip.errors import BodyMistake, CallerUnknown, Decision
 from roundtrip.machine.call import Call
 from roundtrip.machine.journal import Journal, Limits
 from roundtrip.revisions import FIRST_OF_RETRY_ERA
+from roundtrip.threads.any_threads import AnyThreads
 from tests.unit.engine.rounds import alone
 
 pytestmark = pytest.mark.anyio
@@ -36,7 +37,18 @@ async def served(settler: ApprovalSettler | None) -> LegEnd:
 
     client: Any = SimpleNamespace(protocol_version=FIRST_OF_RETRY_ERA, capabilities=None)
     unused: Any = None
-    leg = Leg(Call("1"), alone(refund), client, 0.0, 3600.0, lambda: 0.0, Limits(600.0, 3600.0), write, unused)
+    leg = Leg(
+        Call("1"),
+        alone(refund),
+        client,
+        0.0,
+        3600.0,
+        lambda: 0.0,
+        Limits(600.0, 3600.0),
+        write,
+        plan_for=unused,
+        threads=AnyThreads(),
+    )
     leg.settlers = {} if settler is None else {settler.kind: settler}
     return await serve(leg, arguments={}, make_context=unused, body_cannot_ask=True, execute=execute)
 
