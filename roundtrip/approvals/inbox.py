@@ -183,7 +183,7 @@ class Inbox(rules.ApprovalFeature, LegExtension):
                 if decision is not None and decision.outcome == "approved":
                     approved[name] = (*approved.get(name, ()), (id, pin))
                 states[name] = ApprovalState(id, pin, decision, frozenset(record["after"]), approved.get(name, ()))
-        caller = user if task is None else task.content.user
+        caller = user if task is None else task.content.origin.user
         return ApprovalSettler(states, max_seconds, knows_caller=caller is not None)
 
     def prepare(self, end: Suspended | Authored, content: TaskContent, call_id: str) -> Parking:
@@ -326,7 +326,7 @@ class Inbox(rules.ApprovalFeature, LegExtension):
         return self._shown(entry, content, record)
 
     def _caller_of(self, content: TaskContent) -> str:
-        return name_of(content.user or "", by_token=self._book.knows_users_by_token)
+        return name_of(content.origin.user or "", by_token=self._book.knows_users_by_token)
 
     def _shown(self, entry: TaskEntry, content: TaskContent, record: Mapping[str, Any]) -> ShownApproval:
         shown = ShownApproval(
@@ -339,7 +339,7 @@ class Inbox(rules.ApprovalFeature, LegExtension):
             until=record["until"],
             pin=record["pin"],
             # A page of the caller's machine does not know its reader.
-            tells_caller=bool(content.page_secret) and not content.is_local,
+            tells_caller=bool(content.channel.page_secret) and not content.channel.is_local,
         )
         made = record["decision"]
         if made is not None:

@@ -154,7 +154,7 @@ def park_approvals(
     bring_forward(content, entry)
     if is_decided and _is_parked(entry):
         entry.apply(TaskEvent.WAKE, now)
-    if content.refusal == "decline":
+    if content.channel.refusal == "decline":
         withdraw(content, entry, now)
 
 
@@ -204,7 +204,7 @@ def look_at(content: TaskContent, entry: TaskEntry, now: float, *, holder: str) 
     if expired:
         relabel(entry, content)
     if notified and not _must_run(content, entry, now) and entry.claim(holder, now, lease=0.0):
-        entry.park(TaskEvent.ASK if content.questions else TaskEvent.WAIT, now, due=_next_due(content))
+        entry.park(TaskEvent.ASK if content.asked.questions else TaskEvent.WAIT, now, due=_next_due(content))
     return notified, expired
 
 
@@ -254,7 +254,7 @@ def _must_run(content: TaskContent, entry: TaskEntry, now: float) -> bool:
     section = content.section(ApprovalSection)
     return (
         content.is_fresh
-        or bool(content.answers)
+        or bool(content.asked.answers)
         or bool(entry.notes)
         or (section.wakes is not None and now >= section.wakes)
         or any(name in content.signals for name in content.waits)
@@ -268,12 +268,12 @@ def is_waiting(content: TaskContent, entry: TaskEntry) -> bool:
         return entry.state is TaskState.WAITING
     now = entry.updated
     is_late = any(now >= record["until"] for record in _open_records(content))
-    return not (content.questions or is_late or _must_run(content, entry, now))
+    return not (content.asked.questions or is_late or _must_run(content, entry, now))
 
 
 def may_decide(reader: Reader, content: TaskContent, record: Mapping[str, Any]) -> bool:
     """Return True if a reader is of the group, and not the caller."""
-    return record["by"] in reader.groups and is_another(reader.principal, content.user)
+    return record["by"] in reader.groups and is_another(reader.principal, content.origin.user)
 
 
 def decide(

@@ -67,7 +67,7 @@ class EqualCalls:
         Raises:
             LedgerDown: The store cannot be used.
         """
-        return await self._first(labels, lambda view: view.content.is_chosen)
+        return await self._first(labels, lambda view: view.content.channel.is_chosen)
 
     async def awaiting(self, labels: Iterable[str]) -> str | None:
         """Return a call of the labels that waits for an approval, and for nothing else; None if there is none.
@@ -117,7 +117,7 @@ class EqualCalls:
         """Cancel a call, unless it is chosen. Return False if it is."""
         if entry.has_ended:
             return True
-        if self._book.seal.read(entry.content, entry.call_id).is_chosen:
+        if self._book.seal.read(entry.content, entry.call_id).channel.is_chosen:
             return False
         return entry.apply(TaskEvent.CANCEL, now)
 
@@ -127,6 +127,6 @@ class EqualCalls:
             # One that has run meanwhile has the result for all of them.
             return entry.state is not TaskState.CANCELLED
         content = self._book.seal.read(entry.content, entry.call_id)
-        content.is_chosen = True
+        content.channel.is_chosen = True
         entry.content, entry.updated = self._book.seal.write(content, entry.call_id), now
         return True

@@ -304,7 +304,7 @@ class StoredCalls(LegExtension):
         record.claimed = True
         if not await self._service.is_visible(view, ctx):
             return unknown_tool(view)
-        if view.content.is_local:
+        if view.content.channel.is_local:
             return await self._locally(view, ctx)
         await self._waiting.take_from_client(view, sent)
         view = await self._take_refusal(view, ctx, sent)
@@ -381,7 +381,7 @@ class StoredCalls(LegExtension):
         view = await self._waiting.view(call_id) if call_id is not None else None
         if view is None or view.entry.has_ended or not await self._service.is_visible(view, ctx):
             return None
-        if view.content.is_local:
+        if view.content.channel.is_local:
             return await self._locally(view, ctx, is_repeated=True)
         return self._first_by_url(view, record) if shows_links else self._in_result(view)
 
@@ -434,18 +434,18 @@ class StoredCalls(LegExtension):
         page = ways.page or ways.for_links
         has_page = bool(page or end.external)
         known = with_elicitation(ctx.session.client_capabilities, PAGE_ELICITATION if has_page else None)
-        content.capabilities = known.model_dump(by_alias=True, mode="json", exclude_none=True)
-        content.protocol = FIRST_OF_RETRY_ERA
-        content.page_secret = self._legs.parts.system.new_id(_SECRET_BYTES) if has_page else ""
-        content.asks_model, content.is_local = ways.model, page == "local"
+        content.origin.capabilities = known.model_dump(by_alias=True, mode="json", exclude_none=True)
+        content.origin.protocol = FIRST_OF_RETRY_ERA
+        content.channel.page_secret = self._legs.parts.system.new_id(_SECRET_BYTES) if has_page else ""
+        content.channel.asks_model, content.channel.is_local = ways.model, page == "local"
         # The page of a client that shows links is for this call alone, until it waits for an approval.
-        on_page = bool(end.questions) and not content.is_local and self._shows_links(ctx)
-        labels = self._labels(function, ctx, is_local=content.is_local, showing="page" if on_page else None)
+        on_page = bool(end.questions) and not content.channel.is_local and self._shows_links(ctx)
+        labels = self._labels(function, ctx, is_local=content.channel.is_local, showing="page" if on_page else None)
         # Others are not continued in its place.
-        content.is_chosen = not labels or on_page
+        content.channel.is_chosen = not labels or on_page
         # Until it is decided, an approval is for equal calls of clients of all kinds.
         shared: tuple[str, ...] = ()
-        if end.external and not end.questions and not content.is_local:
+        if end.external and not end.questions and not content.channel.is_local:
             shared = self._labels(function, ctx, is_local=False, showing="any")
         grace = self.inbox.grace_seconds if self.inbox is not None and end.external else 0.0
         ttl = max(1.0, journal.end - self._legs.parts.system.time()) + grace
@@ -473,7 +473,7 @@ class StoredCalls(LegExtension):
         if view is None:
             raise MCPError(code=INTERNAL_ERROR, message="This call has ended; begin it again")
         self._service.start()
-        if content.is_local:
+        if content.channel.is_local:
             return await self._first_locally(view, record)
         if view.entry.has_ended or not self._shows_links(ctx):
             return self._reply_to(view)
@@ -488,13 +488,13 @@ class StoredCalls(LegExtension):
         ways = self._ladder.ways_of_task(declared, knows_user=self._knows_user(ctx))
         if not ways.may_store:
             return
-        content.leaves_at = "question" if ways.replaces_client else "link"
-        content.asks_model = ways.model
+        content.channel.leaves_at = "question" if ways.replaces_client else "link"
+        content.channel.asks_model = ways.model
         if ways.page or ways.for_links:
-            content.page_secret = self._legs.parts.system.new_id(_SECRET_BYTES)
+            content.channel.page_secret = self._legs.parts.system.new_id(_SECRET_BYTES)
         if ways.page:
             known = with_elicitation(declared, PAGE_ELICITATION)
-            content.capabilities = known.model_dump(by_alias=True, mode="json", exclude_none=True)
+            content.origin.capabilities = known.model_dump(by_alias=True, mode="json", exclude_none=True)
 
     async def _first_locally(self, view: TaskView, record: RequestRecord) -> dict[str, Any]:
         """Return the reply to the request that has begun a call, after its page has opened on this machine."""
@@ -532,9 +532,9 @@ class StoredCalls(LegExtension):
         if (
             view is None
             or not view.content.takes_handle
-            or not hmac.compare_digest(view.content.secret.encode(), secret.encode())
-            or view.content.principal != principal
-            or (view.content.is_local and (self._local is None or not self._local.is_for(ctx.request_context)))
+            or not hmac.compare_digest(view.content.origin.secret.encode(), secret.encode())
+            or view.content.origin.principal != principal
+            or (view.content.channel.is_local and (self._local is None or not self._local.is_for(ctx.request_context)))
         ):
             return result_from(_UNKNOWN, is_error=True)
         if not await self._service.is_visible(view, ctx.request_context):
@@ -548,7 +548,7 @@ class StoredCalls(LegExtension):
             except AnswersInvalid as error:
                 return result_from(f"No answer was taken: {error}. Call {CONTINUE_TOOL} again.", is_error=True)
         request = ctx.request_context
-        if view.content.is_local and self._local is not None:
+        if view.content.channel.is_local and self._local is not None:
             await self._local.show(view)
         changed = await self._waiting.changed(view, request, until_asking=bool(answers))
         while changed is not None and not changed.entry.has_ended and (questions := changed.content.client_questions):
@@ -592,9 +592,9 @@ class StoredCalls(LegExtension):
 
     def _in_result(self, view: TaskView) -> dict[str, Any]:
         """Return the result for a client whose call has not ended."""
-        if view.content.for_model:
+        if view.content.asked.for_model:
             return for_model(view)
-        has_link = view.content.page_secret and not view.content.is_local and self.gives_links
+        has_link = view.content.channel.page_secret and not view.content.channel.is_local and self.gives_links
         return for_user(view, self.site.url_of(view) if has_link and self.site is not None else None)
 
 

@@ -70,7 +70,7 @@ class CallsOfSite:
 
     def ticket_of(self, view: TaskView) -> str:
         """Return the ticket of the page of a call."""
-        return f"{view.entry.call_id}.{view.content.page_secret}"
+        return f"{view.entry.call_id}.{view.content.channel.page_secret}"
 
     def changes(self, ticket: str) -> AbstractContextManager[NextChange]:
         """Listen for changes of the call of a ticket."""
@@ -146,7 +146,7 @@ class CallsOfSite:
             if entry.state is TaskState.ASKING and self._book.take_answers(entry, content, refused, now):
                 return
             if action != "decline" or not withdraw(content, entry, now):
-                content.refusal = action
+                content.channel.refusal = action
             entry.content = self._book.seal.write(content, entry.call_id)
 
         await self._book.change(view.entry.call_id, refuse)
@@ -156,15 +156,15 @@ class CallsOfSite:
         call_id, secret = split_id(ticket)
         with reaching_store():
             view = await self._book.find(call_id)
-        if view is None or not view.content.page_secret or view.content.is_local != self._is_local:
+        if view is None or not view.content.channel.page_secret or view.content.channel.is_local != self._is_local:
             return None
         content = view.content
-        if not hmac.compare_digest(content.page_secret.encode(), secret.encode("utf-8", "replace")):
+        if not hmac.compare_digest(content.channel.page_secret.encode(), secret.encode("utf-8", "replace")):
             return None
         if self._knows_readers and (
             subject is None
-            or content.user is None
-            or not is_same(subject, content.user, by_token=self._book.knows_users_by_token)
+            or content.origin.user is None
+            or not is_same(subject, content.origin.user, by_token=self._book.knows_users_by_token)
         ):
             return None
         self._book.name(call_id)
@@ -212,7 +212,7 @@ class StoredPages:
         Raises:
             ValueError: The page of the call is on its user's machine. No client gets its address.
         """
-        if view.content.is_local:
+        if view.content.channel.is_local:
             raise ValueError("a local page has no address for clients")
         return self._site.url(self.calls.ticket_of(view))
 

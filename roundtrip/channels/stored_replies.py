@@ -43,8 +43,8 @@ def for_model(view: TaskView) -> dict[str, Any]:
     handle = content.id_of(view.entry.call_id)
     lines = [_FOR_MODEL]
     shown: dict[str, str] = {}
-    for key in content.for_model:
-        params = content.questions[key]["params"]
+    for key in content.asked.for_model:
+        params = content.asked.questions[key]["params"]
         schema = answer_schema(params["requestedSchema"])
         shown[key] = f"<{schema.get('type', 'value')}>"
         lines.append(_line({"question": key, "message": params["message"], "schema": schema}))
@@ -65,7 +65,7 @@ def for_user(view: TaskView, link: str | None) -> dict[str, Any]:
         show = "" if link is None else f"Show the user this link, which tells them the decision: {link}\n"
         return _written(f"{what}\n{show}Later call {CONTINUE_TOOL} with handle={handle!r} to get the result.")
     waits = view.entry.state is TaskState.ASKING and bool(view.content.user_questions)
-    page = "a page in their browser" if view.content.is_local else "a page"
+    page = "a page in their browser" if view.content.channel.is_local else "a page"
     what = f"This call waits for its user, who answers on {page}." if waits else "This call is still running."
     show = f"Show the user this link: {link}\n" if waits and link is not None else ""
     only = " Only the user can answer." if waits else ""

@@ -80,7 +80,7 @@ class WaitingCalls:
                 if current is None or current.entry.has_ended:
                     return current
                 content = current.content
-                is_news = until_asking or content.for_model or content.client_questions
+                is_news = until_asking or content.asked.for_model or content.client_questions
                 if current.entry.state is TaskState.ASKING and is_news:
                     return current
                 if current.entry.state is TaskState.WAITING and content.needs_client:

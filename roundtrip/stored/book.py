@@ -295,7 +295,7 @@ class TaskBook:
                 return
             content = self.seal.read(entry.content, call_id)
             # Only its user answers what its client could not show.
-            if content.reply is None:
+            if content.channel.reply is None:
                 self.take_answers(entry, content, responses, now)
 
         await self.change(call_id, answer)
@@ -318,19 +318,20 @@ class TaskBook:
             now: The time.
             by_model: True if a model gave them.
         """
-        known = [key for key in responses if key in content.questions]
+        asked = content.asked
+        known = [key for key in responses if key in asked.questions]
         for key in known:
             # A leg may run, woken by a time: then it parks with the answer.
-            name = content.names.pop(key)
-            content.answers[name], content.answered[name] = responses[key], content.pins.pop(key)
-            del content.questions[key]
-            content.by_model = [other for other in content.by_model if other != name] + [name] * by_model
-        content.for_model = [key for key in content.for_model if key in content.questions]
+            name = asked.names.pop(key)
+            asked.answers[name], asked.answered[name] = responses[key], asked.pins.pop(key)
+            del asked.questions[key]
+            asked.by_model = [other for other in asked.by_model if other != name] + [name] * by_model
+        asked.for_model = [key for key in asked.for_model if key in asked.questions]
         if known:
             entry.content = self.seal.write(content, entry.call_id)
             entry.updated = now
         if known and entry.state is TaskState.ASKING:
-            entry.apply(TaskEvent.ANSWER if content.questions else TaskEvent.WAKE, now)
+            entry.apply(TaskEvent.ANSWER if asked.questions else TaskEvent.WAKE, now)
         return bool(known)
 
     async def signal(self, call_id: str, name: str, payload: Any) -> bool:
@@ -362,10 +363,10 @@ class TaskBook:
         """Return a task as `tasks/get` shows it, without the type of the result."""
         entry, content = view
         shown = self.handle(view)
-        if content.reply is not None:
-            shown["result"] = content.reply
+        if content.channel.reply is not None:
+            shown["result"] = content.channel.reply
         elif entry.state is TaskState.ASKING:
-            shown["inputRequests"] = content.questions
+            shown["inputRequests"] = content.asked.questions
         elif entry.state is TaskState.COMPLETED:
             shown["result"] = content.result
         elif entry.state in (TaskState.FAILED, TaskState.LOST):
@@ -377,14 +378,14 @@ class TaskBook:
         entry, content = view
         shown: dict[str, Any] = {
             "taskId": content.id_of(entry.call_id),
-            "status": _STATUSES[entry.state] if content.reply is None else "completed",
+            "status": _STATUSES[entry.state] if content.channel.reply is None else "completed",
             "createdAt": _iso(entry.created),
             "lastUpdatedAt": _iso(entry.updated),
             "ttlMs": max(1, round((entry.expires - entry.created) * 1000)),
             "pollIntervalMs": round(POLL_SECONDS * 1000),
         }
         message = content.message
-        if message is None and not entry.has_ended and content.reply is None:
+        if message is None and not entry.has_ended and content.channel.reply is None:
             message = next(filter(None, (feature.status(content) for feature in self.features)), None)
         if message is not None:
             shown["statusMessage"] = message

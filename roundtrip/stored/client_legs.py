@@ -34,8 +34,8 @@ def leave_to_client(
         return
     # No worker has died with it.
     entry.tries -= 1
-    content.needs_client = not content.questions
-    entry.apply(TaskEvent.ASK if content.questions else TaskEvent.WAIT, now)
+    content.needs_client = not content.asked.questions
+    entry.apply(TaskEvent.ASK if content.asked.questions else TaskEvent.WAIT, now)
     for feature in features:
         feature.bring_forward(content, entry)
 

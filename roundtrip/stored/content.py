@@ -40,8 +40,8 @@ class ContentUnreadable(Exception):
 
 
 @dataclass(slots=True)
-class TaskContent:
-    """Everything that a task remembers, besides what its store needs to know."""
+class CallOrigin(CallSection):
+    """The request that began a call, and its client."""
 
     arguments: dict[str, Any]
     """The client's arguments."""
@@ -54,24 +54,16 @@ class TaskContent:
     """The part of the task's id that only its client knows: ids of calls are in logs and transcripts."""
     version: str | None
     """The version of the tool."""
-    journal: str
-    """The journal, as base64url."""
     user: str | None = None
     """The principal, if it names a user and not only a client: tickets are for users."""
-    page_secret: str = ""
-    """The secret of its page, for a call whose questions are on a page."""
-    needs_client: bool = False
-    """True while it waits for a request of its client, because its body reads a part of one."""
     needs_request: bool = False
     """True if each leg needs a request of its client, by which its host authorizes the tool or fills parameters."""
-    asks_model: bool = False
-    """True if the model that made the call may answer its questions for anyone."""
-    is_chosen: bool = False
-    """True if, of all equal calls that wait, this one is continued."""
-    is_local: bool = False
-    """True if its page is on the machine of a stdio server, and no other page may open it."""
-    is_fresh: bool = True
-    """True until a worker has parked the task: the journal ends before the body, and not at questions."""
+
+
+@dataclass(slots=True)
+class OpenQuestions(CallSection):
+    """Open questions of a call, and the answers that no leg has read."""
+
     questions: dict[str, Any] = field(default_factory=dict[str, Any])
     """The open questions as the client sees them, by their keys on the wire."""
     names: dict[str, str] = field(default_factory=dict[str, str])
@@ -88,6 +80,41 @@ class TaskContent:
     """The pins of the questions to which they were given."""
     by_model: list[str] = field(default_factory=list[str])
     """The names of the questions whose last answer a model gave."""
+
+
+@dataclass(slots=True)
+class CallChannel(CallSection):
+    """Channel by which the questions of a call reach the person who answers, if its client does not ask them."""
+
+    page_secret: str = ""
+    """The secret of its page, for a call whose questions are on a page."""
+    asks_model: bool = False
+    """True if the model that made the call may answer its questions for anyone."""
+    is_chosen: bool = False
+    """True if, of all equal calls that wait, this one is continued."""
+    is_local: bool = False
+    """True if its page is on the machine of a stdio server, and no other page may open it."""
+    refusal: str = ""
+    """The action with which the user refused the link to its page while it asked nothing there."""
+    leaves_at: Literal["", "question", "link"] = ""
+    """The kind of question that the client of a task cannot show. There the task ends for the client, with a result."""
+    reply: dict[str, Any] | None = None
+    """The result with which a task has ended for its client, and by whose handle the client continues the call."""
+
+
+@dataclass(slots=True)
+class TaskContent:
+    """Everything that a task remembers, besides what its store needs to know."""
+
+    origin: CallOrigin
+    journal: str
+    """The journal, as base64url."""
+    asked: OpenQuestions = field(default_factory=OpenQuestions)
+    channel: CallChannel = field(default_factory=CallChannel)
+    needs_client: bool = False
+    """True while it waits for a request of its client, because its body reads a part of one."""
+    is_fresh: bool = True
+    """True until a worker has parked the task: the journal ends before the body, and not at questions."""
     message: str | None = None
     """The status message."""
     result: dict[str, Any] | None = None
@@ -97,17 +124,10 @@ class TaskContent:
     """The names of the signals that it waits for."""
     attempt: int = 1
     """The number of the next attempt at the body, which `Retry` counts."""
-
     looks: int = 0
     """The number of times in a row that legs have looked at a page that the user is visiting."""
     pin_keys: list[str] = field(default_factory=list[str])
     """Former keys of pins, as base64url, which rekeying has kept: the pins of answered questions need them."""
-    refusal: str = ""
-    """The action with which the user refused the link to its page while it asked nothing there."""
-    leaves_at: Literal["", "question", "link"] = ""
-    """The kind of question that the client of a task cannot show. There the task ends for the client, with a result."""
-    reply: dict[str, Any] | None = None
-    """The result with which a task has ended for its client, and by whose handle the client continues the call."""
     sections: dict[type[CallSection], CallSection] = field(default_factory=dict[type[CallSection], CallSection])
     """The sections of features that were read or begun."""
     unread: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -117,33 +137,32 @@ class TaskContent:
         """Return the section of a feature, which is read when it is first used."""
         found = self.sections.get(kind)
         if not isinstance(found, kind):
-            known = {each.name: self.unread.pop(each.name) for each in fields(kind) if each.name in self.unread}
-            found = self.sections[kind] = kind(**known)
+            found = self.sections[kind] = _take(kind, self.unread)
         return found
 
     @property
     def is_continued(self) -> bool:
         """Return True for a call that is no task: its client continues it by a handle or a token."""
-        return (bool(self.page_secret) or self.asks_model) and not self.leaves_at
+        return (bool(self.channel.page_secret) or self.channel.asks_model) and not self.channel.leaves_at
 
     @property
     def takes_handle(self) -> bool:
         """Return True for a call whose client has its handle."""
-        return self.is_continued or self.reply is not None
+        return self.is_continued or self.channel.reply is not None
 
     @property
     def user_questions(self) -> dict[str, Any]:
         """Return the open questions that a user answers, by their keys on the wire."""
-        return {key: asked for key, asked in self.questions.items() if asked["method"] == _FOR_USERS}
+        return {key: one for key, one in self.asked.questions.items() if one["method"] == _FOR_USERS}
 
     @property
     def client_questions(self) -> dict[str, Any]:
         """Return the open questions that only the client's software answers, by their keys on the wire."""
-        return {key: asked for key, asked in self.questions.items() if asked["method"] != _FOR_USERS}
+        return {key: one for key, one in self.asked.questions.items() if one["method"] != _FOR_USERS}
 
     def id_of(self, call_id: str) -> str:
         """Return the id by which the client knows the task."""
-        return f"{call_id}.{self.secret}"
+        return f"{call_id}.{self.origin.secret}"
 
     def pause(self, pause: Pause, entry: TaskEntry, now: float, *, delivered: Collection[str]) -> None:
         """Park the task at the questions, times and signals that a leg waits for.
@@ -154,13 +173,14 @@ class TaskContent:
             now: The time.
             delivered: The names of the questions whose answers the leg had read.
         """
+        asked, channel = self.asked, self.channel
         self.journal, self.is_fresh = pause.journal, False
-        open_before = {name: key for key, name in self.names.items()}
+        open_before = {name: key for key, name in asked.names.items()}
         # Answers that came while the leg ran count, if their questions are still the same.
         late = {
-            name: self.answers[name]
+            name: asked.answers[name]
             for name, (_, pin) in pause.questions.items()
-            if name in self.answers and name not in delivered and self.answered.get(name) == pin
+            if name in asked.answers and name not in delivered and asked.answered.get(name) == pin
         }
         shown: dict[str, Any] = {}
         names: dict[str, str] = {}
@@ -170,19 +190,19 @@ class TaskContent:
                 continue
             key = open_before.get(name)
             # A question keeps its key while it is the same one, and no answer to it was read.
-            if key is None or name in delivered or self.pins.get(key) != pin:
+            if key is None or name in delivered or asked.pins.get(key) != pin:
                 key = self.fresh_key(name)
             shown[key], names[key], pins[key] = request, name, pin
-        self.questions, self.names, self.pins = shown, names, pins
-        if self.refusal and (refused := self.user_questions):
+        asked.questions, asked.names, asked.pins = shown, names, pins
+        if channel.refusal and (refused := self.user_questions):
             for key in refused:
                 name = names.pop(key)
-                late[name], self.answered[name] = {"action": self.refusal}, pins.pop(key)
+                late[name], asked.answered[name] = {"action": channel.refusal}, pins.pop(key)
                 del shown[key]
-            self.refusal = ""
-        self.for_model = [key for key, name in names.items() if name in pause.for_model]
-        self.answers = late
-        self.answered = {name: self.answered[name] for name in late}
+            channel.refusal = ""
+        asked.for_model = [key for key, name in names.items() if name in pause.for_model]
+        asked.answers = late
+        asked.answered = {name: asked.answered[name] for name in late}
         self.waits, self.looks = list(pause.signals), pause.looks
         self.attempt, self.needs_client = pause.attempt, pause.needs_client
         entry.park(TaskEvent.ASK if pause.questions else TaskEvent.WAIT, now, due=pause.until)
@@ -191,11 +211,11 @@ class TaskContent:
             entry.apply(TaskEvent.WAKE, now)
         for park in pause.parkings:
             park(self, entry, pause, now)
-        if self.leaves_at and self.reply is None and pause.reply is not None and self.user_questions:
-            self.reply = pause.reply(entry, self)
-            if self.page_secret:
+        if channel.leaves_at and channel.reply is None and pause.reply is not None and self.user_questions:
+            channel.reply = pause.reply(entry, self)
+            if channel.page_secret:
                 # Further questions are on the page, too.
-                self.capabilities = {**self.capabilities, "elicitation": {"form": {}, "url": {}}}
+                self.origin.capabilities = {**self.origin.capabilities, "elicitation": {"form": {}, "url": {}}}
 
     def take_signals(self, signals: Mapping[str, Any], entry: TaskEntry, now: float) -> None:
         """Store signals. Of each name the first one counts."""
@@ -206,11 +226,16 @@ class TaskContent:
     def fresh_key(self, name: str) -> str:
         """Return a key on the wire for a question that was never used in this task."""
         key, number = name, 1
-        while key in self.used:
+        while key in self.asked.used:
             number += 1
             key = f"{name}#{number}"
-        self.used.append(key)
+        self.asked.used.append(key)
         return key
+
+
+def _take(kind: type[SectionT], values: dict[str, Any]) -> SectionT:
+    """Return a section of stored values, and remove its keys from them."""
+    return kind(**{each.name: values.pop(each.name) for each in fields(kind) if each.name in values})
 
 
 _KEYS: Final = (
@@ -345,12 +370,12 @@ class TaskSeal:
         """Return the stored form of a content."""
         # The values are JSON already, so they need no copies.
         values = {key: getattr(content, key) for key in _OWN_KEYS} | content.unread
-        if not content.leaves_at:
-            # Older builds can go on with calls that leave no client.
-            del values["leaves_at"], values["reply"]
-        for section in content.sections.values():
+        for section in (content.origin, content.asked, content.channel, *content.sections.values()):
             if not section.is_empty:
                 values |= {each.name: getattr(section, each.name) for each in fields(section)}
+        if not content.channel.leaves_at:
+            # Older builds can go on with calls that leave no client.
+            del values["leaves_at"], values["reply"]
         return self.seal({key: values[key] for key in _KEYS if key in values}, call_id, "content")
 
     def read(self, stored: str, call_id: str) -> TaskContent:
@@ -363,7 +388,8 @@ class TaskSeal:
         if not values.keys() <= _KEY_NAMES:
             raise ContentUnreadable
         own = {key: values.pop(key) for key in _OWN_KEYS if key in values}
-        return TaskContent(**own, unread=values)
+        parts = _take(CallOrigin, values), own.pop("journal"), _take(OpenQuestions, values), _take(CallChannel, values)
+        return TaskContent(*parts, **own, unread=values)
 
     def seal(self, value: Any, call_id: str, use: str) -> str:
         """Return the stored form of a JSON value, for one use in one call."""

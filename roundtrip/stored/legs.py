@@ -66,9 +66,9 @@ class TaskLeg:
     def __post_init__(self) -> None:
         claim, content = self.claim, self.content
         self.tool, self.expires, self.takes_over, self.clock = claim.tool, claim.expires, claim.takes_over, claim.clock
-        self.principal, self.user = content.principal, content.user
-        self.signals, self.by_model = content.signals, content.by_model
-        self.responses = {name: _parsed(answer) for name, answer in self.content.answers.items()}
+        self.principal, self.user = content.origin.principal, content.origin.user
+        self.signals, self.by_model = content.signals, content.asked.by_model
+        self.responses = {name: _parsed(answer) for name, answer in self.content.asked.answers.items()}
         self.info = TaskInfo(self.content.id_of(self.claim.call_id), self.claim.say)
 
     def limits(self, now: float) -> Limits:
@@ -142,26 +142,26 @@ def incoming_of(leg: TaskLeg, lifespan: Any) -> Incoming:
         lifespan: The state that the server's lifespan has yielded.
     """
     content = leg.content
-    connection = Connection.from_envelope(content.protocol, None, content.capabilities)
+    connection = Connection.from_envelope(content.origin.protocol, None, content.origin.capabilities)
     session = ServerSession(_NoClient(leg.claim.say), connection)
-    params: dict[str, Any] = {"name": leg.claim.tool, "arguments": content.arguments}
+    params: dict[str, Any] = {"name": leg.claim.tool, "arguments": content.origin.arguments}
     kind = ServerRequestContext[Any, Any]
     if content.is_continued and leg.request is None:
         kind = _ClientlessContext
     context = kind(
         session=session,
         lifespan_context=lifespan,
-        protocol_version=content.protocol,
+        protocol_version=content.origin.protocol,
         method="tools/call",
         params=params,
         request=leg.request.request if leg.request is not None else None,
     )
     record = RequestRecord(context, may_ask=True, journal=leg.journal, task=leg)
-    if content.page_secret or content.asks_model:
-        if content.leaves_at == "link" and content.reply is None:
+    if content.channel.page_secret or content.channel.asks_model:
+        if content.channel.leaves_at == "link" and content.channel.reply is None:
             record.ways = Ways(for_links="link")
         else:
-            record.ways = Ways("page" if content.page_secret else None, content.asks_model)
+            record.ways = Ways("page" if content.channel.page_secret else None, content.channel.asks_model)
     known = {name: answer for name, answer in leg.responses.items() if answer is not None}
     return Incoming(context, record, known or None, leg.journal.authored or None)
 

@@ -44,9 +44,9 @@ def read_answers(content: TaskContent, answers: Mapping[str, Any]) -> dict[str, 
         AnswersRefused: One of the questions is not open, or not for a model.
         AnswersInvalid: An answer does not fit its form. Then none of them counts.
     """
-    if not answers or any(key not in content.for_model or key not in content.questions for key in answers):
+    if not answers or any(key not in content.asked.for_model or key not in content.asked.questions for key in answers):
         raise AnswersRefused
-    return {key: read_answer(key, content.questions[key]["params"], answer) for key, answer in answers.items()}
+    return {key: read_answer(key, content.asked.questions[key]["params"], answer) for key, answer in answers.items()}
 
 
 def _is_single(schema: Mapping[str, Any]) -> bool:

@@ -181,7 +181,7 @@ class TaskOperations:
         """
 
         def find(entry: TaskEntry, content: TaskContent, now: float) -> Mapping[str, Any]:
-            return content.questions[_open_question(entry, content, key)]["params"]["requestedSchema"]
+            return content.asked.questions[_open_question(entry, content, key)]["params"]["requestedSchema"]
 
         return await self._change(call_id, find)
 
@@ -201,8 +201,8 @@ class TaskOperations:
 
         def answer(entry: TaskEntry, content: TaskContent, now: float) -> str:
             found = _open_question(entry, content, key)
-            name, given = content.names[found], _checked(found, content.questions[found]["params"], response)
-            self._book.take_answers(entry, content, {found: given}, now)
+            name, asked = content.asked.names[found], content.asked.questions[found]
+            self._book.take_answers(entry, content, {found: _checked(found, asked["params"], response)}, now)
             return name
 
         return await self._change(call_id, answer)
@@ -282,13 +282,14 @@ def _open_question(entry: TaskEntry, content: TaskContent, key: str) -> str:
     """
     if entry.has_ended:
         raise already_ended(entry)
-    found = key if key in content.questions else next((one for one, name in content.names.items() if name == key), None)
+    questions, names = content.asked.questions, content.asked.names
+    found = key if key in questions else next((one for one, name in names.items() if name == key), None)
     if found is None:
-        listed = ", ".join(map(quoted, content.questions)) or "none"
+        listed = ", ".join(map(quoted, questions)) or "none"
         raise TaskNotChanged(f"it has no such open question; its open questions: {listed}")
     if found in content.client_questions:
         raise TaskNotChanged("the software of its client answers this question, and no user; wait for the client")
-    if not _is_form(content.questions[found]):
+    if not _is_form(questions[found]):
         raise TaskNotChanged("this question sends its user to a page; open the page to answer it")
     return found
 

@@ -22,7 +22,7 @@ from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.stored import client_legs, foreground
 from roundtrip.stored.book import TaskBook, TaskView
-from roundtrip.stored.content import ContentUnreadable, TaskContent
+from roundtrip.stored.content import CallOrigin, ContentUnreadable, TaskContent
 from roundtrip.stored.legs import TaskLeg, incoming_of
 from roundtrip.stored.named import NamedTasks
 from roundtrip.stored.sweep import TaskDelivery
@@ -201,7 +201,7 @@ class TaskService:
     ) -> TaskContent:
         """Return everything that legs without a request need to know of a request."""
         capabilities: ClientCapabilities | None = ctx.session.client_capabilities
-        return TaskContent(
+        origin = CallOrigin(
             arguments=(ctx.params or {}).get("arguments") or {},
             capabilities=capabilities.model_dump(by_alias=True, mode="json", exclude_none=True) if capabilities else {},
             protocol=ctx.protocol_version,
@@ -210,8 +210,8 @@ class TaskService:
             secret=self._legs.parts.system.new_id(_SECRET_BYTES),
             version=function.version,
             needs_request=function.needs_request,
-            journal=to_text(self.book.journals.write(journal)),
         )
+        return TaskContent(origin, to_text(self.book.journals.write(journal)))
 
     async def entry_of(
         self, function: AskingFunction, tool: str, journal: Journal, content: TaskContent, *, ttl: float
@@ -225,7 +225,7 @@ class TaskService:
             content: The content of the call.
             ttl: Seconds after which the store forgets it.
         """
-        once, principal = function.policy(OncePolicy), content.principal
+        once, principal = function.policy(OncePolicy), content.origin.principal
         runs_once = once is not None and once.on_unknown == "fail"
         entry = await self.book.entry(journal.call_id, tool, content, ttl=ttl, runs_once=runs_once)
         # A store with little room keeps an owner from using the room of others.
@@ -249,7 +249,7 @@ class TaskService:
 
     async def is_visible(self, view: TaskView, request: ServerRequestContext[Any, Any]) -> bool:
         """Return True if a request of its client may see the tool of a stored call, which it may not see any more."""
-        return await self._calls.is_visible(view.entry.tool, view.content.version, request)
+        return await self._calls.is_visible(view.entry.tool, view.content.origin.version, request)
 
     async def run_with_client(self, call_id: str, request: ServerRequestContext[Any, Any]) -> None:
         """Run a leg that needs its client, with a request of that client; see `client_legs`."""
@@ -267,13 +267,13 @@ class TaskService:
 
     async def _serve(self, leg: TaskLeg) -> Finished | Suspended | Authored:
         """Serve a leg of a task, as if a client had sent it; a result is returned as the protocol writes it."""
-        content, lifespans = leg.content, self._legs.lifespans.get(asyncio.get_running_loop())
+        origin, lifespans = leg.content.origin, self._legs.lifespans.get(asyncio.get_running_loop())
         incoming = incoming_of(leg, lifespans[-1] if lifespans else None)
         served = REQUEST.set(incoming.record)
         request = incoming.request
         offered = offer(lambda: self._legs.context_of(request)) if request is not None else None
         try:
-            end = await self._calls.serve_caught(leg.claim.tool, content.arguments, incoming, content.version)
+            end = await self._calls.serve_caught(leg.claim.tool, origin.arguments, incoming, origin.version)
         finally:
             if incoming.record is not None:
                 incoming.record.ended = True
@@ -284,7 +284,7 @@ class TaskService:
             raise RuntimeError("a leg of a task became another task")
         if not isinstance(end, Finished):
             return end
-        result = written(end.value, content.protocol)
+        result = written(end.value, origin.protocol)
         del result["resultType"]
         return Finished(result)
 

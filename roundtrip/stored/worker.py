@@ -237,7 +237,7 @@ class TaskEngine:
             # Another worker may have the key, the tool, or a newer version of the format.
             content = self._book.seal.read(entry.content, call_id)
             journal = self._book.read_journal(content)
-            if not entry.has_ended and not self._calls.has_task(entry.tool, content.version):
+            if not entry.has_ended and not self._calls.has_task(entry.tool, content.origin.version):
                 raise _NotHere
             self._book.saw_time(now)
             features = self._book.features if entry.state is TaskState.DUE else ()
@@ -246,7 +246,7 @@ class TaskEngine:
             if tells:
                 entry.content = self._book.seal.write(content, call_id)
             is_due = entry.state is TaskState.DUE and content.is_continued
-            if is_due and (content.needs_request or self._calls.is_gated(entry.tool, content.version)):
+            if is_due and (content.origin.needs_request or self._calls.is_gated(entry.tool, content.origin.version)):
                 client_legs.leave_to_client(content, entry, now, holder=self.holder, features=features)
                 entry.content = self._book.seal.write(content, call_id)
             return (entry, now, content, journal) if entry.claim(self.holder, now, lease=lease_seconds()) else False
@@ -339,7 +339,7 @@ class TaskEngine:
             raise BodyMistake("a leg of a task has no journal")
         claim, journal = leg.claim, to_text(self._book.journals.write(leg.written))
         pause = leg.pause(end, journal, claim.clock())
-        delivered = frozenset(leg.content.answers)
+        delivered = frozenset(leg.content.asked.answers)
         pause = self._book.prepare(pause, end, leg.content, claim.call_id)
         await claim.write_content(
             None,

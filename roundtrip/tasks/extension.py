@@ -123,12 +123,12 @@ class TaskMethods:
         call_id, secret = split_id(task_id)
         # Of other texts the secrets cannot be compared.
         view = await self._book.find(call_id) if secret.isascii() else None
-        if view is None or not hmac.compare_digest(view.content.secret, secret):
+        if view is None or not hmac.compare_digest(view.content.origin.secret, secret):
             return None
         # The handle of another call is not a task's, else its holder could answer for the user of its page.
         if view.content.is_continued:
             return None
-        if view.content.principal != self._parts.protection.principal(ctx):
+        if view.content.origin.principal != self._parts.protection.principal(ctx):
             return None
         self._book.name(call_id)
         return view
@@ -154,7 +154,7 @@ class TaskMethods:
             if not isinstance(responses, Mapping):
                 raise MCPError(code=INVALID_PARAMS, message="tasks/update needs inputResponses, an object")
             await self._book.answer(view.entry.call_id, cast("Mapping[str, Any]", responses))
-        elif view.content.reply is None:
+        elif view.content.channel.reply is None:
             # One that has ended for its client goes on as a call.
             await self._book.cancel(view.entry.call_id)
         return {}

@@ -88,8 +88,8 @@ async def questions_for_model(server: object, call_id: str) -> list[AskedQuestio
     view = await _view(server, call_id)
     if view is None or view.entry.state is not TaskState.ASKING:
         return []
-    asked = view.content.questions
-    return [AskedQuestion(key, ElicitRequest.model_validate(asked[key]).params) for key in view.content.for_model]
+    asked = view.content.asked.questions
+    return [AskedQuestion(key, ElicitRequest.model_validate(asked[key]).params) for key in view.content.asked.for_model]
 
 
 async def open_approvals(server: object, call_id: str) -> str:
@@ -156,7 +156,7 @@ class QuestionPage:
                 if view.entry.has_ended or not content.user_questions:
                     break
                 questions = [
-                    AskedQuestion(content.names[key], ElicitRequest.model_validate(request).params, page=self.url)
+                    AskedQuestion(content.asked.names[key], ElicitRequest.model_validate(request).params, page=self.url)
                     for key, request in content.user_questions.items()
                 ]
                 shown = await browser.get(self.url)

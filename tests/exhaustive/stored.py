@@ -14,7 +14,7 @@ from roundtrip.legs.parts import Effects, Parts, parts_of
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.machine.tasks import ENDED, TASK_MACHINE, TaskState
 from roundtrip.stored.book import TaskBook
-from roundtrip.stored.content import TaskContent
+from roundtrip.stored.content import CallOrigin, TaskContent
 from roundtrip.stored.hosts import CallsOfTools
 from roundtrip.stored.lease import END_SECONDS, LEASE_SECONDS
 from roundtrip.stored.legs import TaskLeg
@@ -111,7 +111,7 @@ class StoredCall:
         self._claimed: dict[int, int] = {}
         """The workers by the epochs that they have claimed."""
         journal = _PARTS.protection.journals.write(Journal(_CALL, 0.0, _LIFE_SECONDS, _LIFE_SECONDS, 1, 0))
-        content = TaskContent({}, {}, "2026-07-28", None, "secret", None, to_text(journal))
+        content = TaskContent(CallOrigin({}, {}, "2026-07-28", None, "secret", None), to_text(journal))
         book = TaskBook(_PARTS._replace(effects=_effects(_Connection(_Tasks(self, Worker(-1, loop.world))))), "shop")
         entry = TaskEntry(
             _CALL,

@@ -152,7 +152,7 @@ async def stored_facts(shelf: Shelf, call_id: str, *, reveal: bool) -> dict[str,
         return shown | {"readable": False}
     journal = shelf.book.read_journal(content)
     shown |= {
-        "asks": list(content.questions),
+        "asks": list(content.asked.questions),
         "waits for": content.waits,
         "steps": [name for name in dict.fromkeys([*journal.computed, *steps]) if not name.startswith("~")],
     }
@@ -160,11 +160,11 @@ async def stored_facts(shelf: Shelf, call_id: str, *, reveal: bool) -> dict[str,
         shown["approvals"] = [_approval(one, is_over=entry.has_ended, reveal=reveal) for one in records]
     if reveal:
         shown |= {
-            "principal": content.principal,
+            "principal": content.origin.principal,
             "status message": content.message,
-            "arguments": content.arguments,
-            "questions": content.questions,
-            "answers": content.answers,
+            "arguments": content.origin.arguments,
+            "questions": content.asked.questions,
+            "answers": content.asked.answers,
             "signals": content.signals,
             "result": content.result,
             "error": content.error,

@@ -12,7 +12,7 @@ from roundtrip.approvals.inbox_calls import Reader
 from roundtrip.approvals.rules import decide, look_at, may_decide, open_groups, park_approvals, records_of, withdraw
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import TaskEvent, TaskState
-from roundtrip.stored.content import Pause, TaskContent, TaskSeal
+from roundtrip.stored.content import CallOrigin, Pause, TaskContent, TaskSeal
 from tests.kit.tables import check_each
 
 NOW = 1_000.0
@@ -24,7 +24,7 @@ def oauth(client: str, issuer: str | None, subject: str | None) -> str:
 
 
 def content_of(user: str | None = "ann") -> TaskContent:
-    return TaskContent({}, {}, "2026-07-28", user, "s", None, "", user=user, is_fresh=False)
+    return TaskContent(CallOrigin({}, {}, "2026-07-28", user, "s", None, user), "", is_fresh=False)
 
 
 def entry_of(state: TaskState = TaskState.RUNNING, *, expires: float = NOW + 10_000) -> TaskEntry:

@@ -9,7 +9,7 @@ from roundtrip.ledger.tasks import MAX_TRIES, TaskEntry
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.tasks import TaskState
 from roundtrip.stored.client_legs import leave_to_client
-from roundtrip.stored.content import TaskContent
+from roundtrip.stored.content import CallOrigin, TaskContent
 from roundtrip.stored.lease import TaskClaim
 from roundtrip.stored.legs import TaskLeg
 
@@ -21,7 +21,7 @@ UNUSED = cast(Any, None)
 async def test_leg_without_a_page_waits_for_its_next_try_alone(
     retry: float | None, until: float | None, attempt: int
 ) -> None:
-    content = TaskContent({}, {}, "2026-07-28", None, "secret", None, "")
+    content = TaskContent(CallOrigin({}, {}, "2026-07-28", None, "secret", None), "")
     entry = TaskEntry("a", "ship", created=0, expires=1000, due=0, updated=0)
     leg = TaskLeg(content, Journal("a", 0, 9, 9, 1, 0), TaskClaim(UNUSED, entry, 0.0), UNUSED)
     leg.retry_seconds = retry
@@ -30,7 +30,7 @@ async def test_leg_without_a_page_waits_for_its_next_try_alone(
 
 
 def test_waiting_for_the_client_counts_as_no_death() -> None:
-    content = TaskContent({}, {}, "2026-07-28", None, "secret", None, "")
+    content = TaskContent(CallOrigin({}, {}, "2026-07-28", None, "secret", None), "")
     entry = TaskEntry("a", "ship", created=0, expires=1000, due=0, updated=0)
     for now in range(2 * MAX_TRIES):
         leave_to_client(content, entry, now, holder=str(now))

@@ -6,14 +6,14 @@ import pytest
 
 from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.tasks import TaskState
-from roundtrip.stored.content import ContentUnreadable, Pause, TaskContent, TaskSeal
+from roundtrip.stored.content import CallOrigin, ContentUnreadable, Pause, TaskContent, TaskSeal
 from roundtrip.tokens.token import KeyRing, Sealer
 
 NOW = 1_000.0
 
 
 def content() -> TaskContent:
-    return TaskContent({}, {}, "2026-07-28", None, "s", None, "", is_fresh=False)
+    return TaskContent(CallOrigin({}, {}, "2026-07-28", None, "s", None), "", is_fresh=False)
 
 
 def test_content_is_as_sealed_as_its_server() -> None:
@@ -33,6 +33,6 @@ def test_leg_that_waits_leaves_a_body_that_has_not_begun(pin: str, state: TaskSt
     entry.has_begun = True
     # An answer that came while the leg ran counts if its question is still the same.
     stored = content()
-    stored.answers, stored.answered = {"size": {"action": "accept"}}, {"size": "same"}
+    stored.asked.answers, stored.asked.answered = {"size": {"action": "accept"}}, {"size": "same"}
     stored.pause(Pause("", {"size": ({"method": "elicitation/create"}, pin)}, None, ()), entry, NOW, delivered=())
     assert (entry.state, entry.has_begun, entry.tries, entry.holder) == (state, False, 0, "")
