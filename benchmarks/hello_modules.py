@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-MAX_MODULES: Final = 62
+MAX_MODULES: Final = 73
 MAX_LINES: Final = 11_600
 
 HELLO: Final = """

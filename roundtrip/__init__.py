@@ -9,8 +9,7 @@ if TYPE_CHECKING:
     from roundtrip.approvals.settings import Approvals, PendingApproval
     from roundtrip.docket.engine import DocketEngine
     from roundtrip.errors import InvalidSignature, RoundtripError
-    from roundtrip.legs.context import Context
-    from roundtrip.legs.requests import get_access_token, get_context, get_http_headers, get_request
+    from roundtrip.legs.context import Context, get_access_token, get_context, get_http_headers, get_request
     from roundtrip.machine.call import Transition
     from roundtrip.machine.table import Event, State
     from roundtrip.pages.settings import Pages
@@ -98,8 +97,7 @@ if not TYPE_CHECKING:
         "roundtrip.approvals.settings": ["Approvals", "PendingApproval"],
         "roundtrip.tools.content": ["ToolResult"],
         "roundtrip.tools.media": ["Audio", "File", "Image"],
-        "roundtrip.legs.context": ["Context"],
-        "roundtrip.legs.requests": ["get_access_token", "get_context", "get_http_headers", "get_request"],
+        "roundtrip.legs.context": ["Context", "get_access_token", "get_context", "get_http_headers", "get_request"],
         "roundtrip.pages.settings": ["Pages"],
         "roundtrip.server.server": ["Server"],
         "roundtrip.docket.engine": ["DocketEngine"],

@@ -48,7 +48,7 @@ def install_stored_calls(
             pages,
             installation,
             legs,
-            service=installation.storage.service,
+            service=installation.storage.tasks,
             gives_links=links,
             has_auth=has_auth,
         )

@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from roundtrip.engine.leg import Leg
+    from roundtrip.legs.extensions import OpenLeg
     from roundtrip.legs.functions import AskingFunction
     from roundtrip.legs.parts import Parts
-    from roundtrip.legs.runner import ServedLeg
     from roundtrip.questions.approvals import Approve
     from roundtrip.questions.wire import PendingQuestion
     from roundtrip.stored.book import TaskBook
@@ -110,14 +110,14 @@ class _InboxPart(LegPart):
 
     may_store = True
 
-    def __init__(self, inbox: Inbox, served: ServedLeg) -> None:
+    def __init__(self, inbox: Inbox, served: OpenLeg) -> None:
         self._inbox = inbox
         self._served = served
 
     @override
     def complete(self, leg: Leg) -> None:
         served, task = self._served, cast("TaskLeg | None", self._served.task)
-        user = served.runner.parts.protection.user(served.wire) if task is None else None
+        user = served.parts.protection.user(served.wire) if task is None else None
         settler = self._inbox.settler(task, user=user, max_seconds=served.end - served.born)
         leg.settlers = {settler.kind: settler}
 
@@ -166,7 +166,7 @@ class Inbox(rules.ApprovalFeature, LegExtension):
     # Legs.
 
     @override
-    def join(self, leg: ServedLeg) -> LegPart | None:
+    def join(self, leg: OpenLeg) -> LegPart | None:
         return _InboxPart(self, leg) if leg.record is not None and leg.function.kind == "tool" else None
 
     def settler(self, task: TaskLeg | None, *, user: str | None, max_seconds: float) -> ApprovalSettler:

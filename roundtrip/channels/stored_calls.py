@@ -69,8 +69,9 @@ if TYPE_CHECKING:
     from roundtrip.channels import stored_pages
     from roundtrip.channels.local import local_pages
     from roundtrip.engine.leg import Leg
+    from roundtrip.legs.extensions import OpenLeg
     from roundtrip.legs.functions import AskingFunction
-    from roundtrip.legs.runner import LegRunner, ServedEnd, ServedLeg
+    from roundtrip.legs.runner import LegRunner, ServedEnd
     from roundtrip.stored.hosts import CallsOfTools, LegsOfTools, StoringServer, ToolShelf
     from roundtrip.stored.storage import Storage
     from roundtrip.tools.registered import RegisteredTool
@@ -111,7 +112,7 @@ _LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
 class _LadderPart(LegPart):
     """Client of one leg as the ladder shows it."""
 
-    def __init__(self, served: ServedLeg, ladder: Ladder) -> None:
+    def __init__(self, served: OpenLeg, ladder: Ladder) -> None:
         self._served = served
         self._ladder = ladder
 
@@ -211,7 +212,7 @@ class StoredCalls(LegExtension):
         return "link" in self._ladder.rungs
 
     @override
-    def join(self, leg: ServedLeg) -> LegPart | None:
+    def join(self, leg: OpenLeg) -> LegPart | None:
         # A leg without a client's request asks nobody.
         is_asked_for = leg.task is None and leg.record is not None
         return _LadderPart(leg, self._ladder) if is_asked_for else None
@@ -499,9 +500,9 @@ class StoredCalls(LegExtension):
     async def _first_locally(self, view: TaskView, record: RequestRecord) -> dict[str, Any]:
         """Return the reply to the request that has begun a call, after its page has opened on this machine."""
         # The leg has ended, and others come before the reply.
-        facts, record.facts = record.facts, None
-        if facts is not None:
-            facts.closed(None)
+        report_size, record.report_size = record.report_size, None
+        if report_size is not None:
+            report_size(None)
         journal = record.handed
         if self._local is not None and journal is not None and journal.call_id == view.entry.call_id:
             self._local.begin(view)

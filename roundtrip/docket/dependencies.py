@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from mcp.server.session import ServerSession
 
     from roundtrip.engine.silent_body import Execute
+    from roundtrip.legs.extensions import OpenLeg
     from roundtrip.legs.functions import FunctionSignature
-    from roundtrip.legs.runner import ServedLeg
     from roundtrip.stored.legs import TaskLeg
 
 T = TypeVar("T")
@@ -172,7 +172,7 @@ class DocketParameters(LegExtension):
         return cls(signature.name, given)
 
     @override
-    def join(self, leg: ServedLeg) -> LegPart:
+    def join(self, leg: OpenLeg) -> LegPart:
         session = leg.wire.session if leg.wire is not None else None
         return _DocketPart(self, DocketRun(leg.call, cast("TaskLeg | None", leg.task), session))
 

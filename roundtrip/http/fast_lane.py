@@ -53,7 +53,6 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from roundtrip.http.connections import has_too_many_values, replaying
-from roundtrip.ledger.late_writes import is_on_asyncio
 from roundtrip.sdk import (
     is_running,
     lifespan_state_of,
@@ -61,6 +60,7 @@ from roundtrip.sdk import (
     seconds_between_pings,
     transport_log,
 )
+from roundtrip.threads.loops import is_on_asyncio
 
 _METHODS: Final = frozenset(
     {

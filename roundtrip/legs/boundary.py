@@ -102,9 +102,9 @@ class RequestBoundary:
         finally:
             request.ended = True
             # Break the reference cycle, so that both are freed at once.
-            facts, request.facts = request.facts, None
-            if facts is not None:
-                facts.closed(request.token_out)
+            report_size, request.report_size = request.report_size, None
+            if report_size is not None:
+                report_size(request.token_out)
             take_back(offered)
             REQUEST.reset(served)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any, Final, cast
 
-from roundtrip.ledger.late_writes import is_on_event_loop
+from roundtrip.threads.loops import is_on_event_loop
 
 _digests: Final[dict[str, str | None]] = {}
 """Digests of files that were read; None for an unreadable file."""

@@ -1,13 +1,9 @@
 """Provide `ctx.call`: the id and the progress of a call, and tickets for its pages."""
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 from roundtrip.errors import BodyMistake
 from roundtrip.machine.call import Call
-
-if TYPE_CHECKING:
-    from roundtrip.legs.extensions import StoredLeg
 
 
 class CallInfo:
@@ -15,13 +11,11 @@ class CallInfo:
 
     __slots__ = ("_call", "_issue", "task")
 
-    def __init__(
-        self, call: Call, issue: Callable[[str, bool], str | None], *, task: "StoredLeg | None" = None
-    ) -> None:
+    def __init__(self, call: Call, issue: Callable[[str, bool], str | None], *, task: "TaskInfo | None" = None) -> None:
         self._call = call
         self._issue = issue
         self.task = task
-        """The leg of a task that the call is served in."""
+        """The task that the call is."""
 
     @property
     def id(self) -> str:

@@ -3,25 +3,27 @@
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast, overload
 
 import anyio
 import anyio.from_thread
-from mcp.server.auth.middleware.auth_context import get_access_token
+from mcp.server.auth.middleware import auth_context
+from mcp.server.auth.provider import AccessToken
 from mcp.server.connection import allowed_log_levels
 from mcp.server.context import LifespanContextT, RequestT
 from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp_types import LoggingLevel, LoggingMessageNotification, LoggingMessageNotificationParams
 from pydantic import AnyUrl
+from starlette.requests import Request
 
 from roundtrip.engine.body import BegunStep
 from roundtrip.errors import AskedTooLate, BodyMistake, NeedsTask
-from roundtrip.ledger.late_writes import is_on_event_loop
 from roundtrip.legs.asking import AskingContext
-from roundtrip.legs.requests import LIST_REQUEST, Listing
+from roundtrip.legs.requests import LIST_REQUEST, OFFERED, Listing
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.signatures import is_async
 from roundtrip.sdk import session_id_of
+from roundtrip.threads.loops import is_on_event_loop
 
 if TYPE_CHECKING:
     from roundtrip.legs.call_info import TaskInfo
@@ -124,7 +126,7 @@ class Context(AskingContext[LifespanContextT, RequestT]):
     def client_id(self) -> str | None:
         """Return the client of the request's access token; None on a server without authentication."""
         _ = self.request_context.request  # a leg without its client's request ends here
-        token = get_access_token()
+        token = auth_context.get_access_token()
         return token.client_id if token is not None else None
 
     async def notify_tools_changed(self) -> None:
@@ -161,10 +163,10 @@ class Context(AskingContext[LifespanContextT, RequestT]):
         Raises:
             NeedsTask: The call is not a task.
         """
-        leg = self._call.task if self._call is not None else None
-        if leg is None:
+        task = self._call.task if self._call is not None else None
+        if task is None:
             raise NeedsTask("ctx.task")
-        return leg.info
+        return task
 
     @property
     def blocking(self) -> "BlockingContext":
@@ -256,3 +258,55 @@ class BlockingContext:
             raise AskedTooLate("ctx.blocking")
 
         return anyio.from_thread.run(run)
+
+
+def get_context() -> Context[Any, Any]:
+    """Return the context of the request being served.
+
+    Raises:
+        RuntimeError: No request is being served here.
+    """
+    return _context_for("get_context")
+
+
+def get_request() -> Request[Any]:
+    """Return the HTTP request that carries the request being served.
+
+    Raises:
+        RuntimeError: No request is being served here, or it did not come over HTTP.
+    """
+    request: object = _context_for("get_request").request_context.request
+    if not isinstance(request, Request):
+        raise RuntimeError("get_request() needs a request over HTTP, and this one came over another transport")
+    return cast("Request[Any]", request)
+
+
+def get_access_token() -> AccessToken | None:
+    """Return the verified access token of the caller; None if the server has no authentication.
+
+    Raises:
+        RuntimeError: No request is being served here.
+    """
+    _ = _context_for("get_access_token").request_context.request  # a leg without its client's request ends here
+    return auth_context.get_access_token()
+
+
+def get_http_headers() -> dict[str, str]:
+    """Return the HTTP headers of the request by their lower-case names; empty if it did not come over HTTP.
+
+    The client chooses them, so they do not authenticate it.
+
+    Raises:
+        RuntimeError: No request is being served here.
+    """
+    return {name.lower(): value for name, value in (_context_for("get_http_headers").headers or {}).items()}
+
+
+def _context_for(caller: str) -> Context[Any, Any]:
+    make = OFFERED.get()
+    if make is None:
+        raise RuntimeError(
+            f"{caller}() was called outside of a request; call it from code that serves a request, or from a thread or "
+            "asyncio task that this code started"
+        )
+    return make()

@@ -35,7 +35,6 @@ from roundtrip.threads.leg_threads import FunctionThreads
 
 if TYPE_CHECKING:
     from roundtrip import tracing
-    from roundtrip.legs.extensions import LegExtension
     from roundtrip.legs.requests import Incoming
     from roundtrip.questions.markers import Marker as Question
     from roundtrip.resolvers import planner
@@ -157,6 +156,13 @@ def _plan(fn: Callable[..., Any] | None, *, resolved: planner.ResolvedParameters
     return planner.make_plan(fn, resolved=resolved, context_types=(SdkContext,), **options)
 
 
+class LegFeature:
+    """Feature that takes part in legs of a function: a `LegExtension`, which knows legs."""
+
+    leaves_threads = False
+    """True if a leg whose time is over leaves its threads behind."""
+
+
 class AskingFunction:
     """Function that may ask, with the plan that fills its parameters and the rules of its calls.
 
@@ -193,7 +199,7 @@ class AskingFunction:
         inline: bool = False,
         hands_over: bool = False,
         policies: Mapping[type, object] = MappingProxyType({}),
-        extension: LegExtension | None = None,
+        extension: LegFeature | None = None,
     ) -> None:
         check_timeout(timeout, owner=signature.owner)
         if inline:
@@ -208,7 +214,7 @@ class AskingFunction:
         self.version = version
         self.confirm = confirm
         self.hands_over = hands_over
-        self.extensions: tuple[LegExtension, ...] = () if extension is None else (extension,)
+        self.extensions: tuple[LegFeature, ...] = () if extension is None else (extension,)
         """The features that take part in its legs, the outermost first."""
         self.leaves_threads = timeout is not None or (extension is not None and extension.leaves_threads)
         self._policies = policies

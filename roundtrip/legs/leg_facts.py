@@ -13,7 +13,7 @@ from roundtrip.trace.writing.tracers import Tracers
 from roundtrip.tracing import Beginning, Closed, DeclinedFact, HandedFact, LinkedWatch, Raised, Returned, Wrote
 
 if TYPE_CHECKING:
-    from roundtrip.legs.runner import ServedLeg
+    from roundtrip.legs.extensions import OpenLeg
 
 _CALL: Final = "tools/call"
 
@@ -27,7 +27,7 @@ class LegFacts:
         self.watch = watch
 
     @classmethod
-    def begun(cls, tracers: Tracers, leg: "ServedLeg") -> "LegFacts":
+    def begun(cls, tracers: Tracers, leg: "OpenLeg") -> "LegFacts":
         """Report the beginning of a leg, and return what reports its other facts."""
         call, wire, record, subject, arguments = leg.call, leg.wire, leg.record, leg.function.subject, leg.arguments
         protocol = wire.protocol_version if wire is not None else None

@@ -7,11 +7,11 @@ so that its legs have no effect on the service.
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypedDict
 
 from mcp.server.request_state import RequestStateSecurity
 from mcp.server.subscriptions import InMemorySubscriptionBus, SubscriptionBus
@@ -24,13 +24,28 @@ from roundtrip.trace.writing.tracers import Tracers, tracers_of
 
 if TYPE_CHECKING:
     from roundtrip.ledger import contract, memory
-    from roundtrip.legs.extensions import LegRehearsal
+    from roundtrip.legs.functions import AskingFunction
     from roundtrip.tokens.protection import Keys, Principal
     from roundtrip.trace.writing.tracers import Trace
 else:
     load_on_use(globals(), "roundtrip.ledger.contract", "roundtrip.ledger.memory")
 
 _MAKING: Final = Lock()
+
+
+class LegRehearsal(Protocol):
+    """Rehearsal of one leg, which stops before its body."""
+
+    decided: Mapping[str, Any]
+    """The decisions of persons who are no clients, by the names of their questions."""
+
+    def stop(self, function: AskingFunction, *, outermost: bool) -> None:
+        """End a leg before its body, unless the body may run here."""
+        ...
+
+    def let_in(self, owner: str) -> None:
+        """Note an item that was served although the request cannot see it."""
+        ...
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -6,15 +6,13 @@ holds the author's context: each leg and each visibility gate offers its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Mapping
+from collections.abc import Callable, Collection, Generator, Hashable, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeVar, cast
 
-from mcp.server.auth.middleware import auth_context
-from mcp.server.auth.provider import AccessToken
 from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver import Context as SdkContext
 from mcp.server.subscriptions import SubscriptionBus
@@ -40,10 +38,12 @@ from roundtrip.sdk import session_id_of
 from roundtrip.text import printable
 
 if TYPE_CHECKING:
+    from roundtrip.engine.claim import Claim
     from roundtrip.engine.ports import Ways
-    from roundtrip.legs.context import Context
-    from roundtrip.legs.extensions import StoredLeg
-    from roundtrip.legs.leg_facts import LegFacts
+    from roundtrip.legs.call_info import TaskInfo
+    from roundtrip.machine.call import Call
+    from roundtrip.machine.journal import Limits
+    from roundtrip.machine.pins import Pinner
 
 T = TypeVar("T")
 
@@ -56,6 +56,43 @@ _REJECTION_DATA: Final = {"reason": "invalid_request_state"}
 
 ContextMaker = Callable[[], Any]
 """Returns the context of the request, and makes it at the first call."""
+
+
+class StoredLeg(Protocol):
+    """Leg of a stored call, which no client sent."""
+
+    tool: str
+    principal: str | None
+    user: str | None
+    """The principal, if it names a user and not only a client."""
+    expires: float
+    clock: Callable[[], float]
+    """Returns the time of the store, by which the call expires."""
+    takes_over: bool
+    """True if the worker that had the call before stopped renewing its lease."""
+    request: ServerRequestContext[Any, Any] | None
+    """The request of the client that runs the leg, if one does."""
+    responses: Mapping[str, InputResponse | None]
+    signals: Mapping[str, Any]
+    by_model: Collection[str]
+    """The names of the questions whose last answer a model gave."""
+    pinner: Pinner
+    info: TaskInfo
+    written: Journal | None
+    """The journal with which the leg ends."""
+
+    @property
+    def claim(self) -> Claim:
+        """Return the worker's lease on the call."""
+        ...
+
+    def limits(self, now: float) -> Limits:
+        """Return the time limits of the leg."""
+        ...
+
+    def call(self) -> Call:
+        """Return the call as it was stored."""
+        ...
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -72,7 +109,7 @@ class RequestRecord:
     """True from the start of the SDK's handler to its first lookup; see `begins_for_client`."""
     call_id: str | None = None
     """The call that the leg belongs to."""
-    facts: LegFacts | None = None
+    report_size: Callable[[int | None], None] | None = None
     """Reports the size of the sent token to tracers when the request has been served."""
     token_in: int | None = None
     token_out: int | None = None
@@ -119,7 +156,7 @@ class ListRequest(Protocol):
 LIST_REQUEST: ContextVar[ListRequest | None] = ContextVar("roundtrip_changes", default=None)
 """The request being served. Its record cannot be used: it is made later, and middlewares may change lists before."""
 
-_OFFERED: ContextVar[ContextMaker | None] = ContextVar("roundtrip_context", default=None)
+OFFERED: ContextVar[ContextMaker | None] = ContextVar("roundtrip_context", default=None)
 
 
 @contextmanager
@@ -223,62 +260,10 @@ def is_token_rejection(error: MCPError) -> bool:
 
 
 # The variable's own methods: wrapping them would cost each leg six function calls.
-offer = _OFFERED.set
+offer = OFFERED.set
 """Sets the maker of the context for the code that runs from here on, and returns the token for `take_back`."""
-take_back = _OFFERED.reset
+take_back = OFFERED.reset
 """Restores the maker that was set before."""
-
-
-def get_context() -> Context[Any, Any]:
-    """Return the context of the request being served.
-
-    Raises:
-        RuntimeError: No request is being served here.
-    """
-    return _context_for("get_context")
-
-
-def get_request() -> Request[Any]:
-    """Return the HTTP request that carries the request being served.
-
-    Raises:
-        RuntimeError: No request is being served here, or it did not come over HTTP.
-    """
-    request: object = _context_for("get_request").request_context.request
-    if not isinstance(request, Request):
-        raise RuntimeError("get_request() needs a request over HTTP, and this one came over another transport")
-    return cast("Request[Any]", request)
-
-
-def get_access_token() -> AccessToken | None:
-    """Return the verified access token of the caller; None if the server has no authentication.
-
-    Raises:
-        RuntimeError: No request is being served here.
-    """
-    _ = _context_for("get_access_token").request_context.request  # a leg without its client's request ends here
-    return auth_context.get_access_token()
-
-
-def get_http_headers() -> dict[str, str]:
-    """Return the HTTP headers of the request by their lower-case names; empty if it did not come over HTTP.
-
-    The client chooses them, so they do not authenticate it.
-
-    Raises:
-        RuntimeError: No request is being served here.
-    """
-    return {name.lower(): value for name, value in (_context_for("get_http_headers").headers or {}).items()}
-
-
-def _context_for(caller: str) -> Context[Any, Any]:
-    make = _OFFERED.get()
-    if make is None:
-        raise RuntimeError(
-            f"{caller}() was called outside of a request; call it from code that serves a request, or from a thread or "
-            "asyncio task that this code started"
-        )
-    return make()
 
 
 # The client.

@@ -7,10 +7,10 @@ import asyncio
 import functools
 import logging
 import math
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import anyio.to_thread
 from mcp.server import MCPServer
@@ -19,8 +19,8 @@ from mcp.server.context import ServerRequestContext
 from roundtrip.engine.leg import Authored, Declined, Finished, HandedOver, Leg, LegEnd, PlainBody, Suspended
 from roundtrip.engine.silent_body import Execute, serve_silent_body
 from roundtrip.errors import ChannelMissing, RoundtripError, ToolTimedOut
-from roundtrip.ledger.late_writes import is_on_asyncio
-from roundtrip.legs.functions import AskingFunction
+from roundtrip.legs.extensions import OpenLeg
+from roundtrip.legs.functions import AskingFunction, LegFeature
 from roundtrip.legs.parts import Parts
 from roundtrip.legs.requests import Incoming, RequestClient, client_name, offer, take_back
 from roundtrip.limited_logs import LimitedLog
@@ -28,16 +28,21 @@ from roundtrip.machine.call import Call
 from roundtrip.machine.journal import Journal
 from roundtrip.on_demand import load_on_use
 from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS, FIRST_OF_RETRY_ERA, is_retry_era
+from roundtrip.threads.loops import is_on_asyncio
 
 if TYPE_CHECKING:
     from mcp_types import InputRequiredResult
 
     from roundtrip.engine import leg_run
     from roundtrip.engine.body import Body
+    from roundtrip.engine.teardown import TeardownStack
     from roundtrip.legs import call_info, leg_facts
     from roundtrip.legs.context import Context
-    from roundtrip.legs.extensions import CountGuess, LegExtension, LegPart, LifespanWorker, OpenedGates
+    from roundtrip.legs.extensions import CountGuess, LegExtension, LegPart, LifespanWorker
     from roundtrip.questions.markers import Marker
+    from roundtrip.questions.outcomes import Outcome
+    from roundtrip.resolvers.plan import Plan
+    from roundtrip.threads.leg_threads import LegThreads
 else:
     load_on_use(
         globals(),
@@ -195,9 +200,27 @@ class LegRunner:
         return served.conclude(end)
 
 
+class OpenedGates(Protocol):
+    """Visibility gates that opened for a request, and what their functions found."""
+
+    @property
+    def known(self) -> Mapping[Hashable, Outcome]:
+        """Return the values for a leg."""
+        ...
+
+    @property
+    def managers(self) -> TeardownStack | None:
+        """Return the context managers to leave when the item has been served."""
+        ...
+
+    def hand_over(self, threads: LegThreads, plan: Plan) -> None:
+        """Run functions of a leg in the threads of those whose values they share."""
+        ...
+
+
 # It must not refer to its `Leg`, which refers to its methods: only the garbage collector would free such a cycle.
 @dataclass(eq=False, repr=False)
-class ServedLeg:
+class ServedLeg(OpenLeg):
     """One leg of a function, with the request and the tracers around it."""
 
     runner: LegRunner
@@ -216,9 +239,10 @@ class ServedLeg:
         self.task = self.record.task if self.record is not None else None
         self.hands_over = function.hands_over and self.record is not None and self.record.may_become_task
         self.ways = self.record.ways if self.record is not None else None
-        self.parts: Sequence[LegPart] = ()
+        self.features: Sequence[LegPart] = ()
         self.journal = self.record.journal if self.record is not None and self.is_retry else None
-        system = runner.parts.system
+        self.parts = runner.parts
+        system = self.parts.system
         if self.journal is not None:
             self.call = Call.resumed(self.journal) if self.task is None else self.task.call()
             self.born, self.end = self.journal.born, self.journal.end
@@ -238,10 +262,10 @@ class ServedLeg:
         self.facts: leg_facts.LegFacts | None = None
         """Reports to tracers, if there are any."""
 
-    def join(self, extensions: Sequence[LegExtension]) -> None:
+    def join(self, extensions: Sequence[LegFeature]) -> None:
         """Let features take part in the leg."""
-        parts = (extension.join(self) for extension in extensions)
-        self.parts = [part for part in parts if part is not None]
+        features = (cast("LegExtension", extension).join(self) for extension in extensions)
+        self.features = [feature for feature in features if feature is not None]
 
     def needs_body_only(self) -> bool:
         """Return True if the leg has nothing to resolve, confirm, claim or exit, and its body takes no context."""
@@ -251,7 +275,7 @@ class ServedLeg:
             and not function.plan.nodes
             and function.confirm is None
             and (opened is None or opened.managers is None)
-            and not any(part.needs_engine for part in self.parts)
+            and not any(part.needs_engine for part in self.features)
             and self.task is None
             and not self.hands_over
         )
@@ -261,7 +285,7 @@ class ServedLeg:
         runner, function, journal, threads = self.runner, self.function, self.journal, self.threads
         opened, task, count_guess = self.opened, self.task, runner.count_guess
         responses = self.incoming.responses if journal is not None else None
-        limits, claim, clock = function.limits, None, runner.parts.system.time
+        limits, claim, clock = function.limits, None, self.parts.system.time
         if task is not None:
             # Its times are those of the store.
             claim, clock = task.claim, task.clock
@@ -282,7 +306,7 @@ class ServedLeg:
             version=function.version,
             journal=journal,
             responses=responses,
-            pinner=task.pinner if task is not None else runner.parts.protection.journals.pinner,
+            pinner=task.pinner if task is not None else self.parts.protection.journals.pinner,
             claim=claim,
             count_guess=functools.partial(count_guess, self) if count_guess is not None else None,
             timeout=function.timeout,
@@ -299,7 +323,7 @@ class ServedLeg:
             known=opened.known if opened is not None else None,
             entered=opened.managers if opened is not None else None,
         )
-        for part in self.parts:
+        for part in self.features:
             part.complete(leg)
         return leg
 
@@ -309,19 +333,19 @@ class ServedLeg:
 
     async def execute(self, filled: dict[str, Any], context: Any) -> Any:
         """Run the body, unless the server rehearses."""
-        rehearsal, function = self.runner.parts.effects.rehearsal, self.function
+        rehearsal, function = self.parts.effects.rehearsal, self.function
         if rehearsal is not None:
             rehearsal.stop(function, outermost=self.record is not None)
-        if not self.parts:
+        if not self.features:
             return await function.run(self.arguments, filled, context, self.threads)
         execute: Execute = lambda values, context: function.run(self.arguments, values, context, self.threads)  # noqa: E731
-        for part in reversed(self.parts):
+        for part in reversed(self.features):
             execute = part.around(execute)
         return await execute(filled, context)
 
     def plain_body(self) -> PlainBody | None:
         """Return the body, if it may run in one go with plain resolvers. A server that rehearses runs none."""
-        is_elsewhere = self.hands_over or self.runner.parts.effects.rehearsal is not None
+        is_elsewhere = self.hands_over or self.parts.effects.rehearsal is not None
         if not self.function.plan.nodes or is_elsewhere:
             return None
         return self.function.plain_body(self.arguments)
@@ -334,18 +358,18 @@ class ServedLeg:
             request_context=self.wire,
             mcp_server=self.runner.server,
             input_params=self.incoming.params(),
-            subscriptions=self.runner.parts.effects.bus,
+            subscriptions=self.parts.effects.bus,
             body=body,
-            call=call_info.CallInfo(self.call, self._issue_ticket, task=self.task),
+            call=call_info.CallInfo(self.call, self._issue_ticket, task=self.task.info if self.task else None),
         )
 
     def _issue_ticket(self, purpose: str, unbound: bool) -> str | None:
         """Return a ticket for a page, bound to the user; None if the user is unknown."""
-        protection = self.runner.parts.protection
+        protection = self.parts.protection
         user = protection.user(self.wire) if self.task is None else self.task.user
         principal = None if unbound else user
         # A rehearsal has no authenticated user, and shows the ticket to no user.
-        if principal is None and not unbound and self.runner.parts.effects.rehearsal is None:
+        if principal is None and not unbound and self.parts.effects.rehearsal is None:
             return None
         return protection.ticket_office().issue(self.call.id, purpose, expires=self.end, principal=principal)
 
@@ -355,10 +379,10 @@ class ServedLeg:
         if facts is not None:
             journal = facts.linked(journal)
         may_be_stored = self.hands_over or (self.ways is not None and self.ways.may_store)
-        may_be_stored = may_be_stored or any(part.may_store for part in self.parts)
+        may_be_stored = may_be_stored or any(part.may_store for part in self.features)
         if self.task is not None or (may_be_stored and self.record is not None):
             return self._store(journal)
-        packed = self.runner.parts.protection.write(journal)
+        packed = self.parts.protection.write(journal)
         if facts is not None:
             facts.wrote(journal)
         if self.record is not None:
@@ -373,13 +397,13 @@ class ServedLeg:
             self.task.written = journal
         elif self.record is not None:
             self.record.handed = journal
-            self.record.packed = self.runner.parts.protection.write(journal)
+            self.record.packed = self.parts.protection.write(journal)
         return f"{journal.call_id}/{journal.leg}"
 
     def principal(self) -> str | None:
         """Return the caller."""
         task = self.task
-        return task.principal if task is not None else self.runner.parts.protection.principal(self.wire)
+        return task.principal if task is not None else self.parts.protection.principal(self.wire)
 
     # Reports to tracers and the log.
 
@@ -398,7 +422,7 @@ class ServedLeg:
             facts.ended(end, self.function)
             if is_asking and record is not None:
                 # Closed later, by the boundary: only then the size of the token is known.
-                record.facts = facts
+                record.report_size = facts.closed
             else:
                 facts.closed(None)
         if isinstance(end, Declined):

@@ -26,10 +26,10 @@ from roundtrip.errors import (
 )
 from roundtrip.ledger.contract import ClaimAnswer, ClaimStatus, Ledger, LedgerDown
 from roundtrip.ledger.holders import holder_name
-from roundtrip.ledger.late_writes import run_later
 from roundtrip.legs.requests import SKEW
 from roundtrip.machine.journal import from_text, to_text
 from roundtrip.system import SYSTEM, System
+from roundtrip.threads.loops import run_later
 from roundtrip.tokens.token import Sealer
 from roundtrip.tools.failures import Crashed, tool_failure
 from roundtrip.tools.options import OnUnknown

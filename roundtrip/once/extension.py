@@ -15,9 +15,9 @@ from roundtrip.tools.promises import OncePolicy, warn_of_promise
 
 if TYPE_CHECKING:
     from roundtrip.engine.leg import Leg
+    from roundtrip.legs.extensions import OpenLeg
     from roundtrip.legs.functions import AskingFunction
     from roundtrip.legs.parts import Parts
-    from roundtrip.legs.runner import ServedLeg
     from roundtrip.once import ledger_use
 else:
     load_on_use(globals(), "roundtrip.once.ledger_use")
@@ -47,7 +47,7 @@ class ExactlyOnce(LegExtension):
         return True
 
     @override
-    def join(self, leg: ServedLeg) -> LegPart | None:
+    def join(self, leg: OpenLeg) -> LegPart | None:
         # For a stored call, its store knows if the body began.
         policy = leg.function.policy(OncePolicy) if leg.task is None else None
         return _OncePart(leg, policy, self._no_empty_rounds) if policy is not None else None
@@ -56,7 +56,7 @@ class ExactlyOnce(LegExtension):
 class _OncePart(LegPart):
     """Claim of one leg."""
 
-    def __init__(self, served: ServedLeg, policy: OncePolicy, no_empty_rounds: frozenset[str]) -> None:
+    def __init__(self, served: OpenLeg, policy: OncePolicy, no_empty_rounds: frozenset[str]) -> None:
         self._served = served
         self._policy = policy
         self._no_empty_rounds = no_empty_rounds
@@ -94,7 +94,7 @@ class GuessCounter:
         self._warns = parts.may_forget
         """True if the log must still warn that each process counts guesses separately."""
 
-    async def count(self, leg: ServedLeg, key: str, answer: Any, guesses: int) -> bool:
+    async def count(self, leg: OpenLeg, key: str, answer: Any, guesses: int) -> bool:
         """Count an answer to a question of a leg; return False if it is one too many.
 
         Raises:

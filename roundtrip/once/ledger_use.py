@@ -14,7 +14,7 @@ from roundtrip.legs.requests import SKEW
 from roundtrip.once.exactly_once import LedgerClaim
 
 if TYPE_CHECKING:
-    from roundtrip.legs.runner import ServedLeg
+    from roundtrip.legs.extensions import OpenLeg
     from roundtrip.tools.promises import OncePolicy
 
 logger = logging.getLogger("roundtrip")
@@ -25,9 +25,9 @@ _DIGEST_BYTES: Final = 9
 class LedgerUse:
     """Use of the ledger by one leg."""
 
-    def __init__(self, leg: ServedLeg) -> None:
+    def __init__(self, leg: OpenLeg) -> None:
         self._leg = leg
-        self._parts = leg.runner.parts
+        self._parts = leg.parts
         principal = leg.principal()
         self._account = f"tool {leg.function.name}" if principal is None else f"caller {principal}"
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from roundtrip.approvals import inbox, rules
     from roundtrip.approvals.inbox import Inbox
     from roundtrip.docket import dependencies
+    from roundtrip.legs.extensions import OpenLeg
     from roundtrip.legs.functions import AskingFunction, FunctionSignature
     from roundtrip.legs.parts import Parts
-    from roundtrip.legs.runner import ServedLeg
     from roundtrip.stored.content import CallFeature
     from roundtrip.tasks import extension
 else:
@@ -68,7 +68,7 @@ class _TaskNeed(LegExtension):
         return function.hands_over
 
     @override
-    def join(self, leg: ServedLeg) -> None:
+    def join(self, leg: OpenLeg) -> None:
         if leg.incoming.record is not None and self._parts.effects.rehearsal is None:
             extension.require_task(leg.function, leg.incoming)
 

@@ -196,7 +196,7 @@ class Probe:
             facts["transport"] = self.transport
         if self.fellows is not None:
             facts["group"], facts["workers"] = self.fellows
-        tasks = self._storage.service
+        tasks = self._storage.tasks
         if tasks is not None:
             facts["tasks"] = await self._tasks(tasks)
         needs_ledger = identity.exactly_once or tasks is not None

@@ -229,7 +229,7 @@ class Server(ToolServer[LifespanResultT]):
                 pages,
                 self,
                 self._legs,
-                service=self.storage.service,
+                service=self.storage.tasks,
                 gives_links=stored is not None and stored.gives_links,
                 has_auth=self.settings.auth is not None,
             )

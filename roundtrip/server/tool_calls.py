@@ -31,11 +31,11 @@ from starlette.requests import Request
 
 from roundtrip.engine.leg import Finished, HandedOver, Suspended
 from roundtrip.errors import RejectionReason
-from roundtrip.ledger.late_writes import is_on_asyncio
 from roundtrip.legs.requests import Incoming, RequestRecord, named_version, read_forms, token_rejection
 from roundtrip.legs.runner import LegRunner, ServedEnd, result_of
 from roundtrip.on_demand import load_on_use
 from roundtrip.revisions import is_retry_era
+from roundtrip.threads.loops import is_on_asyncio
 from roundtrip.tools.registered import RegisteredTool
 from roundtrip.tools.registry import ToolRegistry, UnknownTool, version_key
 from roundtrip.tools.replies import result_of_reply, written
@@ -128,7 +128,7 @@ class ToolCalls:
         is_retry = record is not None and is_retry_era(record.context.protocol_version)
         if stored is not None and record is not None and not is_retry:
             return await stored.serve_old_client(self, name, arguments, incoming)
-        if self.storage.service is None or record is None or not is_retry:
+        if self.storage.tasks is None or record is None or not is_retry:
             return result_of(await self.serve(name, arguments, incoming, version))
         end = await self._end_for_client(name, arguments, incoming, version)
         if not isinstance(end, dict):
@@ -142,7 +142,7 @@ class ToolCalls:
         self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None = None
     ) -> ServedEnd | dict[str, Any]:
         """Serve one leg for a client of the retry era; return its end, or the reply for a call that is stored."""
-        stored, tasks, record = self.stored, self.storage.service, incoming.record
+        stored, tasks, record = self.stored, self.storage.tasks, incoming.record
         if tasks is not None and record is not None:
             record.may_become_task = is_on_asyncio() and extension.declares_tasks(record.context)
         if stored is None or record is None:

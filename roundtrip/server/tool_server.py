@@ -224,7 +224,7 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
             ValueError: The payload is not JSON.
             RuntimeError: The server has no tool that runs as a task.
         """
-        tasks = self.storage.service
+        tasks = self.storage.tasks
         if tasks is None:
             raise RuntimeError("server.signal(...) needs a tool that runs as a task: @server.tool(task=True)")
         return await tasks.signal(call_id, name, payload)
@@ -349,5 +349,5 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
 
     def identity(self) -> probe.Identity:
         """Return the facts that all instances of the service must have in common, now that tools are registered."""
-        stores = self.storage.service is not None
+        stores = self.storage.tasks is not None
         return probe.identity_of_tools(self.name, parts=self._parts, tools=self._tools.registered, stores_calls=stores)

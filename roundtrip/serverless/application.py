@@ -23,9 +23,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from roundtrip.http.connections import HttpOptions
 from roundtrip.ledger.contract import Reach
-from roundtrip.ledger.late_writes import finish_late_writes
 from roundtrip.sdk import is_running
 from roundtrip.server.server import Server
+from roundtrip.threads.loops import finish_late_writes
 from roundtrip.tokens.key_files import KEYS_VARIABLE
 from roundtrip.tracing import FlushedTracer
 from roundtrip.untrusted import mapping_of

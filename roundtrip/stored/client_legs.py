@@ -7,7 +7,6 @@ before each leg, because its gate needs a request.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
@@ -18,26 +17,12 @@ from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.tasks import TaskEvent
 from roundtrip.stored.book import TaskBook
-from roundtrip.stored.content import CallFeature, TaskContent
+from roundtrip.stored.content import TaskContent
 from roundtrip.stored.lease import TaskClaim, lease_seconds
 from roundtrip.stored.legs import TaskLeg
 
 if TYPE_CHECKING:
     from roundtrip.stored.worker import TaskEngine
-
-
-def leave_to_client(
-    content: TaskContent, entry: TaskEntry, now: float, *, holder: str, features: Sequence[CallFeature] = ()
-) -> None:
-    """Let a call that is due wait for a request of its client; its answers and the results of its steps stay."""
-    if not entry.claim(holder, now, lease=0.0):
-        return
-    # No worker has died with it.
-    entry.tries -= 1
-    content.needs_client = not content.asked.questions
-    entry.apply(TaskEvent.ASK if content.asked.questions else TaskEvent.WAIT, now)
-    for feature in features:
-        feature.bring_forward(content, entry)
 
 
 async def run_with_client(

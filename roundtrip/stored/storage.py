@@ -29,7 +29,7 @@ class Storage:
     """Delivers stored calls to workers, in place of each worker's look at the store."""
     runs_tasks: bool | str = True
     """False if other processes run the stored calls; "own" to run those of own clients only."""
-    service: TaskService | None = None
+    tasks: TaskService | None = None
     """None until an option or a tool needs it."""
 
     def require(
@@ -40,12 +40,12 @@ class Storage:
         Raises:
             InvalidSignature: The ledger cannot store calls.
         """
-        if self.service is None:
+        if self.tasks is None:
             kept = book.TaskBook(legs.parts, server.name, needed_by, self.features())
             made = service.TaskService(server, legs, calls, kept, engine=self.engine, runs=self.runs_tasks)
-            self.service = made
+            self.tasks = made
             legs.workers.append(made)
-        return self.service
+        return self.tasks
 
 
 class StoresCalls:
@@ -56,4 +56,4 @@ class StoresCalls:
     @property
     def task_service(self) -> TaskService | None:
         """Return the stored calls of the server; None if it has no option and no tool that needs them."""
-        return self.storage.service
+        return self.storage.tasks

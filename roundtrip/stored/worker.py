@@ -24,9 +24,8 @@ from roundtrip.ledger.tasks import TaskEntry
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.machine.tasks import TaskEvent, TaskState
-from roundtrip.stored import client_legs
 from roundtrip.stored.book import TaskBook
-from roundtrip.stored.content import ContentUnreadable, TaskContent, Tell
+from roundtrip.stored.content import CallFeature, ContentUnreadable, TaskContent, Tell
 from roundtrip.stored.lease import END_SECONDS, TaskClaim, lease_seconds
 from roundtrip.stored.legs import TaskLeg
 from roundtrip.stored.sweep import Sweep, TaskDelivery, begin_work
@@ -247,7 +246,7 @@ class TaskEngine:
                 entry.content = self._book.seal.write(content, call_id)
             is_due = entry.state is TaskState.DUE and content.is_continued
             if is_due and (content.origin.needs_request or self._calls.is_gated(entry.tool, content.origin.version)):
-                client_legs.leave_to_client(content, entry, now, holder=self.holder, features=features)
+                leave_to_client(content, entry, now, holder=self.holder, features=features)
                 entry.content = self._book.seal.write(content, call_id)
             return (entry, now, content, journal) if entry.claim(self.holder, now, lease=lease_seconds()) else False
 
@@ -363,3 +362,17 @@ async def _fail(claim: TaskClaim, error: MCPError) -> None:
         claim.drop_results(entry)
 
     await claim.write_content(TaskEvent.FAIL, fail, patience=END_SECONDS)
+
+
+def leave_to_client(
+    content: TaskContent, entry: TaskEntry, now: float, *, holder: str, features: Sequence[CallFeature] = ()
+) -> None:
+    """Let a call that is due wait for a request of its client; its answers and the results of its steps stay."""
+    if not entry.claim(holder, now, lease=0.0):
+        return
+    # No worker has died with it.
+    entry.tries -= 1
+    content.needs_client = not content.asked.questions
+    entry.apply(TaskEvent.ASK if content.asked.questions else TaskEvent.WAIT, now)
+    for feature in features:
+        feature.bring_forward(content, entry)

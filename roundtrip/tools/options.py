@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, TypeVar, cast, overload
 
 from mcp_types import Icon, ToolAnnotations
 from typing_extensions import Unpack
@@ -17,7 +17,6 @@ from roundtrip.visibility.rules import Enabled
 if TYPE_CHECKING:
     from roundtrip.questions.approvals import Approve
     from roundtrip.tools import guard
-    from roundtrip.tools.task_mode import After
 else:
     load_on_use(globals(), "roundtrip.tools.guard")
 
@@ -39,6 +38,12 @@ _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
 
 
 OnUnknown = Literal["fail", "rerun"]
+
+
+class After(NamedTuple):
+    """Seconds after which a call becomes a task; see `after`."""
+
+    seconds: float
 
 
 class ToolOptions(TypedDict, total=False):

@@ -5,17 +5,11 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from roundtrip.errors import InvalidSignature
-from roundtrip.tools.options import ToolSpec
+from roundtrip.tools.options import After, ToolSpec
 
 _TASK_TTL_SECONDS: Final = 7 * 24 * 3600.0
 _MAX_TASK_TTL_SECONDS: Final = 366 * 24 * 3600.0
 _MAX_AFTER_SECONDS: Final = 24 * 3600.0
-
-
-class After(NamedTuple):
-    """Seconds after which a call becomes a task; see `after`."""
-
-    seconds: float
 
 
 def after(seconds: float) -> After:

@@ -59,7 +59,7 @@ def name_of(path: Path) -> str:
 
 
 def imported(tree: ast.Module, known: Mapping[str, ast.Module]) -> set[str]:
-    """Return the modules among the known ones that a module imports, except for type checkers only."""
+    """Return the modules among the known ones that a module imports, for type checkers too."""
     names = set(loaded_on_use(tree))
     for statement in _imports(tree):
         if isinstance(statement, ast.Import):
@@ -80,8 +80,6 @@ def loaded_on_use(tree: ast.Module) -> list[str]:
 
 
 def _imports(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
-    if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-        return
     if isinstance(node, ast.Import | ast.ImportFrom):
         yield node
     for child in ast.iter_child_nodes(node):

@@ -15,9 +15,9 @@ from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 from tests.kit.sources import PACKAGE, imported, loaded_on_use, name_of, sources
 
 _CEILINGS: Final = {
-    "code lines": 48_553,
-    "code lines of the core": 8_136,
-    "modules": 429,
+    "code lines": 48_640,
+    "code lines of the core": 8_010,
+    "modules": 430,
     "imports inside of functions": 77,
     "lines of pages and other files": 4_284,
 }
@@ -74,7 +74,7 @@ def test_no_class_name_is_used_twice() -> None:
 
 
 def test_no_module_imports_itself_by_way_of_others() -> None:
-    """It does not matter where in a file its imports stand."""
+    """Imports for type checkers count, and those inside of functions."""
     modules = {name_of(path): tree for path, tree in sources().items()}
     assert len(modules) > 200
     graph = {name: imported(tree, modules) - {name} for name, tree in modules.items()}

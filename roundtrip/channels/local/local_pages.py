@@ -21,12 +21,12 @@ from mcp.server.context import ServerRequestContext
 
 from roundtrip.channels.stored_pages import CallsOfSite
 from roundtrip.ledger.contract import LedgerDown
-from roundtrip.ledger.late_writes import is_on_asyncio
 from roundtrip.on_demand import load_on_use
 from roundtrip.pages.calls import PageCalls
 from roundtrip.pages.handler import QuestionPages
 from roundtrip.switches import is_on
 from roundtrip.system import System
+from roundtrip.threads.loops import is_on_asyncio
 
 if TYPE_CHECKING:
     from roundtrip.channels.local import local_site

@@ -8,10 +8,10 @@ from roundtrip.engine.leg import Suspended
 from roundtrip.ledger.tasks import MAX_TRIES, TaskEntry
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.tasks import TaskState
-from roundtrip.stored.client_legs import leave_to_client
 from roundtrip.stored.content import CallOrigin, TaskContent
 from roundtrip.stored.lease import TaskClaim
 from roundtrip.stored.legs import TaskLeg
+from roundtrip.stored.worker import leave_to_client
 
 UNUSED = cast(Any, None)
 

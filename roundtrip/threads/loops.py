@@ -1,4 +1,4 @@
-"""Write to a ledger after the leg, in asyncio tasks of their own."""
+"""Event loops: which one runs here, and writes to a ledger in asyncio tasks of their own, after the leg."""
 
 import asyncio
 import contextvars
