@@ -27,7 +27,7 @@ from benchmarks.tasks import send_task_request
 from benchmarks.workloads import KEY
 from roundtrip import Context, Server
 from roundtrip.ledger import PostgresLedger, RedisLedger, SqliteLedger
-from roundtrip.ledger.tasks import TaskEntry
+from roundtrip.ledger.tasks import CallEntry
 from roundtrip.machine.tasks import TaskState
 
 _FEW: Final = 100
@@ -67,7 +67,7 @@ async def _fill(ledger: AnyLedger, number: int) -> None:
 
     async def add(call: int) -> None:
         async with places:
-            entry = TaskEntry(
+            entry = CallEntry(
                 f"call-{call:08}", "work", now, now + 2 * _DAYS, TaskState.WAITING, due=now + _DAYS, updated=now
             )
             entry.content = "x" * 1500

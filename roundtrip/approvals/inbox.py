@@ -35,13 +35,13 @@ from roundtrip.approvals.settings import Approvals, PendingApproval
 from roundtrip.approvals.settling import ApprovalSettler, ApprovalState
 from roundtrip.engine.leg import Authored, Suspended
 from roundtrip.errors import InvalidSignature
-from roundtrip.ledger.tasks import TaskEntry, TaskSummary
+from roundtrip.ledger.tasks import CallEntry, EntrySummary
 from roundtrip.legs.extensions import LegExtension, LegPart
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.questions.approvals import ApprovalQuestion
 from roundtrip.questions.markers import ExternalMarker
 from roundtrip.stored.book import reaching_store
-from roundtrip.stored.content import TaskNotChanged, already_ended, is_call_id, split_id
+from roundtrip.stored.content import CallNotChanged, already_ended, is_call_id, split_id
 from roundtrip.threads.slots import Pool
 from roundtrip.tools.task_mode import TaskMode
 
@@ -54,9 +54,9 @@ if TYPE_CHECKING:
     from roundtrip.legs.parts import Parts
     from roundtrip.questions.approvals import Approve
     from roundtrip.questions.wire import PendingQuestion
-    from roundtrip.stored.book import TaskBook
-    from roundtrip.stored.content import ChangeCall, Parking, TaskContent
-    from roundtrip.stored.legs import TaskLeg
+    from roundtrip.stored.book import CallBook
+    from roundtrip.stored.content import CallContent, ChangeCall, Parking
+    from roundtrip.stored.legs import WorkerLeg
 
 _ID_BYTES: Final = 16
 _PAGE_SIZE: Final = 20
@@ -116,7 +116,7 @@ class _InboxPart(LegPart):
 
     @override
     def complete(self, leg: Leg) -> None:
-        served, task = self._served, cast("TaskLeg | None", self._served.task)
+        served, task = self._served, cast("WorkerLeg | None", self._served.task)
         user = served.parts.protection.user(served.wire) if task is None else None
         settler = self._inbox.settler(task, user=user, max_seconds=served.end - served.born)
         leg.settlers = {settler.kind: settler}
@@ -137,7 +137,7 @@ class Inbox(rules.ApprovalFeature, LegExtension):
         self,
         settings: Approvals,
         parts: Parts,
-        book: TaskBook,
+        book: CallBook,
         *,
         authenticate: Callable[[Request], Awaitable[AccessToken | str | Response | None]],
         base_url: str,
@@ -169,7 +169,7 @@ class Inbox(rules.ApprovalFeature, LegExtension):
     def join(self, leg: OpenLeg) -> LegPart | None:
         return _InboxPart(self, leg) if leg.record is not None and leg.function.kind == "tool" else None
 
-    def settler(self, task: TaskLeg | None, *, user: str | None, max_seconds: float) -> ApprovalSettler:
+    def settler(self, task: WorkerLeg | None, *, user: str | None, max_seconds: float) -> ApprovalSettler:
         """Return the settler of approvals for a leg of a call."""
         rehearsal = self._parts.effects.rehearsal
         if rehearsal is not None:
@@ -186,7 +186,7 @@ class Inbox(rules.ApprovalFeature, LegExtension):
         caller = user if task is None else task.content.origin.user
         return ApprovalSettler(states, max_seconds, knows_caller=caller is not None)
 
-    def prepare(self, end: Suspended | Authored, content: TaskContent, call_id: str) -> Parking:
+    def prepare(self, end: Suspended | Authored, content: CallContent, call_id: str) -> Parking:
         """Implement `CallFeature.prepare`."""
         asked = self._asked(end.external, call_id) if isinstance(end, Suspended) else {}
         return partial(rules.park_approvals, asked, rules.decided_ids(content))
@@ -218,7 +218,7 @@ class Inbox(rules.ApprovalFeature, LegExtension):
             }
         return found
 
-    def reseal(self, content: TaskContent, entry: TaskEntry) -> None:
+    def reseal(self, content: CallContent, entry: CallEntry) -> None:
         """Make the labels of groups with the newest key."""
         records = rules.records_of(content)
         for record in records:
@@ -275,15 +275,15 @@ class Inbox(rules.ApprovalFeature, LegExtension):
             last = ordered[_PAGE_SIZE - 1] if len(ordered) > _PAGE_SIZE else None
             return InboxPage(shown, None if last is None else _mark_of(last))
 
-    async def waiting(self, *, limit: int) -> list[TaskSummary]:
+    async def waiting(self, *, limit: int) -> list[EntrySummary]:
         """Return calls that wait for groups which the author listed, those that have waited longest first."""
         return (await self._oldest(self._listed or (), limit=limit))[:limit]
 
     async def _oldest(
         self, groups: Iterable[str], *, limit: int, after: tuple[float, str] | None = None
-    ) -> list[TaskSummary]:
+    ) -> list[EntrySummary]:
         """Return calls that wait for groups, `limit` of each at most, those that have waited longest first."""
-        calls: dict[str, TaskSummary] = {}
+        calls: dict[str, EntrySummary] = {}
         for label in {_label(group, key) for group in groups for key in self._book.page_keys}:
             calls |= {one.call_id: one for one in await self._book.store.labelled(label, limit=limit, after=after)}
         return sorted(calls.values(), key=lambda one: (one.created, one.call_id))
@@ -307,7 +307,7 @@ class Inbox(rules.ApprovalFeature, LegExtension):
             return None
         call_id, _ = split_id(approval_id)
 
-        def change(entry: TaskEntry, now: float) -> tuple[TaskEntry, TaskContent, Record] | bool:
+        def change(entry: CallEntry, now: float) -> tuple[CallEntry, CallContent, Record] | bool:
             content = self._book.seal.read(entry.content, call_id)
             record = _record_of(content, approval_id)
             if record is None or (pin is not None and pin != record["pin"]):
@@ -325,10 +325,10 @@ class Inbox(rules.ApprovalFeature, LegExtension):
         self.tell(entry, content, decided=[record])
         return self._shown(entry, content, record)
 
-    def _caller_of(self, content: TaskContent) -> str:
+    def _caller_of(self, content: CallContent) -> str:
         return name_of(content.origin.user or "", by_token=self._book.knows_users_by_token)
 
-    def _shown(self, entry: TaskEntry, content: TaskContent, record: Mapping[str, Any]) -> ShownApproval:
+    def _shown(self, entry: CallEntry, content: CallContent, record: Mapping[str, Any]) -> ShownApproval:
         shown = ShownApproval(
             id=record["id"],
             message=record["message"],
@@ -353,7 +353,7 @@ class Inbox(rules.ApprovalFeature, LegExtension):
     # Notifications.
 
     def tell(
-        self, entry: TaskEntry, content: TaskContent, *, pending: Iterable[Record] = (), decided: Iterable[Record] = ()
+        self, entry: CallEntry, content: CallContent, *, pending: Iterable[Record] = (), decided: Iterable[Record] = ()
     ) -> None:
         """Notify the groups of pending approvals, and tell the author of decisions."""
         if self._settings.on_pending is not None:
@@ -364,7 +364,7 @@ class Inbox(rules.ApprovalFeature, LegExtension):
             if self._settings.on_decided is not None and decision is not None:
                 self._send(self._settings.on_decided, self._pending(entry, content, record), decision)
 
-    def can_remind(self, content: TaskContent, now: float) -> bool:
+    def can_remind(self, content: CallContent, now: float) -> bool:
         """Return True if the author has a function that notifies groups, and a call waits for some."""
         return self._settings.on_pending is not None and bool(rules.pending_approvals(content, now))
 
@@ -372,25 +372,25 @@ class Inbox(rules.ApprovalFeature, LegExtension):
         """Notify the groups of a call's pending approvals again, by the author's `on_pending`, in this process.
 
         Raises:
-            TaskNotChanged: The call waits for no approval, the server has no `on_pending`, or that failed.
+            CallNotChanged: The call waits for no approval, the server has no `on_pending`, or that failed.
             LedgerDown: The store cannot be used.
         """
         function = self._settings.on_pending
         if function is None:
             return await super().remind(change)
 
-        def remind(entry: TaskEntry, content: TaskContent, now: float) -> list[PendingApproval]:
+        def remind(entry: CallEntry, content: CallContent, now: float) -> list[PendingApproval]:
             if entry.has_ended:
                 raise already_ended(entry)
             pending = rules.remind_now(content, entry, now)
             if not pending:
-                raise TaskNotChanged("it waits for no approval, so there is no group to remind")
+                raise CallNotChanged("it waits for no approval, so there is no group to remind")
             entry.content = self._book.seal.write(content, entry.call_id)
             return [self._pending(entry, content, record) for record in pending]
 
         pending: list[PendingApproval] = await change(remind)
         if failed := [await _sent(function, approval) for approval in pending].count(False):
-            raise TaskNotChanged(
+            raise CallNotChanged(
                 f"on_pending failed for {failed} of {len(pending)} approvals; the log of this process says why"
             )
 
@@ -399,7 +399,7 @@ class Inbox(rules.ApprovalFeature, LegExtension):
         if own := self._own_sending():
             await asyncio.wait(own)
 
-    def _pending(self, entry: TaskEntry, content: TaskContent, record: Record) -> PendingApproval:
+    def _pending(self, entry: CallEntry, content: CallContent, record: Record) -> PendingApproval:
         return PendingApproval(
             id=record["id"],
             message=record["message"],
@@ -461,14 +461,14 @@ def _label(group: str, key: bytes) -> str:
     return rules.LABEL_PREFIX + named.hex()
 
 
-def _record_of(content: TaskContent, approval_id: str) -> Record | None:
+def _record_of(content: CallContent, approval_id: str) -> Record | None:
     given = approval_id.encode("utf-8", "replace")
     return next(
         (record for record in rules.records_of(content) if hmac.compare_digest(record["id"].encode(), given)), None
     )
 
 
-def _mark_of(summary: TaskSummary) -> str:
+def _mark_of(summary: EntrySummary) -> str:
     text = json.dumps([summary.created, summary.call_id])
     return base64.urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
 

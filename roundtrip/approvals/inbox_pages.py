@@ -8,7 +8,7 @@ from mcp.server.request_state import authenticated_principal
 
 from roundtrip.approvals.rules import ApprovalFeature
 from roundtrip.on_demand import load_on_use
-from roundtrip.stored.service import TaskService
+from roundtrip.stored.service import CallService
 
 if TYPE_CHECKING:
     from roundtrip.approvals import inbox, inbox_site
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from roundtrip.pages import rendering
     from roundtrip.pages.settings import Pages
     from roundtrip.stored.hosts import StoringServer
-    from roundtrip.stored.service import TaskService
+    from roundtrip.stored.service import CallService
 else:
     load_on_use(globals(), "roundtrip.approvals.inbox", "roundtrip.approvals.inbox_site", "roundtrip.pages.rendering")
 
@@ -28,7 +28,7 @@ def install_inbox(
     server: StoringServer,
     legs: LegRunner,
     *,
-    service: TaskService | None,
+    service: CallService | None,
     gives_links: bool,
     has_auth: bool,
 ) -> inbox.Inbox:

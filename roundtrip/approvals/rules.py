@@ -18,15 +18,15 @@ from mcp_types import INTERNAL_ERROR
 
 from roundtrip.approvals.persons import is_another
 from roundtrip.errors import Decision
-from roundtrip.ledger.tasks import TaskEntry
+from roundtrip.ledger.tasks import CallEntry
 from roundtrip.machine.tasks import TaskEvent, TaskState
-from roundtrip.stored.content import CallFeature, CallSection, TaskNotChanged
+from roundtrip.stored.content import CallFeature, CallNotChanged, CallSection
 from roundtrip.text import quoted
 
 if TYPE_CHECKING:
     from roundtrip.approvals.inbox_calls import Choice, Reader
     from roundtrip.engine.leg import Authored, Suspended
-    from roundtrip.stored.content import ChangeCall, Parking, Pause, TaskContent, Tell
+    from roundtrip.stored.content import CallContent, ChangeCall, Parking, Pause, Tell
 
 LABEL_PREFIX: Final = "approvals-"
 """The beginning of a label that names a group."""
@@ -58,7 +58,7 @@ class ApprovalSection(CallSection):
 # Records.
 
 
-def records_of(content: TaskContent) -> list[Record]:
+def records_of(content: CallContent) -> list[Record]:
     """Return all approvals that a call has asked for, in their order."""
     return content.section(ApprovalSection).approvals
 
@@ -68,7 +68,7 @@ def is_open(record: Mapping[str, Any]) -> bool:
     return record["decision"] is None and record["withdrawn"] is None
 
 
-def _open_records(content: TaskContent) -> list[Record]:
+def _open_records(content: CallContent) -> list[Record]:
     return [record for record in records_of(content) if is_open(record)]
 
 
@@ -86,7 +86,7 @@ def decision_of(record: Mapping[str, Any]) -> Decision | None:
     return Decision(made["outcome"], datetime.fromtimestamp(made["when"], UTC), made["who"], made["reason"])
 
 
-def relabel(entry: TaskEntry, content: TaskContent) -> None:
+def relabel(entry: CallEntry, content: CallContent) -> None:
     """Let the store find the call by the groups for which it waits, and by what equal calls share meanwhile."""
     equal = {record.get("equal") for record in records_of(content)}
     others = [label for label in entry.labels if not label.startswith(LABEL_PREFIX) and label not in equal]
@@ -95,13 +95,13 @@ def relabel(entry: TaskEntry, content: TaskContent) -> None:
     entry.labels = (*others, *sorted(own))
 
 
-def next_look(content: TaskContent) -> float | None:
+def next_look(content: CallContent) -> float | None:
     """Return the time at which the next approval expires, or its group is notified."""
     times = (at for record in _open_records(content) for at in (record["until"], record["notify"]))
     return min((at for at in times if at is not None), default=None)
 
 
-def open_groups(content: TaskContent) -> list[str]:
+def open_groups(content: CallContent) -> list[str]:
     """Return the groups for whose decisions a call waits."""
     return sorted({record["by"] for record in _open_records(content)})
 
@@ -111,13 +111,13 @@ def listed_groups(groups: Iterable[str]) -> str:
     return ", ".join(group if _PLAIN_NAME.fullmatch(group) else quoted(group) for group in groups)
 
 
-def decided_ids(content: TaskContent) -> list[str]:
+def decided_ids(content: CallContent) -> list[str]:
     """Return the ids of the approvals that are decided."""
     return [record["id"] for record in records_of(content) if record["decision"] is not None]
 
 
 def park_approvals(
-    asked: Mapping[str, Record], read: Collection[str], content: TaskContent, entry: TaskEntry, pause: Pause, now: float
+    asked: Mapping[str, Record], read: Collection[str], content: CallContent, entry: CallEntry, pause: Pause, now: float
 ) -> None:
     """Open the approvals for which a leg has ended, in its call, which has just been parked.
 
@@ -158,18 +158,18 @@ def park_approvals(
         withdraw(content, entry, now)
 
 
-def bring_forward(content: TaskContent, entry: TaskEntry) -> None:
+def bring_forward(content: CallContent, entry: CallEntry) -> None:
     """Let a call that is parked be due when its next approval expires, or its group is notified."""
     look = next_look(content)
     if look is not None and _is_parked(entry):
         entry.due = min(look, entry.due)
 
 
-def _is_parked(entry: TaskEntry) -> bool:
+def _is_parked(entry: CallEntry) -> bool:
     return entry.state in (TaskState.ASKING, TaskState.WAITING)
 
 
-def _opened(wanted: Record, entry: TaskEntry, now: float) -> Record:
+def _opened(wanted: Record, entry: CallEntry, now: float) -> Record:
     record = dict(wanted)
     within, notifies = record.pop("within"), record.pop("notifies")
     left = entry.expires - now
@@ -179,7 +179,7 @@ def _opened(wanted: Record, entry: TaskEntry, now: float) -> Record:
     return {**record, **fresh, "decision": None, "withdrawn": None, "read": False}
 
 
-def withdraw(content: TaskContent, entry: TaskEntry, now: float) -> bool:
+def withdraw(content: CallContent, entry: CallEntry, now: float) -> bool:
     """Withdraw the approvals for which a call waits, because its user declines, and end it.
 
     Return False if it waits for something else.
@@ -193,7 +193,7 @@ def withdraw(content: TaskContent, entry: TaskEntry, now: float) -> bool:
     return entry.apply(TaskEvent.CANCEL, now)
 
 
-def look_at(content: TaskContent, entry: TaskEntry, now: float, *, holder: str) -> tuple[list[Record], list[Record]]:
+def look_at(content: CallContent, entry: CallEntry, now: float, *, holder: str) -> tuple[list[Record], list[Record]]:
     """Expire the approvals of a call that is due, and note that their groups are notified.
 
     A call that is due for nothing else waits again. Return those of which groups have to be notified, and the expired.
@@ -208,12 +208,12 @@ def look_at(content: TaskContent, entry: TaskEntry, now: float, *, holder: str) 
     return notified, expired
 
 
-def pending_approvals(content: TaskContent, now: float) -> list[Record]:
+def pending_approvals(content: CallContent, now: float) -> list[Record]:
     """Return the approvals that can still be decided."""
     return [record for record in _open_records(content) if now < record["until"]]
 
 
-def remind_now(content: TaskContent, entry: TaskEntry, now: float) -> list[Record]:
+def remind_now(content: CallContent, entry: CallEntry, now: float) -> list[Record]:
     """Note that the groups of all pending approvals are notified now, and return these approvals."""
     pending = _note_notified(pending_approvals(content, now), now)
     if pending and _is_parked(entry):
@@ -223,7 +223,7 @@ def remind_now(content: TaskContent, entry: TaskEntry, now: float) -> list[Recor
     return pending
 
 
-def expire_open(content: TaskContent, now: float) -> list[Record]:
+def expire_open(content: CallContent, now: float) -> list[Record]:
     """Expire all open approvals of a call whose life ends, and return them."""
     return _expire(_open_records(content), now)
 
@@ -243,13 +243,13 @@ def _note_notified(records: list[Record], now: float) -> list[Record]:
     return [dict(record) for record in records]
 
 
-def _next_due(content: TaskContent) -> float | None:
+def _next_due(content: CallContent) -> float | None:
     """Return the time at which a worker has to look at a parked call with approvals."""
     times = (content.section(ApprovalSection).wakes, next_look(content))
     return min((at for at in times if at is not None), default=None)
 
 
-def _must_run(content: TaskContent, entry: TaskEntry, now: float) -> bool:
+def _must_run(content: CallContent, entry: CallEntry, now: float) -> bool:
     """Return True if a leg of the call has something to do."""
     section = content.section(ApprovalSection)
     return (
@@ -262,7 +262,7 @@ def _must_run(content: TaskContent, entry: TaskEntry, now: float) -> bool:
     )
 
 
-def is_waiting(content: TaskContent, entry: TaskEntry) -> bool:
+def is_waiting(content: CallContent, entry: CallEntry) -> bool:
     """Return True if a call waits and asks nothing, also if it is due only because its groups must be notified."""
     if entry.state is not TaskState.DUE:
         return entry.state is TaskState.WAITING
@@ -271,13 +271,13 @@ def is_waiting(content: TaskContent, entry: TaskEntry) -> bool:
     return not (content.asked.questions or is_late or _must_run(content, entry, now))
 
 
-def may_decide(reader: Reader, content: TaskContent, record: Mapping[str, Any]) -> bool:
+def may_decide(reader: Reader, content: CallContent, record: Mapping[str, Any]) -> bool:
     """Return True if a reader is of the group, and not the caller."""
     return record["by"] in reader.groups and is_another(reader.principal, content.origin.user)
 
 
 def decide(
-    record: Record, entry: TaskEntry, content: TaskContent, now: float, *, reader: Reader, choice: Choice, reason: str
+    record: Record, entry: CallEntry, content: CallContent, now: float, *, reader: Reader, choice: Choice, reason: str
 ) -> bool:
     """Decide an approval, and let its call go on. Return False if it does not wait, or if the reader must not."""
     if entry.has_ended or not is_open(record) or now >= record["until"] or not may_decide(reader, content, record):
@@ -294,35 +294,35 @@ def decide(
 class ApprovalFeature(CallFeature):
     """Approvals in the stored calls of a server without an inbox, where people decide elsewhere; see `Inbox`."""
 
-    def prepare(self, end: Suspended | Authored, content: TaskContent, call_id: str) -> Parking:
+    def prepare(self, end: Suspended | Authored, content: CallContent, call_id: str) -> Parking:
         """Return what opens the approvals that a leg needs."""
         return partial(park_approvals, {}, ())
 
-    def bring_forward(self, content: TaskContent, entry: TaskEntry) -> None:
+    def bring_forward(self, content: CallContent, entry: CallEntry) -> None:
         """Let a call be due when its next approval expires, or its group is notified."""
         bring_forward(content, entry)
 
-    def look(self, content: TaskContent, entry: TaskEntry, now: float, *, holder: str) -> Tell | None:
+    def look(self, content: CallContent, entry: CallEntry, now: float, *, holder: str) -> Tell | None:
         """Expire approvals, and note that groups are notified."""
         if not records_of(content):
             return None
         notified, expired = look_at(content, entry, now, holder=holder)
         return partial(self.tell, entry, content, pending=notified, decided=expired)
 
-    def expire(self, content: TaskContent, entry: TaskEntry, now: float) -> Tell:
+    def expire(self, content: CallContent, entry: CallEntry, now: float) -> Tell:
         """Expire all open approvals."""
         return partial(self.tell, entry, content, decided=expire_open(content, now))
 
-    def status(self, content: TaskContent) -> str | None:
+    def status(self, content: CallContent) -> str | None:
         """Return the groups for whose decisions a call waits, in words."""
         groups = open_groups(content)
         return f"Waits for an approval by {listed_groups(groups)}" if groups else None
 
     async def remind(self, change: ChangeCall) -> None:
         """Reject it: only an inbox knows how to notify groups."""
-        raise TaskNotChanged("the server notifies no groups; give it approvals=Approvals(on_pending=...)")
+        raise CallNotChanged("the server notifies no groups; give it approvals=Approvals(on_pending=...)")
 
     def tell(
-        self, entry: TaskEntry, content: TaskContent, *, pending: Iterable[Record] = (), decided: Iterable[Record] = ()
+        self, entry: CallEntry, content: CallContent, *, pending: Iterable[Record] = (), decided: Iterable[Record] = ()
     ) -> None:
         """Notify the groups of pending approvals, and tell the author of decisions."""

@@ -12,9 +12,9 @@ from typing import Any, Final, Literal, get_args
 
 from roundtrip.channels.stored_replies import awaited_groups
 from roundtrip.ledger.contract import LedgerDown
-from roundtrip.ledger.tasks import TaskEntry
+from roundtrip.ledger.tasks import CallEntry
 from roundtrip.machine.tasks import TaskEvent, TaskState
-from roundtrip.stored.book import TaskBook, TaskView
+from roundtrip.stored.book import CallBook, StoredView
 
 Showing = Literal["", "forms", "page", "any"]
 """Way in which a client shows questions: not at all, as forms, or on the page of this call; any while there are none
@@ -34,7 +34,7 @@ class EqualCalls:
         book: The stored calls.
     """
 
-    def __init__(self, book: TaskBook) -> None:
+    def __init__(self, book: CallBook) -> None:
         self._book = book
 
     def labels(
@@ -77,7 +77,7 @@ class EqualCalls:
         """
         return await self._first(labels, awaited_groups)
 
-    async def _first(self, labels: Iterable[str], fits: Callable[[TaskView], object]) -> str | None:
+    async def _first(self, labels: Iterable[str], fits: Callable[[StoredView], object]) -> str | None:
         for call_id in await self._equal(labels):
             view = await self._book.view(call_id)
             if view is not None and not view.entry.has_ended and fits(view):
@@ -113,7 +113,7 @@ class EqualCalls:
             return first
         raise LedgerDown("equal calls are stored too often")
 
-    def _drop(self, entry: TaskEntry, now: float) -> bool:
+    def _drop(self, entry: CallEntry, now: float) -> bool:
         """Cancel a call, unless it is chosen. Return False if it is."""
         if entry.has_ended:
             return True
@@ -121,7 +121,7 @@ class EqualCalls:
             return False
         return entry.apply(TaskEvent.CANCEL, now)
 
-    def _mark(self, entry: TaskEntry, now: float) -> bool:
+    def _mark(self, entry: CallEntry, now: float) -> bool:
         """Choose a call, unless it was dropped. Return False if it was."""
         if entry.has_ended:
             # One that has run meanwhile has the result for all of them.

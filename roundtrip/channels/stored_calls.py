@@ -57,11 +57,11 @@ from roundtrip.machine.journal import Journal, to_text
 from roundtrip.on_demand import load_on_use
 from roundtrip.pages.settings import DEFAULT_WAIT_SECONDS, Pages
 from roundtrip.revisions import FIRST_OF_RETRY_ERA, is_retry_era
-from roundtrip.stored.book import TaskView
-from roundtrip.stored.content import ContentUnreadable, Pause, TaskContent, split_id
+from roundtrip.stored.book import StoredView
+from roundtrip.stored.content import CallContent, ContentUnreadable, Pause, split_id
 from roundtrip.stored.lease import lease_seconds
 from roundtrip.stored.model_answers import AnswersInvalid, AnswersRefused
-from roundtrip.stored.service import TaskService
+from roundtrip.stored.service import CallService
 from roundtrip.tools.failures import store_down
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class StoredCalls(LegExtension):
     """
 
     def __init__(
-        self, ladder: Ladder, pages: Pages | None, *, name: str, legs: LegRunner, service: TaskService
+        self, ladder: Ladder, pages: Pages | None, *, name: str, legs: LegRunner, service: CallService
     ) -> None:
         self._ladder = ladder
         self._message = "" if pages is None else pages.message
@@ -316,13 +316,13 @@ class StoredCalls(LegExtension):
             return self._reply_to(view)
         return self._waits_by_url(view, record, replace(journal, leg=journal.leg + 1, round=journal.round + 1))
 
-    def _waits_by_url(self, view: TaskView, record: RequestRecord, journal: Journal) -> dict[str, Any]:
+    def _waits_by_url(self, view: StoredView, record: RequestRecord, journal: Journal) -> dict[str, Any]:
         """Return the question in URL mode that shows the page of a call, with a token for its client's next request."""
         record.packed = self._legs.parts.protection.write(journal)
         record.minted = f"{journal.call_id}/{journal.leg}"
         return self._by_url(view, record.minted)
 
-    def _first_by_url(self, view: TaskView, record: RequestRecord) -> dict[str, Any]:
+    def _first_by_url(self, view: StoredView, record: RequestRecord) -> dict[str, Any]:
         """Return the question in URL mode for a request that begins a call which is stored already."""
         kept = self._book.read_journal(view.content)
         first = Journal(kept.call_id, kept.born, kept.deadline, kept.end, 1, 1, kept.fingerprint, kept.build)
@@ -483,7 +483,7 @@ class StoredCalls(LegExtension):
             return self._first_by_url(view, record)
         return self._by_url(view, end.state)
 
-    def prepare_task(self, content: TaskContent, ctx: ServerRequestContext[Any, Any]) -> None:
+    def prepare_task(self, content: CallContent, ctx: ServerRequestContext[Any, Any]) -> None:
         """Let a task whose client cannot show a question end for that client there, with a result as other calls."""
         declared: ClientCapabilities | None = ctx.session.client_capabilities
         ways = self._ladder.ways_of_task(declared, knows_user=self._knows_user(ctx))
@@ -497,7 +497,7 @@ class StoredCalls(LegExtension):
             known = with_elicitation(declared, PAGE_ELICITATION)
             content.origin.capabilities = known.model_dump(by_alias=True, mode="json", exclude_none=True)
 
-    async def _first_locally(self, view: TaskView, record: RequestRecord) -> dict[str, Any]:
+    async def _first_locally(self, view: StoredView, record: RequestRecord) -> dict[str, Any]:
         """Return the reply to the request that has begun a call, after its page has opened on this machine."""
         # The leg has ended, and others come before the reply.
         report_size, record.report_size = record.report_size, None
@@ -509,7 +509,7 @@ class StoredCalls(LegExtension):
         return await self._locally(view, record.context)
 
     async def _locally(
-        self, view: TaskView, ctx: ServerRequestContext[Any, Any], *, is_repeated: bool = False
+        self, view: StoredView, ctx: ServerRequestContext[Any, Any], *, is_repeated: bool = False
     ) -> dict[str, Any]:
         """Open the page of a call on this machine, and return its end, or after some seconds word that it waits."""
         local = self._local
@@ -561,8 +561,8 @@ class StoredCalls(LegExtension):
         return CallToolResult.model_validate(self._reply_to(changed or view))
 
     async def _take_refusal(
-        self, view: TaskView, request: ServerRequestContext[Any, Any], responses: Mapping[str, Mapping[str, Any]]
-    ) -> TaskView | None:
+        self, view: StoredView, request: ServerRequestContext[Any, Any], responses: Mapping[str, Mapping[str, Any]]
+    ) -> StoredView | None:
         """Decline the questions of the page if the client declined its link, and wait as `_changed`."""
         action = responses.get(_page_key(view), {}).get("action")
         if self.site is None or action not in ("decline", "cancel"):
@@ -572,7 +572,7 @@ class StoredCalls(LegExtension):
         # A call that asks on sends its client to the page again.
         return await self._waiting.changed(view, request, until_asking=True)
 
-    def _by_url(self, view: TaskView, state: str) -> dict[str, Any]:
+    def _by_url(self, view: StoredView, state: str) -> dict[str, Any]:
         """Return the question in URL mode that shows the page of a call."""
         if self.site is None:
             raise RuntimeError("a call without pages has no address")
@@ -585,13 +585,13 @@ class StoredCalls(LegExtension):
             requests[_page_key(view)] = {"method": "elicitation/create", "params": params}
         return {"inputRequests": requests, "requestState": state, "resultType": "input_required"}
 
-    def _reply_to(self, view: TaskView) -> dict[str, Any]:
+    def _reply_to(self, view: StoredView) -> dict[str, Any]:
         """Return the end of a call, or the result for a client whose call has not ended."""
         if self._local is not None and self._local.has_failed(view.entry.call_id):
             return unopened()
         return ended(view) if view.entry.has_ended else self._in_result(view)
 
-    def _in_result(self, view: TaskView) -> dict[str, Any]:
+    def _in_result(self, view: StoredView) -> dict[str, Any]:
         """Return the result for a client whose call has not ended."""
         if view.content.asked.for_model:
             return for_model(view)
@@ -608,7 +608,7 @@ def _must_store(end: Suspended) -> bool:
     return end.channel is not None if end.questions else bool(end.external)
 
 
-def _page_key(view: TaskView) -> str:
+def _page_key(view: StoredView) -> str:
     """Return the key of the question that shows the page of a call."""
     key = _KEY
     while key in view.content.client_questions:

@@ -17,7 +17,7 @@ from roundtrip.approvals.rules import records_of, withdraw
 from roundtrip.channels.access_log import hide_tickets
 from roundtrip.channels.stored_replies import awaited_groups
 from roundtrip.ledger.contract import LedgerDown
-from roundtrip.ledger.tasks import TaskEntry
+from roundtrip.ledger.tasks import CallEntry
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.tasks import TaskState
 from roundtrip.pages.calls import (
@@ -31,9 +31,9 @@ from roundtrip.pages.calls import (
 )
 from roundtrip.pages.handler import QuestionPages
 from roundtrip.pages.settings import Pages
-from roundtrip.stored.book import TaskBook, TaskView, reaching_store
+from roundtrip.stored.book import CallBook, StoredView, reaching_store
 from roundtrip.stored.changes import NextChange, changes_of
-from roundtrip.stored.content import TaskContent, split_id
+from roundtrip.stored.content import CallContent, split_id
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -63,12 +63,12 @@ class CallsOfSite:
         knows_readers: True if the site tells its readers apart, and opens a page for the user of its call alone.
     """
 
-    def __init__(self, book: TaskBook, *, is_local: bool = False, knows_readers: bool = False) -> None:
+    def __init__(self, book: CallBook, *, is_local: bool = False, knows_readers: bool = False) -> None:
         self._book = book
         self._is_local = is_local
         self._knows_readers = knows_readers
 
-    def ticket_of(self, view: TaskView) -> str:
+    def ticket_of(self, view: StoredView) -> str:
         """Return the ticket of the page of a call."""
         return f"{view.entry.call_id}.{view.content.channel.page_secret}"
 
@@ -110,7 +110,7 @@ class CallsOfSite:
         if view is None:
             return False
 
-        def answer(entry: TaskEntry, now: float) -> bool:
+        def answer(entry: CallEntry, now: float) -> bool:
             content = self._book.seal.read(entry.content, entry.call_id)
             if entry.state is not TaskState.ASKING or _round_of(content) != round_id:
                 return False
@@ -135,10 +135,10 @@ class CallsOfSite:
                     return
                 await next_change()
 
-    async def refuse(self, view: TaskView, action: str) -> None:
+    async def refuse(self, view: StoredView, action: str) -> None:
         """Decline or cancel the questions of a page: those that are open, or the next ones."""
 
-        def refuse(entry: TaskEntry, now: float) -> None:
+        def refuse(entry: CallEntry, now: float) -> None:
             if entry.has_ended:
                 return
             content = self._book.seal.read(entry.content, entry.call_id)
@@ -151,7 +151,7 @@ class CallsOfSite:
 
         await self._book.change(view.entry.call_id, refuse)
 
-    async def _own(self, ticket: str, subject: str | None) -> TaskView | None:
+    async def _own(self, ticket: str, subject: str | None) -> StoredView | None:
         """Return the call of a page for its reader; None if there is none, or if it is another user's or site's."""
         call_id, secret = split_id(ticket)
         with reaching_store():
@@ -181,7 +181,7 @@ class StoredPages:
         book: The stored calls.
     """
 
-    def __init__(self, pages: Pages, base_url: str, *, name: str, book: TaskBook) -> None:
+    def __init__(self, pages: Pages, base_url: str, *, name: str, book: CallBook) -> None:
         self._pages = pages
         knows_readers = pages.authenticate is not None
         self.calls = CallsOfSite(book, knows_readers=knows_readers)
@@ -206,7 +206,7 @@ class StoredPages:
         reader = await authenticate(request) if authenticate is not None else None
         return compact_json(principal_components(reader)) if isinstance(reader, AccessToken) else reader
 
-    def url_of(self, view: TaskView) -> str:
+    def url_of(self, view: StoredView) -> str:
         """Return the address of the page of a call.
 
         Raises:
@@ -217,7 +217,7 @@ class StoredPages:
         return self._site.url(self.calls.ticket_of(view))
 
 
-def _shown_decisions(content: TaskContent) -> tuple[ShownDecision, ...]:
+def _shown_decisions(content: CallContent) -> tuple[ShownDecision, ...]:
     """Return the decisions about a call for its caller: of each approval the latest, with its group and no person."""
     latest = {record["name"]: record for record in records_of(content) if record["decision"] is not None}
     return tuple(
@@ -226,6 +226,6 @@ def _shown_decisions(content: TaskContent) -> tuple[ShownDecision, ...]:
     )
 
 
-def _round_of(content: TaskContent) -> str:
+def _round_of(content: CallContent) -> str:
     """Return a text that differs between rounds: keys of questions are used once."""
     return "\n".join(sorted(content.user_questions))

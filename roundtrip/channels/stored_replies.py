@@ -13,8 +13,8 @@ from mcp_types import CallToolResult, TextContent
 
 from roundtrip.approvals import rules
 from roundtrip.machine.tasks import TaskState
-from roundtrip.stored.book import TaskView
-from roundtrip.stored.content import TaskContent
+from roundtrip.stored.book import StoredView
+from roundtrip.stored.content import CallContent
 from roundtrip.stored.model_answers import answer_schema
 from roundtrip.text import printable
 from roundtrip.tools.registry import UnknownTool
@@ -37,7 +37,7 @@ _HOW_TO_ANSWER: Final = (
 )
 
 
-def for_model(view: TaskView) -> dict[str, Any]:
+def for_model(view: StoredView) -> dict[str, Any]:
     """Return the result that asks a model: each question with its schema, and the way to answer."""
     content = view.content
     handle = content.id_of(view.entry.call_id)
@@ -52,7 +52,7 @@ def for_model(view: TaskView) -> dict[str, Any]:
     return _written("\n".join(lines))
 
 
-def for_user(view: TaskView, link: str | None) -> dict[str, Any]:
+def for_user(view: StoredView, link: str | None) -> dict[str, Any]:
     """Return the result of a call that waits for its user, or still runs.
 
     Args:
@@ -72,14 +72,14 @@ def for_user(view: TaskView, link: str | None) -> dict[str, Any]:
     return _written(f"{what}\n{show}Then call {CONTINUE_TOOL} with handle={handle!r} to get the result.{only}")
 
 
-def awaited_groups(view: TaskView) -> list[str]:
+def awaited_groups(view: StoredView) -> list[str]:
     """Return the groups for whose decisions a call waits, if it waits for nothing else; see `listed_groups`."""
     return rules.open_groups(view.content) if rules.is_waiting(view.content, view.entry) else []
 
 
-def ended(view: TaskView) -> dict[str, Any]:
+def ended(view: StoredView) -> dict[str, Any]:
     """Return the end of a call as the protocol writes it."""
-    content: TaskContent = view.content
+    content: CallContent = view.content
     if view.entry.state is TaskState.COMPLETED and content.result is not None:
         return {**content.result, "resultType": "complete"}
     error = content.error or {}
@@ -87,7 +87,7 @@ def ended(view: TaskView) -> dict[str, Any]:
     return _written(told, is_error=True)
 
 
-def unknown_tool(view: TaskView) -> dict[str, Any]:
+def unknown_tool(view: StoredView) -> dict[str, Any]:
     """Return the reply to a request that may not see the tool of a call, as for any other call of it."""
     return _written(str(UnknownTool(view.entry.tool)), is_error=True)
 

@@ -14,20 +14,20 @@ from mcp_types import CreateMessageRequestParams
 
 from roundtrip.errors import CapabilityMissing
 from roundtrip.ledger.contract import LedgerDown
-from roundtrip.ledger.tasks import TaskEntry
+from roundtrip.ledger.tasks import CallEntry
 from roundtrip.legs.context import Context
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.tasks import TaskState
 from roundtrip.questions.markers import ListRoots, Marker, SdkSample
 from roundtrip.questions.wire import question_of
-from roundtrip.stored.book import TaskView
+from roundtrip.stored.book import StoredView
 from roundtrip.stored.changes import changes_of
 from roundtrip.stored.content import ContentUnreadable
 from roundtrip.stored.model_answers import AnswersRefused, read_answers
 from roundtrip.tools.failures import store_down
 
 if TYPE_CHECKING:
-    from roundtrip.stored.service import TaskService
+    from roundtrip.stored.service import CallService
 
 _LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
 
@@ -40,12 +40,12 @@ class WaitingCalls:
         wait: Seconds for which a request waits.
     """
 
-    def __init__(self, service: TaskService, wait: float) -> None:
+    def __init__(self, service: CallService, wait: float) -> None:
         self._service = service
         self._book = service.book
         self._wait = wait
 
-    async def view(self, call_id: str) -> TaskView | None:
+    async def view(self, call_id: str) -> StoredView | None:
         """Return a stored call; None if there is none, or no key of this server opens it.
 
         Raises:
@@ -55,8 +55,8 @@ class WaitingCalls:
             return await self._book.find(call_id)
 
     async def changed(
-        self, view: TaskView, request: ServerRequestContext[Any, Any], *, until_asking: bool = False
-    ) -> TaskView | None:
+        self, view: StoredView, request: ServerRequestContext[Any, Any], *, until_asking: bool = False
+    ) -> StoredView | None:
         """Wait for some seconds until a call has ended or asks the model, and return it; None if it was forgotten.
 
         A leg that needs its client runs with the request that waits.
@@ -89,7 +89,7 @@ class WaitingCalls:
                 await next_change()
         return await self.view(call_id)
 
-    async def take_from_client(self, view: TaskView, responses: Mapping[str, Any]) -> None:
+    async def take_from_client(self, view: StoredView, responses: Mapping[str, Any]) -> None:
         """Give a call the client's answers to questions that only its software answers, and no others.
 
         Raises:
@@ -98,7 +98,7 @@ class WaitingCalls:
         if not view.content.client_questions:
             return
 
-        def take(entry: TaskEntry, now: float) -> None:
+        def take(entry: CallEntry, now: float) -> None:
             content = self._book.seal.read(entry.content, entry.call_id)
             known = {key: responses[key] for key in content.client_questions if key in responses}
             if not entry.has_ended:
@@ -116,7 +116,7 @@ class WaitingCalls:
             MCPError: The store cannot be used.
         """
 
-        def take(entry: TaskEntry, now: float) -> bool:
+        def take(entry: CallEntry, now: float) -> bool:
             content = self._book.seal.read(entry.content, entry.call_id)
             if entry.has_ended:
                 return False

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from roundtrip.engine.silent_body import Execute
     from roundtrip.legs.extensions import OpenLeg
     from roundtrip.legs.functions import FunctionSignature
-    from roundtrip.stored.legs import TaskLeg
+    from roundtrip.stored.legs import WorkerLeg
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ class DocketRun(NamedTuple):
     """One run of a body with dependencies of Docket."""
 
     call: Call
-    task: TaskLeg | None
+    task: WorkerLeg | None
     session: ServerSession | None
     """The channel to the client, or in a task to its status message; None for a call from the author's own code."""
 
@@ -174,7 +174,7 @@ class DocketParameters(LegExtension):
     @override
     def join(self, leg: OpenLeg) -> LegPart:
         session = leg.wire.session if leg.wire is not None else None
-        return _DocketPart(self, DocketRun(leg.call, cast("TaskLeg | None", leg.task), session))
+        return _DocketPart(self, DocketRun(leg.call, cast("WorkerLeg | None", leg.task), session))
 
     async def run(self, run: DocketRun, body: Callable[[dict[str, Any]], Awaitable[Any]]) -> Any:
         """Run a body with the values of the parameters.

@@ -17,11 +17,11 @@ from datetime import timedelta
 from typing import Any, ClassVar, Final
 
 from roundtrip.errors import InvalidSignature, RoundtripError
-from roundtrip.ledger.tasks import TaskEntry, TaskStore
+from roundtrip.ledger.tasks import CallEntry, CallStore
 from roundtrip.machine.tasks import TaskState
-from roundtrip.stored.book import TaskBook
-from roundtrip.stored.sweep import Sweep, TaskDelivery, begin_work
-from roundtrip.stored.worker import TaskEngine
+from roundtrip.stored.book import CallBook
+from roundtrip.stored.sweep import CallDelivery, Sweep, begin_work
+from roundtrip.stored.worker import CallWorker
 from roundtrip.system import System
 
 try:
@@ -49,7 +49,7 @@ _DRAIN_SECONDS: Final = 10.0
 """Time for which a stopping worker of Docket's command line lets legs end."""
 
 TaskFunction = Callable[..., Awaitable[None]]
-WorkedBy = Callable[[], AbstractAsyncContextManager[TaskEngine]]
+WorkedBy = Callable[[], AbstractAsyncContextManager[CallWorker]]
 
 
 class DocketEngine:
@@ -92,7 +92,7 @@ class DocketEngine:
         self._redelivery = timedelta(seconds=redelivery)
         # Nothing reads Docket's own records of legs that have ended.
         self._options: dict[str, Any] = {"execution_ttl": timedelta(0), **options}
-        self._binding: tuple[WorkedBy, TaskBook, System] | None = None
+        self._binding: tuple[WorkedBy, CallBook, System] | None = None
         self._senders: dict[asyncio.AbstractEventLoop, _Sender] = {}
 
     @property
@@ -104,12 +104,12 @@ class DocketEngine:
         """Return Docket's connection, to be entered on an event loop."""
         return Docket(name=self.name, url=self.url, **self._options)
 
-    def bind(self, worked_by: WorkedBy, book: TaskBook, system: System) -> None:
+    def bind(self, worked_by: WorkedBy, book: CallBook, system: System) -> None:
         """Implement `DistributedEngine.bind`."""
         if self._binding is not None:
             raise InvalidSignature("a DocketEngine belongs to one server; give each server one of its own")
         self._binding = worked_by, book, system
-        book.store = _SendingTasks(book.store, self._wrote)
+        book.store = _SendingCalls(book.store, self._wrote)
 
     def start(self) -> None:
         """Implement `DistributedEngine.start`."""
@@ -124,24 +124,24 @@ class DocketEngine:
         if sender is not None:
             await sender.stop()
 
-    def _wrote(self, entry: TaskEntry) -> None:
+    def _wrote(self, entry: CallEntry) -> None:
         """Tell the sender of this event loop of a write. Without one, a sweep elsewhere finds the task."""
         sender = self._senders.get(asyncio.get_running_loop())
         if sender is not None:
             sender.wrote(entry)
 
-    def deliver(self, engine: TaskEngine) -> TaskDelivery:
+    def deliver(self, engine: CallWorker) -> CallDelivery:
         """Implement `DistributedEngine.deliver`."""
         return _Receiver(self, engine)
 
-    def worker(self, docket: Docket, engine: TaskEngine) -> Worker:
+    def worker(self, docket: Docket, engine: CallWorker) -> Worker:
         """Return a worker of Docket in this process."""
         # Workers of one process must not share a name.
         name = f"{socket.gethostname()}#{os.getpid()}#{engine.holder[-8:]}"
         return Worker(docket, name=name, concurrency=engine.most, redelivery_timeout=self._redelivery)
 
     @asynccontextmanager
-    async def serve_docket(self, docket: Docket) -> AsyncGenerator[TaskEngine]:
+    async def serve_docket(self, docket: Docket) -> AsyncGenerator[CallWorker]:
         """Run the server in a worker that Docket's own command line has started.
 
         Raises:
@@ -162,12 +162,12 @@ class DocketEngine:
 def _function_for_docket(engine: DocketEngine) -> TaskFunction:
     """Return the function that a worker of Docket's command line runs; with it the server starts and stops."""
 
-    class Legs(Dependency[TaskEngine]):
+    class Legs(Dependency[CallWorker]):
         """Server in the worker."""
 
-        running: ClassVar[TaskEngine | None] = None
+        running: ClassVar[CallWorker | None] = None
 
-        async def __aenter__(self) -> TaskEngine:
+        async def __aenter__(self) -> CallWorker:
             if Legs.running is None:
                 raise RoundtripError("the worker is not running")
             return Legs.running
@@ -181,16 +181,16 @@ def _function_for_docket(engine: DocketEngine) -> TaskFunction:
 
     found: Any = Legs()
 
-    async def roundtrip_leg(call_id: str, legs: TaskEngine = found) -> None:
+    async def roundtrip_leg(call_id: str, legs: CallWorker = found) -> None:
         await legs.run(call_id)
 
     return roundtrip_leg
 
 
-class _SendingTasks:
+class _SendingCalls:
     """Task store that reports each write of this process, so that a task which becomes due is sent to Docket."""
 
-    def __init__(self, store: TaskStore, wrote: Callable[[TaskEntry], None]) -> None:
+    def __init__(self, store: CallStore, wrote: Callable[[CallEntry], None]) -> None:
         self._store = store
         self._wrote = wrote
         self.load = store.load
@@ -200,15 +200,15 @@ class _SendingTasks:
         self.scan = store.scan
         self.listen = store.listen
 
-    async def add(self, entry: TaskEntry) -> bool:
-        """Implement `TaskStore.add`."""
+    async def add(self, entry: CallEntry) -> bool:
+        """Implement `CallStore.add`."""
         if not await self._store.add(entry):
             return False
         self._wrote(entry)
         return True
 
-    async def save(self, entry: TaskEntry, *, version: int) -> bool:
-        """Implement `TaskStore.save`."""
+    async def save(self, entry: CallEntry, *, version: int) -> bool:
+        """Implement `CallStore.save`."""
         if not await self._store.save(entry, version=version):
             return False
         self._wrote(entry)
@@ -241,7 +241,7 @@ class _Outages:
 class _Sender:
     """Sends the tasks that are due to Docket, and those again that stay due; one for each event loop."""
 
-    def __init__(self, engine: DocketEngine, book: TaskBook, system: System) -> None:
+    def __init__(self, engine: DocketEngine, book: CallBook, system: System) -> None:
         self._engine = engine
         self._book = book
         self._system = system
@@ -253,7 +253,7 @@ class _Sender:
         self._sweep = Sweep(book.store, self._look_at, system, room=lambda: _BATCH, spread=_SPREAD_SECONDS)
         self._work = begin_work(self._send_forever(), "send due tasks to Docket")
 
-    def wrote(self, entry: TaskEntry) -> None:
+    def wrote(self, entry: CallEntry) -> None:
         """Send a task that is due, and look again at one that waits when its time is over."""
         if entry.state is TaskState.DUE:
             self._due[entry.call_id] = entry.epoch
@@ -323,13 +323,13 @@ async def _placeholder(call_id: str) -> None:
     """Stand for the function of the workers, which has the same name."""
 
 
-class _Receiver(TaskDelivery):
+class _Receiver(CallDelivery):
     """Delivery of tasks to the engine of this event loop, by a worker of Docket in this process.
 
     Docket delivers each task, and sends one again that this worker has skipped. So there is nothing to look for.
     """
 
-    def __init__(self, docket_engine: DocketEngine, engine: TaskEngine) -> None:
+    def __init__(self, docket_engine: DocketEngine, engine: CallWorker) -> None:
         self._docket_engine = docket_engine
         self._engine = engine
         self._is_paused = False
@@ -337,13 +337,13 @@ class _Receiver(TaskDelivery):
         self._work = begin_work(self._work_forever(), "receive tasks from Docket")
 
     def pause(self) -> None:
-        """Implement `TaskDelivery.pause`. The worker of Docket waits for the legs that run."""
+        """Implement `CallDelivery.pause`. The worker of Docket waits for the legs that run."""
         if not self._is_paused:
             self._is_paused = True
             self._work.cancel()
 
     async def close(self) -> None:
-        """Implement `TaskDelivery.close`."""
+        """Implement `CallDelivery.close`."""
         self.pause()
         _, late = await asyncio.wait([self._work], timeout=_STOP_SECONDS)
         if late:

@@ -25,7 +25,7 @@ class ChangeListeners:
         self._loops: dict[asyncio.AbstractEventLoop, _LoopListeners] = {}
 
     def listen(self, changed: Announce) -> Callable[[], None]:
-        """Implement `TaskStore.listen`."""
+        """Implement `CallStore.listen`."""
         loop, name = asyncio.get_running_loop(), object()
         with self._lock:
             own = self._loops.setdefault(loop, _LoopListeners())

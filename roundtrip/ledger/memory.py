@@ -54,9 +54,9 @@ class MemoryLedger(EntryLedger):
         self._system = system
 
     @cached_property
-    def tasks(self) -> memory_tasks.MemoryTasks:
+    def tasks(self) -> memory_tasks.MemoryCallStore:
         """Return the store of tasks, which is in memory, too."""
-        return memory_tasks.MemoryTasks(self._system.time, max_bytes=self._max_bytes)
+        return memory_tasks.MemoryCallStore(self._system.time, max_bytes=self._max_bytes)
 
     async def aclose(self) -> None:
         """Implement `Ledger.aclose`; there is nothing to close."""

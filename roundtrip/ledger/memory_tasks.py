@@ -10,7 +10,7 @@ from typing import Final
 
 from roundtrip.ledger.listeners import ChangeListeners
 from roundtrip.ledger.memory_room import MemoryRoom
-from roundtrip.ledger.tasks import TaskEntry, TaskSummary, summary_of
+from roundtrip.ledger.tasks import CallEntry, EntrySummary, summary_of
 from roundtrip.machine.tasks import TaskState
 
 _MAX_STALE: Final = 1024
@@ -18,7 +18,7 @@ _ENTRY_BYTES: Final = 1024
 """The rough size of a task without its content and its notes."""
 
 
-class MemoryTasks:
+class MemoryCallStore:
     """Task store of one process.
 
     Args:
@@ -32,15 +32,15 @@ class MemoryTasks:
         self._clock = clock
         self._room = MemoryRoom(max_bytes, kind="tasks", age="task_ttl")
         self._lock = threading.Lock()
-        self._entries: dict[str, TaskEntry] = {}
+        self._entries: dict[str, CallEntry] = {}
         self._times: list[tuple[float, str]] = []
         """A heap of the times at which tasks are due. A time that is not its task's any more is stale."""
         self._labelled: dict[str, set[str]] = {}
         """The calls of tasks by their labels."""
         self._listeners = ChangeListeners()
 
-    async def add(self, entry: TaskEntry) -> bool:
-        """Implement `TaskStore.add`."""
+    async def add(self, entry: CallEntry) -> bool:
+        """Implement `CallStore.add`."""
         with self._lock:
             if entry.call_id in self._entries:
                 return False
@@ -49,14 +49,14 @@ class MemoryTasks:
         self._listeners.announce(entry.call_id)
         return True
 
-    async def load(self, call_id: str) -> tuple[TaskEntry | None, float]:
-        """Implement `TaskStore.load`."""
+    async def load(self, call_id: str) -> tuple[CallEntry | None, float]:
+        """Implement `CallStore.load`."""
         with self._lock:
             entry = self._entries.get(call_id)
             return None if entry is None else _loaded(entry), self._clock()
 
-    async def save(self, entry: TaskEntry, *, version: int) -> bool:
-        """Implement `TaskStore.save`."""
+    async def save(self, entry: CallEntry, *, version: int) -> bool:
+        """Implement `CallStore.save`."""
         with self._lock:
             stored = self._entries.get(entry.call_id)
             if stored is None or stored.version != version:
@@ -70,7 +70,7 @@ class MemoryTasks:
         return True
 
     async def due(self, limit: int) -> tuple[list[str], float | None]:
-        """Implement `TaskStore.due`."""
+        """Implement `CallStore.due`."""
         found: dict[str, float] = {}
         with self._lock:
             now = self._clock()
@@ -89,8 +89,8 @@ class MemoryTasks:
             following = self._times[0][0] - now if self._times and not found else None
         return list(found), following
 
-    async def list(self, *, limit: int, states: Sequence[TaskState] = ()) -> list[TaskSummary]:
-        """Implement `TaskStore.list`."""
+    async def list(self, *, limit: int, states: Sequence[TaskState] = ()) -> list[EntrySummary]:
+        """Implement `CallStore.list`."""
         with self._lock:
             entries = [entry for entry in self._entries.values() if not states or entry.state in states]
             newest = heapq.nlargest(limit, entries, key=lambda entry: entry.updated)
@@ -98,25 +98,25 @@ class MemoryTasks:
 
     async def labelled(
         self, label: str, *, limit: int, after: tuple[float, str] | None = None
-    ) -> Sequence[TaskSummary]:
-        """Implement `TaskStore.labelled`."""
+    ) -> Sequence[EntrySummary]:
+        """Implement `CallStore.labelled`."""
         with self._lock:
             places = {call_id: (self._entries[call_id].created, call_id) for call_id in self._labelled.get(label, ())}
             later = [call_id for call_id, place in places.items() if after is None or place > after]
             oldest = heapq.nsmallest(limit, later, key=places.__getitem__)
             return [summary_of(self._entries[call_id]) for call_id in oldest]
 
-    async def scan(self, *, after: str, limit: int) -> Sequence[TaskEntry]:
-        """Implement `TaskStore.scan`."""
+    async def scan(self, *, after: str, limit: int) -> Sequence[CallEntry]:
+        """Implement `CallStore.scan`."""
         with self._lock:
             calls = heapq.nsmallest(limit, (call_id for call_id in self._entries if call_id > after))
             return [_loaded(self._entries[call_id]) for call_id in calls]
 
     def listen(self, changed: Callable[[str | None], None]) -> Callable[[], None]:
-        """Implement `TaskStore.listen`."""
+        """Implement `CallStore.listen`."""
         return self._listeners.listen(changed)
 
-    def _put(self, entry: TaskEntry) -> None:
+    def _put(self, entry: CallEntry) -> None:
         before = self._entries.get(entry.call_id)
         self._room.resize(entry.account, _size_of(entry) - (_size_of(before) if before is not None else 0))
         self._label(entry.call_id, entry.labels)
@@ -137,9 +137,9 @@ class MemoryTasks:
             self._labelled.setdefault(label, set()).add(call_id)
 
 
-def _loaded(entry: TaskEntry) -> TaskEntry:
+def _loaded(entry: CallEntry) -> CallEntry:
     return replace(entry, notes=entry.notes.copy(), stored_notes=len(entry.notes), rewrites_notes=False)
 
 
-def _size_of(entry: TaskEntry) -> int:
+def _size_of(entry: CallEntry) -> int:
     return _ENTRY_BYTES + len(entry.content) + sum(map(len, entry.notes))

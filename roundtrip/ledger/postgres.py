@@ -134,9 +134,9 @@ class PostgresLedger(EntryLedger):
         self._waiting = Waiting(self._announce_changes)
 
     @cached_property
-    def tasks(self) -> postgres_tasks.PostgresTasks:
+    def tasks(self) -> postgres_tasks.PostgresCallStore:
         """Return the store of tasks, which is in the same schema."""
-        return postgres_tasks.PostgresTasks(self._connections, self._system)
+        return postgres_tasks.PostgresCallStore(self._connections, self._system)
 
     async def aclose(self) -> None:
         """Close the connections of this event loop. The next operation opens them again."""

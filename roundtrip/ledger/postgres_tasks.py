@@ -9,7 +9,7 @@ from typing import Any, Final
 from roundtrip.connections.postgres import PostgresConnections, PostgresDown
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.listeners import ChangeListeners
-from roundtrip.ledger.tasks import TASK_FIELDS, TaskEntry, TaskSummary, entry_of, stored_summary, values_of
+from roundtrip.ledger.tasks import TASK_FIELDS, CallEntry, EntrySummary, entry_of, stored_summary, values_of
 from roundtrip.machine.tasks import TASK_MACHINE, TaskState
 from roundtrip.system import System
 
@@ -54,7 +54,7 @@ CREATE TABLE IF NOT EXISTS {s}.task_labels (
 CREATE INDEX IF NOT EXISTS task_labels_call ON {s}.task_labels (call_id);
 """
 _FIELDS: Final = ", ".join([*TASK_FIELDS, "labels", "notes"])
-_SUMMARY: Final = ", ".join(f"t.{name}" for name in TaskSummary._fields)
+_SUMMARY: Final = ", ".join(f"t.{name}" for name in EntrySummary._fields)
 _FINAL: Final = ", ".join(f"'{state.value}'" for state in sorted(TASK_MACHINE.final))
 # $1 to $17 are the fields.
 _CHANGES: Final = ", ".join(f"{name} = ${number}" for number, name in enumerate([*TASK_FIELDS[1:], "labels"], 2))
@@ -108,7 +108,7 @@ SELECT {_FIELDS} FROM {{s}}.tasks WHERE call_id > $1 ORDER BY call_id LIMIT $2
 """  # noqa: S608 - no input
 
 
-class PostgresTasks:
+class PostgresCallStore:
     """Task store of all instances that reach a database."""
 
     def __init__(self, connections: PostgresConnections, system: System) -> None:
@@ -116,43 +116,43 @@ class PostgresTasks:
         self._listeners = ChangeListeners(lambda announce: connections.hear(_CHANNEL, announce, system.sleep))
         connections.need(_TABLES)
 
-    async def add(self, entry: TaskEntry) -> bool:
-        """Implement `TaskStore.add`."""
+    async def add(self, entry: CallEntry) -> bool:
+        """Implement `CallStore.add`."""
         return bool(await self._fetch(_ADD, *_row(entry), entry.notes))
 
-    async def load(self, call_id: str) -> tuple[TaskEntry | None, float]:
-        """Implement `TaskStore.load`."""
+    async def load(self, call_id: str) -> tuple[CallEntry | None, float]:
+        """Implement `CallStore.load`."""
         now, *row = (await self._fetch(_LOAD, call_id))[0]
         return (_entry(row) if row[0] is not None else None), now
 
-    async def save(self, entry: TaskEntry, *, version: int) -> bool:
-        """Implement `TaskStore.save`."""
+    async def save(self, entry: CallEntry, *, version: int) -> bool:
+        """Implement `CallStore.save`."""
         return bool(await self._fetch(_SAVE, *_row(entry), entry.new_notes, version, entry.drops_notes))
 
     async def due(self, limit: int) -> tuple[list[str], float | None]:
-        """Implement `TaskStore.due`."""
+        """Implement `CallStore.due`."""
         rows = await self._fetch(_DUE, limit)
         found = [call_id for now, call_id, due in rows if call_id is not None and due <= now]
         now, first, due = rows[0]
         return found, due - now if first is not None and not found else None
 
-    async def list(self, *, limit: int, states: Sequence[TaskState] = ()) -> list[TaskSummary]:
-        """Implement `TaskStore.list`."""
+    async def list(self, *, limit: int, states: Sequence[TaskState] = ()) -> list[EntrySummary]:
+        """Implement `CallStore.list`."""
         return [stored_summary(row) for row in await self._fetch(_LIST, limit, not states, [*states])]
 
     async def labelled(
         self, label: str, *, limit: int, after: tuple[float, str] | None = None
-    ) -> Sequence[TaskSummary]:
-        """Implement `TaskStore.labelled`."""
+    ) -> Sequence[EntrySummary]:
+        """Implement `CallStore.labelled`."""
         created, call_id = after or (-math.inf, "")
         return [stored_summary(row) for row in await self._fetch(_LABELLED, label, limit, created, call_id)]
 
-    async def scan(self, *, after: str, limit: int) -> Sequence[TaskEntry]:
-        """Implement `TaskStore.scan`."""
+    async def scan(self, *, after: str, limit: int) -> Sequence[CallEntry]:
+        """Implement `CallStore.scan`."""
         return [_entry(row) for row in await self._fetch(_SCAN, after, limit)]
 
     def listen(self, changed: Callable[[str | None], None]) -> Callable[[], None]:
-        """Implement `TaskStore.listen`. One connection of each event loop listens to the announcements."""
+        """Implement `CallStore.listen`. One connection of each event loop listens to the announcements."""
         return self._listeners.listen(changed)
 
     async def _fetch(self, statement: str, *values: Any) -> Any:
@@ -162,11 +162,11 @@ class PostgresTasks:
             raise LedgerDown(f"the tasks on PostgreSQL cannot be used: {error}") from error
 
 
-def _row(entry: TaskEntry) -> list[Any]:
+def _row(entry: CallEntry) -> list[Any]:
     """Return the fields of a task, but its notes."""
     return [*values_of(entry), entry.labels]
 
 
-def _entry(row: Sequence[Any]) -> TaskEntry:
+def _entry(row: Sequence[Any]) -> CallEntry:
     *values, labels, notes = row
     return entry_of(values, labels, notes)

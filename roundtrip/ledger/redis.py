@@ -130,9 +130,9 @@ class RedisLedger:
         self._waiting = Waiting(lambda announce: self._connections.hear(self._channel, announce, system.sleep))
 
     @cached_property
-    def tasks(self) -> redis_tasks.RedisTasks:
+    def tasks(self) -> redis_tasks.RedisCallStore:
         """Return the store of tasks, which is in the same Redis."""
-        return redis_tasks.RedisTasks(self._connections, self._prefix, self._system)
+        return redis_tasks.RedisCallStore(self._connections, self._prefix, self._system)
 
     async def claim(
         self,

@@ -8,7 +8,7 @@ from typing import Any, Final
 from roundtrip.connections.redis import RedisConnections, RedisDown, RedisScript, Word, redis_text
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.listeners import ChangeListeners
-from roundtrip.ledger.tasks import TASK_FIELDS, TaskEntry, TaskSummary, entry_of, stored_summary, values_of
+from roundtrip.ledger.tasks import TASK_FIELDS, CallEntry, EntrySummary, entry_of, stored_summary, values_of
 from roundtrip.machine.tasks import TASK_MACHINE, TaskState
 from roundtrip.system import System
 
@@ -41,7 +41,7 @@ local function split(text)
   return words
 end
 local function summary(call)
-  return redis.call('HMGET', base .. ':t:' .. call, {",".join(f"'{name}'" for name in TaskSummary._fields)})
+  return redis.call('HMGET', base .. ':t:' .. call, {",".join(f"'{name}'" for name in EntrySummary._fields)})
 end
 local function put(call, drops)
   -- ARGV: call, version or '', channel, drops notes, write, the fields, the notes.
@@ -163,7 +163,7 @@ return found
 )
 
 
-class RedisTasks:
+class RedisCallStore:
     """Task store of all instances that reach a Redis. In a cluster, the tasks of one prefix share one slot.
 
     Args:
@@ -179,30 +179,30 @@ class RedisTasks:
         self._system = system
         self._listeners = ChangeListeners(lambda announce: connections.hear(self._channel, announce, system.sleep))
 
-    async def add(self, entry: TaskEntry) -> bool:
-        """Implement `TaskStore.add`."""
+    async def add(self, entry: CallEntry) -> bool:
+        """Implement `CallStore.add`."""
         words = [entry.call_id, "", self._channel, "", self._write(), *_row(entry), *entry.notes]
         return bool(await self._run(_ADD, words))
 
-    async def load(self, call_id: str) -> tuple[TaskEntry | None, float]:
-        """Implement `TaskStore.load`."""
+    async def load(self, call_id: str) -> tuple[CallEntry | None, float]:
+        """Implement `CallStore.load`."""
         now, *found = await self._run(_LOAD, [call_id])
         return (_entry(*found) if found else None), float(now)
 
-    async def save(self, entry: TaskEntry, *, version: int) -> bool:
-        """Implement `TaskStore.save`."""
+    async def save(self, entry: CallEntry, *, version: int) -> bool:
+        """Implement `CallStore.save`."""
         drops = "1" if entry.drops_notes else ""
         words = [entry.call_id, version, self._channel, drops, self._write(), *_row(entry), *entry.new_notes]
         return bool(await self._run(_SAVE, words))
 
     async def due(self, limit: int) -> tuple[list[str], float | None]:
-        """Implement `TaskStore.due`."""
+        """Implement `CallStore.due`."""
         now, found, first = await self._run(_DUE, [limit])
         following = float(first) - float(now) if first is not None and not found else None
         return [redis_text(call_id) for call_id in found], following
 
-    async def list(self, *, limit: int, states: Sequence[TaskState] = ()) -> list[TaskSummary]:
-        """Implement `TaskStore.list`."""
+    async def list(self, *, limit: int, states: Sequence[TaskState] = ()) -> list[EntrySummary]:
+        """Implement `CallStore.list`."""
         found = [
             _summary(row) for row in await self._run(_LIST, [limit, *(state.value for state in states or TaskState)])
         ]
@@ -210,17 +210,17 @@ class RedisTasks:
 
     async def labelled(
         self, label: str, *, limit: int, after: tuple[float, str] | None = None
-    ) -> Sequence[TaskSummary]:
-        """Implement `TaskStore.labelled`."""
+    ) -> Sequence[EntrySummary]:
+        """Implement `CallStore.labelled`."""
         created, call_id = ("-inf", "") if after is None else (repr(after[0]), after[1])
         return [_summary(row) for row in await self._run(_LABELLED, [label, limit, created, call_id])]
 
-    async def scan(self, *, after: str, limit: int) -> Sequence[TaskEntry]:
-        """Implement `TaskStore.scan`."""
+    async def scan(self, *, after: str, limit: int) -> Sequence[CallEntry]:
+        """Implement `CallStore.scan`."""
         return [_entry(*row) for row in await self._run(_SCAN, [after, limit])]
 
     def listen(self, changed: Callable[[str | None], None]) -> Callable[[], None]:
-        """Implement `TaskStore.listen`. One connection of each event loop listens to the announcements."""
+        """Implement `CallStore.listen`. One connection of each event loop listens to the announcements."""
         return self._listeners.listen(changed)
 
     def _write(self) -> str:
@@ -234,18 +234,18 @@ class RedisTasks:
             raise LedgerDown(f"the tasks on Redis cannot be used: {error}") from error
 
 
-def _row(entry: TaskEntry) -> list[Word]:
+def _row(entry: CallEntry) -> list[Word]:
     values = (int(value) if isinstance(value, bool) else value for value in values_of(entry))
     return [*values, " ".join(entry.labels)]
 
 
-def _entry(row: Sequence[bytes | None], notes: Sequence[bytes]) -> TaskEntry:
+def _entry(row: Sequence[bytes | None], notes: Sequence[bytes]) -> CallEntry:
     *values, labels = map(_value, _FIELDS, row)
     return entry_of(values, str(labels).split(), [redis_text(note) for note in notes])
 
 
-def _summary(row: Sequence[bytes | None]) -> TaskSummary:
-    return stored_summary(map(_value, TaskSummary._fields, row))
+def _summary(row: Sequence[bytes | None]) -> EntrySummary:
+    return stored_summary(map(_value, EntrySummary._fields, row))
 
 
 def _value(name: str, stored: bytes | None) -> str | float:

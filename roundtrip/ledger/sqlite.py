@@ -133,9 +133,9 @@ class SqliteLedger(EntryLedger):
         self._has_task_tables = False
 
     @cached_property
-    def tasks(self) -> sqlite_tasks.SqliteTasks:
+    def tasks(self) -> sqlite_tasks.SqliteCallStore:
         """Return the store of tasks, which is in the same file."""
-        return sqlite_tasks.SqliteTasks(self._run_tasks, self._system)
+        return sqlite_tasks.SqliteCallStore(self._run_tasks, self._system)
 
     async def aclose(self) -> None:
         """Close the file. The next operation opens it again."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.listeners import Announce, ChangeListeners
-from roundtrip.ledger.tasks import TASK_FIELDS, TaskEntry, TaskSummary, entry_of, stored_summary, values_of
+from roundtrip.ledger.tasks import TASK_FIELDS, CallEntry, EntrySummary, entry_of, stored_summary, values_of
 from roundtrip.machine.tasks import TaskState
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ CREATE TABLE IF NOT EXISTS task_labels (
 """
 _FIELDS: Final = ", ".join([*TASK_FIELDS, "labels"])
 _CHANGES: Final = ", ".join(f"{name} = ?" for name in [*TASK_FIELDS[1:], "labels"])
-_SUMMARY: Final = ", ".join(TaskSummary._fields)
+_SUMMARY: Final = ", ".join(EntrySummary._fields)
 # A number of its own: those of deleted tasks must not come again.
 _COUNT_CHANGE: Final = "UPDATE task_changes SET newest = newest + 1"
 _NEXT_CHANGE: Final = "(SELECT newest FROM task_changes)"
@@ -89,7 +89,7 @@ class RunSql(Protocol):
         ...
 
 
-class SqliteTasks:
+class SqliteCallStore:
     """Task store of all processes of one machine that open a file."""
 
     def __init__(self, run: RunSql, system: System) -> None:
@@ -97,8 +97,8 @@ class SqliteTasks:
         self._system = system
         self._listeners = ChangeListeners(self._watch)
 
-    async def add(self, entry: TaskEntry) -> bool:
-        """Implement `TaskStore.add`."""
+    async def add(self, entry: CallEntry) -> bool:
+        """Implement `CallStore.add`."""
 
         def add(db: sqlite3.Connection) -> bool:
             db.execute("BEGIN IMMEDIATE")
@@ -112,10 +112,10 @@ class SqliteTasks:
 
         return self._announced(entry.call_id, await self._run(add))
 
-    async def load(self, call_id: str) -> tuple[TaskEntry | None, float]:
-        """Implement `TaskStore.load`."""
+    async def load(self, call_id: str) -> tuple[CallEntry | None, float]:
+        """Implement `CallStore.load`."""
 
-        def load(db: sqlite3.Connection) -> tuple[TaskEntry | None, float]:
+        def load(db: sqlite3.Connection) -> tuple[CallEntry | None, float]:
             db.execute("BEGIN")
             with db:
                 row = db.execute(f"SELECT {_FIELDS} FROM tasks WHERE call_id = ?", [call_id]).fetchone()  # noqa: S608 - no input
@@ -123,8 +123,8 @@ class SqliteTasks:
 
         return await self._run(load)
 
-    async def save(self, entry: TaskEntry, *, version: int) -> bool:
-        """Implement `TaskStore.save`."""
+    async def save(self, entry: CallEntry, *, version: int) -> bool:
+        """Implement `CallStore.save`."""
 
         def save(db: sqlite3.Connection) -> bool:
             db.execute("BEGIN IMMEDIATE")
@@ -146,7 +146,7 @@ class SqliteTasks:
         return self._announced(entry.call_id, await self._run(save))
 
     async def due(self, limit: int) -> tuple[list[str], float | None]:
-        """Implement `TaskStore.due`."""
+        """Implement `CallStore.due`."""
 
         def due(db: sqlite3.Connection) -> tuple[list[str], float | None]:
             now = self._system.time()
@@ -156,16 +156,16 @@ class SqliteTasks:
 
         return await self._run(due)
 
-    async def list(self, *, limit: int, states: Sequence[TaskState] = ()) -> list[TaskSummary]:
-        """Implement `TaskStore.list`."""
+    async def list(self, *, limit: int, states: Sequence[TaskState] = ()) -> list[EntrySummary]:
+        """Implement `CallStore.list`."""
         chosen = f"WHERE state IN ({', '.join('?' * len(states))})" if states else ""
 
         return await self._summaries(f"{chosen} ORDER BY updated DESC LIMIT ?", *states, limit)
 
     async def labelled(
         self, label: str, *, limit: int, after: tuple[float, str] | None = None
-    ) -> Sequence[TaskSummary]:
-        """Implement `TaskStore.labelled`."""
+    ) -> Sequence[EntrySummary]:
+        """Implement `CallStore.labelled`."""
         created, call_id = after or (-math.inf, "")
 
         chosen = (
@@ -174,14 +174,14 @@ class SqliteTasks:
         )
         return await self._summaries(chosen, label, created, call_id, limit)
 
-    async def _summaries(self, chosen: str, *values: str | float) -> list[TaskSummary]:
+    async def _summaries(self, chosen: str, *values: str | float) -> list[EntrySummary]:
         statement = f"SELECT {_SUMMARY} FROM tasks {chosen}"  # noqa: S608 - no input
         return await self._run(lambda db: [stored_summary(row) for row in db.execute(statement, values)])
 
-    async def scan(self, *, after: str, limit: int) -> Sequence[TaskEntry]:
-        """Implement `TaskStore.scan`."""
+    async def scan(self, *, after: str, limit: int) -> Sequence[CallEntry]:
+        """Implement `CallStore.scan`."""
 
-        def select(db: sqlite3.Connection) -> list[TaskEntry]:
+        def select(db: sqlite3.Connection) -> list[CallEntry]:
             db.execute("BEGIN")
             with db:
                 rows = db.execute(
@@ -193,7 +193,7 @@ class SqliteTasks:
         return await self._run(select)
 
     def listen(self, changed: Callable[[str | None], None]) -> Callable[[], None]:
-        """Implement `TaskStore.listen`.
+        """Implement `CallStore.listen`.
 
         Changes of this event loop are announced at once. For the others this looks many times a second.
         """
@@ -223,7 +223,7 @@ class SqliteTasks:
             await self._system.sleep(_LOOK_SECONDS)
 
 
-def _label(db: sqlite3.Connection, entry: TaskEntry, before: Sequence[str]) -> None:
+def _label(db: sqlite3.Connection, entry: CallEntry, before: Sequence[str]) -> None:
     """Replace the labels by which a task is found."""
     if set(before) != set(entry.labels):
         places = [(label, entry.created, entry.call_id) for label in before]
@@ -232,7 +232,7 @@ def _label(db: sqlite3.Connection, entry: TaskEntry, before: Sequence[str]) -> N
         db.executemany("INSERT INTO task_labels (label, created, call_id) VALUES (?, ?, ?)", places)
 
 
-def _note(db: sqlite3.Connection, entry: TaskEntry) -> None:
+def _note(db: sqlite3.Connection, entry: CallEntry) -> None:
     """Store the notes of a task that are not stored yet."""
     new = entry.new_notes
     first = len(entry.notes) - len(new)
@@ -245,10 +245,10 @@ def _notes(db: sqlite3.Connection, call_id: str) -> list[str]:
     return [value for (value,) in rows]
 
 
-def _row(entry: TaskEntry) -> list[Any]:
+def _row(entry: CallEntry) -> list[Any]:
     return [*values_of(entry), " ".join(entry.labels)]
 
 
-def _entry(row: tuple[Any, ...], notes: list[str]) -> TaskEntry:
+def _entry(row: tuple[Any, ...], notes: list[str]) -> CallEntry:
     *values, labels = row
     return entry_of(values, labels.split(), notes)

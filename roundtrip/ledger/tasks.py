@@ -1,6 +1,6 @@
 """Provide the contract of task stores, and the rules of a stored task, without storage and clock.
 
-A store keeps a task as an entry whose content only servers with its keys can read. All rules are in `TaskEntry`, in
+A store keeps a task as an entry whose content only servers with its keys can read. All rules are in `CallEntry`, in
 Python: a store only compares and sets. So every change is made the same way: read the entry, apply an event, and write
 it back if no other process was faster.
 """
@@ -21,7 +21,7 @@ _MAX_WRITES: Final = 64
 
 
 @dataclass(slots=True)
-class TaskEntry:
+class CallEntry:
     """State of one task in a store, which changes only as `TASK_MACHINE` allows.
 
     `due` is the time at which a worker has to look at it: now if it should run, the end of the lease while it runs,
@@ -63,7 +63,7 @@ class TaskEntry:
     rewrites_notes: bool = field(default=False, compare=False)
     """True if those notes have changed."""
 
-    def copy(self) -> "TaskEntry":
+    def copy(self) -> "CallEntry":
         """Return a copy, which can be changed."""
         return replace(self, notes=self.notes.copy())
 
@@ -194,23 +194,23 @@ TASK_FIELDS: Final = (
     *("call_id", "tool", "created", "expires", "state", "due", "updated", "holder", "epoch", "runs_once"),
     *("has_begun", "tries", "deaths", "version", "content"),
 )
-"""The first fields of `TaskEntry`. A store keeps them, the labels and the notes."""
+"""The first fields of `CallEntry`. A store keeps them, the labels and the notes."""
 
 
-def values_of(entry: TaskEntry) -> list[Any]:
+def values_of(entry: CallEntry) -> list[Any]:
     """Return the values of `TASK_FIELDS`."""
     return [getattr(entry, name) for name in TASK_FIELDS]
 
 
-def entry_of(values: Sequence[Any], labels: Sequence[str], notes: list[str]) -> TaskEntry:
+def entry_of(values: Sequence[Any], labels: Sequence[str], notes: list[str]) -> CallEntry:
     """Return a task as its store has kept it: the values of `TASK_FIELDS`, its labels and its notes."""
-    entry = TaskEntry(*values, labels=tuple(labels), notes=notes, stored_notes=len(notes))
+    entry = CallEntry(*values, labels=tuple(labels), notes=notes, stored_notes=len(notes))
     entry.state = TaskState(entry.state)
     entry.runs_once, entry.has_begun = bool(entry.runs_once), bool(entry.has_begun)
     return entry
 
 
-class TaskSummary(NamedTuple):
+class EntrySummary(NamedTuple):
     """Facts of a task that its store can read."""
 
     call_id: str
@@ -224,30 +224,30 @@ class TaskSummary(NamedTuple):
     holder: str = ""
 
 
-def summary_of(entry: TaskEntry) -> TaskSummary:
+def summary_of(entry: CallEntry) -> EntrySummary:
     """Return the facts of a task that its store can read."""
-    return TaskSummary(*(getattr(entry, name) for name in TaskSummary._fields))
+    return EntrySummary(*(getattr(entry, name) for name in EntrySummary._fields))
 
 
-def stored_summary(values: Iterable[Any]) -> TaskSummary:
-    """Return the facts of a task as its store has kept them, in the order of `TaskSummary`."""
+def stored_summary(values: Iterable[Any]) -> EntrySummary:
+    """Return the facts of a task as its store has kept them, in the order of `EntrySummary`."""
     call_id, tool, state, *rest = values
-    return TaskSummary(call_id, tool, TaskState(state), *rest)
+    return EntrySummary(call_id, tool, TaskState(state), *rest)
 
 
 @runtime_checkable
-class TaskStore(Protocol):
+class CallStore(Protocol):
     """Storage of tasks. All of its methods raise `LedgerDown` within a bounded time."""
 
-    async def add(self, entry: TaskEntry) -> bool:
+    async def add(self, entry: CallEntry) -> bool:
         """Store a new task. Return False, and change nothing, if its call has one."""
         ...
 
-    async def load(self, call_id: str) -> tuple[TaskEntry | None, float]:
+    async def load(self, call_id: str) -> tuple[CallEntry | None, float]:
         """Return a copy of a task, and the time of the store's clock. Read it in one step."""
         ...
 
-    async def save(self, entry: TaskEntry, *, version: int) -> bool:
+    async def save(self, entry: CallEntry, *, version: int) -> bool:
         """Replace a task if it still has a version, and announce it. Return False otherwise.
 
         It deletes a task that has ended and is past its life. Of the notes it needs `new_notes`.
@@ -258,13 +258,13 @@ class TaskStore(Protocol):
         """Return the calls of tasks that are due, the longest due first, and the seconds until the next one is."""
         ...
 
-    async def list(self, *, limit: int, states: Sequence[TaskState] = ()) -> list[TaskSummary]:
+    async def list(self, *, limit: int, states: Sequence[TaskState] = ()) -> list[EntrySummary]:
         """Return the tasks that changed last, of some states or of all."""
         ...
 
     async def labelled(
         self, label: str, *, limit: int, after: tuple[float, str] | None = None
-    ) -> Sequence[TaskSummary]:
+    ) -> Sequence[EntrySummary]:
         """Return tasks that have a label, in the order of their creation and then of their calls.
 
         Args:
@@ -274,7 +274,7 @@ class TaskStore(Protocol):
         """
         ...
 
-    async def scan(self, *, after: str, limit: int) -> Sequence[TaskEntry]:
+    async def scan(self, *, after: str, limit: int) -> Sequence[CallEntry]:
         """Return copies of the tasks whose calls are behind a call, in the order of their calls; "" for the first."""
         ...
 
@@ -287,16 +287,16 @@ class TaskStore(Protocol):
 
 
 @runtime_checkable
-class HasTasks(Protocol):
+class HasCallStore(Protocol):
     """Ledger that stores tasks, too."""
 
     @property
-    def tasks(self) -> TaskStore:
+    def tasks(self) -> CallStore:
         """Return the store of its tasks."""
         ...
 
 
-class SeenTask:
+class SeenEntry:
     """Task as its worker has last seen it, which saves reading it before each write.
 
     Args:
@@ -305,33 +305,33 @@ class SeenTask:
         clock: Another clock, which the worker has.
     """
 
-    def __init__(self, entry: TaskEntry, now: float, clock: Callable[[], float]) -> None:
+    def __init__(self, entry: CallEntry, now: float, clock: Callable[[], float]) -> None:
         self._clock = clock
         self.writer: Final = (entry.holder, entry.epoch)
-        """The lease of the worker; see `TaskEntry.advance`."""
+        """The lease of the worker; see `CallEntry.advance`."""
         self.saw(entry, now)
 
-    def saw(self, entry: TaskEntry, now: float) -> None:
+    def saw(self, entry: CallEntry, now: float) -> None:
         """Keep a task as it was read."""
         self._entry = entry.copy()
         self._ahead = now - self._clock()
 
-    def wrote(self, entry: TaskEntry) -> None:
+    def wrote(self, entry: CallEntry) -> None:
         """Keep a task as it was written."""
         self._entry = entry
 
-    def load(self) -> tuple[TaskEntry, float]:
-        """Return a copy of the task, and the time of the store's clock, as `TaskStore.load` does."""
+    def load(self) -> tuple[CallEntry, float]:
+        """Return a copy of the task, and the time of the store's clock, as `CallStore.load` does."""
         return self._entry.copy(), self._clock() + self._ahead
 
 
 async def change_task(
-    store: TaskStore,
+    store: CallStore,
     call_id: str,
-    work: Callable[[TaskEntry, float], T],
+    work: Callable[[CallEntry, float], T],
     *,
-    seen: SeenTask | None = None,
-    ended: Callable[[TaskState, TaskEntry, float], None] | None = None,
+    seen: SeenEntry | None = None,
+    ended: Callable[[TaskState, CallEntry, float], None] | None = None,
 ) -> T | None:
     """Change a task, and return what `work` returns; None if there is no such task.
 

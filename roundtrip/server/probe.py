@@ -28,7 +28,7 @@ from roundtrip.tools.registry import ToolRegistry
 
 if TYPE_CHECKING:
     from roundtrip.stored import operations
-    from roundtrip.stored.service import TaskService
+    from roundtrip.stored.service import CallService
 else:
     load_on_use(globals(), "roundtrip.stored.operations")
 
@@ -208,12 +208,12 @@ class Probe:
         facts["clock"] = self._system.time()
         return facts
 
-    async def _tasks(self, tasks: "TaskService") -> dict[str, Any]:
+    async def _tasks(self, tasks: "CallService") -> dict[str, Any]:
         """Return how many tasks are in which state, and under which keys; nothing of a single task."""
         now = self._system.monotonic()
         if self._backlog is None or now - self._backlog[0] > _BACKLOG_SECONDS:
             try:
-                backlog = await operations.TaskOperations(tasks.book).backlog(limit=_MAX_TASKS)
+                backlog = await operations.CallOperations(tasks.book).backlog(limit=_MAX_TASKS)
             except LedgerDown as error:
                 logger.warning("the probe found the store of tasks down: %s", error)
                 told: dict[str, Any] = {"down": True}

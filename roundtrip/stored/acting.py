@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final, Literal
 
-from roundtrip.stored.content import TaskNotChanged
-from roundtrip.stored.operations import AnswerUnfit, TaskOperations
+from roundtrip.stored.content import CallNotChanged
+from roundtrip.stored.operations import AnswerUnfit, CallOperations
 from roundtrip.trace.writing.audit import AuditLog, AuditUnwritable
 from roundtrip.trace.writing.lines import OperatorAction
 
@@ -27,7 +27,7 @@ class AuditedOperations:
         log: The audit log.
     """
 
-    def __init__(self, operations: TaskOperations, log: AuditLog) -> None:
+    def __init__(self, operations: CallOperations, log: AuditLog) -> None:
         self.operations = operations
         self._log = log
 
@@ -42,7 +42,7 @@ class AuditedOperations:
             even_once: For `retry`, True to let a body begin again that must not begin twice.
 
         Raises:
-            TaskNotChanged: The call does not allow it.
+            CallNotChanged: The call does not allow it.
             AuditUnwritable: The audit log cannot be written.
             LedgerDown: The store cannot be used.
         """
@@ -57,7 +57,7 @@ class AuditedOperations:
                 await self._logged(call_id, action, lambda: self.operations.remind(call_id))
 
     async def answer(self, call_id: str, key: str, response: Mapping[str, Any]) -> None:
-        """Store the answer of a test user to an open question; see `TaskOperations.answer`, and `answer_made`."""
+        """Store the answer of a test user to an open question; see `CallOperations.answer`, and `answer_made`."""
 
         async def make() -> Mapping[str, Any]:
             return response
@@ -69,7 +69,7 @@ class AuditedOperations:
 
         Raises:
             AnswerUnfit: The answer does not fit the form of the question.
-            TaskNotChanged: The call does not allow it.
+            CallNotChanged: The call does not allow it.
             AuditUnwritable: The audit log cannot be written.
             LedgerDown: The store cannot be used.
         """
@@ -84,7 +84,7 @@ class AuditedOperations:
         with self._log.open(call_id, tool, action) as write:
             try:
                 why = await work()
-            except TaskNotChanged as error:
+            except CallNotChanged as error:
                 write("rejected", _UNFIT if isinstance(error, AnswerUnfit) else str(error))
                 raise
             except BaseException:

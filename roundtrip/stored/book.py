@@ -15,14 +15,14 @@ from roundtrip import tracing
 from roundtrip.engine.leg import Suspended
 from roundtrip.errors import InvalidSignature, KeysMissing
 from roundtrip.ledger.contract import LedgerDown, Reach
-from roundtrip.ledger.tasks import HasTasks, SeenTask, TaskEntry, TaskStore, change_task
+from roundtrip.ledger.tasks import CallEntry, CallStore, HasCallStore, SeenEntry, change_task
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.journal import Journal, from_text, to_text
 from roundtrip.machine.pins import Pinner
 from roundtrip.machine.tasks import TASK_MACHINE, TaskEvent, TaskState
 from roundtrip.pages.calls import CallsUnavailable
-from roundtrip.stored.content import CallFeature, ContentUnreadable, Pause, TaskContent, TaskSeal, is_call_id
-from roundtrip.stored.named import NamedTasks
+from roundtrip.stored.content import CallContent, CallFeature, CallSeal, ContentUnreadable, Pause, is_call_id
+from roundtrip.stored.named import NamedCalls
 from roundtrip.tokens.token import JournalCodec, Sealer
 
 if TYPE_CHECKING:
@@ -54,14 +54,14 @@ _LOST_ERROR: Final = {
 }
 
 
-class TaskView(NamedTuple):
+class StoredView(NamedTuple):
     """Task at one moment, with its content."""
 
-    entry: TaskEntry
-    content: TaskContent
+    entry: CallEntry
+    content: CallContent
 
 
-class TaskBook:
+class CallBook:
     """Tasks of one server.
 
     Args:
@@ -82,7 +82,7 @@ class TaskBook:
         protection = parts.protection
         ledger = parts.effects.ledger
         is_private = ledger.reach is Reach.PROCESS
-        if not isinstance(ledger, HasTasks):
+        if not isinstance(ledger, HasCallStore):
             raise InvalidSignature(
                 f"{needed_by} needs a ledger that stores tasks, and {type(ledger).__name__} does not; give the server "
                 "a SqliteLedger, a RedisLedger or a PostgresLedger"
@@ -96,16 +96,16 @@ class TaskBook:
                 f"{needed_by} with a {type(ledger).__name__} needs keys=: the random key of this process could not "
                 "read its calls after a restart; pass keys=, or set ROUNDTRIP_KEY_FILE to one of `roundtrip keys new`"
             )
-        self.store: TaskStore = ledger.tasks
+        self.store: CallStore = ledger.tasks
         self.knows_users_by_token = protection.policy.bind_principal is authenticated_principal
         """True if the users of calls are named by access tokens, and not by the author's `principal=`."""
         audience = protection.policy.audience
         service = service if audience is None else audience
-        self.seal = TaskSeal(None if is_private else protection.ledger_sealer, protection.hints, service)
-        self.named: NamedTasks | None = None
+        self.seal = CallSeal(None if is_private else protection.ledger_sealer, protection.hints, service)
+        self.named: NamedCalls | None = None
         """The calls that clients of this process have made or asked for, if it runs no others."""
         self.features = features
-        self.reply: Callable[[TaskView], dict[str, Any]] | None = None
+        self.reply: Callable[[StoredView], dict[str, Any]] | None = None
         """Returns the result for the client of a call that asks on a page or asks a model, if the server has them."""
         self._ahead: float | None = None
         """Seconds by which the clock of the store is ahead of this process's; None until it was read."""
@@ -127,7 +127,7 @@ class TaskBook:
         """Note the time that the store's clock shows."""
         self._ahead = now - self._parts.system.time()
 
-    async def entry(self, call_id: str, tool: str, content: TaskContent, *, ttl: float, runs_once: bool) -> TaskEntry:
+    async def entry(self, call_id: str, tool: str, content: CallContent, *, ttl: float, runs_once: bool) -> CallEntry:
         """Return a new task, which is not stored yet."""
         if self._ahead is None:
             # A store that is down matters only when the task has to be stored.
@@ -135,7 +135,7 @@ class TaskBook:
                 self.saw_time((await self.store.load(call_id))[1])
         now = self.clock()
         self.name(call_id)
-        return TaskEntry(
+        return CallEntry(
             call_id,
             tool,
             created=now,
@@ -151,17 +151,17 @@ class TaskBook:
         if self.named is not None:
             self.named.add(call_id)
 
-    async def add(self, entry: TaskEntry, content: TaskContent) -> TaskView | None:
+    async def add(self, entry: CallEntry, content: CallContent) -> StoredView | None:
         """Store a new task, and return it; or the one that the call has already; None if that is forgotten.
 
         Raises:
             LedgerDown: The store cannot be used.
         """
         if await self.store.add(entry):
-            return TaskView(entry, content)
+            return StoredView(entry, content)
         return await self.view(entry.call_id)
 
-    async def view(self, call_id: str) -> TaskView | None:
+    async def view(self, call_id: str) -> StoredView | None:
         """Return the task of a call; None if there is none, or if its life is over.
 
         Raises:
@@ -177,9 +177,9 @@ class TaskBook:
             entry = await self.change(call_id, lambda entry, now: entry)
             if entry is None:
                 return None
-        return None if now >= entry.expires else TaskView(entry, self.seal.read(entry.content, call_id))
+        return None if now >= entry.expires else StoredView(entry, self.seal.read(entry.content, call_id))
 
-    async def find(self, call_id: str) -> TaskView | None:
+    async def find(self, call_id: str) -> StoredView | None:
         """Return the task of an id from outside; None if there is none, or if no key of this server opens it.
 
         Raises:
@@ -197,9 +197,9 @@ class TaskBook:
     async def change(
         self,
         call_id: str,
-        work: Callable[[TaskEntry, float], T],
+        work: Callable[[CallEntry, float], T],
         *,
-        seen: SeenTask | None = None,
+        seen: SeenEntry | None = None,
         joins: str | None = None,
     ) -> T | None:
         """Change a task as `change_task` does, and report to tracers if that ends it otherwise than by its leg.
@@ -213,7 +213,7 @@ class TaskBook:
         ended = partial(self._stopped, seen is not None, joins) if self._parts.effects.tracers else None
         return await change_task(self.store, call_id, work, seen=seen, ended=ended)
 
-    def _stopped(self, is_by_worker: bool, joins: str | None, before: TaskState, entry: TaskEntry, now: float) -> None:
+    def _stopped(self, is_by_worker: bool, joins: str | None, before: TaskState, entry: CallEntry, now: float) -> None:
         how = _how_stopped(entry, now)
         if how is None:
             return
@@ -236,13 +236,13 @@ class TaskBook:
                 except Exception:
                     logger.exception("a tracer failed on the end of a stored call")
 
-    def _reply(self, entry: TaskEntry, content: TaskContent) -> dict[str, Any]:
+    def _reply(self, entry: CallEntry, content: CallContent) -> dict[str, Any]:
         """Return the result with which a task ends for a client that cannot show its questions."""
-        reply = {} if self.reply is None else self.reply(TaskView(entry, content))
+        reply = {} if self.reply is None else self.reply(StoredView(entry, content))
         reply.pop("resultType", None)
         return reply
 
-    def prepare(self, pause: Pause, end: Suspended | Authored, content: TaskContent, call_id: str) -> Pause:
+    def prepare(self, pause: Pause, end: Suspended | Authored, content: CallContent, call_id: str) -> Pause:
         """Return a pause with what features add, and with the reply to a client that cannot be asked.
 
         Args:
@@ -256,7 +256,7 @@ class TaskBook:
         parkings = [feature.prepare(end, content, call_id) for feature in self.features]
         return pause._replace(parkings=[park for park in parkings if park is not None])
 
-    def read_journal(self, content: TaskContent) -> Journal:
+    def read_journal(self, content: CallContent) -> Journal:
         """Return the journal of a task.
 
         Raises:
@@ -264,13 +264,13 @@ class TaskBook:
         """
         return self.journals.read(from_text(content.journal))
 
-    def pinner_of(self, content: TaskContent) -> Pinner:
+    def pinner_of(self, content: CallContent) -> Pinner:
         """Return what makes and checks the pins of a task."""
         if not content.pin_keys:
             return self.journals.pinner
         return Pinner([*self._pin_keys, *map(from_text, content.pin_keys)])
 
-    def reseal(self, entry: TaskEntry) -> None:
+    def reseal(self, entry: CallEntry) -> None:
         """Seal a task with the newest key, so that the others can be dropped.
 
         Raises:
@@ -290,7 +290,7 @@ class TaskBook:
     async def answer(self, call_id: str, responses: Mapping[str, Any]) -> None:
         """Store answers to open questions of a task, and ignore others."""
 
-        def answer(entry: TaskEntry, now: float) -> None:
+        def answer(entry: CallEntry, now: float) -> None:
             if entry.has_ended:
                 return
             content = self.seal.read(entry.content, call_id)
@@ -302,8 +302,8 @@ class TaskBook:
 
     def take_answers(
         self,
-        entry: TaskEntry,
-        content: TaskContent,
+        entry: CallEntry,
+        content: CallContent,
         responses: Mapping[str, Any],
         now: float,
         *,
@@ -337,7 +337,7 @@ class TaskBook:
     async def signal(self, call_id: str, name: str, payload: Any) -> bool:
         """Store a signal for a task. The first one of a name counts. Return False if there is no such task."""
 
-        def signal(entry: TaskEntry, now: float) -> bool:
+        def signal(entry: CallEntry, now: float) -> bool:
             # A lost task keeps it: an operator may let a worker continue.
             if entry.state in TASK_MACHINE.final:
                 return True
@@ -353,13 +353,13 @@ class TaskBook:
     async def cancel(self, call_id: str) -> bool:
         """Cancel a task, unless it has ended. Return False if there is no such task."""
 
-        def cancel(entry: TaskEntry, now: float) -> bool:
+        def cancel(entry: CallEntry, now: float) -> bool:
             entry.apply(TaskEvent.CANCEL, now)
             return True
 
         return await self.change(call_id, cancel) or False
 
-    def describe(self, view: TaskView) -> dict[str, Any]:
+    def describe(self, view: StoredView) -> dict[str, Any]:
         """Return a task as `tasks/get` shows it, without the type of the result."""
         entry, content = view
         shown = self.handle(view)
@@ -373,7 +373,7 @@ class TaskBook:
             shown["error"] = content.error or _LOST_ERROR
         return shown
 
-    def handle(self, view: TaskView) -> dict[str, Any]:
+    def handle(self, view: StoredView) -> dict[str, Any]:
         """Return the part of a task that its creation shows, too."""
         entry, content = view
         shown: dict[str, Any] = {
@@ -392,7 +392,7 @@ class TaskBook:
         return shown
 
 
-def _how_stopped(entry: TaskEntry, now: float) -> Literal["cancelled", "lost", "expired"] | None:
+def _how_stopped(entry: CallEntry, now: float) -> Literal["cancelled", "lost", "expired"] | None:
     """Return how an ended task was stopped; None if its leg has ended it."""
     if entry.state is TaskState.CANCELLED:
         return "cancelled"

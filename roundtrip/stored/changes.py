@@ -7,14 +7,14 @@ from contextlib import contextmanager
 
 import anyio
 
-from roundtrip.ledger.tasks import TaskStore
+from roundtrip.ledger.tasks import CallStore
 
 NextChange = Callable[[], Awaitable[None]]
 """Returns once something has changed since the last time, or since the beginning; at times it returns too often."""
 
 
 @contextmanager
-def changes_of(store: TaskStore, call_id: str) -> Generator[NextChange]:
+def changes_of(store: CallStore, call_id: str) -> Generator[NextChange]:
     """Listen for changes of a call by any process. Look at the call inside, and then wait for the next change."""
     changed = anyio.Event()
 

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any
 from mcp.server.auth.middleware.auth_context import auth_context_var
 from mcp.server.context import ServerRequestContext
 
-from roundtrip.ledger.tasks import TaskEntry
+from roundtrip.ledger.tasks import CallEntry
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.tasks import TaskEvent
-from roundtrip.stored.book import TaskBook
-from roundtrip.stored.content import TaskContent
-from roundtrip.stored.lease import TaskClaim, lease_seconds
-from roundtrip.stored.legs import TaskLeg
+from roundtrip.stored.book import CallBook
+from roundtrip.stored.content import CallContent
+from roundtrip.stored.lease import CallLease, lease_seconds
+from roundtrip.stored.legs import WorkerLeg
 
 if TYPE_CHECKING:
-    from roundtrip.stored.worker import TaskEngine
+    from roundtrip.stored.worker import CallWorker
 
 
 async def run_with_client(
-    engine: TaskEngine, book: TaskBook, call_id: str, request: ServerRequestContext[Any, Any]
+    engine: CallWorker, book: CallBook, call_id: str, request: ServerRequestContext[Any, Any]
 ) -> None:
     """Begin the leg of a call that waits for its client, with a request of this client, unless another request did.
 
@@ -35,7 +35,7 @@ async def run_with_client(
         ContentUnreadable: No key of this server opens the call.
     """
 
-    def claim_it(entry: TaskEntry, now: float) -> tuple[TaskEntry, float, TaskContent, Journal] | None:
+    def claim_it(entry: CallEntry, now: float) -> tuple[CallEntry, float, CallContent, Journal] | None:
         content = book.seal.read(entry.content, call_id)
         if not content.needs_client or not entry.apply(TaskEvent.WAKE, now):
             return None
@@ -49,8 +49,8 @@ async def run_with_client(
     if claimed is None:
         return
     entry, now, content, journal = claimed
-    claim = TaskClaim(book, entry, now)
-    leg = TaskLeg(content, journal, claim, book.pinner_of(content), request)
+    claim = CallLease(book, entry, now)
+    leg = WorkerLeg(content, journal, claim, book.pinner_of(content), request)
     # The leg may outlive the request, so it takes the token alone from its context.
     context = Context()
     context.run(auth_context_var.set, auth_context_var.get())

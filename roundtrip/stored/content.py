@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 from roundtrip.errors import RoundtripError, TokenRejected
-from roundtrip.ledger.tasks import TaskEntry
+from roundtrip.ledger.tasks import CallEntry
 from roundtrip.machine.journal import from_text, to_text
 from roundtrip.machine.tasks import TaskEvent
 from roundtrip.tokens.token import Sealer
@@ -103,7 +103,7 @@ class CallChannel(CallSection):
 
 
 @dataclass(slots=True)
-class TaskContent:
+class CallContent:
     """Everything that a task remembers, besides what its store needs to know."""
 
     origin: CallOrigin
@@ -164,7 +164,7 @@ class TaskContent:
         """Return the id by which the client knows the task."""
         return f"{call_id}.{self.origin.secret}"
 
-    def pause(self, pause: Pause, entry: TaskEntry, now: float, *, delivered: Collection[str]) -> None:
+    def pause(self, pause: Pause, entry: CallEntry, now: float, *, delivered: Collection[str]) -> None:
         """Park the task at the questions, times and signals that a leg waits for.
 
         Args:
@@ -217,7 +217,7 @@ class TaskContent:
                 # Further questions are on the page, too.
                 self.origin.capabilities = {**self.origin.capabilities, "elicitation": {"form": {}, "url": {}}}
 
-    def take_signals(self, signals: Mapping[str, Any], entry: TaskEntry, now: float) -> None:
+    def take_signals(self, signals: Mapping[str, Any], entry: CallEntry, now: float) -> None:
         """Store signals. Of each name the first one counts."""
         self.signals = {**signals, **self.signals}
         if any(name in signals for name in self.waits):
@@ -244,9 +244,9 @@ _KEYS: Final = (
     *("for_model", "pins", "used", "answers", "answered", "by_model", "message", "result", "error", "signals", "waits"),
     *("attempt", "looks", "pin_keys", "approvals", "refusal", "wakes", "leaves_at", "reply"),
 )
-"""The keys of the stored JSON, in their order: the fields of `TaskContent`, and of the sections of all features."""
+"""The keys of the stored JSON, in their order: the fields of `CallContent`, and of the sections of all features."""
 _KEY_NAMES: Final = frozenset(_KEYS)
-_OWN_KEYS: Final = tuple(each.name for each in fields(TaskContent) if each.name in _KEY_NAMES)
+_OWN_KEYS: Final = tuple(each.name for each in fields(CallContent) if each.name in _KEY_NAMES)
 
 
 def split_id(task_id: str) -> tuple[str, str]:
@@ -260,12 +260,12 @@ def is_call_id(text: str) -> bool:
     return _CALL_ID.fullmatch(text) is not None
 
 
-Parking = Callable[["TaskContent", TaskEntry, "Pause", float], None]
+Parking = Callable[["CallContent", CallEntry, "Pause", float], None]
 """Changes a call that has just been parked."""
 Tell = Callable[[], None]
 """Tells the author's functions of a change, once it is stored."""
-ChangeCall = Callable[[Callable[[TaskEntry, "TaskContent", float], Any]], Awaitable[Any]]
-"""Changes a stored call by a function, which may raise `TaskNotChanged`, and returns its result."""
+ChangeCall = Callable[[Callable[[CallEntry, "CallContent", float], Any]], Awaitable[Any]]
+"""Changes a stored call by a function, which may raise `CallNotChanged`, and returns its result."""
 
 
 class Pause(NamedTuple):
@@ -290,17 +290,17 @@ class Pause(NamedTuple):
     """What features add."""
     shared_label: str | None = None
     """The label of equal calls, which clients of all kinds share while their calls wait for other people only."""
-    reply: Callable[[TaskEntry, TaskContent], dict[str, Any]] | None = None
+    reply: Callable[[CallEntry, CallContent], dict[str, Any]] | None = None
     """Makes the result for a client that cannot show the questions."""
 
 
-class TaskNotChanged(RoundtripError):
+class CallNotChanged(RoundtripError):
     """An operator cannot change a task so; the text says why, and what to do."""
 
 
-def already_ended(entry: TaskEntry) -> TaskNotChanged:
+def already_ended(entry: CallEntry) -> CallNotChanged:
     """Return the error of an action on a call that has ended."""
-    return TaskNotChanged(f"it has ended already, and is {entry.state.value}")
+    return CallNotChanged(f"it has ended already, and is {entry.state.value}")
 
 
 class CallFeature:
@@ -310,25 +310,25 @@ class CallFeature:
     change nothing but the call.
     """
 
-    def prepare(self, end: Suspended | Authored, content: TaskContent, call_id: str) -> Parking | None:
+    def prepare(self, end: Suspended | Authored, content: CallContent, call_id: str) -> Parking | None:
         """Return what parks a call after a leg; the content is the one that the leg has read."""
 
-    def bring_forward(self, content: TaskContent, entry: TaskEntry) -> None:
+    def bring_forward(self, content: CallContent, entry: CallEntry) -> None:
         """Let a call that waits be due as soon as the feature has to look at it."""
 
-    def look(self, content: TaskContent, entry: TaskEntry, now: float, *, holder: str) -> Tell | None:
+    def look(self, content: CallContent, entry: CallEntry, now: float, *, holder: str) -> Tell | None:
         """Look at a call that is due, and park it again if no leg has anything to do; None if nothing has changed."""
 
-    def expire(self, content: TaskContent, entry: TaskEntry, now: float) -> Tell | None:
+    def expire(self, content: CallContent, entry: CallEntry, now: float) -> Tell | None:
         """End what the call waits for, because an operator ends its life."""
 
-    def status(self, content: TaskContent) -> str | None:
+    def status(self, content: CallContent) -> str | None:
         """Return the status message of a call that has none of its own."""
 
-    def reseal(self, content: TaskContent, entry: TaskEntry) -> None:
+    def reseal(self, content: CallContent, entry: CallEntry) -> None:
         """Replace what was made with former keys."""
 
-    def can_remind(self, content: TaskContent, now: float) -> bool:
+    def can_remind(self, content: CallContent, now: float) -> bool:
         """Return True if `remind` has people to remind."""
         return False
 
@@ -336,7 +336,7 @@ class CallFeature:
         """Remind people for whom a call waits.
 
         Raises:
-            TaskNotChanged: There are none, or they cannot be reached.
+            CallNotChanged: There are none, or they cannot be reached.
             LedgerDown: The store cannot be used.
         """
 
@@ -347,7 +347,7 @@ class CallFeature:
         """Give up what was told on this event loop, and has not ended after a moment."""
 
 
-class TaskSeal:
+class CallSeal:
     """Cipher of the contents and notes of one service's tasks; without a sealer, they are JSON.
 
     Servers may share a store and keys, but only those of one service open its tasks.
@@ -366,7 +366,7 @@ class TaskSeal:
         self.hint = next(iter(self.hints), "")
         """The public name of the key that seals."""
 
-    def write(self, content: TaskContent, call_id: str) -> str:
+    def write(self, content: CallContent, call_id: str) -> str:
         """Return the stored form of a content."""
         # The values are JSON already, so they need no copies.
         values = {key: getattr(content, key) for key in _OWN_KEYS} | content.unread
@@ -378,7 +378,7 @@ class TaskSeal:
             del values["leaves_at"], values["reply"]
         return self.seal({key: values[key] for key in _KEYS if key in values}, call_id, "content")
 
-    def read(self, stored: str, call_id: str) -> TaskContent:
+    def read(self, stored: str, call_id: str) -> CallContent:
         """Return a stored content.
 
         Raises:
@@ -389,7 +389,7 @@ class TaskSeal:
             raise ContentUnreadable
         own = {key: values.pop(key) for key in _OWN_KEYS if key in values}
         parts = _take(CallOrigin, values), own.pop("journal"), _take(OpenQuestions, values), _take(CallChannel, values)
-        return TaskContent(*parts, **own, unread=values)
+        return CallContent(*parts, **own, unread=values)
 
     def seal(self, value: Any, call_id: str, use: str) -> str:
         """Return the stored form of a JSON value, for one use in one call."""

@@ -17,30 +17,30 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ErrorData
 
 from roundtrip.ledger.contract import LedgerDown
-from roundtrip.ledger.tasks import TaskEntry
+from roundtrip.ledger.tasks import CallEntry
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.journal import Journal
-from roundtrip.stored.book import TaskBook, TaskView
-from roundtrip.stored.content import TaskContent
-from roundtrip.stored.lease import TaskClaim, lease_seconds
-from roundtrip.stored.legs import TaskLeg
-from roundtrip.stored.worker import TaskEngine
+from roundtrip.stored.book import CallBook, StoredView
+from roundtrip.stored.content import CallContent
+from roundtrip.stored.lease import CallLease, lease_seconds
+from roundtrip.stored.legs import WorkerLeg
+from roundtrip.stored.worker import CallWorker
 
 _LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
 _RETRY_SECONDS: Final = 1.0
 """Time between two attempts to store a call while its body runs."""
 
 
-class _LocalClaim(TaskClaim):
+class _LocalClaim(CallLease):
     """Lease on a call that is not stored yet."""
 
-    def __init__(self, book: TaskBook, entry: TaskEntry, now: float) -> None:
+    def __init__(self, book: CallBook, entry: CallEntry, now: float) -> None:
         super().__init__(book, entry, now)
         self.entry = entry
         self.is_local = True
         self._lock = asyncio.Lock()
 
-    async def publish(self) -> TaskView | None:
+    async def publish(self) -> StoredView | None:
         """Store the call as a task, and return it; or the task that it has already. None if the call has ended.
 
         Raises:
@@ -61,12 +61,12 @@ class _LocalClaim(TaskClaim):
                 self.is_local = False
                 entry.stored_notes = len(entry.notes)
                 self._seen.saw(entry, now)
-                return TaskView(entry, self._book.seal.read(entry.content, self.call_id))
+                return StoredView(entry, self._book.seal.read(entry.content, self.call_id))
         # Another instance was faster, with a copy of the request.
         self.lose_lease()
         return await self._book.view(self.call_id)
 
-    async def _replace(self, stored: TaskEntry, now: float) -> bool:
+    async def _replace(self, stored: CallEntry, now: float) -> bool:
         """Write the call over the task that an earlier attempt has stored, although its answer was lost."""
         entry, seal = self.entry, self._book.seal
         content = seal.read(entry.content, self.call_id)
@@ -75,7 +75,7 @@ class _LocalClaim(TaskClaim):
         entry.version, entry.stored_notes = stored.version + 1, stored.stored_notes
         return await self._book.store.save(entry, version=stored.version)
 
-    async def _change_once(self, work: Callable[[TaskEntry, float], bool]) -> bool:
+    async def _change_once(self, work: Callable[[CallEntry, float], bool]) -> bool:
         async with self._lock:
             if self.is_local:
                 return work(self.entry, self.clock())
@@ -87,14 +87,14 @@ class _LocalClaim(TaskClaim):
 
 
 async def run_in_foreground(
-    engine: TaskEngine,
-    book: TaskBook,
-    entry: TaskEntry,
-    content: TaskContent,
+    engine: CallWorker,
+    book: CallBook,
+    entry: CallEntry,
+    content: CallContent,
     journal: Journal,
     *,
     seconds: float,
-) -> dict[str, Any] | TaskView:
+) -> dict[str, Any] | StoredView:
     """Run a body for some seconds, and return its result; or the task of its call, if it needs more time or an answer.
 
     Returns:
@@ -107,8 +107,8 @@ async def run_in_foreground(
     now = book.clock()
     entry.claim(engine.holder, now, lease=lease_seconds())
     claim = _LocalClaim(book, entry, now)
-    work = engine.begin_apart(TaskLeg(content, journal, claim, book.pinner_of(content)))
-    publishing: asyncio.Task[TaskView | None] | None = None
+    work = engine.begin_apart(WorkerLeg(content, journal, claim, book.pinner_of(content)))
+    publishing: asyncio.Task[StoredView | None] | None = None
     try:
         await asyncio.wait([work], timeout=seconds)
         while True:
@@ -142,7 +142,7 @@ def _end_unless_stored(claim: _LocalClaim, work: asyncio.Task[None]) -> None:
         work.cancel()
 
 
-def _result_of(content: TaskContent) -> dict[str, Any]:
+def _result_of(content: CallContent) -> dict[str, Any]:
     if content.error is not None:
         raise MCPError.from_error_data(ErrorData.model_validate(content.error))
     return content.result or {}

@@ -15,11 +15,11 @@ from roundtrip.engine.claim import Claim
 from roundtrip.engine.computed import NotedValue
 from roundtrip.errors import CallTakenOver
 from roundtrip.ledger.contract import LedgerDown
-from roundtrip.ledger.tasks import SeenTask, TaskEntry
+from roundtrip.ledger.tasks import CallEntry, SeenEntry
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.tasks import TaskEvent
-from roundtrip.stored.book import TaskBook
-from roundtrip.stored.content import ContentUnreadable, TaskContent
+from roundtrip.stored.book import CallBook
+from roundtrip.stored.content import CallContent, ContentUnreadable
 
 logger = logging.getLogger("roundtrip")
 # Limited, as a store that is down is tried again and again by each leg.
@@ -43,7 +43,7 @@ def lease_seconds() -> float:
     return LEASE_SECONDS
 
 
-def _lease_of(entry: TaskEntry) -> float:
+def _lease_of(entry: CallEntry) -> float:
     """Return the time after which a task of a silent worker goes on, or is lost.
 
     No other worker can continue a body that must not begin twice. So its worker has time to store how it has ended.
@@ -51,7 +51,7 @@ def _lease_of(entry: TaskEntry) -> float:
     return LEASE_SECONDS + (END_SECONDS if entry.runs_once and entry.has_begun else 0.0)
 
 
-class TaskClaim(Claim):
+class CallLease(Claim):
     """Lease of a worker on a task. Every write needs it, and fails once another worker has claimed the task.
 
     Args:
@@ -60,10 +60,10 @@ class TaskClaim(Claim):
         now: The time of the store's clock then.
     """
 
-    def __init__(self, book: TaskBook, entry: TaskEntry, now: float) -> None:
+    def __init__(self, book: CallBook, entry: CallEntry, now: float) -> None:
         super().__init__(f"tool {entry.tool!r}")
         self._book = book
-        self._seen = SeenTask(entry, now, anyio.current_time)
+        self._seen = SeenEntry(entry, now, anyio.current_time)
         self._ahead = now - anyio.current_time()
         self.call_id = entry.call_id
         self.expires = entry.expires
@@ -95,7 +95,7 @@ class TaskClaim(Claim):
     async def start_body(self) -> None:
         """Store that a body begins that must not begin twice."""
 
-        def begin(entry: TaskEntry, now: float) -> None:
+        def begin(entry: CallEntry, now: float) -> None:
             entry.has_begun = True
             entry.renew(now, lease=_lease_of(entry))
 
@@ -108,7 +108,7 @@ class TaskClaim(Claim):
 
         await self.write(lambda entry, now: entry.note(text, now, lease=_lease_of(entry)))
 
-    def drop_results(self, entry: TaskEntry) -> None:
+    def drop_results(self, entry: CallEntry) -> None:
         """Keep only the names of the steps since the task was last parked: no leg needs their results."""
         seal, use = self._book.seal, "note"
         notes = [seal.open(note, self.call_id, use) for note in entry.notes]
@@ -138,7 +138,7 @@ class TaskClaim(Claim):
     async def write_content(
         self,
         event: TaskEvent | None,
-        work: Callable[[TaskContent, TaskEntry, float], None],
+        work: Callable[[CallContent, CallEntry, float], None],
         *,
         patience: float = 0.0,
     ) -> None:
@@ -150,7 +150,7 @@ class TaskClaim(Claim):
             patience: As for `write`.
         """
 
-        def write(entry: TaskEntry, now: float) -> None:
+        def write(entry: CallEntry, now: float) -> None:
             content = self._book.seal.read(entry.content, self.call_id)
             if self.message is not None:
                 content.message = self.message
@@ -161,7 +161,7 @@ class TaskClaim(Claim):
 
         await self.write(write, patience=patience)
 
-    async def write(self, work: Callable[[TaskEntry, float], None], *, patience: float = 0.0) -> None:
+    async def write(self, work: Callable[[CallEntry, float], None], *, patience: float = 0.0) -> None:
         """Change the task as the holder of the lease; also after its end, if no other worker has claimed the task.
 
         Args:
@@ -174,7 +174,7 @@ class TaskClaim(Claim):
         """
         began = anyio.current_time()
 
-        def fenced(entry: TaskEntry, now: float) -> bool:
+        def fenced(entry: CallEntry, now: float) -> bool:
             if not entry.is_held(self._holder, self._epoch):
                 return False
             work(entry, now)
@@ -185,7 +185,7 @@ class TaskClaim(Claim):
             raise CallTakenOver(self.owner)
         self._confirmed_at = began
 
-    async def _changed(self, work: Callable[[TaskEntry, float], bool], patience: float) -> bool:
+    async def _changed(self, work: Callable[[CallEntry, float], bool], patience: float) -> bool:
         """Change the task, and try again for a while if the store cannot be used; return True on success."""
         ends = max(self._confirmed_at + LEASE_SECONDS, anyio.current_time() + patience)
         for pause in chain(_PAUSES, repeat(_PAUSES[-1])):
@@ -209,7 +209,7 @@ class TaskClaim(Claim):
     async def give_up(self) -> None:
         """Release the lease before the leg has ended, so that another worker continues at once."""
 
-        def give_up(entry: TaskEntry, now: float) -> bool:
+        def give_up(entry: CallEntry, now: float) -> bool:
             if entry.is_held(self._holder, self._epoch):
                 entry.give_up(now)
             return True
@@ -219,7 +219,7 @@ class TaskClaim(Claim):
         except LedgerDown as error:
             logger.error("a worker could not release a task of %s: %s", self.owner, error)
 
-    async def _change_once(self, work: Callable[[TaskEntry, float], bool]) -> bool:
+    async def _change_once(self, work: Callable[[CallEntry, float], bool]) -> bool:
         return await self._book.change(self.call_id, work, seen=self._seen) or False
 
     def look_soon(self) -> None:

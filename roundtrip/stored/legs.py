@@ -25,8 +25,8 @@ from roundtrip.machine.journal import Journal, Limits
 from roundtrip.machine.pins import Pinner
 from roundtrip.machine.table import State
 from roundtrip.questions.wire import PendingQuestion, UrlQuestion
-from roundtrip.stored.content import Pause, TaskContent
-from roundtrip.stored.lease import TaskClaim
+from roundtrip.stored.content import CallContent, Pause
+from roundtrip.stored.lease import CallLease
 
 _PAGE_SECONDS: Final = 2.0
 """Time until the first look at a page that a user is visiting."""
@@ -38,12 +38,12 @@ _ANSWER: Final[TypeAdapter[InputResponse]] = TypeAdapter(InputResponse)
 
 
 @dataclass(eq=False, repr=False)
-class TaskLeg:
+class WorkerLeg:
     """One leg of a task, with everything that a request would have brought."""
 
-    content: TaskContent
+    content: CallContent
     journal: Journal
-    claim: TaskClaim
+    claim: CallLease
     pinner: Pinner
     request: ServerRequestContext[Any, Any] | None = None
     """The request of the client that runs the leg, if one does."""
@@ -134,7 +134,7 @@ def _is_visited(waiting: PendingQuestion) -> bool:
     return waiting.consented and isinstance(question, UrlQuestion) and question.done is not None
 
 
-def incoming_of(leg: TaskLeg, lifespan: Any) -> Incoming:
+def incoming_of(leg: WorkerLeg, lifespan: Any) -> Incoming:
     """Return the request of a leg of a task.
 
     Args:

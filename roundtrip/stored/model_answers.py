@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
 from roundtrip.questions.fields import FieldInvalid, FormField, fields_of
-from roundtrip.stored.content import TaskContent
+from roundtrip.stored.content import CallContent
 from roundtrip.text import quoted
 
 _VALUE: Final = "value"
@@ -30,7 +30,7 @@ def answer_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     return schema["properties"][_VALUE] if _is_single(schema) else schema
 
 
-def read_answers(content: TaskContent, answers: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def read_answers(content: CallContent, answers: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return answers of a model as results of `elicitation/create`, by the keys of their questions.
 
     An answer is the value for a form of a single value, an object of the fields for other forms, or None to decline.

@@ -2,16 +2,16 @@
 
 from typing import Final
 
-from roundtrip.ledger.tasks import TaskStore
+from roundtrip.ledger.tasks import CallStore
 
 _MOST: Final = 100
 """The most calls to look at. Those that clients asked for longest ago are left to other processes."""
 
 
-class NamedTasks:
+class NamedCalls:
     """Some tasks of a store."""
 
-    def __init__(self, store: TaskStore) -> None:
+    def __init__(self, store: CallStore) -> None:
         self._store = store
         self._calls: dict[str, None] = {}
 
@@ -23,7 +23,7 @@ class NamedTasks:
             del self._calls[next(iter(self._calls))]
 
     async def due(self, limit: int) -> tuple[list[str], float | None]:
-        """Look for due ones, as `TaskStore.due` does. What has ended is forgotten until a client asks for it again."""
+        """Look for due ones, as `CallStore.due` does. What has ended is forgotten until a client asks for it again."""
         waits: list[tuple[float, str]] = []
         for call_id in list(self._calls):
             entry, now = await self._store.load(call_id)

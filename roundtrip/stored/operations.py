@@ -9,13 +9,13 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from mcp_types import INTERNAL_ERROR
 
-from roundtrip.ledger.tasks import TaskEntry
+from roundtrip.ledger.tasks import CallEntry
 from roundtrip.machine.tasks import TASK_MACHINE, TaskEvent, TaskState
-from roundtrip.stored.book import TaskBook
+from roundtrip.stored.book import CallBook
 from roundtrip.stored.content import (
+    CallContent,
+    CallNotChanged,
     ContentUnreadable,
-    TaskContent,
-    TaskNotChanged,
     Tell,
     already_ended,
     is_call_id,
@@ -38,7 +38,7 @@ _EVENTS: Final[Mapping[OperatorAction, TaskEvent]] = {
 }
 
 
-class AnswerUnfit(TaskNotChanged):
+class AnswerUnfit(CallNotChanged):
     """An answer does not fit its question; the text names the field and the rule, and may have choices of the form."""
 
 
@@ -53,10 +53,10 @@ class Backlog(NamedTuple):
     is_whole: bool
 
 
-class TaskOperations:
+class CallOperations:
     """Operations on the tasks of a server."""
 
-    def __init__(self, book: TaskBook) -> None:
+    def __init__(self, book: CallBook) -> None:
         self._book = book
 
     async def find(self, text: str) -> str | None:
@@ -79,7 +79,7 @@ class TaskOperations:
         entry = (await self._book.store.load(call_id))[0] if is_call_id(call_id) else None
         return None if entry is None else entry.tool
 
-    def possible(self, entry: TaskEntry, content: TaskContent, now: float) -> list[OperatorAction]:
+    def possible(self, entry: CallEntry, content: CallContent, now: float) -> list[OperatorAction]:
         """Return the actions that a call allows now."""
         found: list[OperatorAction] = [
             action for action, event in _EVENTS.items() if (entry.state, event) in TASK_MACHINE.targets
@@ -94,11 +94,11 @@ class TaskOperations:
         """Cancel a task.
 
         Raises:
-            TaskNotChanged: There is no such task, it is another service's, or it has ended.
+            CallNotChanged: There is no such task, it is another service's, or it has ended.
             LedgerDown: The store cannot be used.
         """
 
-        def cancel(entry: TaskEntry, content: TaskContent, now: float) -> None:
+        def cancel(entry: CallEntry, content: CallContent, now: float) -> None:
             if not entry.apply(TaskEvent.CANCEL, now):
                 raise already_ended(entry)
 
@@ -112,19 +112,19 @@ class TaskOperations:
             even_once: True to let a body begin again that must not begin twice.
 
         Raises:
-            TaskNotChanged: There is no such task, it is another service's, it is not lost, or its body must not begin
+            CallNotChanged: There is no such task, it is another service's, it is not lost, or its body must not begin
                 twice.
             LedgerDown: The store cannot be used.
         """
 
-        def retry(entry: TaskEntry, content: TaskContent, now: float) -> None:
+        def retry(entry: CallEntry, content: CallContent, now: float) -> None:
             if entry.runs_once and entry.has_begun and not even_once:
-                raise TaskNotChanged(
+                raise CallNotChanged(
                     "its body must not begin twice, and may have done its work; look, and then allow it: "
                     "--even-once, or the box on the page"
                 )
             if not entry.retry(now):
-                raise TaskNotChanged(f"only lost tasks can be retried, and this one is {entry.state.value}")
+                raise CallNotChanged(f"only lost tasks can be retried, and this one is {entry.state.value}")
 
         await self._change(call_id, retry)
 
@@ -136,11 +136,11 @@ class TaskOperations:
         must not begin twice, and calls that their clients continue by a handle.
 
         Raises:
-            TaskNotChanged: There is no such task, it is another service's, or it has ended.
+            CallNotChanged: There is no such task, it is another service's, or it has ended.
             LedgerDown: The store cannot be used.
         """
 
-        def expire(entry: TaskEntry, content: TaskContent, now: float) -> list[Tell]:
+        def expire(entry: CallEntry, content: CallContent, now: float) -> list[Tell]:
             if (entry.state, TaskEvent.EXPIRE) not in TASK_MACHINE.targets:
                 raise already_ended(entry)
             found = [feature.expire(content, entry, now) for feature in self._book.features]
@@ -161,7 +161,7 @@ class TaskOperations:
         """Remind the people for whom a call waits, in this process.
 
         Raises:
-            TaskNotChanged: There is no such task, it is another service's, it waits for no such people, or they cannot
+            CallNotChanged: There is no such task, it is another service's, it waits for no such people, or they cannot
                 be reached.
             LedgerDown: The store cannot be used.
         """
@@ -176,11 +176,11 @@ class TaskOperations:
             key: The key or the name of the question.
 
         Raises:
-            TaskNotChanged: There is no such task or question, it is another service's, or it has no form.
+            CallNotChanged: There is no such task or question, it is another service's, or it has no form.
             LedgerDown: The store cannot be used.
         """
 
-        def find(entry: TaskEntry, content: TaskContent, now: float) -> Mapping[str, Any]:
+        def find(entry: CallEntry, content: CallContent, now: float) -> Mapping[str, Any]:
             return content.asked.questions[_open_question(entry, content, key)]["params"]["requestedSchema"]
 
         return await self._change(call_id, find)
@@ -195,11 +195,11 @@ class TaskOperations:
 
         Raises:
             AnswerUnfit: The answer does not fit the form of the question.
-            TaskNotChanged: There is no such task or question, it is another service's, or it has no form.
+            CallNotChanged: There is no such task or question, it is another service's, or it has no form.
             LedgerDown: The store cannot be used.
         """
 
-        def answer(entry: TaskEntry, content: TaskContent, now: float) -> str:
+        def answer(entry: CallEntry, content: CallContent, now: float) -> str:
             found = _open_question(entry, content, key)
             name, asked = content.asked.names[found], content.asked.questions[found]
             self._book.take_answers(entry, content, {found: _checked(found, asked["params"], response)}, now)
@@ -207,23 +207,23 @@ class TaskOperations:
 
         return await self._change(call_id, answer)
 
-    async def _change(self, call_id: str, work: Callable[[TaskEntry, TaskContent, float], T]) -> T:
-        """Change a task that this server can read, by a function that may raise `TaskNotChanged`."""
+    async def _change(self, call_id: str, work: Callable[[CallEntry, CallContent, float], T]) -> T:
+        """Change a task that this server can read, by a function that may raise `CallNotChanged`."""
 
-        def change(entry: TaskEntry, now: float) -> tuple[T]:
+        def change(entry: CallEntry, now: float) -> tuple[T]:
             try:
                 content = self._book.seal.read(entry.content, call_id)
             except ContentUnreadable:
-                raise TaskNotChanged(_NOT_OWN) from None
+                raise CallNotChanged(_NOT_OWN) from None
             return (work(entry, content, now),)
 
         # Some stores cannot even look for other texts.
         changed = await self._book.change(call_id, change) if is_call_id(call_id) else None
         if changed is None:
-            raise TaskNotChanged("there is no such task; `roundtrip calls stored` lists them")
+            raise CallNotChanged("there is no such task; `roundtrip calls stored` lists them")
         return changed[0]
 
-    async def scan(self) -> AsyncGenerator[TaskEntry]:
+    async def scan(self) -> AsyncGenerator[CallEntry]:
         """Yield all tasks, in the order of their calls."""
         after = ""
         while page := await self._book.store.scan(after=after, limit=_PAGE):
@@ -231,7 +231,7 @@ class TaskOperations:
                 yield entry
             after = page[-1].call_id
 
-    async def renew_key(self, entry: TaskEntry) -> bool:
+    async def renew_key(self, entry: CallEntry) -> bool:
         """Seal a task with the newest key, unless it is; return True if it was not.
 
         Raises:
@@ -240,7 +240,7 @@ class TaskOperations:
         """
         seal = self._book.seal
 
-        def renew(entry: TaskEntry, now: float) -> bool:
+        def renew(entry: CallEntry, now: float) -> bool:
             if self._keys_of(entry) <= {seal.hint}:
                 return False
             self._book.reseal(entry)
@@ -266,7 +266,7 @@ class TaskOperations:
             overdue += entry is not None and entry.state is TaskState.DUE and now - entry.due > _OVERDUE_SECONDS
         return Backlog(dict(states), dict(keys), overdue, seen < limit)
 
-    def _keys_of(self, entry: TaskEntry) -> set[str]:
+    def _keys_of(self, entry: CallEntry) -> set[str]:
         return {self._book.seal.hint_of(text) for text in (entry.content, *entry.notes)}
 
 
@@ -274,11 +274,11 @@ def _is_form(asked: Mapping[str, Any]) -> bool:
     return asked["params"].get("mode", "form") == "form"
 
 
-def _open_question(entry: TaskEntry, content: TaskContent, key: str) -> str:
+def _open_question(entry: CallEntry, content: CallContent, key: str) -> str:
     """Return the key of an open question with a form, by its key or name.
 
     Raises:
-        TaskNotChanged: There is none.
+        CallNotChanged: There is none.
     """
     if entry.has_ended:
         raise already_ended(entry)
@@ -286,11 +286,11 @@ def _open_question(entry: TaskEntry, content: TaskContent, key: str) -> str:
     found = key if key in questions else next((one for one, name in names.items() if name == key), None)
     if found is None:
         listed = ", ".join(map(quoted, questions)) or "none"
-        raise TaskNotChanged(f"it has no such open question; its open questions: {listed}")
+        raise CallNotChanged(f"it has no such open question; its open questions: {listed}")
     if found in content.client_questions:
-        raise TaskNotChanged("the software of its client answers this question, and no user; wait for the client")
+        raise CallNotChanged("the software of its client answers this question, and no user; wait for the client")
     if not _is_form(questions[found]):
-        raise TaskNotChanged("this question sends its user to a page; open the page to answer it")
+        raise CallNotChanged("this question sends its user to a page; open the page to answer it")
     return found
 
 

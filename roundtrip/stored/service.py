@@ -16,17 +16,17 @@ from mcp_types import INVALID_PARAMS, ClientCapabilities
 from roundtrip.engine.leg import Authored, Finished, HandedOver, Suspended
 from roundtrip.errors import InvalidSignature
 from roundtrip.ledger.contract import LedgerDown, Reach
-from roundtrip.ledger.tasks import TaskEntry
+from roundtrip.ledger.tasks import CallEntry
 from roundtrip.legs.requests import REQUEST, SKEW, RequestRecord, offer, take_back
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.stored import client_legs, foreground
-from roundtrip.stored.book import TaskBook, TaskView
-from roundtrip.stored.content import CallOrigin, ContentUnreadable, TaskContent
-from roundtrip.stored.legs import TaskLeg, incoming_of
-from roundtrip.stored.named import NamedTasks
-from roundtrip.stored.sweep import TaskDelivery
-from roundtrip.stored.worker import DistributedEngine, TaskEngine
+from roundtrip.stored.book import CallBook, StoredView
+from roundtrip.stored.content import CallContent, CallOrigin, ContentUnreadable
+from roundtrip.stored.legs import WorkerLeg, incoming_of
+from roundtrip.stored.named import NamedCalls
+from roundtrip.stored.sweep import CallDelivery
+from roundtrip.stored.worker import CallWorker, DistributedEngine
 from roundtrip.switches import OWN
 from roundtrip.tools.failures import store_down
 from roundtrip.tools.promises import OncePolicy
@@ -43,7 +43,7 @@ _SECRET_BYTES: Final = 16
 _LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
 
 
-class TaskService:
+class CallService:
     """Tasks of one server, made with its first tool that runs as a task.
 
     Args:
@@ -63,7 +63,7 @@ class TaskService:
         server: StoringServer,
         legs: LegRunner,
         calls: CallsOfTools,
-        book: TaskBook,
+        book: CallBook,
         *,
         engine: DistributedEngine | None,
         runs: bool | str,
@@ -74,7 +74,7 @@ class TaskService:
         self._distributed = engine
         self.runs_tasks = runs
         """False if other processes run the stored calls; "own" to run those of own clients only."""
-        self.prepare: Callable[[TaskContent, ServerRequestContext[Any, Any]], None] | None = None
+        self.prepare: Callable[[CallContent, ServerRequestContext[Any, Any]], None] | None = None
         """Adds to the content of a call that becomes a task."""
         self.book = book
         if engine is not None:
@@ -82,8 +82,8 @@ class TaskService:
         self._delivers = engine
         if runs == OWN:
             # A distributed engine would deliver the tasks of others, too.
-            self._delivers, self.book.named = None, NamedTasks(self.book.store)
-        self._engines: dict[asyncio.AbstractEventLoop, TaskEngine] = {}
+            self._delivers, self.book.named = None, NamedCalls(self.book.store)
+        self._engines: dict[asyncio.AbstractEventLoop, CallWorker] = {}
         self.stops_first: list[Callable[[], Awaitable[None]]] = []
         """Functions that stop other parts of the server on an event loop, before its tasks."""
 
@@ -102,8 +102,8 @@ class TaskService:
         distributed.bind(self._worked_by_others, self.book, self._legs.parts.system)
 
     @asynccontextmanager
-    async def _worked_by_others(self) -> AsyncGenerator[TaskEngine]:
-        """Run the server in a worker of a distributed engine's own, which calls `TaskEngine.run`."""
+    async def _worked_by_others(self) -> AsyncGenerator[CallWorker]:
+        """Run the server in a worker of a distributed engine's own, which calls `CallWorker.run`."""
         self.runs_tasks = False
         async with self._server.own_lifespan():
             yield self._require_engine(deliver=_deliver_nothing)
@@ -117,23 +117,23 @@ class TaskService:
         if self.runs_tasks:
             self._start_engine()
 
-    def _start_engine(self, **options: Any) -> TaskEngine | None:
+    def _start_engine(self, **options: Any) -> CallWorker | None:
         loop = asyncio.get_running_loop()
         if loop not in self._engines and self._legs.lifespans.get(loop):
             system = self._legs.parts.system
             if self._delivers is not None:
                 self._delivers.start()
                 options = {"deliver": self._delivers.deliver, **options}
-            self._engines[loop] = TaskEngine(self.book, self._serve, self._calls, system, **options)
+            self._engines[loop] = CallWorker(self.book, self._serve, self._calls, system, **options)
         return self._engines.get(loop)
 
-    def _require_engine(self, **options: Any) -> TaskEngine:
+    def _require_engine(self, **options: Any) -> CallWorker:
         engine = self._start_engine(**options)
         if engine is None:
             raise RuntimeError("tasks can be run only during the server's lifespan")
         return engine
 
-    def _engine_of_requests(self) -> TaskEngine | None:
+    def _engine_of_requests(self) -> CallWorker | None:
         """Return the engine in which requests begin legs; one that runs nothing else if tasks are left to others."""
         self.start()
         if not self.runs_tasks:
@@ -156,7 +156,7 @@ class TaskService:
             engine.abandon(call_id)
 
     @asynccontextmanager
-    async def working(self, concurrency: int) -> AsyncGenerator[TaskEngine]:
+    async def working(self, concurrency: int) -> AsyncGenerator[CallWorker]:
         """Run tasks on this event loop, inside the server's lifespan, also if the server leaves them to others.
 
         Args:
@@ -191,14 +191,14 @@ class TaskService:
             raise store_down("Tasks cannot be stored now") from error
         if view is None:
             raise MCPError(code=INVALID_PARAMS, message="Task not found")
-        if not isinstance(view, TaskView):
+        if not isinstance(view, StoredView):
             return {**view, "resultType": "complete"}
         self.start()
         return {**self.book.handle(view), "resultType": "task"}
 
     def content_of(
         self, function: AskingFunction, ctx: ServerRequestContext[Any, Any], journal: Journal
-    ) -> TaskContent:
+    ) -> CallContent:
         """Return everything that legs without a request need to know of a request."""
         capabilities: ClientCapabilities | None = ctx.session.client_capabilities
         origin = CallOrigin(
@@ -211,11 +211,11 @@ class TaskService:
             version=function.version,
             needs_request=function.needs_request,
         )
-        return TaskContent(origin, to_text(self.book.journals.write(journal)))
+        return CallContent(origin, to_text(self.book.journals.write(journal)))
 
     async def entry_of(
-        self, function: AskingFunction, tool: str, journal: Journal, content: TaskContent, *, ttl: float
-    ) -> TaskEntry:
+        self, function: AskingFunction, tool: str, journal: Journal, content: CallContent, *, ttl: float
+    ) -> CallEntry:
         """Return a new entry for a call of a function, which is not stored yet.
 
         Args:
@@ -233,8 +233,8 @@ class TaskService:
         return entry
 
     async def _run_first(
-        self, entry: TaskEntry, content: TaskContent, journal: Journal, seconds: float | None, *, is_repeatable: bool
-    ) -> dict[str, Any] | TaskView | None:
+        self, entry: CallEntry, content: CallContent, journal: Journal, seconds: float | None, *, is_repeatable: bool
+    ) -> dict[str, Any] | StoredView | None:
         """Run the body for some seconds: see `run_in_foreground`. None if it has to begin as a task."""
         if seconds is None:
             self.start()
@@ -247,7 +247,7 @@ class TaskService:
             return known
         return await foreground.run_in_foreground(engine, self.book, entry, content, journal, seconds=seconds)
 
-    async def is_visible(self, view: TaskView, request: ServerRequestContext[Any, Any]) -> bool:
+    async def is_visible(self, view: StoredView, request: ServerRequestContext[Any, Any]) -> bool:
         """Return True if a request of its client may see the tool of a stored call, which it may not see any more."""
         return await self._calls.is_visible(view.entry.tool, view.content.origin.version, request)
 
@@ -265,7 +265,7 @@ class TaskService:
             raise ValueError(f"server.signal(..., {name!r}): the payload must be JSON: {error}") from None
         return await self.book.signal(call_id, name, plain)
 
-    async def _serve(self, leg: TaskLeg) -> Finished | Suspended | Authored:
+    async def _serve(self, leg: WorkerLeg) -> Finished | Suspended | Authored:
         """Serve a leg of a task, as if a client had sent it; a result is returned as the protocol writes it."""
         origin, lifespans = leg.content.origin, self._legs.lifespans.get(asyncio.get_running_loop())
         incoming = incoming_of(leg, lifespans[-1] if lifespans else None)
@@ -289,6 +289,6 @@ class TaskService:
         return Finished(result)
 
 
-def _deliver_nothing(engine: TaskEngine) -> TaskDelivery:
+def _deliver_nothing(engine: CallWorker) -> CallDelivery:
     """Return the delivery of an engine whose legs are begun from outside."""
-    return TaskDelivery()
+    return CallDelivery()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from roundtrip.stored import book, service
     from roundtrip.stored.content import CallFeature
     from roundtrip.stored.hosts import CallsOfTools, StoringServer
-    from roundtrip.stored.service import TaskService
+    from roundtrip.stored.service import CallService
     from roundtrip.stored.worker import DistributedEngine
 else:
     load_on_use(globals(), "roundtrip.stored.book", "roundtrip.stored.service")
@@ -29,20 +29,20 @@ class Storage:
     """Delivers stored calls to workers, in place of each worker's look at the store."""
     runs_tasks: bool | str = True
     """False if other processes run the stored calls; "own" to run those of own clients only."""
-    tasks: TaskService | None = None
+    tasks: CallService | None = None
     """None until an option or a tool needs it."""
 
     def require(
         self, server: StoringServer, legs: LegRunner, calls: CallsOfTools, needed_by: str = "task="
-    ) -> TaskService:
+    ) -> CallService:
         """Return the service that stores the calls of a server; the first option that needs it makes it.
 
         Raises:
             InvalidSignature: The ledger cannot store calls.
         """
         if self.tasks is None:
-            kept = book.TaskBook(legs.parts, server.name, needed_by, self.features())
-            made = service.TaskService(server, legs, calls, kept, engine=self.engine, runs=self.runs_tasks)
+            kept = book.CallBook(legs.parts, server.name, needed_by, self.features())
+            made = service.CallService(server, legs, calls, kept, engine=self.engine, runs=self.runs_tasks)
             self.tasks = made
             legs.workers.append(made)
         return self.tasks
@@ -54,6 +54,6 @@ class StoresCalls:
     storage: Storage
 
     @property
-    def task_service(self) -> TaskService | None:
+    def task_service(self) -> CallService | None:
         """Return the stored calls of the server; None if it has no option and no tool that needs them."""
         return self.storage.tasks

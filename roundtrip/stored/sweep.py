@@ -11,8 +11,8 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final
 
 from roundtrip.ledger.contract import LedgerDown
-from roundtrip.ledger.tasks import TaskStore
-from roundtrip.stored.named import NamedTasks
+from roundtrip.ledger.tasks import CallStore
+from roundtrip.stored.named import NamedCalls
 from roundtrip.system import System
 
 logger = logging.getLogger("roundtrip")
@@ -27,7 +27,7 @@ def begin_work(work: Coroutine[Any, Any, None], name: str, context: Context | No
     return asyncio.get_running_loop().create_task(work, name=f"roundtrip: {name}", context=context or Context())
 
 
-class TaskDelivery:
+class CallDelivery:
     """Source of the tasks of one event loop that are due. This one has none: its engine is told by other means."""
 
     def look_soon(self) -> None:
@@ -44,7 +44,7 @@ class TaskDelivery:
 
 
 @dataclass(eq=False, repr=False)
-class Sweep(TaskDelivery):
+class Sweep(CallDelivery):
     """Asyncio task of one event loop that hands over the calls of the tasks that are due.
 
     Args:
@@ -56,7 +56,7 @@ class Sweep(TaskDelivery):
             look at the same moment.
     """
 
-    tasks: TaskStore | NamedTasks
+    tasks: CallStore | NamedCalls
     hand_over: Callable[[Sequence[str]], Awaitable[None]]
     system: System
     _: KW_ONLY

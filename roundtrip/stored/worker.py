@@ -1,6 +1,6 @@
 """Run the tasks of a store: claim what is due, serve a leg of it, and store how the leg ended.
 
-A `TaskDelivery` says which tasks are due. By default that is a `Sweep` of the store; a `DistributedEngine` has its own.
+A `CallDelivery` says which tasks are due. By default that is a `Sweep` of the store; a `DistributedEngine` has its own.
 Claiming, serving and storing are the same.
 """
 
@@ -20,15 +20,15 @@ from roundtrip.engine.leg import Authored, Finished, Suspended
 from roundtrip.errors import BodyMistake, CallTakenOver, TokenRejected
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.holders import buried_processes, hear_of_deaths, holder_name, is_buried
-from roundtrip.ledger.tasks import TaskEntry
+from roundtrip.ledger.tasks import CallEntry
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.machine.tasks import TaskEvent, TaskState
-from roundtrip.stored.book import TaskBook
-from roundtrip.stored.content import CallFeature, ContentUnreadable, TaskContent, Tell
-from roundtrip.stored.lease import END_SECONDS, TaskClaim, lease_seconds
-from roundtrip.stored.legs import TaskLeg
-from roundtrip.stored.sweep import Sweep, TaskDelivery, begin_work
+from roundtrip.stored.book import CallBook
+from roundtrip.stored.content import CallContent, CallFeature, ContentUnreadable, Tell
+from roundtrip.stored.lease import END_SECONDS, CallLease, lease_seconds
+from roundtrip.stored.legs import WorkerLeg
+from roundtrip.stored.sweep import CallDelivery, Sweep, begin_work
 from roundtrip.system import System
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ _STOP_SECONDS: Final = 10.0
 _ENDING_SECONDS: Final = 1.0
 """Time in which a leg ends that has stored its end."""
 
-ServeTask = Callable[[TaskLeg], Awaitable["Finished | Suspended | Authored"]]
+ServeTask = Callable[[WorkerLeg], Awaitable["Finished | Suspended | Authored"]]
 """Serves a leg of a task. An error of the tool is a result; it raises `MCPError` for a protocol error."""
 
 
@@ -58,12 +58,12 @@ ServeTask = Callable[[TaskLeg], Awaitable["Finished | Suspended | Authored"]]
 class DistributedEngine(Protocol):
     """Engine that delivers the tasks of a server to workers anywhere, in place of each worker's sweep."""
 
-    def bind(self, worked_by: Callable[[], Any], book: TaskBook, system: System) -> None:
+    def bind(self, worked_by: Callable[[], Any], book: CallBook, system: System) -> None:
         """Bind it to a server; it may replace the store through which the book changes tasks.
 
         Args:
             worked_by: Returns a context manager that runs the server in a worker of the engine's own, and yields the
-                server's `TaskEngine`.
+                server's `CallWorker`.
             book: The tasks.
             system: The clocks and randomness.
 
@@ -80,7 +80,7 @@ class DistributedEngine(Protocol):
         """Stop that."""
         ...
 
-    def deliver(self, engine: TaskEngine) -> TaskDelivery:
+    def deliver(self, engine: CallWorker) -> CallDelivery:
         """Return the delivery of tasks to the engine of this event loop."""
         ...
 
@@ -89,7 +89,7 @@ class _NotHere(Exception):
     """This build does not have the tool of a task."""
 
 
-class TaskEngine:
+class CallWorker:
     """Worker of one event loop for the tasks of a store.
 
     Args:
@@ -103,13 +103,13 @@ class TaskEngine:
 
     def __init__(
         self,
-        book: TaskBook,
+        book: CallBook,
         serve: ServeTask,
         calls: CallsOfTools,
         system: System,
         *,
         most: int = _MAX_RUNNING,
-        deliver: Callable[[TaskEngine], TaskDelivery] | None = None,
+        deliver: Callable[[CallWorker], CallDelivery] | None = None,
     ) -> None:
         self._book = book
         self._serve = serve
@@ -120,10 +120,10 @@ class TaskEngine:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._apart: dict[str, asyncio.Task[None]] = {}
         """The legs that requests have begun; see `begin_apart`."""
-        self._claims: dict[str, TaskClaim] = {}
+        self._claims: dict[str, CallLease] = {}
         self._is_draining = False
         self._stop_listening = book.store.listen(self._changed)
-        self._delivery: TaskDelivery = self._sweep() if deliver is None else deliver(self)
+        self._delivery: CallDelivery = self._sweep() if deliver is None else deliver(self)
         loop = asyncio.get_running_loop()
         self._followers: set[asyncio.Task[None]] = set()
         self._stop_hearing = hear_of_deaths(lambda: loop.call_soon_threadsafe(self._follow_dead))
@@ -232,7 +232,7 @@ class TaskEngine:
 
         tells: list[Tell] = []
 
-        def claim_it(entry: TaskEntry, now: float) -> tuple[TaskEntry, float, TaskContent, Journal] | Literal[False]:
+        def claim_it(entry: CallEntry, now: float) -> tuple[CallEntry, float, CallContent, Journal] | Literal[False]:
             # Another worker may have the key, the tool, or a newer version of the format.
             content = self._book.seal.read(entry.content, call_id)
             journal = self._book.read_journal(content)
@@ -270,8 +270,8 @@ class TaskEngine:
                 tell()
             if claimed:
                 entry, now, content, journal = claimed
-                claim = TaskClaim(self._book, entry, now)
-                await self._serve_leg(TaskLeg(content, journal, claim, self._book.pinner_of(content)))
+                claim = CallLease(self._book, entry, now)
+                await self._serve_leg(WorkerLeg(content, journal, claim, self._book.pinner_of(content)))
             elif claimed is None:
                 # It was forgotten. A store may have lost it, and still name it as due.
                 self._delivery.skip(call_id, _PAUSE_SECONDS)
@@ -294,7 +294,7 @@ class TaskEngine:
         """Return True if a request may begin a leg."""
         return len(self._apart) < self.most
 
-    def begin_apart(self, leg: TaskLeg, context: Context | None = None) -> asyncio.Task[None]:
+    def begin_apart(self, leg: WorkerLeg, context: Context | None = None) -> asyncio.Task[None]:
         """Begin a leg for a request, which has taken a lease for this worker."""
         call_id = leg.claim.call_id
         work = begin_work(self._serve_leg(leg), f"call {call_id}", context)
@@ -308,7 +308,7 @@ class TaskEngine:
         if claim is not None:
             claim.lose_lease()
 
-    async def _serve_leg(self, leg: TaskLeg) -> None:
+    async def _serve_leg(self, leg: WorkerLeg) -> None:
         """Serve a leg, and store how it ended."""
         claim = leg.claim
         self._claims[claim.call_id] = claim
@@ -332,7 +332,7 @@ class TaskEngine:
             self._claims.pop(claim.call_id, None)
             claim.close()
 
-    async def _pause(self, leg: TaskLeg, end: Suspended | Authored) -> None:
+    async def _pause(self, leg: WorkerLeg, end: Suspended | Authored) -> None:
         """Store the journal of a leg, its open questions, and the times and signals that it waits for."""
         if leg.written is None:
             raise BodyMistake("a leg of a task has no journal")
@@ -347,16 +347,16 @@ class TaskEngine:
         )
 
 
-async def _finish(claim: TaskClaim, result: dict[str, Any]) -> None:
-    def finish(content: TaskContent, entry: TaskEntry, now: float) -> None:
+async def _finish(claim: CallLease, result: dict[str, Any]) -> None:
+    def finish(content: CallContent, entry: CallEntry, now: float) -> None:
         content.result = result
         claim.drop_results(entry)
 
     await claim.write_content(TaskEvent.FINISH, finish, patience=END_SECONDS)
 
 
-async def _fail(claim: TaskClaim, error: MCPError) -> None:
-    def fail(content: TaskContent, entry: TaskEntry, now: float) -> None:
+async def _fail(claim: CallLease, error: MCPError) -> None:
+    def fail(content: CallContent, entry: CallEntry, now: float) -> None:
         content.error = error.error.model_dump(by_alias=True, mode="json", exclude_none=True)
         content.message = content.message or error.error.message
         claim.drop_results(entry)
@@ -365,7 +365,7 @@ async def _fail(claim: TaskClaim, error: MCPError) -> None:
 
 
 def leave_to_client(
-    content: TaskContent, entry: TaskEntry, now: float, *, holder: str, features: Sequence[CallFeature] = ()
+    content: CallContent, entry: CallEntry, now: float, *, holder: str, features: Sequence[CallFeature] = ()
 ) -> None:
     """Let a call that is due wait for a request of its client; its answers and the results of its steps stay."""
     if not entry.claim(holder, now, lease=0.0):

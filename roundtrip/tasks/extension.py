@@ -16,7 +16,7 @@ from starlette.requests import Request
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.revisions import is_retry_era
-from roundtrip.stored.book import TaskBook, TaskView
+from roundtrip.stored.book import CallBook, StoredView
 from roundtrip.stored.content import split_id
 from roundtrip.tasks.listening import LISTEN, TaskListening, tasks_listened_for
 from roundtrip.tools.failures import store_down
@@ -38,7 +38,7 @@ _HEADER_MISMATCH: Final = -32020
 _EXTENSION_MISSING: Final = -32021
 
 
-def serve_extension(server: StoringServer, book: TaskBook, parts: Parts, calls: CallsOfTools) -> None:
+def serve_extension(server: StoringServer, book: CallBook, parts: Parts, calls: CallsOfTools) -> None:
     """Give a server the extension, once it has a tool that runs as a task."""
     entries: list[object] = [*server.middleware]
     if any(isinstance(entry, TaskMethods) for entry in entries):
@@ -87,7 +87,7 @@ class TaskMethods:
         stamp: Returns the server's description for the metadata of results.
     """
 
-    def __init__(self, book: TaskBook, parts: Parts, stamp: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, book: CallBook, parts: Parts, stamp: Callable[[], dict[str, Any]]) -> None:
         self._book = book
         self._parts = parts
         self._stamp = stamp
@@ -118,7 +118,7 @@ class TaskMethods:
             raise _out_of_reach(error) from error
         return {**shown, "resultType": "complete", "_meta": {**self._stamp()}}
 
-    async def _own(self, ctx: ServerRequestContext[Any, Any], task_id: str) -> TaskView | None:
+    async def _own(self, ctx: ServerRequestContext[Any, Any], task_id: str) -> StoredView | None:
         """Return a task of this client; None if there is no such task, or if it is another client's."""
         call_id, secret = split_id(task_id)
         # Of other texts the secrets cannot be compared.
@@ -146,7 +146,7 @@ class TaskMethods:
             raise _out_of_reach(error) from error
         return await self._listening.serve(ctx, call_next, own)
 
-    async def _serve(self, method: str, view: TaskView, params: Mapping[str, Any]) -> dict[str, Any]:
+    async def _serve(self, method: str, view: StoredView, params: Mapping[str, Any]) -> dict[str, Any]:
         if method == "tasks/get":
             return self._book.describe(view)
         if method == "tasks/update":

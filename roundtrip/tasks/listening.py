@@ -23,9 +23,9 @@ from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 from mcp_types import INVALID_PARAMS, Notification, SubscriptionFilter, SubscriptionsAcknowledgedNotification
 
 from roundtrip.ledger.contract import LedgerDown
-from roundtrip.ledger.tasks import TaskStore
+from roundtrip.ledger.tasks import CallStore
 from roundtrip.limited_logs import LimitedLog
-from roundtrip.stored.book import TaskBook
+from roundtrip.stored.book import CallBook
 from roundtrip.stored.content import ContentUnreadable
 
 LISTEN: Final = "subscriptions/listen"
@@ -65,7 +65,7 @@ def tasks_listened_for(params: Mapping[str, Any] | None) -> Sequence[str] | None
 class TaskListening:
     """Streams of one server whose clients listen for tasks."""
 
-    def __init__(self, book: TaskBook) -> None:
+    def __init__(self, book: CallBook) -> None:
         self._book = book
         self._hubs: dict[asyncio.AbstractEventLoop, _LoopStreams] = {}
 
@@ -100,7 +100,7 @@ class TaskListening:
 class _TaskStream:
     """One stream, with the tasks whose state it still has to send."""
 
-    def __init__(self, book: TaskBook, ctx: ServerRequestContext[Any, Any], tasks: Mapping[str, str]) -> None:
+    def __init__(self, book: CallBook, ctx: ServerRequestContext[Any, Any], tasks: Mapping[str, str]) -> None:
         self.calls = tasks.keys()
         self._ids = list(tasks.values())
         self._book = book
@@ -163,7 +163,7 @@ class _TaskStream:
 class _LoopStreams:
     """Streams of one event loop."""
 
-    def __init__(self, store: TaskStore) -> None:
+    def __init__(self, store: CallStore) -> None:
         self.streams: set[_TaskStream] = set()
         self._by_call: dict[str, set[_TaskStream]] = {}
         self.stop = store.listen(self.changed)

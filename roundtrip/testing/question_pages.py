@@ -32,8 +32,8 @@ from roundtrip.machine.tasks import TaskState
 from roundtrip.pages.controls import Control, FieldView, view_of_field
 from roundtrip.pages.forms import DECISION, TOKEN, QuestionKind, form_of_questions
 from roundtrip.pages.headers import FORM_TYPE
-from roundtrip.stored.book import TaskView
-from roundtrip.stored.content import TaskContent, split_id
+from roundtrip.stored.book import StoredView
+from roundtrip.stored.content import CallContent, split_id
 from roundtrip.testing.conversations import AskedQuestion
 
 # A failing test shows its own frames only.
@@ -101,7 +101,7 @@ async def open_approvals(server: object, call_id: str) -> str:
     return " and ".join(f"approval {record['name']!r} by {record['by']!r}" for record in waiting)
 
 
-async def _view(server: object, call_id: str) -> TaskView | None:
+async def _view(server: object, call_id: str) -> StoredView | None:
     """Return a stored call of a server in this process; None if there is none."""
     service = ours.task_service if (ours := attached(server)) is not None else None
     return await service.book.view(call_id) if service is not None else None
@@ -173,7 +173,7 @@ class QuestionPage:
                 self._require(sent, 303, "answered")
         return True
 
-    async def _paused(self) -> TaskView | None:
+    async def _paused(self) -> StoredView | None:
         """Wait until the call asks, needs its client or has ended, and return it; None if it was forgotten."""
         with anyio.move_on_after(_WAIT_SECONDS):
             while (view := await _view(self._server, self.call_id)) is not None:
@@ -189,7 +189,7 @@ class QuestionPage:
         self,
         browser: httpx2.AsyncClient,
         page: str,
-        content: TaskContent,
+        content: CallContent,
         questions: Sequence[AskedQuestion],
         answers: Sequence[InputResponse | None],
     ) -> httpx2.Response:

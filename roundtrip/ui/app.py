@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.machine.tasks import TaskState
-from roundtrip.stored.content import TaskNotChanged
+from roundtrip.stored.content import CallNotChanged
 from roundtrip.trace.index.database import IndexUnusable
 from roundtrip.trace.index.index import CallIndex
 from roundtrip.trace.page.data import UNSERVED, Data, data_of, data_of_unserved
@@ -126,7 +126,7 @@ class UiApp:
         if is_change(request):
             change = self._changes.get(entered.place)
             act = partial(change, entered.user) if change is not None else None
-            errors = (TaskNotChanged, AuditUnwritable, LedgerDown)
+            errors = (CallNotChanged, AuditUnwritable, LedgerDown)
             return await answer_change(request, act, *errors, is_from_here=entered.is_from_here)
         return await self._get(entered, parse_qs(request.url.query, keep_blank_values=True))
 

@@ -12,12 +12,12 @@ from roundtrip.adapters.finding import AttachedServer
 from roundtrip.approvals.inbox import Inbox
 from roundtrip.approvals.rules import records_of, state_of
 from roundtrip.ledger.contract import LedgerDown, Reach
-from roundtrip.ledger.tasks import TaskEntry
+from roundtrip.ledger.tasks import CallEntry
 from roundtrip.machine.tasks import TaskState
 from roundtrip.playground.forms import ShownForm, posted_of
 from roundtrip.stored.acting import AuditedOperations
-from roundtrip.stored.content import ContentUnreadable, TaskContent, TaskNotChanged, is_call_id
-from roundtrip.stored.operations import AnswerUnfit, Backlog, TaskOperations
+from roundtrip.stored.content import CallContent, CallNotChanged, ContentUnreadable, is_call_id
+from roundtrip.stored.operations import AnswerUnfit, Backlog, CallOperations
 from roundtrip.trace.explaining.wording import clock_text, distance_text
 from roundtrip.trace.page.data import Data
 from roundtrip.trace.page.requests import FormInvalid
@@ -61,7 +61,7 @@ class OperatedCalls:
         elif server.ledger.reach is Reach.PROCESS:
             self.problem = _IN_MEMORY
         self._book = service.book if service is not None and not self.problem else None
-        self._operations = TaskOperations(self._book) if self._book is not None else None
+        self._operations = CallOperations(self._book) if self._book is not None else None
         self._backlog: Backlog | None = None
         self._counted_at = 0.0
 
@@ -214,13 +214,13 @@ class OperatedCalls:
 
         Raises:
             FormInvalid: The texts do not fit the form.
-            TaskNotChanged: It cannot be done; the text says why.
+            CallNotChanged: It cannot be done; the text says why.
             AuditUnwritable: The audit log cannot be written.
             LedgerDown: The store cannot be used.
         """
         acting = self.acting(log)
         if not self._answers:
-            raise TaskNotChanged(
+            raise CallNotChanged(
                 "questions are answered here on development servers only; give roundtrip ui --test-user"
             )
 
@@ -242,20 +242,20 @@ class OperatedCalls:
         """Return the actions on stored calls, which the log records.
 
         Raises:
-            TaskNotChanged: No stored calls are shown; the text says why.
+            CallNotChanged: No stored calls are shown; the text says why.
         """
         if self._operations is None:
-            raise TaskNotChanged(self.problem)
+            raise CallNotChanged(self.problem)
         return AuditedOperations(self._operations, log)
 
-    def _possible(self, entry: TaskEntry, content: TaskContent | None, now: float) -> list[str]:
+    def _possible(self, entry: CallEntry, content: CallContent | None, now: float) -> list[str]:
         """Return the actions that are possible now. Calls that no key opens belong to another service."""
         if content is None or self._operations is None:
             return []
         found = self._operations.possible(entry, content, now)
         return [action for action in found if action != "answer" or self._answers]
 
-    async def _load(self, call_id: str) -> tuple[TaskEntry | None, TaskContent | None, float]:
+    async def _load(self, call_id: str) -> tuple[CallEntry | None, CallContent | None, float]:
         if self._book is None or not is_call_id(call_id):
             return None, None, 0.0
         entry, now = await _soon(self._book.store.load(call_id))

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import anyio
 
-from roundtrip.ledger.tasks import HasTasks
+from roundtrip.ledger.tasks import HasCallStore
 from roundtrip.testing import Era
 from tests.combinations.environment import Environment
 from tests.combinations.features import FEATURES
@@ -60,7 +60,7 @@ async def _cell(client: str, *features: str) -> str:
         try:
             call = await environment.call(environment.user())
             ledger = environment.ledger
-            assert isinstance(ledger, HasTasks)
+            assert isinstance(ledger, HasCallStore)
             stored = await ledger.tasks.list(limit=_MOST_STORED)
         finally:
             await environment.aclose()

@@ -9,17 +9,17 @@ from typing import Any, Final, cast
 from roundtrip.engine.computed import NotedValue
 from roundtrip.engine.leg import Finished
 from roundtrip.ledger import MemoryLedger
-from roundtrip.ledger.tasks import TaskEntry
+from roundtrip.ledger.tasks import CallEntry
 from roundtrip.legs.parts import Effects, Parts, parts_of
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.machine.tasks import ENDED, TASK_MACHINE, TaskState
-from roundtrip.stored.book import TaskBook
-from roundtrip.stored.content import CallOrigin, TaskContent
+from roundtrip.stored.book import CallBook
+from roundtrip.stored.content import CallContent, CallOrigin
 from roundtrip.stored.hosts import CallsOfTools
 from roundtrip.stored.lease import END_SECONDS, LEASE_SECONDS
-from roundtrip.stored.legs import TaskLeg
-from roundtrip.stored.sweep import TaskDelivery
-from roundtrip.stored.worker import TaskEngine
+from roundtrip.stored.legs import WorkerLeg
+from roundtrip.stored.sweep import CallDelivery
+from roundtrip.stored.worker import CallWorker
 from roundtrip.system import System
 from tests.exhaustive.explorer import Operations, Worker
 from tests.simulation.loop import Process, at_once
@@ -59,10 +59,10 @@ class _Tasks:
         self._worker = worker
         self._tasks = scene.memory.tasks
 
-    async def load(self, call_id: str) -> tuple[TaskEntry | None, float]:
+    async def load(self, call_id: str) -> tuple[CallEntry | None, float]:
         return await self._scene.operations.ask("load", lambda: at_once(self._tasks.load(call_id)), _told)
 
-    async def save(self, entry: TaskEntry, *, version: int) -> bool:
+    async def save(self, entry: CallEntry, *, version: int) -> bool:
         sent = entry.copy()
 
         def save() -> bool:
@@ -111,9 +111,9 @@ class StoredCall:
         self._claimed: dict[int, int] = {}
         """The workers by the epochs that they have claimed."""
         journal = _PARTS.protection.journals.write(Journal(_CALL, 0.0, _LIFE_SECONDS, _LIFE_SECONDS, 1, 0))
-        content = TaskContent(CallOrigin({}, {}, "2026-07-28", None, "secret", None), to_text(journal))
-        book = TaskBook(_PARTS._replace(effects=_effects(_Connection(_Tasks(self, Worker(-1, loop.world))))), "shop")
-        entry = TaskEntry(
+        content = CallContent(CallOrigin({}, {}, "2026-07-28", None, "secret", None), to_text(journal))
+        book = CallBook(_PARTS._replace(effects=_effects(_Connection(_Tasks(self, Worker(-1, loop.world))))), "shop")
+        entry = CallEntry(
             _CALL,
             _TOOL,
             created=0.0,
@@ -128,17 +128,17 @@ class StoredCall:
         bell = self._bell[worker.process] = asyncio.Event()
         system = System(time=loop.time, monotonic=loop.time, entropy=worker.name_of, sleep=asyncio.sleep)
         parts: Parts = _PARTS._replace(system=system, effects=_effects(_Connection(_Tasks(self, worker))))
-        book = TaskBook(parts, "shop")
+        book = CallBook(parts, "shop")
         if self._cancels and worker.number == len(operations.workers) - 1:
             await book.cancel(_CALL)
             return "cancelled"
 
-        async def serve(leg: TaskLeg) -> Finished:
+        async def serve(leg: WorkerLeg) -> Finished:
             return Finished(await self._ship(worker, leg))
 
         calls = cast("CallsOfTools", _AllTools())
         # The scene says what is run.
-        engine = TaskEngine(book, serve, calls, system, deliver=lambda _: TaskDelivery())
+        engine = CallWorker(book, serve, calls, system, deliver=lambda _: CallDelivery())
         while True:
             bell.clear()
             worker.forget()
@@ -158,7 +158,7 @@ class StoredCall:
             await bell.wait()
             with_timer.cancel()
 
-    async def _ship(self, worker: Worker, leg: TaskLeg) -> dict[str, Any]:
+    async def _ship(self, worker: Worker, leg: WorkerLeg) -> dict[str, Any]:
         """Do what the engine of a leg does with a body of one step."""
         claim = leg.claim
         with claim.holding():
@@ -176,7 +176,7 @@ class StoredCall:
             return {"content": [{"type": "text", "text": value}]}
         raise AssertionError("the claim is not held, and says nothing")
 
-    def _entry(self) -> TaskEntry:
+    def _entry(self) -> CallEntry:
         entry, now = at_once(self.memory.tasks.load(_CALL))
         if entry is None:
             raise AssertionError("the store has lost the task")
@@ -186,7 +186,7 @@ class StoredCall:
     def _stored(self) -> bool:
         return bool(self._entry().notes)
 
-    def wrote(self, before: TaskEntry, after: TaskEntry, writer: Worker) -> None:
+    def wrote(self, before: CallEntry, after: CallEntry, writer: Worker) -> None:
         """Check a write, and announce it."""
         if after.epoch < before.epoch or (before.state in TASK_MACHINE.final):
             self.broken.append(f"{before.state}, epoch {before.epoch} became {after.state}, epoch {after.epoch}")
@@ -242,6 +242,6 @@ def _effects(ledger: MemoryLedger) -> Effects:
     return Effects(ledger, _PARTS.effects.tracers, _PARTS.effects.bus, system=_SYSTEM)
 
 
-def _told(answer: tuple[TaskEntry | None, float]) -> str:
+def _told(answer: tuple[CallEntry | None, float]) -> str:
     entry, _ = answer
     return "" if entry is None else f"{entry.state} {entry.epoch} {entry.version} {len(entry.notes)} {entry.has_begun}"

@@ -7,7 +7,7 @@ import pytest
 from roundtrip.engine import claim
 from roundtrip.errors import CallTakenOver
 from roundtrip.once.exactly_once import LedgerClaim
-from roundtrip.stored.book import TaskBook, TaskView
+from roundtrip.stored.book import CallBook, StoredView
 from tests.exhaustive.explorer import Bounds
 from tests.exhaustive.scenes import CANCELLED, IN_STEPS, ONCE, SMALL, TWICE, Fault, Make, PayingOnce, explored
 from tests.kit.forks import alone
@@ -33,14 +33,14 @@ def test_no_order_breaks_a_promise(make: Make, bounds: Bounds) -> None:
 def loss_is_told_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
     """Show a task as lost whose worker may still store its result."""
 
-    async def view(book: TaskBook, call_id: str) -> TaskView | None:
+    async def view(book: CallBook, call_id: str) -> StoredView | None:
         entry, now = await book.store.load(call_id)
         if entry is None:
             return None
         entry.advance(now)
-        return TaskView(entry, book.seal.read(entry.content, call_id))
+        return StoredView(entry, book.seal.read(entry.content, call_id))
 
-    patch.setattr(TaskBook, "view", view)
+    patch.setattr(CallBook, "view", view)
 
 
 def stopped_body_frees_its_call(patch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from roundtrip.ledger.tasks import TaskEntry, TaskStore, TaskSummary, summary_of
+from roundtrip.ledger.tasks import CallEntry, CallStore, EntrySummary, summary_of
 from roundtrip.machine.tasks import TaskEvent, TaskState
 from roundtrip.testing import Clock
 from tests.kit.stores import KINDS, Servers, turned_ledger
@@ -32,15 +32,15 @@ class ModelStore:
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self.entries: dict[str, TaskEntry] = {}
+        self.entries: dict[str, CallEntry] = {}
 
-    def add(self, entry: TaskEntry) -> bool:
+    def add(self, entry: CallEntry) -> bool:
         if entry.call_id in self.entries:
             return False
         self.entries[entry.call_id] = entry.copy()
         return True
 
-    def save(self, entry: TaskEntry, *, version: int) -> bool:
+    def save(self, entry: CallEntry, *, version: int) -> bool:
         stored = self.entries.get(entry.call_id)
         if stored is None or stored.version != version:
             return False
@@ -50,14 +50,14 @@ class ModelStore:
             self.entries[entry.call_id] = entry.copy()
         return True
 
-    def load(self, call_id: str) -> TaskEntry | None:
+    def load(self, call_id: str) -> CallEntry | None:
         return self.entries.get(call_id)
 
     def due(self, limit: int) -> list[str]:
         found = [entry for entry in self.entries.values() if entry.due <= self.clock()]
         return [entry.call_id for entry in sorted(found, key=lambda one: one.due)[:limit]]
 
-    def labelled(self, label: str) -> list[TaskSummary]:
+    def labelled(self, label: str) -> list[EntrySummary]:
         found = [entry for entry in self.entries.values() if label in entry.labels]
         return [summary_of(entry) for entry in sorted(found, key=lambda one: (one.created, one.call_id))]
 
@@ -65,16 +65,16 @@ class ModelStore:
 class Stage:
     """The store and the model, which must answer alike, and the entries that late writers have loaded."""
 
-    def __init__(self, store: TaskStore, clock: Clock, rng: random.Random) -> None:
+    def __init__(self, store: CallStore, clock: Clock, rng: random.Random) -> None:
         self.store, self.clock, self.rng = store, clock, rng
         self.model = ModelStore(clock)
-        self.loaded: list[TaskEntry] = []
+        self.loaded: list[CallEntry] = []
 
     async def add(self) -> None:
         now = self.clock()
         labels = tuple(self.rng.sample(LABELS, self.rng.randrange(3)))
         call_id = self.rng.choice(CALLS)
-        entry = TaskEntry(call_id, "ship", now, now + LIFE, due=now, updated=now, content="new", labels=labels)
+        entry = CallEntry(call_id, "ship", now, now + LIFE, due=now, updated=now, content="new", labels=labels)
         assert await self.store.add(entry.copy()) == self.model.add(entry)
 
     async def load(self) -> None:
@@ -97,7 +97,7 @@ class Stage:
         saved = self.model.save(entry, version=version)
         assert await self.store.save(entry.copy(), version=version) == saved
 
-    def change(self, entry: TaskEntry) -> None:
+    def change(self, entry: CallEntry) -> None:
         now = self.clock()
         if entry.has_ended:
             return
@@ -155,7 +155,7 @@ class Stage:
         assert [label for label in LABELS if await self.store.labelled(label, limit=10)] == []
 
 
-async def _play(store: TaskStore, clock: Clock, rng: random.Random) -> None:
+async def _play(store: CallStore, clock: Clock, rng: random.Random) -> None:
     stage = Stage(store, clock, rng)
     for _ in range(TURNS):
         turn = rng.choices([stage.add, stage.load, stage.write, stage.find, stage.wait], [1, 5, 6, 1, 1])[0]

@@ -9,15 +9,15 @@ from roundtrip.engine import leg_run
 from roundtrip.engine.known import KnownAnswers
 from roundtrip.ledger.contract import Ledger, LedgerDown
 from roundtrip.ledger.entry import LedgerEntry
-from roundtrip.ledger.tasks import TaskEntry
+from roundtrip.ledger.tasks import CallEntry
 from roundtrip.legs import boundary
 from roundtrip.legs.parts import Protection
 from roundtrip.machine.table import EntryEvent, EntryState
 from roundtrip.machine.tasks import TASK_MACHINE, TaskEvent, TaskState
 from roundtrip.once.exactly_once import LedgerClaim
 from roundtrip.stored import sweep
-from roundtrip.stored.content import TaskSeal
-from roundtrip.stored.lease import TaskClaim
+from roundtrip.stored.content import CallSeal
+from roundtrip.stored.lease import CallLease
 from roundtrip.tokens.token import Sealer
 from tests.simulation.store import SimulatedLedger, SimulatedTasks
 from tests.simulation.world import History, simulate
@@ -32,19 +32,19 @@ _ARROWS: Final = cast("dict[tuple[TaskState, TaskEvent], TaskState]", TASK_MACHI
 def stale_worker_writes(patch: Patch) -> None:
     """Let a worker write after another one has claimed its task."""
 
-    def is_held(entry: TaskEntry, holder: str, epoch: int) -> bool:
+    def is_held(entry: CallEntry, holder: str, epoch: int) -> bool:
         return entry.state is TaskState.RUNNING
 
-    patch.setattr(TaskEntry, "is_held", is_held)
+    patch.setattr(CallEntry, "is_held", is_held)
 
 
 def body_of_a_dead_worker_runs_again(patch: Patch) -> None:
     """Forget to store that a body begins which must not begin twice."""
 
-    async def start_body(claim: TaskClaim) -> None:
+    async def start_body(claim: CallLease) -> None:
         pass
 
-    patch.setattr(TaskClaim, "start_body", start_body)
+    patch.setattr(CallLease, "start_body", start_body)
 
 
 def lease_of_a_body_frees_its_entry(patch: Patch) -> None:
@@ -89,12 +89,12 @@ def results_lie_readable(patch: Patch) -> None:
 
 def tasks_lie_readable(patch: Patch) -> None:
     """Store tasks as they are."""
-    init: Any = TaskSeal.__init__
+    init: Any = CallSeal.__init__
 
-    def unsealed(seal: TaskSeal, sealer: Any, hints: tuple[str, ...], service: str) -> None:
+    def unsealed(seal: CallSeal, sealer: Any, hints: tuple[str, ...], service: str) -> None:
         init(seal, None, hints, service)
 
-    patch.setattr(TaskSeal, "__init__", unsealed)
+    patch.setattr(CallSeal, "__init__", unsealed)
 
 
 def one_failure_ends_all_renewals(patch: Patch) -> None:
@@ -156,7 +156,7 @@ def lost_write_counts_as_written(patch: Patch) -> None:
     """Report success to a writer that was too slow."""
     save = SimulatedTasks.save
 
-    async def saved(tasks: SimulatedTasks, entry: TaskEntry, *, version: int) -> bool:
+    async def saved(tasks: SimulatedTasks, entry: CallEntry, *, version: int) -> bool:
         await save(tasks, entry, version=version)
         return True
 
@@ -176,10 +176,10 @@ def lost_announcement_loses_a_task(patch: Patch) -> None:
 def stored_steps_run_again(patch: Patch) -> None:
     """Let the next worker forget the steps of the one before."""
 
-    def noted(claim: TaskClaim) -> dict[int, dict[str, Any]]:
+    def noted(claim: CallLease) -> dict[int, dict[str, Any]]:
         return {}
 
-    patch.setattr(TaskClaim, "noted", noted)
+    patch.setattr(CallLease, "noted", noted)
 
 
 def cancellation_changes_an_end(patch: Patch) -> None:
@@ -217,10 +217,10 @@ def long_body_loses_its_lease(patch: Patch) -> None:
 def lost_task_is_not_told(patch: Patch) -> None:
     """Give up the lease of a body that must not run twice as if it had not begun."""
 
-    def give_up(entry: TaskEntry, now: float) -> None:
+    def give_up(entry: CallEntry, now: float) -> None:
         entry.apply(TaskEvent.YIELD, now)
 
-    patch.setattr(TaskEntry, "give_up", give_up)
+    patch.setattr(CallEntry, "give_up", give_up)
 
 
 def earlier_answers_are_forgotten(patch: Patch) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from roundtrip.ledger.entry import LedgerEntry
-from roundtrip.ledger.tasks import TaskEntry
+from roundtrip.ledger.tasks import CallEntry
 from roundtrip.machine.call import Transition
 from roundtrip.machine.facts import Watch
 from roundtrip.machine.journal import Journal
@@ -88,14 +88,14 @@ class Judge:
     def reject(self, rejection: TokenRejection) -> None:
         """Ignore it: clients try tokens that are not theirs."""
 
-    def kept(self, entry: LedgerEntry | TaskEntry) -> None:
+    def kept(self, entry: LedgerEntry | CallEntry) -> None:
         """Check that readers of the store learn nothing of a call's content."""
         # No store of a fleet keeps the account of a task.
         stored = repr(replace(entry, account=None))
         if found := _READABLE.search(stored):
             self.broken.append(f"the store has readable text: ...{stored[max(0, found.start() - 60) : found.end()]}")
 
-    def wrote(self, before: TaskEntry | None, after: TaskEntry, writer: Process) -> None:
+    def wrote(self, before: CallEntry | None, after: CallEntry, writer: Process) -> None:
         """Check a write to the store."""
         if before is None:
             return

@@ -11,7 +11,7 @@ from roundtrip.ledger import MemoryLedger
 from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.ledger.entry import EntryLedger, LedgerEntry
 from roundtrip.ledger.listeners import ChangeListeners
-from roundtrip.ledger.tasks import TaskEntry, TaskSummary
+from roundtrip.ledger.tasks import CallEntry, EntrySummary
 from roundtrip.ledger.waiting import Waiting
 from roundtrip.machine.table import EntryState
 from roundtrip.machine.tasks import TaskState
@@ -22,8 +22,8 @@ __all__ = ["EPOCH", "SharedStore", "SimulatedLedger", "StoreFaults"]
 
 T = TypeVar("T")
 
-Wrote = Callable[[TaskEntry | None, TaskEntry, Process], None]
-Kept = Callable[[LedgerEntry | TaskEntry], None]
+Wrote = Callable[[CallEntry | None, CallEntry, Process], None]
+Kept = Callable[[LedgerEntry | CallEntry], None]
 
 _HELD = (EntryState.HELD, EntryState.RUNNING, TaskState.RUNNING)
 """The states in which a process has the lease of an entry."""
@@ -115,7 +115,7 @@ class SharedStore:
             if not self.faults.silences():
                 self.loop.post(process, self.faults.delay(), announced, key)
 
-    def note_holder(self, call_id: str, entry: LedgerEntry | TaskEntry, process: Process) -> None:
+    def note_holder(self, call_id: str, entry: LedgerEntry | CallEntry, process: Process) -> None:
         """Note the process with the lease of a call, after that process or another one has changed the entry."""
         place = call_id, type(entry)
         if entry.state not in _HELD:
@@ -226,7 +226,7 @@ class SimulatedTasks:
         self._tasks = store.memory.tasks
         self.listeners = ChangeListeners()
 
-    async def add(self, entry: TaskEntry) -> bool:
+    async def add(self, entry: CallEntry) -> bool:
         sent = entry.copy()
 
         async def add() -> bool:
@@ -239,10 +239,10 @@ class SimulatedTasks:
 
         return await self._store.ask(add)
 
-    async def load(self, call_id: str) -> tuple[TaskEntry | None, float]:
+    async def load(self, call_id: str) -> tuple[CallEntry | None, float]:
         return await self._store.ask(lambda: self._tasks.load(call_id), call_id)
 
-    async def save(self, entry: TaskEntry, *, version: int) -> bool:
+    async def save(self, entry: CallEntry, *, version: int) -> bool:
         sent = entry.copy()
 
         async def save() -> bool:
@@ -260,15 +260,15 @@ class SimulatedTasks:
     async def due(self, limit: int) -> tuple[list[str], float | None]:
         return await self._store.ask(lambda: self._tasks.due(limit))
 
-    async def list(self, *, limit: int, states: Sequence[TaskState] = ()) -> list[TaskSummary]:
+    async def list(self, *, limit: int, states: Sequence[TaskState] = ()) -> list[EntrySummary]:
         return await self._store.ask(lambda: self._tasks.list(limit=limit, states=states))
 
     async def labelled(
         self, label: str, *, limit: int, after: tuple[float, str] | None = None
-    ) -> Sequence[TaskSummary]:
+    ) -> Sequence[EntrySummary]:
         return await self._store.ask(lambda: self._tasks.labelled(label, limit=limit, after=after))
 
-    async def scan(self, *, after: str, limit: int) -> Sequence[TaskEntry]:
+    async def scan(self, *, after: str, limit: int) -> Sequence[CallEntry]:
         return await self._store.ask(lambda: self._tasks.scan(after=after, limit=limit))
 
     def listen(self, changed: Callable[[str | None], None]) -> Callable[[], None]:

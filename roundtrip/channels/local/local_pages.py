@@ -31,7 +31,7 @@ from roundtrip.threads.loops import is_on_asyncio
 if TYPE_CHECKING:
     from roundtrip.channels.local import local_site
     from roundtrip.pages.settings import Pages
-    from roundtrip.stored.book import TaskBook, TaskView
+    from roundtrip.stored.book import CallBook, StoredView
 else:
     load_on_use(globals(), "roundtrip.channels.local.local_site")
 
@@ -64,7 +64,7 @@ class LocalPages:
         ValueError: A setting is not of its form.
     """
 
-    def __init__(self, pages: Pages, *, name: str, book: TaskBook, system: System) -> None:
+    def __init__(self, pages: Pages, *, name: str, book: CallBook, system: System) -> None:
         self._process = system.new_id(_SECRET_BYTES)
         self._calls = CallsOfSite(book, is_local=True)
         self._book = book
@@ -103,12 +103,12 @@ class LocalPages:
 
     # Requests that wait for calls.
 
-    def begin(self, view: TaskView) -> None:
+    def begin(self, view: StoredView) -> None:
         """Note a call whose first request still waits: no client has its handle."""
         self._untold.setdefault(view.entry.call_id, 0)
 
     @asynccontextmanager
-    async def awaited(self, view: TaskView) -> AsyncGenerator[None]:
+    async def awaited(self, view: StoredView) -> AsyncGenerator[None]:
         """Wait for a call in the block. If all its requests are cancelled before a client has its handle, it ends."""
         call_id = view.entry.call_id
         if call_id in self._untold:
@@ -127,7 +127,7 @@ class LocalPages:
 
     # Pages of calls.
 
-    async def show(self, view: TaskView, *, is_repeated: bool = False) -> None:
+    async def show(self, view: StoredView, *, is_repeated: bool = False) -> None:
         """Open the page of a call, unless it has ended, or a browser should have it; see `LocalSite.address_for`."""
         entry = view.entry
         if entry.has_ended:

@@ -26,10 +26,10 @@ from roundtrip.cli.trace.showing import show
 from roundtrip.cli.trace.sources import LAST, present
 from roundtrip.cli.trace.terminal import Column, Screen
 from roundtrip.client.fields import read_typed
-from roundtrip.ledger.tasks import TaskSummary
+from roundtrip.ledger.tasks import EntrySummary
 from roundtrip.machine.tasks import TaskState
 from roundtrip.questions.fields import FieldInvalid, FieldKind, fields_of
-from roundtrip.stored.content import ContentUnreadable, TaskNotChanged
+from roundtrip.stored.content import CallNotChanged, ContentUnreadable
 from roundtrip.text import printable
 from roundtrip.trace.explaining.stories import story
 from roundtrip.trace.explaining.wording import distance_text
@@ -86,7 +86,7 @@ async def _list_stored(shelf: Shelf, arguments: Namespace) -> int:
     return 0
 
 
-def _row(one: TaskSummary, now: float) -> list[str]:
+def _row(one: EntrySummary, now: float) -> list[str]:
     following = distance_text(one.due - now) if is_due(one.state) else "-"
     return [
         one.call_id,
@@ -98,7 +98,7 @@ def _row(one: TaskSummary, now: float) -> list[str]:
     ]
 
 
-def _as_data(one: TaskSummary) -> dict[str, Any]:
+def _as_data(one: EntrySummary) -> dict[str, Any]:
     return {**one._asdict(), "state": one.state.value, "due": one.due if is_due(one.state) else None}
 
 
@@ -176,11 +176,11 @@ async def _answer_one(shelf: Shelf, arguments: Namespace) -> int:
         else:
             # Without a form, the action is rejected, and logged.
             form: Mapping[str, Any] = {}
-            with suppress(TaskNotChanged):
+            with suppress(CallNotChanged):
                 form = await shelf.operations.open_form(call_id, arguments.key)
             response = {"action": "accept", "content": _content(form, arguments.value)}
         await operations.answer(call_id, arguments.key, response)
-    except (CommandFailed, TaskNotChanged) as error:
+    except (CommandFailed, CallNotChanged) as error:
         print(f"{printable(arguments.call)}: {error}")
         return 1
     print(f"{call_id}: answered")

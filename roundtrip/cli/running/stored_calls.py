@@ -14,12 +14,12 @@ from roundtrip.cli.command import CommandFailed, reported
 from roundtrip.cli.running.loading import load_attached
 from roundtrip.cli.trace.terminal import Screen
 from roundtrip.ledger.contract import LedgerDown, Reach
-from roundtrip.ledger.tasks import TaskEntry
+from roundtrip.ledger.tasks import CallEntry
 from roundtrip.machine.tasks import ENDED, TaskState
 from roundtrip.stored.acting import AuditedOperations
-from roundtrip.stored.book import TaskBook
-from roundtrip.stored.content import ContentUnreadable, TaskNotChanged
-from roundtrip.stored.operations import TaskOperations
+from roundtrip.stored.book import CallBook
+from roundtrip.stored.content import CallNotChanged, ContentUnreadable
+from roundtrip.stored.operations import CallOperations
 from roundtrip.text import printable
 from roundtrip.trace.explaining.wording import clock_text
 from roundtrip.trace.writing.audit import AuditLog, AuditUnwritable, audit_path, user_of_system
@@ -38,8 +38,8 @@ _DONE: Final = {
 class Shelf(NamedTuple):
     """The stored calls of a server."""
 
-    book: TaskBook
-    operations: TaskOperations
+    book: CallBook
+    operations: CallOperations
 
 
 def load_shelf(target: str) -> Shelf:
@@ -59,7 +59,7 @@ def load_shelf(target: str) -> Shelf:
             "the tasks of a MemoryLedger are in the memory of the process that made them; give the server a "
             "SqliteLedger, a RedisLedger or a PostgresLedger"
         )
-    return Shelf(service.book, TaskOperations(service.book))
+    return Shelf(service.book, CallOperations(service.book))
 
 
 def using_store(work: Callable[[], Awaitable[T]]) -> T:
@@ -116,7 +116,7 @@ async def act_on_each(shelf: Shelf, arguments: Namespace, calls: Sequence[str], 
         try:
             call_id = await found_call(shelf, text)
             await operations.act(call_id, arguments.action, even_once=even_once)
-        except (CommandFailed, TaskNotChanged) as error:
+        except (CommandFailed, CallNotChanged) as error:
             failed += 1
             print(f"{printable(text)}: {error}")
         else:
@@ -182,7 +182,7 @@ def _approval(record: Mapping[str, Any], *, is_over: bool, reveal: bool) -> dict
     return shown
 
 
-def _facts(entry: TaskEntry, now: float) -> dict[str, Any]:
+def _facts(entry: CallEntry, now: float) -> dict[str, Any]:
     shown: dict[str, Any] = {"call": entry.call_id, "tool": entry.tool, "state": entry.state.value}
     due = entry.due if is_due(entry.state) else None
     shown |= {"created": entry.created, "updated": entry.updated, "due": due, "expires": entry.expires}

@@ -11,9 +11,9 @@ from roundtrip.client.legs import Era, LegRequest
 from roundtrip.client.tasks import RemoteTask, TaskRequests
 from roundtrip.errors import CallTakenOver
 from roundtrip.ledger.contract import LedgerDown
-from roundtrip.ledger.tasks import TaskEntry, TaskStore
+from roundtrip.ledger.tasks import CallEntry, CallStore
 from roundtrip.machine.tasks import ENDED, TaskState
-from roundtrip.stored.service import TaskService
+from roundtrip.stored.service import CallService
 from roundtrip.testing.networks.deliveries import Breach, Inapplicable, LegDelivery
 from roundtrip.testing.networks.network import Route
 from roundtrip.testing.question_pages import urls_in
@@ -125,7 +125,7 @@ class _FaultyStore:
         service: The tasks of the server.
     """
 
-    def __init__(self, inner: TaskStore, route: Route, service: TaskService) -> None:
+    def __init__(self, inner: CallStore, route: Route, service: CallService) -> None:
         self.inner = inner
         self.service = service
         self._route = route
@@ -141,15 +141,15 @@ class _FaultyStore:
 class _FailingStore(_FaultyStore):
     is_down = False
 
-    async def add(self, entry: TaskEntry) -> bool:
+    async def add(self, entry: CallEntry) -> bool:
         self._fail(entry.call_id)
         return await self.inner.add(entry)
 
-    async def load(self, call_id: str) -> tuple[TaskEntry | None, float]:
+    async def load(self, call_id: str) -> tuple[CallEntry | None, float]:
         self._fail(call_id)
         return await self.inner.load(call_id)
 
-    async def save(self, entry: TaskEntry, *, version: int) -> bool:
+    async def save(self, entry: CallEntry, *, version: int) -> bool:
         self._fail(entry.call_id)
         return await self.inner.save(entry, version=version)
 
@@ -161,7 +161,7 @@ class _FailingStore(_FaultyStore):
 class _DeadlyStore(_FaultyStore):
     _writes = 0
 
-    async def save(self, entry: TaskEntry, *, version: int) -> bool:
+    async def save(self, entry: CallEntry, *, version: int) -> bool:
         is_deadly = self.concerns(entry.call_id) and await self._ends_work(entry)
         if is_deadly:
             self._writes += 1
@@ -172,7 +172,7 @@ class _DeadlyStore(_FaultyStore):
             await self._die(entry.call_id)
         return saved
 
-    async def _ends_work(self, entry: TaskEntry) -> bool:
+    async def _ends_work(self, entry: CallEntry) -> bool:
         """Return True if a worker writes the result of a step, or the end of a leg."""
         stored, _ = await self.inner.load(entry.call_id)
         if stored is None or stored.state is not TaskState.RUNNING or stored.epoch != entry.epoch:
@@ -204,12 +204,12 @@ def _tampered_store(route: Route, kind: type[Any]) -> Any:
     store = stores.get(id(service))
     if store is None:
         store = stores[id(service)] = kind(service.book.store, route, service)
-        service.book.store = cast("TaskStore", store)
+        service.book.store = cast("CallStore", store)
         route.fleet.stack.callback(_remove, service, store)
     return store
 
 
-def _remove(service: TaskService, store: _FaultyStore) -> None:
+def _remove(service: CallService, store: _FaultyStore) -> None:
     """Take a faulty store out of the chain of those that users of one server have put in front of each other."""
     holder: Any = service.book
     name = "store"

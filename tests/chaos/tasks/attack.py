@@ -11,9 +11,9 @@ from typing import Any, Final
 import anyio
 import httpx
 
-from roundtrip.ledger.tasks import TaskEntry, TaskStore
+from roundtrip.ledger.tasks import CallEntry, CallStore
 from roundtrip.machine.tasks import TaskState
-from roundtrip.stored.book import TaskBook
+from roundtrip.stored.book import CallBook
 from tests.chaos.fleet.attack import Plan, Report, Turns
 from tests.chaos.fleet.processes import Instance, suspended, until
 from tests.chaos.tasks.client import POISON, Order, TaskClient, secrets_of
@@ -185,7 +185,7 @@ class _Attack:
 class _Judge:
     """Comparison of clients, the diary of all runs, and the store."""
 
-    def __init__(self, report: Report, book: TaskBook, lines: Sequence[Line], lost: set[int]) -> None:
+    def __init__(self, report: Report, book: CallBook, lines: Sequence[Line], lost: set[int]) -> None:
         self._report = report
         self._book = book
         self._lost = lost
@@ -226,10 +226,10 @@ class _Judge:
         return found
 
     def _judge(
-        self, order: Order, entries: Mapping[str, TaskEntry], stored: Mapping[str, Mapping[str, set[str]]]
+        self, order: Order, entries: Mapping[str, CallEntry], stored: Mapping[str, Mapping[str, set[str]]]
     ) -> None:
         counted, wrong = self._report.counted, list(order.wrong)
-        entry: TaskEntry | None = None
+        entry: CallEntry | None = None
         receipts: dict[str, str] = {}
         if len(order.handles) != 1:
             wrong.append(f"has {len(order.handles)} handles")
@@ -273,7 +273,7 @@ class _Judge:
         return wrong
 
 
-def _at_rest(entry: TaskEntry | None) -> list[str]:
+def _at_rest(entry: CallEntry | None) -> list[str]:
     """Return what is left of the work on a task in its entry."""
     if entry is None:
         return ["is not in the store"]
@@ -282,8 +282,8 @@ def _at_rest(entry: TaskEntry | None) -> list[str]:
     return wrong if entry.state is TaskState.COMPLETED else [*wrong, f"is {entry.state.value} in the store"]
 
 
-async def _all(store: TaskStore) -> list[TaskEntry]:
-    found: list[TaskEntry] = []
+async def _all(store: CallStore) -> list[CallEntry]:
+    found: list[CallEntry] = []
     while page := await store.scan(after=found[-1].call_id if found else "", limit=200):
         found += page
     return found

@@ -12,7 +12,7 @@ from roundtrip import Approvals, Context, Pages, PendingApproval
 from roundtrip.cli import main
 from roundtrip.errors import Decision
 from roundtrip.ledger import MemoryLedger, SqliteLedger
-from roundtrip.stored.content import TaskNotChanged
+from roundtrip.stored.content import CallNotChanged
 from roundtrip.system import System
 from roundtrip.testing import Clock
 from tests.interaction.tasks.operators import logged, operator_of
@@ -122,7 +122,7 @@ async def test_reminder_runs_in_the_process_of_the_operator(
         assert (reminder.number, reminder.is_reminder, reminder.by, reminder.caller) == (2, True, "finance", "ann")
         await Person(url, "fay").decide("approve")
         assert text_of(await go_on(client, asked)) == "refunded 5"
-        with pytest.raises(TaskNotChanged, match="ended already"):
+        with pytest.raises(CallNotChanged, match="ended already"):
             await operator_of(own, audit).act(call_in(asked), "remind")
     await ledger.aclose()
     assert [line.outcome for line in logged(audit)] == ["done", "rejected"]
@@ -169,7 +169,7 @@ async def test_failed_notification_is_reported(audit: Path, caplog: pytest.LogCa
     async with open_shop(server) as url, client_of(url) as client:
         asked = await client.call_tool("refund", {"amount": 5})
         await until(lambda: bool(calls))
-        with pytest.raises(TaskNotChanged, match="on_pending failed for 1 of 1 approvals"):
+        with pytest.raises(CallNotChanged, match="on_pending failed for 1 of 1 approvals"):
             await operator_of(server, audit).act(call_in(asked), "remind")
         # The failures change nothing.
         await Person(url, "fay").decide("approve")
@@ -184,12 +184,12 @@ async def test_reminder_needs_a_function_and_an_approval(audit: Path) -> None:
     server = shop()
     async with open_shop(server) as url, client_of(url) as client:
         asked = await client.call_tool("refund", {"amount": 5})
-        with pytest.raises(TaskNotChanged, match=r"give it approvals=Approvals\(on_pending=...\)"):
+        with pytest.raises(CallNotChanged, match=r"give it approvals=Approvals\(on_pending=...\)"):
             await operator_of(server, audit).act(call_in(asked), "remind")
     server = shop(approvals=Approvals(groups=GROUPS, on_pending=lambda one: None))
     async with open_shop(server) as url, client_of(url) as client:
         asked = await client.call_tool("partly", {"order": "Emma"})
-        with pytest.raises(TaskNotChanged, match="waits for no approval"):
+        with pytest.raises(CallNotChanged, match="waits for no approval"):
             await operator_of(server, audit).act(call_in(asked), "remind")
 
 

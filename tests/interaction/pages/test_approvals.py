@@ -25,7 +25,7 @@ from starlette.responses import RedirectResponse, Response
 
 from roundtrip import Approval, Approvals, Approve, Context, InvalidSignature, Pages, PendingApproval, Resolve, Server
 from roundtrip.ledger import LedgerDown, MemoryLedger, SqliteLedger
-from roundtrip.stored.operations import TaskOperations
+from roundtrip.stored.operations import CallOperations
 from roundtrip.system import System
 from roundtrip.testing import Clock
 from roundtrip.trace.explaining.explanations import ExplainedSubject, explain
@@ -612,7 +612,7 @@ async def test_keys_are_rotated_while_an_approval_waits(tmp_path: Path) -> None:
             assert handle_in(await other.call_tool("refund_all", {"order": "Emma"})) == handle_in(asked)
         assert await Person(url, "fay").one() == approval
         assert server.task_service is not None
-        operations = TaskOperations(server.task_service.book)
+        operations = CallOperations(server.task_service.book)
         assert [await operations.renew_key(entry) async for entry in operations.scan()] == [True]
     async with open_shop(shop(ledger=SqliteLedger(place), keys=[new])) as url, client_of(url) as client:
         assert await Person(url, "fay").decide("approve", "fine") == approval

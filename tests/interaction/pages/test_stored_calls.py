@@ -17,11 +17,11 @@ from roundtrip import Approvals, Approve, Context, ElicitUrl, Pages, Recorder, S
 from roundtrip.channels import stored_pages
 from roundtrip.ledger import MemoryLedger, SqliteLedger
 from roundtrip.ledger.contract import Ledger, LedgerDown
-from roundtrip.ledger.tasks import TaskEntry, change_task
+from roundtrip.ledger.tasks import CallEntry, change_task
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.tasks import TaskEvent
-from roundtrip.stored.content import TaskNotChanged
-from roundtrip.stored.operations import TaskOperations
+from roundtrip.stored.content import CallNotChanged
+from roundtrip.stored.operations import CallOperations
 from roundtrip.trace.explaining.explanations import ExplainedSubject, explain
 from roundtrip.trace.reading.joining import join
 from roundtrip.trace.reading.transcripts import files_of, read_files
@@ -71,7 +71,7 @@ async def test_lost_call_says_that_its_outcome_is_unknown() -> None:
         asked = await client.call_tool("pay", {"amount": 5})
         link, handle = link_in(asked), handle_in(asked)
 
-        def lose(entry: TaskEntry, now: float) -> bool:
+        def lose(entry: CallEntry, now: float) -> bool:
             entry.apply(TaskEvent.WAKE, now)
             entry.claim("dead", now, lease=1)
             entry.has_begun = True
@@ -310,9 +310,9 @@ async def test_services_do_not_share_calls(kind: str, tmp_path: Path) -> None:
         own = await of_wiki.call_tool("pay", {"amount": 1})
         assert handle_in(own) != handle_in(pay)
         assert wiki.task_service is not None
-        operations, foreign = TaskOperations(wiki.task_service.book), handle_in(pay).partition(".")[0]
+        operations, foreign = CallOperations(wiki.task_service.book), handle_in(pay).partition(".")[0]
         for change in (operations.cancel(foreign), operations.retry(foreign, even_once=True)):
-            with pytest.raises(TaskNotChanged, match="another service's"):
+            with pytest.raises(CallNotChanged, match="another service's"):
                 await change
 
         page = (await Browser(at_shop, "ann").open(link_in(pay))).text

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from roundtrip.stored.acting import AuditedOperations
-from roundtrip.stored.operations import TaskOperations
+from roundtrip.stored.operations import CallOperations
 from roundtrip.trace.reading.transcripts import read_files
 from roundtrip.trace.writing.audit import AuditLog
 from roundtrip.trace.writing.lines import ActedLine
@@ -24,7 +24,7 @@ def operator_of(server: Any, path: Path | None = None, *, by: str = "ana") -> Au
     """Return the operations of a person on the calls of a server."""
     service = server.task_service
     assert service is not None
-    return AuditedOperations(TaskOperations(service.book), AuditLog(path, program="ui", by=by))
+    return AuditedOperations(CallOperations(service.book), AuditLog(path, program="ui", by=by))
 
 
 def logged(path: Path) -> list[ActedLine]:

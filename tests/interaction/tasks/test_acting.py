@@ -9,7 +9,7 @@ from mcp_types import INTERNAL_ERROR
 
 from roundtrip import Context, ElicitUrl, Sample, Server
 from roundtrip.ledger import MemoryLedger
-from roundtrip.stored.content import TaskNotChanged
+from roundtrip.stored.content import CallNotChanged
 from roundtrip.stored.operations import AnswerUnfit
 from roundtrip.trace.writing.audit import AuditUnwritable
 from tests.interaction.tasks.operators import asking, logged, operator_of
@@ -61,7 +61,7 @@ async def test_cancelled_task_is_cancelled_for_its_client(ledger: Any, audit: Pa
         task, call = await asking(peer)
         await operator_of(server, audit).act(call, "cancel")
         assert (await peer.get(task))["status"] == "cancelled"
-        with pytest.raises(TaskNotChanged, match="ended already, and is cancelled"):
+        with pytest.raises(CallNotChanged, match="ended already, and is cancelled"):
             await operator_of(server, audit, by="bob").act(call, "cancel")
     assert [(line.by, line.action, line.tool, line.outcome, line.why) for line in logged(audit)] == [
         ("ana", "cancel", "order", "done", ""),
@@ -78,7 +78,7 @@ async def test_expired_task_is_unknown_to_its_client(audit: Path) -> None:
         for method in ("tasks/get", "tasks/cancel", "tasks/update"):
             sent = await peer.send(method, taskId=task, inputResponses={})
             assert sent["error"]["message"] == "Task not found"
-        with pytest.raises(TaskNotChanged, match="there is no such task"):
+        with pytest.raises(CallNotChanged, match="there is no such task"):
             await operator_of(server, audit).act(call, "expire")
     assert [(line.outcome, line.tool) for line in logged(audit)] == [("done", "order"), ("rejected", None)]
 
@@ -130,7 +130,7 @@ async def test_answer_of_a_test_user_continues_the_task(audit: Path) -> None:
         assert set(await peer.asked(task, "size")) == {"size"}
         await operator.answer(call, "size", {"action": "accept", "content": {"value": 3}})
         assert text_of(await peer.until(task)) == "ordered 3"
-        with pytest.raises(TaskNotChanged, match="it has ended already, and is completed"):
+        with pytest.raises(CallNotChanged, match="it has ended already, and is completed"):
             await operator_of(server).answer(call, "size", {"action": "accept", "content": {"value": 4}})
     lines = logged(audit)
     assert {line.why for line in lines[:-1]} == {"the answer does not fit its question"}
@@ -150,7 +150,7 @@ async def test_other_questions_are_not_answered(tool: str, key: str, said: str, 
     server = shop(None)
     async with peers(server) as (peer,):
         _, call = await asking(peer, tool, "size" if tool == "order" else key)
-        with pytest.raises(TaskNotChanged, match=said):
+        with pytest.raises(CallNotChanged, match=said):
             await operator_of(server, audit).answer(call, key, {"action": "accept", "content": {"value": 1}})
     (line,) = logged(audit)
     assert (line.action, line.outcome) == ("answer", "rejected")
@@ -182,9 +182,9 @@ async def test_calls_of_another_service_are_not_touched(audit: Path) -> None:
         task, call = await asking(peer)
         operator = operator_of(other, audit)
         for action in ("cancel", "retry", "expire"):
-            with pytest.raises(TaskNotChanged, match="another service's"):
+            with pytest.raises(CallNotChanged, match="another service's"):
                 await operator.act(call, action)
-        with pytest.raises(TaskNotChanged, match="another service's"):
+        with pytest.raises(CallNotChanged, match="another service's"):
             await operator.answer(call, "size", {"action": "decline"})
         assert (await peer.get(task))["status"] == "input_required"
     assert [line.outcome for line in logged(audit)] == ["rejected"] * 4

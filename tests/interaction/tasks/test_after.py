@@ -14,10 +14,10 @@ from mcp.shared.exceptions import MCPError
 
 from roundtrip import Context, Depends, Elicit, Resolve, Server, ToolError, after
 from roundtrip.ledger import LedgerDown, MemoryLedger, SqliteLedger
-from roundtrip.ledger.memory_tasks import MemoryTasks
+from roundtrip.ledger.memory_tasks import MemoryCallStore
 from roundtrip.machine.tasks import TaskState
 from roundtrip.stored import foreground, service
-from roundtrip.stored.worker import TaskEngine
+from roundtrip.stored.worker import CallWorker
 from tests.kit.peer import WAIT_SECONDS, Peer, peers, text_of
 from tests.kit.shops import KEY
 from tests.kit.waiting import until
@@ -195,16 +195,16 @@ async def test_repeated_request_gets_the_same_handle(tmp_path: Path) -> None:
 async def test_store_that_is_down_delays_the_task_and_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(foreground, "_RETRY_SECONDS", 0.02)
     shop, failures = Shop(), 3
-    add = MemoryTasks.add
+    add = MemoryCallStore.add
 
-    async def flaky(self: MemoryTasks, entry: Any) -> bool:
+    async def flaky(self: MemoryCallStore, entry: Any) -> bool:
         nonlocal failures
         failures -= 1
         if failures >= 0:
             raise LedgerDown("away")
         return await add(self, entry)
 
-    monkeypatch.setattr(MemoryTasks, "add", flaky)
+    monkeypatch.setattr(MemoryCallStore, "add", flaky)
     async with peers(shop.server) as (peer,):
         handle = await peer.call("slow")
         assert handle["resultType"] == "task"
@@ -253,15 +253,15 @@ async def test_call_whose_store_lost_the_answer_stays_where_it_runs(
 
 async def test_client_that_leaves_while_its_call_is_stored_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     shop, stored, go_on = Shop(), anyio.Event(), anyio.Event()
-    add = MemoryTasks.add
+    add = MemoryCallStore.add
 
-    async def slow_add(self: MemoryTasks, entry: Any) -> bool:
+    async def slow_add(self: MemoryCallStore, entry: Any) -> bool:
         is_added = await add(self, entry)
         stored.set()
         await go_on.wait()
         return is_added
 
-    monkeypatch.setattr(MemoryTasks, "add", slow_add)
+    monkeypatch.setattr(MemoryCallStore, "add", slow_add)
     async with peers(shop.server) as (peer,):
         async with anyio.create_task_group() as group:
             group.start_soon(peer.call, "slow")
@@ -293,7 +293,7 @@ async def test_server_that_stops_hands_its_calls_to_others(tmp_path: Path) -> No
 
 
 async def test_bodies_beyond_the_limit_begin_as_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "TaskEngine", partial(TaskEngine, most=2))
+    monkeypatch.setattr(service, "CallWorker", partial(CallWorker, most=2))
     shop = Shop()
     async with peers(shop.server) as (peer,):
         first, second = await peer.call("slow"), await peer.call("slow")

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from roundtrip.cli import main
-from roundtrip.ledger.tasks import TaskEntry, change_task
+from roundtrip.ledger.tasks import CallEntry, change_task
 from tests.interaction.tasks import workshops
 from tests.interaction.tasks.effects import effects
 from tests.kit.peer import peers, text_of
@@ -79,7 +79,7 @@ async def lost(server: Any, tool: str, peer: Any, **sent: Any) -> str:
     call_id = handle["taskId"].split(".")[0]
     store = server.ledger.tasks
 
-    def lose(entry: TaskEntry, now: float) -> bool:
+    def lose(entry: CallEntry, now: float) -> bool:
         if not entry.claim("dead", now, lease=1):
             return False
         entry.has_begun = entry.runs_once

@@ -17,15 +17,15 @@ from roundtrip import Context, ElicitUrl, Server, after
 from roundtrip.engine.leg import Authored, Suspended
 from roundtrip.errors import CallTakenOver
 from roundtrip.ledger import LedgerDown, MemoryLedger, SqliteLedger
-from roundtrip.ledger.memory_tasks import MemoryTasks
-from roundtrip.ledger.tasks import TaskEntry, change_task
+from roundtrip.ledger.memory_tasks import MemoryCallStore
+from roundtrip.ledger.tasks import CallEntry, change_task
 from roundtrip.machine.tasks import TaskEvent, TaskState
 from roundtrip.server import tool_calls
 from roundtrip.stored import lease, legs, service
 from roundtrip.stored.content import ContentUnreadable, Pause
-from roundtrip.stored.legs import TaskLeg
-from roundtrip.stored.operations import TaskOperations
-from roundtrip.stored.worker import TaskEngine
+from roundtrip.stored.legs import WorkerLeg
+from roundtrip.stored.operations import CallOperations
+from roundtrip.stored.worker import CallWorker
 from roundtrip.system import SYSTEM, System
 from roundtrip.testing import Clock
 from tests.interaction.tasks.looks import Looks
@@ -116,16 +116,16 @@ async def test_task_that_cannot_be_claimed_is_left_alone_for_a_while(
 ) -> None:
     """A store can often be read when it cannot be written: a worker must not try, and log, without a pause."""
     clock, tries = Clock(), 0
-    save = MemoryTasks.save
+    save = MemoryCallStore.save
 
-    async def read_only(tasks: MemoryTasks, entry: TaskEntry, *, version: int) -> bool:
+    async def read_only(tasks: MemoryCallStore, entry: CallEntry, *, version: int) -> bool:
         nonlocal tries
         tries += 1
         if tries < 3:
             raise LedgerDown("read-only")
         return await save(tasks, entry, version=version)
 
-    monkeypatch.setattr(MemoryTasks, "save", read_only)
+    monkeypatch.setattr(MemoryCallStore, "save", read_only)
     shop = Shop(system=System(monotonic=clock))
     async with peers(shop.server) as (peer,):
         task_id = (await peer.call("nothing"))["taskId"]
@@ -137,7 +137,7 @@ async def test_task_that_cannot_be_claimed_is_left_alone_for_a_while(
 
 
 async def test_worker_begins_no_more_tasks_than_its_limit(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "TaskEngine", partial(TaskEngine, most=1))
+    monkeypatch.setattr(service, "CallWorker", partial(CallWorker, most=1))
     ledger = MemoryLedger()
     shop, other = Shop(ledger), Server[Any]("shop", keys=[KEY], ledger=ledger, run_tasks=False)
 
@@ -227,14 +227,14 @@ async def test_last_of_quick_status_messages_is_shown() -> None:
 async def test_client_is_told_to_try_again_while_the_store_is_down(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def down(tasks: MemoryTasks, call_id: str) -> Any:
+    async def down(tasks: MemoryCallStore, call_id: str) -> Any:
         raise LedgerDown("away: secret address")
 
     shop = Shop()
     async with peers(shop.server) as (peer,):
         task_id = (await peer.call("nothing"))["taskId"]
         await peer.until(task_id)
-        monkeypatch.setattr(MemoryTasks, "load", down)
+        monkeypatch.setattr(MemoryCallStore, "load", down)
         for answer in (
             await peer.send("tasks/get", taskId=task_id),
             await peer.send("subscriptions/listen", notifications={"taskIds": [task_id]}),
@@ -265,16 +265,16 @@ async def test_end_survives_an_outage_that_is_longer_than_the_lease(
 ) -> None:
     """The body runs no more often than without the outage."""
     monkeypatch.setattr(lease, "_PAUSES", (0.01,))
-    save, failures = MemoryTasks.save, 0
+    save, failures = MemoryCallStore.save, 0
 
-    async def flaky(tasks: MemoryTasks, entry: TaskEntry, *, version: int) -> bool:
+    async def flaky(tasks: MemoryCallStore, entry: CallEntry, *, version: int) -> bool:
         nonlocal failures
         if shop.go_on.is_set() and failures < 4:
             failures += 1
             raise LedgerDown("away")
         return await save(tasks, entry, version=version)
 
-    monkeypatch.setattr(MemoryTasks, "save", flaky)
+    monkeypatch.setattr(MemoryCallStore, "save", flaky)
     shop = Shop()
     async with peers(shop.server) as (peer,):
         task_id = (await peer.call("end", how=how))["taskId"]
@@ -298,10 +298,10 @@ async def test_task_that_another_worker_has_is_left_to_it(
 ) -> None:
     """Between the look of one worker and its claim, another one is faster."""
 
-    async def due(tasks: MemoryTasks, limit: int) -> tuple[list[str], float | None]:
+    async def due(tasks: MemoryCallStore, limit: int) -> tuple[list[str], float | None]:
         return [task.call_id for task in await tasks.list(limit=limit)], None
 
-    monkeypatch.setattr(MemoryTasks, "due", due)
+    monkeypatch.setattr(MemoryCallStore, "due", due)
     shop = Shop()
     other = Shop(shop.ledger)
     async with peers(shop.server, other.server) as (peer, _):
@@ -325,14 +325,14 @@ async def test_signal_for_a_lost_task_is_kept() -> None:
         assert await shop.server.signal(call_id, "payment", 7)
         tasks = shop.server.task_service
         assert tasks is not None
-        await TaskOperations(tasks.book).retry(call_id, even_once=False)
+        await CallOperations(tasks.book).retry(call_id, even_once=False)
         assert text_of(await peer.until(handle["taskId"])) == "7"
 
 
 async def test_task_of_a_newer_build_is_left_to_it(caplog: pytest.LogCaptureFixture) -> None:
     shop = Shop()
 
-    def renew(entry: TaskEntry, now: float) -> None:
+    def renew(entry: CallEntry, now: float) -> None:
         service, fields = json.loads(entry.content)
         entry.content = json.dumps([service, {**fields, "priority": 3}])
 
@@ -354,16 +354,16 @@ async def test_task_of_a_newer_build_is_left_to_it(caplog: pytest.LogCaptureFixt
 async def test_page_that_is_not_finished_is_looked_at_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(legs, "_PAGE_SECONDS", 0.005)
     shop, pauses = Shop(), list[float]()
-    pause_of = TaskLeg.pause
+    pause_of = WorkerLeg.pause
 
-    def watched(leg: TaskLeg, end: Suspended | Authored, journal: str, now: float) -> Pause:
+    def watched(leg: WorkerLeg, end: Suspended | Authored, journal: str, now: float) -> Pause:
         pause = pause_of(leg, end, journal, now)
         if pause.until is not None:
             pauses.append(pause.until - now)
         return pause
 
     # Not between the writes of a store: a busy machine needs longer for one than a pause grows.
-    monkeypatch.setattr(TaskLeg, "pause", watched)
+    monkeypatch.setattr(WorkerLeg, "pause", watched)
 
     @shop.server.tool(task=True)
     async def visit(ctx: Context) -> str:
@@ -408,7 +408,7 @@ async def test_worker_without_the_new_key_leaves_its_task_to_others(tmp_path: Pa
         async with peers(new) as (second,):
             tasks = new.task_service
             assert tasks is not None
-            operations = TaskOperations(tasks.book)
+            operations = CallOperations(tasks.book)
             async for entry in operations.scan():
                 assert await operations.renew_key(entry)
             go_on.set()
@@ -469,7 +469,7 @@ async def test_read_leaves_a_worker_time_to_store_its_result(
     async with peers(shop.server) as (peer,):
         task_id = await shop.paying(peer)
         with monkeypatch.context() as patch:
-            patch.setattr(MemoryTasks, "save", down)
+            patch.setattr(MemoryCallStore, "save", down)
             shop.go_on.set()
             await until(lambda: "a worker cannot write a task" in caplog.text)
             clock.advance(lease.LEASE_SECONDS + 1)

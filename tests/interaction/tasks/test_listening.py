@@ -8,7 +8,7 @@ import pytest
 
 from roundtrip import Context, Server
 from roundtrip.ledger import LedgerDown, SqliteLedger
-from roundtrip.ledger.memory_tasks import MemoryTasks
+from roundtrip.ledger.memory_tasks import MemoryCallStore
 from tests.kit.peer import Peer, peers, text_of
 from tests.kit.shops import KEY
 from tests.kit.waiting import until
@@ -133,9 +133,9 @@ async def test_states_that_look_the_same_are_sent_once() -> None:
 
 async def test_streams_that_end_leave_no_listener(monkeypatch: pytest.MonkeyPatch) -> None:
     listening = 0
-    listen = MemoryTasks.listen
+    listen = MemoryCallStore.listen
 
-    def counted(self: MemoryTasks, changed: Any) -> Any:
+    def counted(self: MemoryCallStore, changed: Any) -> Any:
         nonlocal listening
         listening += 1
         stop = listen(self, changed)
@@ -147,7 +147,7 @@ async def test_streams_that_end_leave_no_listener(monkeypatch: pytest.MonkeyPatc
 
         return stopped
 
-    monkeypatch.setattr(MemoryTasks, "listen", counted)
+    monkeypatch.setattr(MemoryCallStore, "listen", counted)
     async with peers(shop()) as (peer,):
         task_id = await begun(peer, title="Ulysses")
         await peer.until(task_id, "input_required")
@@ -161,10 +161,10 @@ async def test_streams_that_end_leave_no_listener(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_store_that_is_down_for_a_moment_delays_the_notification(monkeypatch: pytest.MonkeyPatch) -> None:
-    load = MemoryTasks.load
+    load = MemoryCallStore.load
     failures = 2
 
-    async def flaky(self: MemoryTasks, call_id: str) -> Any:
+    async def flaky(self: MemoryCallStore, call_id: str) -> Any:
         nonlocal failures
         if failures and is_listening:
             failures -= 1
@@ -180,6 +180,6 @@ async def test_store_that_is_down_for_a_moment_delays_the_notification(monkeypat
             await stream.next()
             await peer.answer(task_id, gift=True)
             is_listening = True
-            monkeypatch.setattr(MemoryTasks, "load", flaky)
+            monkeypatch.setattr(MemoryCallStore, "load", flaky)
             assert text_of(await stream.until("completed")) == "Ulysses, wrapped"
     assert not failures

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from roundtrip.ledger import LedgerDown, MemoryLedger
-from roundtrip.ledger.tasks import MAX_TRIES, HasTasks, SeenTask, TaskEntry, TaskStore, change_task
+from roundtrip.ledger.tasks import MAX_TRIES, CallEntry, CallStore, HasCallStore, SeenEntry, change_task
 from roundtrip.machine.tasks import TaskEvent, TaskState
 from roundtrip.system import System
 from roundtrip.testing import Clock
@@ -27,9 +27,9 @@ def clock() -> Clock:
 @pytest.fixture(params=KINDS)
 async def store(
     request: pytest.FixtureRequest, started: Servers, tmp_path: Path, clock: Clock
-) -> AsyncGenerator[TaskStore]:
+) -> AsyncGenerator[CallStore]:
     async with turned_ledger(request.param, started, tmp_path, clock) as ledger:
-        assert isinstance(ledger, HasTasks)
+        assert isinstance(ledger, HasCallStore)
         yield ledger.tasks
 
 
@@ -37,25 +37,25 @@ in_memory = pytest.mark.parametrize("store", ["memory"], indirect=True)
 """What an entry decides is the same in each store."""
 
 
-def entry_of(clock: Clock, call_id: str = "a", **fields: Any) -> TaskEntry:
+def entry_of(clock: Clock, call_id: str = "a", **fields: Any) -> CallEntry:
     now = clock()
     given: dict[str, Any] = {"created": now, "expires": now + 1000, "due": now, "updated": now, **fields}
-    return TaskEntry(call_id, "ship", **given)
+    return CallEntry(call_id, "ship", **given)
 
 
-async def claimed(store: TaskStore, holder: str, *, lease: float = 30) -> TaskEntry | None:
+async def claimed(store: CallStore, holder: str, *, lease: float = 30) -> CallEntry | None:
     return await change_task(
         store, "a", lambda entry, now: replace(entry) if entry.claim(holder, now, lease=lease) else None
     )
 
 
-async def loaded(store: TaskStore, call_id: str = "a") -> TaskEntry:
+async def loaded(store: CallStore, call_id: str = "a") -> CallEntry:
     entry, _ = await store.load(call_id)
     assert entry is not None
     return entry
 
 
-async def test_loaded_task_is_a_copy_with_all_fields(store: TaskStore, clock: Clock) -> None:
+async def test_loaded_task_is_a_copy_with_all_fields(store: CallStore, clock: Clock) -> None:
     full = entry_of(
         clock, holder="h", epoch=3, runs_once=True, has_begun=True, tries=2, deaths=4, content="c", version=0
     )
@@ -72,14 +72,14 @@ async def test_loaded_task_is_a_copy_with_all_fields(store: TaskStore, clock: Cl
     assert (await loaded(store)).notes == []
 
 
-async def test_notes_are_appended_replaced_and_dropped(store: TaskStore, clock: Clock) -> None:
+async def test_notes_are_appended_replaced_and_dropped(store: CallStore, clock: Clock) -> None:
     await store.add(entry_of(clock, notes=["one"]))
-    seen = SeenTask(*await _read(store), clock)
+    seen = SeenEntry(*await _read(store), clock)
     for number in ("two", "three"):
         await change_task(store, "a", lambda entry, now, number=number: entry.notes.append(number), seen=seen)
     assert (await loaded(store)).notes == ["one", "two", "three"]
 
-    def rewrite(entry: TaskEntry, now: float) -> None:
+    def rewrite(entry: CallEntry, now: float) -> None:
         entry.notes, entry.rewrites_notes = [note.upper() for note in entry.notes], True
 
     await change_task(store, "a", rewrite)
@@ -91,15 +91,15 @@ async def test_notes_are_appended_replaced_and_dropped(store: TaskStore, clock: 
     assert (await loaded(store)).notes == ["five"]
 
 
-async def _read(store: TaskStore) -> tuple[TaskEntry, float]:
+async def _read(store: CallStore) -> tuple[CallEntry, float]:
     entry, now = await store.load("a")
     assert entry is not None
     return entry, now
 
 
-async def test_only_one_worker_gets_the_lease(store: TaskStore, clock: Clock) -> None:
+async def test_only_one_worker_gets_the_lease(store: CallStore, clock: Clock) -> None:
     await store.add(entry_of(clock))
-    results: list[TaskEntry | None] = []
+    results: list[CallEntry | None] = []
 
     async def claim(holder: str) -> None:
         results.append(await claimed(store, holder))
@@ -111,7 +111,7 @@ async def test_only_one_worker_gets_the_lease(store: TaskStore, clock: Clock) ->
 
 
 @in_memory
-async def test_worker_whose_lease_has_ended_cannot_write(store: TaskStore, clock: Clock) -> None:
+async def test_worker_whose_lease_has_ended_cannot_write(store: CallStore, clock: Clock) -> None:
     await store.add(entry_of(clock))
     first = await claimed(store, "one")
     assert first is not None
@@ -128,10 +128,10 @@ async def test_worker_whose_lease_has_ended_cannot_write(store: TaskStore, clock
 
 
 @in_memory
-async def test_body_that_runs_once_is_lost_with_its_worker(store: TaskStore, clock: Clock) -> None:
+async def test_body_that_runs_once_is_lost_with_its_worker(store: CallStore, clock: Clock) -> None:
     expected = {"again": TaskState.DUE, "once": TaskState.DUE, "once, begun": TaskState.LOST}
 
-    def begin(entry: TaskEntry, now: float) -> None:
+    def begin(entry: CallEntry, now: float) -> None:
         entry.claim("one", now, lease=30)
         entry.has_begun = entry.call_id != "once"
 
@@ -145,10 +145,10 @@ async def test_body_that_runs_once_is_lost_with_its_worker(store: TaskStore, clo
 
 
 @in_memory
-async def test_retried_task_is_lost_again_only_if_its_body_has_begun_again(store: TaskStore, clock: Clock) -> None:
+async def test_retried_task_is_lost_again_only_if_its_body_has_begun_again(store: CallStore, clock: Clock) -> None:
     await store.add(entry_of(clock, runs_once=True))
 
-    def lose(entry: TaskEntry, now: float) -> None:
+    def lose(entry: CallEntry, now: float) -> None:
         entry.claim("one", now, lease=30)
         entry.has_begun = True
         entry.give_up(now)
@@ -162,7 +162,7 @@ async def test_retried_task_is_lost_again_only_if_its_body_has_begun_again(store
 
 
 @in_memory
-async def test_task_that_ends_its_workers_is_given_up_if_it_stores_no_step(store: TaskStore, clock: Clock) -> None:
+async def test_task_that_ends_its_workers_is_given_up_if_it_stores_no_step(store: CallStore, clock: Clock) -> None:
     await store.add(entry_of(clock))
     for number in range(2 * MAX_TRIES):
         assert await claimed(store, str(number)) is not None
@@ -192,7 +192,7 @@ async def test_full_memory_takes_no_new_tasks(clock: Clock, size: int, account: 
     assert await store.add(entry_of(clock, "b", account=account))
 
 
-async def test_due_tasks_come_in_order_and_tell_the_next_time(store: TaskStore, clock: Clock) -> None:
+async def test_due_tasks_come_in_order_and_tell_the_next_time(store: CallStore, clock: Clock) -> None:
     now = clock()
     for call_id, after in (("b", 20), ("a", 10), ("c", 30)):
         await store.add(entry_of(clock, call_id, due=now + after))
@@ -206,7 +206,7 @@ async def test_due_tasks_come_in_order_and_tell_the_next_time(store: TaskStore, 
     assert (await store.due(5))[0] == ["b"]
 
 
-async def test_listeners_hear_of_each_change(store: TaskStore, clock: Clock) -> None:
+async def test_listeners_hear_of_each_change(store: CallStore, clock: Clock) -> None:
     heard: list[str | None] = []
     arrived = anyio.Event()
 
@@ -232,7 +232,7 @@ async def test_listeners_hear_of_each_change(store: TaskStore, clock: Clock) -> 
     assert heard == []
 
 
-async def test_list_shows_the_newest_first_and_no_content(store: TaskStore, clock: Clock) -> None:
+async def test_list_shows_the_newest_first_and_no_content(store: CallStore, clock: Clock) -> None:
     for call_id in ("a", "b", "c"):
         await store.add(entry_of(clock, call_id, content="secret"))
         clock.advance(1)
@@ -245,7 +245,7 @@ async def test_list_shows_the_newest_first_and_no_content(store: TaskStore, cloc
     assert [one.call_id for one in await store.list(limit=5, states=[TaskState.RUNNING])] == ["a"]
 
 
-async def test_tasks_are_found_by_their_labels_until_they_end(store: TaskStore, clock: Clock) -> None:
+async def test_tasks_are_found_by_their_labels_until_they_end(store: CallStore, clock: Clock) -> None:
     for call_id in ("b", "c", "a", "d"):
         await store.add(entry_of(clock, call_id, labels=("even", "red") if call_id in "bd" else ("odd", "red")))
         clock.advance(1 if call_id != "c" else 0)
@@ -256,7 +256,7 @@ async def test_tasks_are_found_by_their_labels_until_they_end(store: TaskStore, 
     assert [one.call_id for one in await store.labelled("even", limit=3)] == ["b", "d"]
     assert not await store.labelled("blue", limit=3)
 
-    def relabel(entry: TaskEntry, now: float) -> None:
+    def relabel(entry: CallEntry, now: float) -> None:
         entry.labels = ("blue", "red")
 
     await change_task(store, "d", relabel)
@@ -270,7 +270,7 @@ async def test_tasks_are_found_by_their_labels_until_they_end(store: TaskStore, 
     assert not await store.labelled("red", limit=3)
 
 
-async def test_all_tasks_can_be_scanned_in_pages(store: TaskStore, clock: Clock) -> None:
+async def test_all_tasks_can_be_scanned_in_pages(store: CallStore, clock: Clock) -> None:
     for call_id in ("b", "d", "a", "c"):
         await store.add(entry_of(clock, call_id, content=f"content of {call_id}", notes=["one", call_id]))
     first = await store.scan(after="", limit=3)

@@ -8,8 +8,8 @@ from mcp.shared.exceptions import MCPError
 
 from roundtrip import Context, Elicit, Resolve, Server
 from roundtrip.ledger import MemoryLedger
-from roundtrip.stored.book import TaskBook
-from roundtrip.stored.content import TaskContent
+from roundtrip.stored.book import CallBook
+from roundtrip.stored.content import CallContent
 from roundtrip.tasks import extension
 from roundtrip.testing import (
     Breach,
@@ -86,17 +86,17 @@ async def test_networks_of_tasks_do_not_fit_another_life() -> None:
 
 
 def reuse_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fresh_key(content: TaskContent, name: str) -> str:
+    def fresh_key(content: CallContent, name: str) -> str:
         return name
 
-    monkeypatch.setattr(TaskContent, "fresh_key", fresh_key)
+    monkeypatch.setattr(CallContent, "fresh_key", fresh_key)
 
 
 def forget_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def cancel(self: TaskBook, call_id: str) -> bool:
+    async def cancel(self: CallBook, call_id: str) -> bool:
         return True
 
-    monkeypatch.setattr(TaskBook, "cancel", cancel)
+    monkeypatch.setattr(CallBook, "cancel", cancel)
 
 
 def tell_strangers_apart(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +104,7 @@ def tell_strangers_apart(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def own_or_tell(methods: Any, ctx: Any, task_id: str) -> Any:
         view = await own(methods, ctx, task_id)
-        book = cast("TaskBook", vars(methods)["_book"])
+        book = cast("CallBook", vars(methods)["_book"])
         if view is None and await book.find(task_id.rpartition(".")[0]) is not None:
             raise MCPError(code=-32602, message="Not yours")
         return view

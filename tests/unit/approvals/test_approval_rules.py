@@ -10,9 +10,9 @@ import pytest
 
 from roundtrip.approvals.inbox_calls import Reader
 from roundtrip.approvals.rules import decide, look_at, may_decide, open_groups, park_approvals, records_of, withdraw
-from roundtrip.ledger.tasks import TaskEntry
+from roundtrip.ledger.tasks import CallEntry
 from roundtrip.machine.tasks import TaskEvent, TaskState
-from roundtrip.stored.content import CallOrigin, Pause, TaskContent, TaskSeal
+from roundtrip.stored.content import CallContent, CallOrigin, CallSeal, Pause
 from tests.kit.tables import check_each
 
 NOW = 1_000.0
@@ -23,12 +23,12 @@ def oauth(client: str, issuer: str | None, subject: str | None) -> str:
     return json.dumps([client, issuer, subject])
 
 
-def content_of(user: str | None = "ann") -> TaskContent:
-    return TaskContent(CallOrigin({}, {}, "2026-07-28", user, "s", None, user), "", is_fresh=False)
+def content_of(user: str | None = "ann") -> CallContent:
+    return CallContent(CallOrigin({}, {}, "2026-07-28", user, "s", None, user), "", is_fresh=False)
 
 
-def entry_of(state: TaskState = TaskState.RUNNING, *, expires: float = NOW + 10_000) -> TaskEntry:
-    return TaskEntry("c", "pay", NOW, expires, state=state, due=NOW, updated=NOW)
+def entry_of(state: TaskState = TaskState.RUNNING, *, expires: float = NOW + 10_000) -> CallEntry:
+    return CallEntry("c", "pay", NOW, expires, state=state, due=NOW, updated=NOW)
 
 
 def asked(name: str = "ok", pin: str = "p", **more: Any) -> dict[str, dict[str, Any]]:
@@ -37,8 +37,8 @@ def asked(name: str = "ok", pin: str = "p", **more: Any) -> dict[str, dict[str, 
 
 
 def park(
-    content: TaskContent,
-    entry: TaskEntry,
+    content: CallContent,
+    entry: CallEntry,
     wanted: dict[str, Any],
     now: float = NOW,
     *,
@@ -188,7 +188,7 @@ def test_labels_of_others_are_kept() -> None:
 
 
 def test_approvals_are_stored_under_their_own_keys() -> None:
-    seal = TaskSeal(None, (), "shop")
+    seal = CallSeal(None, (), "shop")
     content, entry = content_of(), entry_of()
     assert not {"approvals", "wakes"} & json.loads(seal.write(content, "c"))[1].keys()
     park(content, entry, asked())

@@ -7,7 +7,7 @@ import pytest
 
 from roundtrip.ledger import holders
 from roundtrip.ledger.holders import bury, holder_name, name_process
-from roundtrip.ledger.tasks import TaskEntry
+from roundtrip.ledger.tasks import CallEntry
 from roundtrip.machine.tasks import TaskState
 
 FORKED = """
@@ -42,7 +42,7 @@ def test_task_of_a_dead_process_waits_for_no_lease(
     monkeypatch.setattr(holders, "_buried", {})
     monkeypatch.setattr(holders, "_own", None)
     process = name_process()
-    entry = TaskEntry("a", "ship", created=0, expires=1000, due=0, updated=0, runs_once=runs_once)
+    entry = CallEntry("a", "ship", created=0, expires=1000, due=0, updated=0, runs_once=runs_once)
     assert entry.claim(holder_name(b"one"), 1, lease=30)
     entry.has_begun = has_begun
     assert not entry.advance(2)
@@ -52,7 +52,7 @@ def test_task_of_a_dead_process_waits_for_no_lease(
 
 
 def test_task_given_up_in_a_body_that_runs_once_is_lost_from_then_on() -> None:
-    entry = TaskEntry("a", "ship", created=0, expires=1000, due=0, updated=0, runs_once=True)
+    entry = CallEntry("a", "ship", created=0, expires=1000, due=0, updated=0, runs_once=True)
     assert entry.claim("one", 1, lease=30)
     entry.has_begun = True
     entry.give_up(5)

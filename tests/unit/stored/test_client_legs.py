@@ -5,12 +5,12 @@ from typing import Any, cast
 import pytest
 
 from roundtrip.engine.leg import Suspended
-from roundtrip.ledger.tasks import MAX_TRIES, TaskEntry
+from roundtrip.ledger.tasks import MAX_TRIES, CallEntry
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.tasks import TaskState
-from roundtrip.stored.content import CallOrigin, TaskContent
-from roundtrip.stored.lease import TaskClaim
-from roundtrip.stored.legs import TaskLeg
+from roundtrip.stored.content import CallContent, CallOrigin
+from roundtrip.stored.lease import CallLease
+from roundtrip.stored.legs import WorkerLeg
 from roundtrip.stored.worker import leave_to_client
 
 UNUSED = cast(Any, None)
@@ -21,17 +21,17 @@ UNUSED = cast(Any, None)
 async def test_leg_without_a_page_waits_for_its_next_try_alone(
     retry: float | None, until: float | None, attempt: int
 ) -> None:
-    content = TaskContent(CallOrigin({}, {}, "2026-07-28", None, "secret", None), "")
-    entry = TaskEntry("a", "ship", created=0, expires=1000, due=0, updated=0)
-    leg = TaskLeg(content, Journal("a", 0, 9, 9, 1, 0), TaskClaim(UNUSED, entry, 0.0), UNUSED)
+    content = CallContent(CallOrigin({}, {}, "2026-07-28", None, "secret", None), "")
+    entry = CallEntry("a", "ship", created=0, expires=1000, due=0, updated=0)
+    leg = WorkerLeg(content, Journal("a", 0, 9, 9, 1, 0), CallLease(UNUSED, entry, 0.0), UNUSED)
     leg.retry_seconds = retry
     pause = leg.pause(Suspended({}, ""), "journal", 10.0)
     assert (pause.until, pause.looks, pause.attempt) == (until, 0, attempt)
 
 
 def test_waiting_for_the_client_counts_as_no_death() -> None:
-    content = TaskContent(CallOrigin({}, {}, "2026-07-28", None, "secret", None), "")
-    entry = TaskEntry("a", "ship", created=0, expires=1000, due=0, updated=0)
+    content = CallContent(CallOrigin({}, {}, "2026-07-28", None, "secret", None), "")
+    entry = CallEntry("a", "ship", created=0, expires=1000, due=0, updated=0)
     for now in range(2 * MAX_TRIES):
         leave_to_client(content, entry, now, holder=str(now))
         assert entry.state is TaskState.WAITING

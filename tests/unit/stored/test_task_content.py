@@ -4,22 +4,22 @@ import os
 
 import pytest
 
-from roundtrip.ledger.tasks import TaskEntry
+from roundtrip.ledger.tasks import CallEntry
 from roundtrip.machine.tasks import TaskState
-from roundtrip.stored.content import CallOrigin, ContentUnreadable, Pause, TaskContent, TaskSeal
+from roundtrip.stored.content import CallContent, CallOrigin, CallSeal, ContentUnreadable, Pause
 from roundtrip.tokens.token import KeyRing, Sealer
 
 NOW = 1_000.0
 
 
-def content() -> TaskContent:
-    return TaskContent(CallOrigin({}, {}, "2026-07-28", None, "s", None), "", is_fresh=False)
+def content() -> CallContent:
+    return CallContent(CallOrigin({}, {}, "2026-07-28", None, "s", None), "", is_fresh=False)
 
 
 def test_content_is_as_sealed_as_its_server() -> None:
     """Who may write to the store, and has no key, cannot replace a content by one without a seal."""
-    sealed = TaskSeal(Sealer(KeyRing([b"7f" * 16]), purpose=b"seal", entropy=os.urandom), ("k",), "shop")
-    plain = TaskSeal(None, (), "shop")
+    sealed = CallSeal(Sealer(KeyRing([b"7f" * 16]), purpose=b"seal", entropy=os.urandom), ("k",), "shop")
+    plain = CallSeal(None, (), "shop")
     assert sealed.read(sealed.write(content(), "c"), "c") == plain.read(plain.write(content(), "c"), "c") == content()
     for reader, writer in ((sealed, plain), (plain, sealed)):
         with pytest.raises(ContentUnreadable):
@@ -28,7 +28,7 @@ def test_content_is_as_sealed_as_its_server() -> None:
 
 @pytest.mark.parametrize(("pin", "state"), [("same", TaskState.DUE), ("other", TaskState.ASKING)])
 def test_leg_that_waits_leaves_a_body_that_has_not_begun(pin: str, state: TaskState) -> None:
-    entry = TaskEntry("c", "pay", NOW, NOW + 100, state=TaskState.DUE, due=NOW, updated=NOW)
+    entry = CallEntry("c", "pay", NOW, NOW + 100, state=TaskState.DUE, due=NOW, updated=NOW)
     assert entry.claim("worker", NOW, lease=30)
     entry.has_begun = True
     # An answer that came while the leg ran counts if its question is still the same.

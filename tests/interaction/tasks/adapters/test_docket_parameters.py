@@ -12,7 +12,7 @@ from mcp.shared.exceptions import MCPError
 
 from roundtrip import Context, InvalidSignature, Server, ToolError, after
 from roundtrip.ledger import MemoryLedger
-from roundtrip.ledger.tasks import TaskEntry
+from roundtrip.ledger.tasks import CallEntry
 from roundtrip.machine.tasks import TaskState
 from roundtrip.system import System
 from roundtrip.testing import Clock, Era, User
@@ -127,7 +127,7 @@ class Trials:
                 raise ConnectionError("the other side is down")
             return f"step {step}, attempt {retry.attempt}"
 
-    async def entry(self, task_id: str) -> TaskEntry:
+    async def entry(self, task_id: str) -> CallEntry:
         entry, _ = await self.ledger.tasks.load(task_id.split(".")[0])
         assert entry is not None
         return entry
