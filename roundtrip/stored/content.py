@@ -21,7 +21,7 @@ _SEALED_PREFIX: Final = "s1."
 """The prefix of sealed text, before the public name of its key. JSON cannot begin with it."""
 
 _FOR_USERS: Final = "elicitation/create"
-SectionT = TypeVar("SectionT", bound="CallSection")
+KeysT = TypeVar("KeysT", bound="CallSection")
 _CALL_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,256}", re.ASCII)
 
 
@@ -133,7 +133,7 @@ class CallContent:
     unread: dict[str, Any] = field(default_factory=dict[str, Any])
     """The stored keys of the other sections."""
 
-    def section(self, kind: type[SectionT]) -> SectionT:
+    def section(self, kind: type[KeysT]) -> KeysT:
         """Return the section of a feature, which is read when it is first used."""
         found = self.sections.get(kind)
         if not isinstance(found, kind):
@@ -233,7 +233,7 @@ class CallContent:
         return key
 
 
-def _take(kind: type[SectionT], values: dict[str, Any]) -> SectionT:
+def _take(kind: type[KeysT], values: dict[str, Any]) -> KeysT:
     """Return a section of stored values, and remove its keys from them."""
     return kind(**{each.name: values.pop(each.name) for each in fields(kind) if each.name in values})
 
