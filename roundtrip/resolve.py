@@ -12,6 +12,7 @@ from mcp_types import InputRequiredResult
 
 from roundtrip.engine.leg import DONE, Declined, Leg, Suspended
 from roundtrip.engine.leg_run import serve
+from roundtrip.engine.ports import Ports
 from roundtrip.errors import KeysMissing, TokenRejected
 from roundtrip.legs.requests import RequestClient
 from roundtrip.machine.call import Call
@@ -107,8 +108,8 @@ async def resolve_arguments(
         write=lambda journal: to_text(codec.write(journal)),
         plan_for=_plan_done,
         threads=AnyThreads(),
+        ports=Ports(pinner=codec.pinner),
         journal=journal,
-        pinner=codec.pinner,
         responses=context.input_responses if journal is not None else None,
     )
     filled: dict[str, Any] = {}

@@ -119,7 +119,7 @@ class _InboxPart(LegPart):
         served, task = self._served, cast("WorkerLeg | None", self._served.task)
         user = served.parts.protection.user(served.wire) if task is None else None
         settler = self._inbox.settler(task, user=user, max_seconds=served.end - served.born)
-        leg.settlers = {settler.kind: settler}
+        leg.ports.settlers = {settler.kind: settler}
 
 
 class Inbox(rules.ApprovalFeature, LegExtension):

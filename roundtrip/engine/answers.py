@@ -62,7 +62,7 @@ class Answers(NodeOutcomes):
         """The forms of the questions that came up on this leg, for a review of their answers."""
         self.for_anyone: set[str] = set()
         """The names of this leg's questions that a model may answer, too."""
-        self.by_model = set(leg.by_model)
+        self.by_model = set(leg.ports.by_model)
         """The names of the questions whose answers a model gave, and no human has reviewed."""
         self._fresh: set[str] = set()
         """The names of the answers that were read on this leg."""
@@ -166,7 +166,7 @@ class Answers(NodeOutcomes):
         stand_in = self.stand_in_for(waiting.names, question)
         if stand_in is not None:
             return self.reuse(waiting.key, stand_in)
-        settler = self.leg.settlers.get(type(question))
+        settler = self.leg.ports.settlers.get(type(question))
         outcome = settler.settle(waiting, self.computed) if settler is not None else None
         self.open.pop(waiting.key, None)
         if outcome is None:
@@ -401,7 +401,7 @@ class Answers(NodeOutcomes):
     def revise(self, changed: Mapping[str, Mapping[str, Any]], *, stale: Iterable[str]) -> None:
         """Replace answers that a review has changed, and forget those that depended on them."""
         stale = list(stale)
-        for settler in self.leg.settlers.values():
+        for settler in self.leg.ports.settlers.values():
             settler.void(stale, self.computed)
         for key, content in changed.items():
             self.entries[key] = self.entries[key]._replace(data=dict(content))

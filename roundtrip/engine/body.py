@@ -196,7 +196,7 @@ class Body:
             self._answers.entries[key] = self._answers.entries[key]._replace(data=None)
             if changed:
                 # Deciders may have relied on the answer, whatever the plan says of their question's wording.
-                opened = [settler.opened_after(changed.keys()) for settler in self._leg.settlers.values()]
+                opened = [settler.opened_after(changed.keys()) for settler in self._leg.ports.settlers.values()]
                 voided = [name for names in opened for name in names if name not in changed]
                 stale = [after for name in (*changed, *voided) for after in self._after(name, but=(key, *changed))]
                 stale += voided
@@ -259,9 +259,9 @@ class Body:
     def _require_task(self, caller: str) -> Mapping[str, Any]:
         if not self.is_running:
             raise AskedTooLate(caller)
-        if self._leg.signals is None:
+        if self._leg.ports.signals is None:
             raise NeedsTask(caller)
-        return self._leg.signals
+        return self._leg.ports.signals
 
     def _until(self, name: str, seconds: float | None) -> float | None:
         """Return the time at which a wait ends, as it was when the wait began."""
@@ -331,7 +331,7 @@ class Body:
                 return restored
         # A plain body goes on in its thread: nothing else tells it that the call was cancelled.
         await anyio.lowlevel.checkpoint_if_cancelled()
-        claim = self._leg.claim if self._leg.journal is not None else None
+        claim = self._leg.ports.claim if self._leg.journal is not None else None
         if claim is not None:
             await claim.require_held()
         self.tell(StepBegan(key))

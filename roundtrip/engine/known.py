@@ -28,7 +28,7 @@ class KnownAnswers:
     def __init__(self, leg: Leg) -> None:
         journal = leg.journal
         self.plan = leg.plan
-        self.pins = CallPins(leg.pinner or Pinner(), leg.call.id)
+        self.pins = CallPins(leg.ports.pinner or Pinner(), leg.call.id)
         self.entries = {} if journal is None else dict(journal.entries)
         """The answers that have been read, by the names of their questions."""
         self.same_build = journal is not None and journal.build == leg.build

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -14,15 +13,12 @@ if TYPE_CHECKING:
     # A server whose tools never ask does without most of these.
     from mcp_types import InputResponse
 
-    from roundtrip.engine.claim import Claim
-    from roundtrip.engine.ports import Client, Settler, Ways
-    from roundtrip.engine.teardown import Outlive, Report, TeardownStack
+    from roundtrip.engine.ports import Client, Ports
     from roundtrip.machine.call import Call
     from roundtrip.machine.journal import Journal, Limits
-    from roundtrip.machine.pins import Pinner
     from roundtrip.questions.markers import Marker
     from roundtrip.questions.outcomes import Outcome
-    from roundtrip.questions.wire import ExternalQuestion, PendingQuestion
+    from roundtrip.questions.wire import PendingQuestion
     from roundtrip.resolvers.plan import Plan
     from roundtrip.resolvers.threads import Threads
 
@@ -85,9 +81,6 @@ class HandedOver(NamedTuple):
 
 LegEnd = Finished | Suspended | Authored | Declined | HandedOver
 
-CountGuess = Callable[[str, Any, int], Awaitable[bool]]
-"""Counts an answer to a question; False if the call has had too many different ones."""
-
 
 class PlainBody(NamedTuple):
     """Body that may run in a worker thread, in one go with the plain resolvers before it."""
@@ -116,16 +109,12 @@ class Leg:
     """Plans the `done` function of a page, which may take the same parameters as a resolver."""
     threads: Threads
     """Run plain resolvers and steps."""
+    ports: Ports
     confirmation: tuple[str, Marker] | None = None
     """A question, with its name, that must be accepted before anything runs."""
     build: str = ""
-    entered: TeardownStack | None = None
-    """The dependencies entered for the request before the leg began. They are exited with those of the leg."""
     known: Mapping[Hashable, Outcome] | None = None
     """The outcomes of nodes that ran for the request before the leg began."""
-    report: Report = lambda label, error: None
-    offer: Callable[[Callable[[], Any]], object] = lambda context: None
-    """Lets the author's code find the context without a parameter."""
     is_of_tool: bool = True
     """False for a prompt or a resource."""
     version: str | None = None
@@ -133,30 +122,6 @@ class Leg:
     journal: Journal | None = None
     responses: Mapping[str, InputResponse | None] | None = None
     """The answers that came with it; None for a malformed one."""
-    pinner: Pinner | None = None
-    """Makes the pins of questions. Without it, pins have a salt and no key."""
-    claim: Claim | None = None
-    """The claim on the call in the ledger, if the body must run once."""
-    begin_unclaimed: Callable[[], None] | None = None
-    """Reports a body that should run once and begins without a token. None if an empty round gives it a token first."""
-    count_guess: CountGuess | None = None
-    """Counts answers to questions with `guesses=`, which need it."""
     timeout: float | None = None
     """Seconds that its work may take. Time in which a user is asked does not count."""
-    outlive: Outlive | None = None
-    """Keeps its dependencies for threads that go on after a timeout."""
-    page_wait: float = math.inf
-    """The most seconds that it waits for a page, also if the page has a longer `wait=`."""
-    hands_over: bool = False
-    """True to end before the body, which will run in a task."""
-    ways: Ways | None = None
-    """The ways to ask its questions besides its client's own."""
-    needs_token: bool = False
-    """True to ask for nothing first, so that a repeated request is known by its token."""
-    signals: Mapping[str, Any] | None = None
-    """The signals that a task has received, by their names; None outside of a task."""
-    by_model: Collection[str] = ()
-    """The names of the questions whose answers a model gave."""
-    settlers: Mapping[type[ExternalQuestion], Settler] = field(default_factory=dict[Any, Any])
-    """Settle the questions that no client answers, by their kinds."""
     plain_body: PlainBody | None = None

@@ -66,7 +66,7 @@ async def serve(
         Exception: An error of the author's code.
     """
     run = LegRun(leg, arguments, make_context, body_cannot_ask, execute)
-    leg.offer(run.context)
+    leg.ports.offer(run.context)
     try:
         return await run.serve()
     finally:
@@ -107,7 +107,7 @@ class LegRun:
         leg = self.leg
         self.answers = Answers(leg)
         self.rounds = Rounds(leg, self.answers, self._call_done, is_retry_era(leg.client.protocol_version))
-        if leg.claim is not None:
+        if leg.ports.claim is not None:
             self.shield = CancellationShield(has_timeout=leg.timeout is not None)
 
     def body(self) -> Body:
@@ -134,19 +134,19 @@ class LegRun:
             # A task goes on where the leg of its client has ended.
             if call.state is not State.RESOLVING:
                 call.begin_leg()
-            if leg.claim is not None and leg.journal is not None:
-                recalled = await self._begin_claim(leg.claim, leg.journal)
+            if leg.ports.claim is not None and leg.journal is not None:
+                recalled = await self._begin_claim(leg.ports.claim, leg.journal)
                 if recalled is not None:
                     return recalled
             work = self._resolve_and_execute()
             if leg.timeout is not None:
                 work = with_timeout(leg.timeout, work)
-            if leg.entered is not None:
+            if leg.ports.entered is not None:
                 # Entered before the timeout began, so exited outside of it.
-                work = leg.entered.around(work, ended_by=_exception_of, outlive=leg.outlive)
-            if leg.claim is not None and leg.journal is not None and self.shield is not None:
+                work = leg.ports.entered.around(work, ended_by=_exception_of, outlive=leg.ports.outlive)
+            if leg.ports.claim is not None and leg.journal is not None and self.shield is not None:
                 computed = self.answers.computed.unnoted
-                work = record_outcome(leg.claim, call, work, result_of=_result_of, computed=computed)
+                work = record_outcome(leg.ports.claim, call, work, result_of=_result_of, computed=computed)
                 work = self.shield.around(work)
             end = await work
             if isinstance(end, Declined):
@@ -199,9 +199,11 @@ class LegRun:
             try:
                 if not leg.plan.enters:
                     return await self._run_once(None)
-                entered = TeardownStack(leg.report)
+                entered = TeardownStack(leg.ports.report)
                 with cancellations_restored():
-                    return await entered.around(self._run_once(entered), ended_by=_exception_of, outlive=leg.outlive)
+                    return await entered.around(
+                        self._run_once(entered), ended_by=_exception_of, outlive=leg.ports.outlive
+                    )
             except (Revision, BaseExceptionGroup) as raised:
                 if not isinstance(verdict_on(raised), Revision):
                     raise
@@ -225,17 +227,17 @@ class LegRun:
                 return declined
             if self._body_value is not None and leg.plain_body is not None:
                 return Finished(await leg.plain_body.finish(self._body_value[0]))
-        if leg.hands_over:
-            self._is_handed_over = not leg.needs_token
+        if leg.ports.hands_over:
+            self._is_handed_over = not leg.ports.needs_token
             raise Suspension
-        is_unclaimed = leg.claim is not None and leg.journal is None
+        is_unclaimed = leg.ports.claim is not None and leg.journal is None
         if is_unclaimed:
-            if leg.begin_unclaimed is None:
+            if leg.ports.begin_unclaimed is None:
                 # A round without questions: only a token gives the call an id under which the ledger knows its body.
                 raise Suspension
-            leg.begin_unclaimed()
-        elif leg.claim is not None and self.shield is not None:
-            await leg.claim.start_body()
+            leg.ports.begin_unclaimed()
+        elif leg.ports.claim is not None and self.shield is not None:
+            await leg.ports.claim.start_body()
             self.shield.begin()
         call.apply(Event.EXECUTE)
         if call.watch is not None:
@@ -250,7 +252,7 @@ class LegRun:
         leg, answers = self.leg, self.answers
         last: _BodyInThread | None = None
         # Facts go to the watch in the leg's own task. A claim is made there too, before the body begins.
-        if leg.plain_body is not None and leg.claim is None and leg.call.watch is None:
+        if leg.plain_body is not None and leg.ports.claim is None and leg.call.watch is None:
             last = _BodyInThread(self, leg.plain_body, values, entered)
         scheduler = Scheduler(
             leg.plan,
@@ -283,7 +285,7 @@ class LegRun:
         plan = self._done_plans.get(id(done))
         if plan is None:
             plan = self._done_plans[id(done)] = self.leg.plan_for(done)
-        entered = TeardownStack(self.leg.report)
+        entered = TeardownStack(self.leg.ports.report)
         # The body may wait in the thread of the leg's lanes.
         threads = self.leg.threads.apart()
         try:
@@ -318,7 +320,7 @@ class LegRun:
             requests = result.input_requests or {}
             self.leg.call.apply(Event.ASK, keys=tuple(requests), authored=True, requests=requests)
         state = result.request_state
-        if state is None and leg.claim is not None:
+        if state is None and leg.ports.claim is not None:
             # Without a token the next leg would be another call, without a claim.
             state = ""
         return Authored(result, self.rounds.remember(authored=state) if state is not None else None)
@@ -326,9 +328,9 @@ class LegRun:
     def _suspend(self) -> Suspended | HandedOver:
         """End the leg with the open questions, or before the body."""
         try:
-            if self.leg.hands_over and self.rounds.external and not self.rounds.batch:
+            if self.leg.ports.hands_over and self.rounds.external and not self.rounds.batch:
                 # The task of the call waits for them: without a token, a round without questions comes first.
-                self._is_handed_over = not self.leg.needs_token
+                self._is_handed_over = not self.leg.ports.needs_token
                 self.rounds.external.clear()
             if self._is_handed_over and not self.rounds.batch:
                 self.rounds.remember()

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+import math
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Set
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Set
-
     from mcp_types import ClientCapabilities, InputRequest, InputResponse
     from pydantic import BaseModel
 
+    from roundtrip.engine.claim import Claim
     from roundtrip.engine.computed import ComputedValues
+    from roundtrip.engine.teardown import Outlive, Report, TeardownStack
+    from roundtrip.machine.pins import Pinner
     from roundtrip.questions.outcomes import Outcome
-    from roundtrip.questions.wire import PendingQuestion
+    from roundtrip.questions.wire import ExternalQuestion, PendingQuestion
+
+
+CountGuess = Callable[[str, Any, int], Awaitable[bool]]
+"""Counts an answer to a question; False if the call has had too many different ones."""
 
 
 class Client(Protocol):
@@ -98,3 +105,38 @@ class Settler(Protocol):
     def void(self, stale: Iterable[str], computed: ComputedValues) -> None:
         """Note that outcomes no longer count, because a review has changed an answer before them."""
         ...
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Ports:
+    """What the server and its features give to a leg. Without them, it asks its client alone, and remembers nothing."""
+
+    claim: Claim | None = None
+    """The claim on the call in the ledger, if the body must run once."""
+    begin_unclaimed: Callable[[], None] | None = None
+    """Reports a body that should run once and begins without a token. None if an empty round gives it a token first."""
+    needs_token: bool = False
+    """True to ask for nothing first, so that a repeated request is known by its token."""
+    count_guess: CountGuess | None = None
+    """Counts answers to questions with `guesses=`, which need it."""
+    settlers: Mapping[type[ExternalQuestion], Settler] = field(default_factory=dict[Any, Any])
+    """Settle the questions that no client answers, by their kinds."""
+    signals: Mapping[str, Any] | None = None
+    """The signals that a task has received, by their names; None outside of a task."""
+    ways: Ways | None = None
+    """The ways to ask its questions besides its client's own."""
+    by_model: Collection[str] = ()
+    """The names of the questions whose answers a model gave."""
+    page_wait: float = math.inf
+    """The most seconds that it waits for a page, also if the page has a longer `wait=`."""
+    hands_over: bool = False
+    """True to end before the body, which will run in a task."""
+    pinner: Pinner | None = None
+    """Makes the pins of questions. Without it, pins have a salt and no key."""
+    outlive: Outlive | None = None
+    """Keeps its dependencies for threads that go on after a timeout."""
+    report: Report = lambda label, error: None
+    offer: Callable[[Callable[[], Any]], object] = lambda context: None
+    """Lets the author's code find the context without a parameter."""
+    entered: TeardownStack | None = None
+    """The dependencies entered for the request before the leg began. They are exited with those of the leg."""

@@ -79,7 +79,7 @@ class Rounds:
         if any(isinstance(waiting.question, UrlQuestion) for waiting in batch):
             if await self._visit_pages(batch):
                 return
-            self.needs_page = self.leg.ways is not None and self.leg.ways.for_links is not None
+            self.needs_page = self.leg.ports.ways is not None and self.leg.ports.ways.for_links is not None
         capabilities = client.capabilities
         unaskable = [waiting for waiting in batch if not self._can_ask(waiting, capabilities)]
         if unaskable:
@@ -127,9 +127,9 @@ class Rounds:
         if over:
             return True
         # A task, to which the call is handed over first, checks them again.
-        if not self.leg.hands_over:
+        if not self.leg.ports.hands_over:
             for waiting, question in external.items():
-                settler = self.leg.settlers.get(type(question))
+                settler = self.leg.ports.settlers.get(type(question))
                 if settler is None:
                     raise question.no_settler(waiting.key)
                 settler.check(waiting)
@@ -142,11 +142,11 @@ class Rounds:
     async def _count(self, waiting: PendingQuestion) -> None:
         """Count an answer to a question with `guesses=`. Only a counted answer may be read."""
         guesses = waiting.question.guesses if isinstance(waiting.question, FormQuestion) else None
-        if self.leg.count_guess is None or guesses is None:
+        if self.leg.ports.count_guess is None or guesses is None:
             raise BodyMistake(
                 f"question {waiting.key!r} has guesses=, which only the ledger of a roundtrip Server counts"
             )
-        if not await self.leg.count_guess(waiting.key, waiting.guess, guesses):
+        if not await self.leg.ports.count_guess(waiting.key, waiting.guess, guesses):
             raise GuessesSpent(waiting.key, guesses=guesses)
         self.answers.count(waiting.key, waiting.guess)
 
@@ -167,9 +167,9 @@ class Rounds:
         if not self.is_retry and any(waiting.consented for waiting, _ in pages):
             # A live client that agrees at once would otherwise be asked as fast as it can agree.
             patience = max(patience, _PAGE_POLL_SECONDS)
-        patience = min(patience, self.leg.page_wait)
-        done_seconds = max(patience, min(_DONE_SECONDS, self.leg.page_wait))
-        if self.leg.signals is not None:
+        patience = min(patience, self.leg.ports.page_wait)
+        done_seconds = max(patience, min(_DONE_SECONDS, self.leg.ports.page_wait))
+        if self.leg.ports.signals is not None:
             # A task looks once, and again later.
             patience, done_seconds = 0.0, _DONE_SECONDS
         started = anyio.current_time()
@@ -191,14 +191,14 @@ class Rounds:
 
     def _ends_leg(self, waiting: PendingQuestion) -> bool:
         """Return True for a question whose answer comes with the next leg, and False for one that is asked live."""
-        ways = self.leg.ways
+        ways = self.leg.ports.ways
         if ways is not None and ways.is_live and isinstance(waiting.question, ModelQuestion):
             return False
         return self.is_retry or self.needs_page
 
     def _can_ask(self, waiting: PendingQuestion, capabilities: ClientCapabilities | None) -> bool:
         question, client = waiting.question, self.leg.client
-        ways = self.leg.ways
+        ways = self.leg.ports.ways
         if ways is not None and ways.model and question.is_for_anyone:
             return True
         if self.needs_page and not isinstance(question, ModelQuestion):
@@ -245,7 +245,7 @@ class Rounds:
 
     def _channel(self) -> str | None:
         """Return the channel by which the batch is asked: one page or one result has all of it; None for the client."""
-        ways = self.leg.ways
+        ways = self.leg.ports.ways
         asked = [waiting for waiting in self.batch.values() if not isinstance(waiting.question, ModelQuestion)]
         if ways is None or not asked:
             return None

@@ -33,7 +33,7 @@ from roundtrip.threads.loops import is_on_asyncio
 if TYPE_CHECKING:
     from mcp_types import InputRequiredResult
 
-    from roundtrip.engine import leg_run
+    from roundtrip.engine import leg_run, ports
     from roundtrip.engine.body import Body
     from roundtrip.engine.teardown import TeardownStack
     from roundtrip.legs import call_info, leg_facts
@@ -47,6 +47,7 @@ else:
     load_on_use(
         globals(),
         "roundtrip.engine.leg_run",
+        "roundtrip.engine.ports",
         "roundtrip.legs.call_info",
         "roundtrip.legs.leg_facts",
     )
@@ -306,22 +307,24 @@ class ServedLeg(OpenLeg):
             version=function.version,
             journal=journal,
             responses=responses,
-            pinner=task.pinner if task is not None else self.parts.protection.journals.pinner,
-            claim=claim,
-            count_guess=functools.partial(count_guess, self) if count_guess is not None else None,
             timeout=function.timeout,
-            outlive=threads.outlive,
-            page_wait=runner.page_wait,
-            hands_over=self.hands_over,
-            ways=self.ways,
-            signals=task.signals if task is not None else None,
-            by_model=task.by_model if task is not None else (),
             threads=threads,
+            ports=ports.Ports(
+                claim=claim,
+                count_guess=functools.partial(count_guess, self) if count_guess is not None else None,
+                signals=task.signals if task is not None else None,
+                ways=self.ways,
+                by_model=task.by_model if task is not None else (),
+                page_wait=runner.page_wait,
+                hands_over=self.hands_over,
+                pinner=task.pinner if task is not None else self.parts.protection.journals.pinner,
+                outlive=threads.outlive,
+                report=log_teardown,
+                offer=offer,
+                entered=opened.managers if opened is not None else None,
+            ),
             plain_body=self.plain_body(),
-            report=log_teardown,
-            offer=offer,
             known=opened.known if opened is not None else None,
-            entered=opened.managers if opened is not None else None,
         )
         for part in self.features:
             part.complete(leg)

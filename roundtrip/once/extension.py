@@ -67,11 +67,11 @@ class _OncePart(LegPart):
     def complete(self, leg: Leg) -> None:
         begin_unclaimed = self._begin_unclaimed()
         if self._served.hands_over:
-            leg.needs_token = leg.journal is None and begin_unclaimed is None
+            leg.ports.needs_token = leg.journal is None and begin_unclaimed is None
             return
-        leg.begin_unclaimed = begin_unclaimed
+        leg.ports.begin_unclaimed = begin_unclaimed
         if self.needs_engine:
-            leg.claim = ledger_use.LedgerUse(self._served).claim(self._policy)
+            leg.ports.claim = ledger_use.LedgerUse(self._served).claim(self._policy)
 
     def _begin_unclaimed(self) -> Callable[[], None] | None:
         """Return a function that logs that a body began without a token; None if an empty round provides a token."""

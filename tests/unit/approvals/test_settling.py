@@ -11,6 +11,7 @@ from roundtrip import Approve
 from roundtrip.approvals.settling import ApprovalSettler, ApprovalState
 from roundtrip.engine.leg import Finished, Leg, LegEnd, Suspended
 from roundtrip.engine.leg_run import serve
+from roundtrip.engine.ports import Ports
 from roundtrip.errors import BodyMistake, CallerUnknown, Decision
 from roundtrip.machine.call import Call
 from roundtrip.machine.journal import Journal, Limits
@@ -48,8 +49,9 @@ async def served(settler: ApprovalSettler | None) -> LegEnd:
         write,
         plan_for=unused,
         threads=AnyThreads(),
+        ports=Ports(),
     )
-    leg.settlers = {} if settler is None else {settler.kind: settler}
+    leg.ports.settlers = {} if settler is None else {settler.kind: settler}
     return await serve(leg, arguments={}, make_context=unused, body_cannot_ask=True, execute=execute)
 
 

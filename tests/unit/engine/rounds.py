@@ -8,6 +8,7 @@ from mcp_types import ElicitResult, InputResponse
 from roundtrip import Resolve
 from roundtrip.engine.answers import Answers
 from roundtrip.engine.leg import Leg
+from roundtrip.engine.ports import Ports
 from roundtrip.machine.call import Call
 from roundtrip.machine.facts import Watch
 from roundtrip.machine.journal import Asked, Entry, Journal
@@ -47,7 +48,9 @@ def answers_of(plan: Plan, journal: Journal | None = None, *, build: str = "b1",
     """Return the answers of a leg, none of whose ports are used."""
     unused: Any = None
     call = Call("call-1" if journal is None else journal.call_id, watch=watch)
-    leg = Leg(call, plan, unused, 0.0, 3600.0, unused, unused, unused, unused, unused, build=build, journal=journal)
+    leg = Leg(
+        call, plan, unused, 0.0, 3600.0, unused, unused, unused, unused, unused, Ports(), build=build, journal=journal
+    )
     return Answers(leg)
 
 
