@@ -43,6 +43,9 @@ else:
 
 T = TypeVar("T")
 
+_Place = Literal["loop", "inline", "thread"]
+"""The place of a body: a coroutine on the event loop, a plain function there, or a worker thread."""
+
 Kind = Literal["tool", "prompt", "resource"]
 
 _METHODS: Final[Mapping[Kind, str]] = {"tool": "tools/call", "prompt": "prompts/get", "resource": "resources/read"}
@@ -216,7 +219,6 @@ class AskingFunction:
         self.hands_over = hands_over
         self.extensions: tuple[LegFeature, ...] = () if extension is None else (extension,)
         """The features that take part in its legs, the outermost first."""
-        self.leaves_threads = timeout is not None or (extension is not None and extension.leaves_threads)
         self._policies = policies
         self.planned = Planned(
             lambda replacements: _plan(
@@ -228,17 +230,15 @@ class AskingFunction:
             )
         )
         self.source = Build([fn, *(node.fn for node in self.planned.plan.nodes)], build)
-        self._fn = fn
+        self._signature = signature
         self._arguments = arguments
         self._convert = convert
-        self._unpassed = signature.unpassed
-        self._is_filled_elsewhere = bool(signature.foreign)
-        self._is_async = is_async(fn)
-        self._is_inline = inline
+        self._place: _Place = "loop" if is_async(fn) else "inline" if inline else "thread"
         self._resolves = any(isinstance(marker, SdkResolve) for marker, _ in resolved.values())
         """True if a `Resolve` fills any of its parameters: then resolvers ask, and not the body by hand."""
         self._subject: tuple[Plan, tracing.ServedFunction] | None = None
-        self.threads = FunctionThreads(self.owner, waits_for_users=bool(signature.contexts))
+        leaves = timeout is not None or (extension is not None and extension.leaves_threads)
+        self.threads = FunctionThreads(self.owner, leaves=leaves, waits_for_users=bool(signature.contexts))
 
     @property
     def plan(self) -> Plan:
@@ -294,9 +294,9 @@ class AskingFunction:
     async def run(self, arguments: Mapping[str, Any], filled: Mapping[str, Any], context: Any, threads: Threads) -> Any:
         """Run the function, and convert its result; a plain function and its conversion run in a worker thread."""
         call = self._bound(arguments, filled, context)
-        if self._is_async:
+        if self._place == "loop":
             result = call()
-        elif self._is_inline:
+        elif self._place == "inline":
             result = self._call_converted(call)
         else:
             result = await threads.run_body(functools.partial(self._call_converted, call))
@@ -304,7 +304,7 @@ class AskingFunction:
 
     def plain_body(self, arguments: Mapping[str, Any]) -> PlainBody | None:
         """Return the body of a call, if it may run in one go with plain resolvers."""
-        if self._is_async or self._is_inline or self.contexts or self._is_filled_elsewhere:
+        if self._place != "thread" or self.contexts or self._signature.foreign:
             return None
 
         def begin(filled: Mapping[str, Any]) -> Callable[[], Any]:
@@ -314,9 +314,10 @@ class AskingFunction:
 
     def _bound(self, arguments: Mapping[str, Any], filled: Mapping[str, Any], context: Any = None) -> Callable[[], Any]:
         """Return the function with all its parameters."""
-        if self._unpassed:
-            filled = {name: value for name, value in filled.items() if name not in self._unpassed}
-        return functools.partial(self._fn, **arguments, **filled, **dict.fromkeys(self.contexts, context))
+        fn, unpassed = self._signature.fn, self._signature.unpassed
+        if unpassed:
+            filled = {name: value for name, value in filled.items() if name not in unpassed}
+        return functools.partial(fn, **arguments, **filled, **dict.fromkeys(self.contexts, context))
 
     def _call_converted(self, call: Callable[[], Any]) -> Any:
         """Call a plain function, and convert its result."""

@@ -255,7 +255,6 @@ class ServedLeg(OpenLeg):
             self.born = int(system.time() * 1000) / 1000
             self.end = round((self.born + function.limits.max_age) * 1000) / 1000
         self.threads = function.threads.of_leg(
-            leaves=function.leaves_threads,
             home=function.plan.home,
         )
         if opened is not None:

@@ -61,20 +61,22 @@ class FunctionThreads:
 
     Args:
         owner: The owner of its slots.
+        leaves: True to leave a running function behind on cancellation; see `LegThreads`.
         waits_for_users: True if a plain body may wait for a user in its thread.
     """
 
-    __slots__ = ("_owner", "_pace", "_pool")
+    __slots__ = ("_leaves", "_owner", "_pace", "_pool")
 
-    def __init__(self, owner: Hashable, *, waits_for_users: bool) -> None:
+    def __init__(self, owner: Hashable, *, leaves: bool, waits_for_users: bool) -> None:
         self._owner = owner
+        self._leaves = leaves
         self._pace = Pace()
         # Threads that wait for users are kept apart from those that all functions share.
         self._pool = Pool(_WAITING_THREADS) if waits_for_users else SHARED
 
-    def of_leg(self, *, leaves: bool, home: Hashable) -> LegThreads:
+    def of_leg(self, *, home: Hashable) -> LegThreads:
         """Return the threads of a leg; see `LegThreads`."""
-        return LegThreads(self._owner, leaves=leaves, home=home, pace=self._pace, body_pool=self._pool)
+        return LegThreads(self._owner, leaves=self._leaves, home=home, pace=self._pace, body_pool=self._pool)
 
 
 @dataclass(slots=True, eq=False, repr=False)
