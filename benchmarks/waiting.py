@@ -28,7 +28,7 @@ from benchmarks.workloads import KEY
 from roundtrip import Context, Server
 from roundtrip.ledger import PostgresLedger, RedisLedger, SqliteLedger
 from roundtrip.ledger.tasks import CallEntry
-from roundtrip.machine.tasks import TaskState
+from roundtrip.machine.background import StoredState
 
 _FEW: Final = 100
 _DAYS: Final = 3 * 24 * 3600.0
@@ -68,7 +68,7 @@ async def _fill(ledger: AnyLedger, number: int) -> None:
     async def add(call: int) -> None:
         async with places:
             entry = CallEntry(
-                f"call-{call:08}", "work", now, now + 2 * _DAYS, TaskState.WAITING, due=now + _DAYS, updated=now
+                f"call-{call:08}", "work", now, now + 2 * _DAYS, StoredState.WAITING, due=now + _DAYS, updated=now
             )
             entry.content = "x" * 1500
             await ledger.tasks.add(entry)

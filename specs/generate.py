@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from pydantic.json_schema import GenerateJsonSchema
 
+from roundtrip.machine.background import TASK_MACHINE
 from roundtrip.machine.journal_bytes import FORMAT
 from roundtrip.machine.table import CALL_MACHINE, ENTRY_MACHINE, MachineTable, State
-from roundtrip.machine.tasks import TASK_MACHINE
 from roundtrip.trace.drawings.machine import mermaid
 from roundtrip.trace.writing.lines import LINE
 from specs.clients import clients_page

@@ -156,7 +156,7 @@ class FastMcpCalls(StoringCalls):
             MCPError: The tool raised a protocol error.
         """
         leg, mcp = HostedLeg(self._installation, incoming), self._installation.host
-        task = incoming.record.task if incoming.record is not None else None
+        task = incoming.record.stored if incoming.record is not None else None
         has_client = task is not None and task.request is not None
         bound = bind_request_context(incoming.request) if has_client and incoming.request is not None else nullcontext()
         failed: CallToolResult | None = None

@@ -19,7 +19,7 @@ from mcp_types import INTERNAL_ERROR
 from roundtrip.approvals.persons import is_another
 from roundtrip.errors import Decision
 from roundtrip.ledger.tasks import CallEntry
-from roundtrip.machine.tasks import TaskEvent, TaskState
+from roundtrip.machine.background import StoredEvent, StoredState
 from roundtrip.stored.content import CallFeature, CallNotChanged, CallSection
 from roundtrip.text import quoted
 
@@ -153,7 +153,7 @@ def park_approvals(
     relabel(entry, content)
     bring_forward(content, entry)
     if is_decided and _is_parked(entry):
-        entry.apply(TaskEvent.WAKE, now)
+        entry.apply(StoredEvent.WAKE, now)
     if content.channel.refusal == "decline":
         withdraw(content, entry, now)
 
@@ -166,7 +166,7 @@ def bring_forward(content: CallContent, entry: CallEntry) -> None:
 
 
 def _is_parked(entry: CallEntry) -> bool:
-    return entry.state in (TaskState.ASKING, TaskState.WAITING)
+    return entry.state in (StoredState.ASKING, StoredState.WAITING)
 
 
 def _opened(wanted: Record, entry: CallEntry, now: float) -> Record:
@@ -190,7 +190,7 @@ def withdraw(content: CallContent, entry: CallEntry, now: float) -> bool:
     for record in pending:
         record["withdrawn"] = now
     content.error = {"code": INTERNAL_ERROR, "message": _DECLINED}
-    return entry.apply(TaskEvent.CANCEL, now)
+    return entry.apply(StoredEvent.CANCEL, now)
 
 
 def look_at(content: CallContent, entry: CallEntry, now: float, *, holder: str) -> tuple[list[Record], list[Record]]:
@@ -204,7 +204,7 @@ def look_at(content: CallContent, entry: CallEntry, now: float, *, holder: str) 
     if expired:
         relabel(entry, content)
     if notified and not _must_run(content, entry, now) and entry.claim(holder, now, lease=0.0):
-        entry.park(TaskEvent.ASK if content.asked.questions else TaskEvent.WAIT, now, due=_next_due(content))
+        entry.park(StoredEvent.ASK if content.asked.questions else StoredEvent.WAIT, now, due=_next_due(content))
     return notified, expired
 
 
@@ -264,8 +264,8 @@ def _must_run(content: CallContent, entry: CallEntry, now: float) -> bool:
 
 def is_waiting(content: CallContent, entry: CallEntry) -> bool:
     """Return True if a call waits and asks nothing, also if it is due only because its groups must be notified."""
-    if entry.state is not TaskState.DUE:
-        return entry.state is TaskState.WAITING
+    if entry.state is not StoredState.DUE:
+        return entry.state is StoredState.WAITING
     now = entry.updated
     is_late = any(now >= record["until"] for record in _open_records(content))
     return not (content.asked.questions or is_late or _must_run(content, entry, now))
@@ -287,7 +287,7 @@ def decide(
     entry.updated = now
     # A leg that runs finds it when it ends.
     if _is_parked(entry):
-        entry.apply(TaskEvent.WAKE, now)
+        entry.apply(StoredEvent.WAKE, now)
     return True
 
 

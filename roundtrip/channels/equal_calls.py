@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, get_args
 from roundtrip.channels.stored_replies import awaited_groups
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import CallEntry
-from roundtrip.machine.tasks import TaskEvent, TaskState
+from roundtrip.machine.background import StoredEvent, StoredState
 from roundtrip.stored.book import CallBook, StoredView
 
 Showing = Literal["", "forms", "page", "any"]
@@ -119,13 +119,13 @@ class EqualCalls:
             return True
         if self._book.seal.read(entry.content, entry.call_id).channel.is_chosen:
             return False
-        return entry.apply(TaskEvent.CANCEL, now)
+        return entry.apply(StoredEvent.CANCEL, now)
 
     def _mark(self, entry: CallEntry, now: float) -> bool:
         """Choose a call, unless it was dropped. Return False if it was."""
         if entry.has_ended:
             # One that has run meanwhile has the result for all of them.
-            return entry.state is not TaskState.CANCELLED
+            return entry.state is not StoredState.CANCELLED
         content = self._book.seal.read(entry.content, entry.call_id)
         content.channel.is_chosen = True
         entry.content, entry.updated = self._book.seal.write(content, entry.call_id), now

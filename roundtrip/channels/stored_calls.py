@@ -214,7 +214,7 @@ class StoredCalls(LegExtension):
     @override
     def join(self, leg: OpenLeg) -> LegPart | None:
         # A leg without a client's request asks nobody.
-        is_asked_for = leg.task is None and leg.record is not None
+        is_asked_for = leg.stored is None and leg.record is not None
         return _LadderPart(leg, self._ladder) if is_asked_for else None
 
     def _relist(self, tool: RegisteredTool, listing: WireTool) -> WireTool:

@@ -19,7 +19,7 @@ from roundtrip.channels.stored_replies import awaited_groups
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import CallEntry
 from roundtrip.limited_logs import LimitedLog
-from roundtrip.machine.tasks import TaskState
+from roundtrip.machine.background import StoredState
 from roundtrip.pages.calls import (
     AskingPage,
     AwaitingPage,
@@ -83,7 +83,7 @@ class CallsOfSite:
             return ClosedPage()
         entry, content = view
         # The client is asked what only its software can answer.
-        if entry.state is TaskState.ASKING and (questions := content.user_questions):
+        if entry.state is StoredState.ASKING and (questions := content.user_questions):
             return AskingPage(_round_of(content), questions)
         if groups := awaited_groups(view):
             return AwaitingPage(tuple(groups))
@@ -94,10 +94,10 @@ class CallsOfSite:
         # Only for the caller: a reason may be about a person.
         if self._knows_readers:
             decisions = _shown_decisions(content)
-        has_failed = entry.state is not TaskState.COMPLETED
+        has_failed = entry.state is not StoredState.COMPLETED
         was_refused = any(one.outcome != "approved" for one in decisions)
         return EndedPage(
-            _LOST if entry.state is TaskState.LOST else None,
+            _LOST if entry.state is StoredState.LOST else None,
             is_error=has_failed or (was_refused and bool((content.result or {}).get("isError"))),
             decisions=decisions,
         )
@@ -112,7 +112,7 @@ class CallsOfSite:
 
         def answer(entry: CallEntry, now: float) -> bool:
             content = self._book.seal.read(entry.content, entry.call_id)
-            if entry.state is not TaskState.ASKING or _round_of(content) != round_id:
+            if entry.state is not StoredState.ASKING or _round_of(content) != round_id:
                 return False
             return self._book.take_answers(entry, content, answers, now)
 
@@ -131,7 +131,7 @@ class CallsOfSite:
                 view = await self._book.find(call_id)
                 if view is None or view.entry.has_ended or awaited_groups(view):
                     return
-                if view.entry.state is TaskState.ASKING or view.content.needs_client:
+                if view.entry.state is StoredState.ASKING or view.content.needs_client:
                     return
                 await next_change()
 
@@ -143,7 +143,7 @@ class CallsOfSite:
                 return
             content = self._book.seal.read(entry.content, entry.call_id)
             refused = {key: {"action": action} for key in content.user_questions}
-            if entry.state is TaskState.ASKING and self._book.take_answers(entry, content, refused, now):
+            if entry.state is StoredState.ASKING and self._book.take_answers(entry, content, refused, now):
                 return
             if action != "decline" or not withdraw(content, entry, now):
                 content.channel.refusal = action

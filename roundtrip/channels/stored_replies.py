@@ -12,7 +12,7 @@ from typing import Any, Final
 from mcp_types import CallToolResult, TextContent
 
 from roundtrip.approvals import rules
-from roundtrip.machine.tasks import TaskState
+from roundtrip.machine.background import StoredState
 from roundtrip.stored.book import StoredView
 from roundtrip.stored.content import CallContent
 from roundtrip.stored.model_answers import answer_schema
@@ -64,7 +64,7 @@ def for_user(view: StoredView, link: str | None) -> dict[str, Any]:
         what = f"This call waits for an approval by {rules.listed_groups(groups)}, which its user cannot give."
         show = "" if link is None else f"Show the user this link, which tells them the decision: {link}\n"
         return _written(f"{what}\n{show}Later call {CONTINUE_TOOL} with handle={handle!r} to get the result.")
-    waits = view.entry.state is TaskState.ASKING and bool(view.content.user_questions)
+    waits = view.entry.state is StoredState.ASKING and bool(view.content.user_questions)
     page = "a page in their browser" if view.content.channel.is_local else "a page"
     what = f"This call waits for its user, who answers on {page}." if waits else "This call is still running."
     show = f"Show the user this link: {link}\n" if waits and link is not None else ""
@@ -80,10 +80,10 @@ def awaited_groups(view: StoredView) -> list[str]:
 def ended(view: StoredView) -> dict[str, Any]:
     """Return the end of a call as the protocol writes it."""
     content: CallContent = view.content
-    if view.entry.state is TaskState.COMPLETED and content.result is not None:
+    if view.entry.state is StoredState.COMPLETED and content.result is not None:
         return {**content.result, "resultType": "complete"}
     error = content.error or {}
-    told = error.get("message") or (_LOST if view.entry.state is TaskState.LOST else _ENDED)
+    told = error.get("message") or (_LOST if view.entry.state is StoredState.LOST else _ENDED)
     return _written(told, is_error=True)
 
 

@@ -17,7 +17,7 @@ from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import CallEntry
 from roundtrip.legs.context import Context
 from roundtrip.limited_logs import LimitedLog
-from roundtrip.machine.tasks import TaskState
+from roundtrip.machine.background import StoredState
 from roundtrip.questions.markers import ListRoots, Marker, SdkSample
 from roundtrip.questions.wire import question_of
 from roundtrip.stored.book import StoredView
@@ -81,9 +81,9 @@ class WaitingCalls:
                     return current
                 content = current.content
                 is_news = until_asking or content.asked.for_model or content.client_questions
-                if current.entry.state is TaskState.ASKING and is_news:
+                if current.entry.state is StoredState.ASKING and is_news:
                     return current
-                if current.entry.state is TaskState.WAITING and content.needs_client:
+                if current.entry.state is StoredState.WAITING and content.needs_client:
                     with reaching_call():
                         await self._service.run_with_client(call_id, request)
                 await next_change()

@@ -174,7 +174,7 @@ class DocketParameters(LegExtension):
     @override
     def join(self, leg: OpenLeg) -> LegPart:
         session = leg.wire.session if leg.wire is not None else None
-        return _DocketPart(self, DocketRun(leg.call, cast("WorkerLeg | None", leg.task), session))
+        return _DocketPart(self, DocketRun(leg.call, cast("WorkerLeg | None", leg.stored), session))
 
     async def run(self, run: DocketRun, body: Callable[[dict[str, Any]], Awaitable[Any]]) -> Any:
         """Run a body with the values of the parameters.

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final
 
 from roundtrip.errors import InvalidSignature, RoundtripError
 from roundtrip.ledger.tasks import CallEntry, CallStore
-from roundtrip.machine.tasks import TaskState
+from roundtrip.machine.background import StoredState
 from roundtrip.stored.book import CallBook
 from roundtrip.stored.sweep import CallDelivery, Sweep, begin_work
 from roundtrip.stored.worker import CallWorker
@@ -255,10 +255,10 @@ class _Sender:
 
     def wrote(self, entry: CallEntry) -> None:
         """Send a task that is due, and look again at one that waits when its time is over."""
-        if entry.state is TaskState.DUE:
+        if entry.state is StoredState.DUE:
             self._due[entry.call_id] = entry.epoch
             self._bell.set()
-        elif entry.state is TaskState.WAITING:
+        elif entry.state is StoredState.WAITING:
             self._sweep.expect(entry.call_id, entry.due - entry.updated)
 
     async def stop(self) -> None:
@@ -280,7 +280,7 @@ class _Sender:
             entry, now = await self._book.store.load(call_id)
             if entry is None:
                 continue
-            if entry.state is not TaskState.DUE:
+            if entry.state is not StoredState.DUE:
                 # By the write that makes it due, it is sent: one process succeeds.
                 await self._book.change(call_id, lambda entry, now: None)
                 is_more = True

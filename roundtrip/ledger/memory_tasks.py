@@ -11,7 +11,7 @@ from typing import Final
 from roundtrip.ledger.listeners import ChangeListeners
 from roundtrip.ledger.memory_room import MemoryRoom
 from roundtrip.ledger.tasks import CallEntry, EntrySummary, summary_of
-from roundtrip.machine.tasks import TaskState
+from roundtrip.machine.background import StoredState
 
 _MAX_STALE: Final = 1024
 _ENTRY_BYTES: Final = 1024
@@ -89,7 +89,7 @@ class MemoryCallStore:
             following = self._times[0][0] - now if self._times and not found else None
         return list(found), following
 
-    async def list(self, *, limit: int, states: Sequence[TaskState] = ()) -> list[EntrySummary]:
+    async def list(self, *, limit: int, states: Sequence[StoredState] = ()) -> list[EntrySummary]:
         """Implement `CallStore.list`."""
         with self._lock:
             entries = [entry for entry in self._entries.values() if not states or entry.state in states]

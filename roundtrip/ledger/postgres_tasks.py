@@ -10,7 +10,7 @@ from roundtrip.connections.postgres import PostgresConnections, PostgresDown
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.listeners import ChangeListeners
 from roundtrip.ledger.tasks import TASK_FIELDS, CallEntry, EntrySummary, entry_of, stored_summary, values_of
-from roundtrip.machine.tasks import TASK_MACHINE, TaskState
+from roundtrip.machine.background import TASK_MACHINE, StoredState
 from roundtrip.system import System
 
 _CHANNEL: Final = "tasks"
@@ -136,7 +136,7 @@ class PostgresCallStore:
         now, first, due = rows[0]
         return found, due - now if first is not None and not found else None
 
-    async def list(self, *, limit: int, states: Sequence[TaskState] = ()) -> list[EntrySummary]:
+    async def list(self, *, limit: int, states: Sequence[StoredState] = ()) -> list[EntrySummary]:
         """Implement `CallStore.list`."""
         return [stored_summary(row) for row in await self._fetch(_LIST, limit, not states, [*states])]
 

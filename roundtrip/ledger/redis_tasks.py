@@ -9,7 +9,7 @@ from roundtrip.connections.redis import RedisConnections, RedisDown, RedisScript
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.listeners import ChangeListeners
 from roundtrip.ledger.tasks import TASK_FIELDS, CallEntry, EntrySummary, entry_of, stored_summary, values_of
-from roundtrip.machine.tasks import TASK_MACHINE, TaskState
+from roundtrip.machine.background import TASK_MACHINE, StoredState
 from roundtrip.system import System
 
 _WRITE_BYTES: Final = 8
@@ -201,10 +201,10 @@ class RedisCallStore:
         following = float(first) - float(now) if first is not None and not found else None
         return [redis_text(call_id) for call_id in found], following
 
-    async def list(self, *, limit: int, states: Sequence[TaskState] = ()) -> list[EntrySummary]:
+    async def list(self, *, limit: int, states: Sequence[StoredState] = ()) -> list[EntrySummary]:
         """Implement `CallStore.list`."""
         found = [
-            _summary(row) for row in await self._run(_LIST, [limit, *(state.value for state in states or TaskState)])
+            _summary(row) for row in await self._run(_LIST, [limit, *(state.value for state in states or StoredState)])
         ]
         return sorted(found, key=lambda one: one.updated, reverse=True)[:limit]
 

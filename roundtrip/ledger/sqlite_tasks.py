@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.listeners import Announce, ChangeListeners
 from roundtrip.ledger.tasks import TASK_FIELDS, CallEntry, EntrySummary, entry_of, stored_summary, values_of
-from roundtrip.machine.tasks import TaskState
+from roundtrip.machine.background import StoredState
 
 if TYPE_CHECKING:
     import sqlite3
@@ -156,7 +156,7 @@ class SqliteCallStore:
 
         return await self._run(due)
 
-    async def list(self, *, limit: int, states: Sequence[TaskState] = ()) -> list[EntrySummary]:
+    async def list(self, *, limit: int, states: Sequence[StoredState] = ()) -> list[EntrySummary]:
         """Implement `CallStore.list`."""
         chosen = f"WHERE state IN ({', '.join('?' * len(states))})" if states else ""
 

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.holders import is_buried
-from roundtrip.machine.tasks import ENDED, TASK_MACHINE, TaskEvent, TaskState
+from roundtrip.machine.background import ENDED, TASK_MACHINE, StoredEvent, StoredState
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ class CallEntry:
     tool: str
     created: float
     expires: float
-    state: TaskState = TaskState.DUE
+    state: StoredState = StoredState.DUE
     due: float = 0.0
     updated: float = 0.0
     holder: str = ""
@@ -86,14 +86,14 @@ class CallEntry:
         """Return True if it has ended, and is past its life: then a store deletes it."""
         return self.state in TASK_MACHINE.final and now >= self.expires
 
-    def apply(self, event: TaskEvent, now: float) -> bool:
+    def apply(self, event: StoredEvent, now: float) -> bool:
         """Apply an event. Return False, and change nothing, if the table has no such arrow."""
         target = TASK_MACHINE.targets.get((self.state, event))
         if target is None:
             return False
         if target is not self.state:
-            self.due = now if target is TaskState.DUE else self.expires
-            if event is not TaskEvent.LAPSE:
+            self.due = now if target is StoredState.DUE else self.expires
+            if event is not StoredEvent.LAPSE:
                 self.holder = ""
             if target in ENDED:
                 self.labels = ()
@@ -108,21 +108,21 @@ class CallEntry:
             writer: The holder and the epoch of the worker that changes it, if one does. Its own lease does not lapse:
                 no other worker has claimed the task.
         """
-        is_dead = self.state is TaskState.RUNNING and is_buried(self.holder)
+        is_dead = self.state is StoredState.RUNNING and is_buried(self.holder)
         if self.state in TASK_MACHINE.final or (now < min(self.due, self.expires) and not is_dead):
             return False
         if now >= self.expires:
-            return self.apply(TaskEvent.EXPIRE, now)
+            return self.apply(StoredEvent.EXPIRE, now)
         if writer is not None and self.is_held(*writer):
             return False
-        if self.state is TaskState.RUNNING:
+        if self.state is StoredState.RUNNING:
             return self.end_lease(now)
-        return self.apply(TaskEvent.WAKE, now)
+        return self.apply(StoredEvent.WAKE, now)
 
     def end_lease(self, now: float) -> bool:
         """End the lease of a worker that is dead, or counts as dead. Return False if no worker has one."""
         is_lost = (self.runs_once and self.has_begun) or self.tries >= MAX_TRIES
-        if not self.apply(TaskEvent.LOSE if is_lost else TaskEvent.LAPSE, now):
+        if not self.apply(StoredEvent.LOSE if is_lost else StoredEvent.LAPSE, now):
             return False
         self.deaths += 1
         return True
@@ -130,7 +130,7 @@ class CallEntry:
     def claim(self, holder: str, now: float, *, lease: float) -> bool:
         """Give a worker the lease, unless another has it."""
         takes_over = bool(self.holder)
-        if not self.apply(TaskEvent.CLAIM, now):
+        if not self.apply(StoredEvent.CLAIM, now):
             return False
         self.takes_over = takes_over
         self.holder, self.epoch, self.due = holder, self.epoch + 1, now + lease
@@ -139,11 +139,11 @@ class CallEntry:
 
     def is_held(self, holder: str, epoch: int) -> bool:
         """Return True if the lease of this epoch is the current one."""
-        return self.state is TaskState.RUNNING and self.holder == holder and self.epoch == epoch
+        return self.state is StoredState.RUNNING and self.holder == holder and self.epoch == epoch
 
     def note(self, text: str, now: float, *, lease: float) -> None:
         """Store the result of a step, and extend the lease. The caller has checked that it holds it."""
-        self.apply(TaskEvent.NOTE, now)
+        self.apply(StoredEvent.NOTE, now)
         self.due = now + lease
         self.notes.append(text)
         self.tries = 1
@@ -151,14 +151,14 @@ class CallEntry:
     def give_up(self, now: float) -> None:
         """Give up the lease before the leg has ended, so that a worker continues, unless the outcome is unknown."""
         if self.runs_once and self.has_begun:
-            self.apply(TaskEvent.LOSE, now)
+            self.apply(StoredEvent.LOSE, now)
         else:
-            self.apply(TaskEvent.YIELD, now)
+            self.apply(StoredEvent.YIELD, now)
             self.tries -= 1
 
     def retry(self, now: float) -> bool:
         """Let a worker continue a lost task behind its stored steps. Return False if it is not lost."""
-        if not self.apply(TaskEvent.RETRY, now):
+        if not self.apply(StoredEvent.RETRY, now):
             return False
         self.has_begun, self.tries = False, 0
         return True
@@ -172,10 +172,10 @@ class CallEntry:
 
     def renew(self, now: float, *, lease: float) -> None:
         """Extend the lease. The caller has checked that it holds it."""
-        self.apply(TaskEvent.RENEW, now)
+        self.apply(StoredEvent.RENEW, now)
         self.due = now + lease
 
-    def park(self, event: TaskEvent, now: float, *, due: float | None = None) -> None:
+    def park(self, event: StoredEvent, now: float, *, due: float | None = None) -> None:
         """Give up the lease with a journal that has all results of steps.
 
         Args:
@@ -205,7 +205,7 @@ def values_of(entry: CallEntry) -> list[Any]:
 def entry_of(values: Sequence[Any], labels: Sequence[str], notes: list[str]) -> CallEntry:
     """Return a task as its store has kept it: the values of `TASK_FIELDS`, its labels and its notes."""
     entry = CallEntry(*values, labels=tuple(labels), notes=notes, stored_notes=len(notes))
-    entry.state = TaskState(entry.state)
+    entry.state = StoredState(entry.state)
     entry.runs_once, entry.has_begun = bool(entry.runs_once), bool(entry.has_begun)
     return entry
 
@@ -215,7 +215,7 @@ class EntrySummary(NamedTuple):
 
     call_id: str
     tool: str
-    state: TaskState
+    state: StoredState
     created: float
     updated: float
     due: float
@@ -232,7 +232,7 @@ def summary_of(entry: CallEntry) -> EntrySummary:
 def stored_summary(values: Iterable[Any]) -> EntrySummary:
     """Return the facts of a task as its store has kept them, in the order of `EntrySummary`."""
     call_id, tool, state, *rest = values
-    return EntrySummary(call_id, tool, TaskState(state), *rest)
+    return EntrySummary(call_id, tool, StoredState(state), *rest)
 
 
 @runtime_checkable
@@ -258,7 +258,7 @@ class CallStore(Protocol):
         """Return the calls of tasks that are due, the longest due first, and the seconds until the next one is."""
         ...
 
-    async def list(self, *, limit: int, states: Sequence[TaskState] = ()) -> list[EntrySummary]:
+    async def list(self, *, limit: int, states: Sequence[StoredState] = ()) -> list[EntrySummary]:
         """Return the tasks that changed last, of some states or of all."""
         ...
 
@@ -331,7 +331,7 @@ async def change_task(
     work: Callable[[CallEntry, float], T],
     *,
     seen: SeenEntry | None = None,
-    ended: Callable[[TaskState, CallEntry, float], None] | None = None,
+    ended: Callable[[StoredState, CallEntry, float], None] | None = None,
 ) -> T | None:
     """Change a task, and return what `work` returns; None if there is no such task.
 

@@ -50,7 +50,7 @@ class OpenLeg:
     """The request, also if another function called this one."""
     is_retry: bool
     """True in the retry era."""
-    task: StoredLeg | None
+    stored: StoredLeg | None
     """The leg of a stored call, if it is one."""
     hands_over: bool
     """True if it ends before the body, whose call is stored."""

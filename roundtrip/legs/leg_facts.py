@@ -38,7 +38,7 @@ class LegFacts:
             params: Mapping[str, Any] = wire.params or {} if wire is not None else {}
             if isinstance(sent := params.get("arguments"), Mapping):
                 arguments = cast("Mapping[str, Any]", sent)
-            called = params.get("name") if record.task is None else record.task.tool
+            called = params.get("name") if record.stored is None else record.stored.tool
             if subject.method == _CALL and isinstance(called, str) and called != subject.tool:
                 # Mounts and transforms of FastMCP rename tools.
                 subject = subject._replace(tool=called)
@@ -46,8 +46,8 @@ class LegFacts:
             # It runs within the leg of another function.
             outer = leg.incoming.record.call_id
         takes_over = False
-        if record is not None and record.task is not None:
-            era, takes_over = "task", record.task.takes_over
+        if record is not None and record.stored is not None:
+            era, takes_over = "task", record.stored.takes_over
         watch = call.watch = tracers.begin(
             Beginning(
                 call.id,

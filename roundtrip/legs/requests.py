@@ -130,7 +130,7 @@ class RequestRecord:
     """The ways to ask its questions, if they are more than its client's own."""
     handed: Journal | None = None
     """The journal with which its call became a task, or was stored for its page."""
-    task: StoredLeg | None = None
+    stored: StoredLeg | None = None
     """The leg of a task that it serves, which no client has sent."""
     reply: dict[str, Any] | None = None
     """The result that its client receives in place of the handler's: the handle of a task, which no handler returns."""

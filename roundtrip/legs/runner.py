@@ -237,7 +237,7 @@ class ServedLeg(OpenLeg):
         """The record of the request, if the client asked for this leg."""
         self.wire = request.context if request is not None else incoming.request
         self.is_retry = self.wire is not None and is_retry_era(self.wire.protocol_version)
-        self.task = self.record.task if self.record is not None else None
+        self.stored = self.record.stored if self.record is not None else None
         self.hands_over = function.hands_over and self.record is not None and self.record.may_become_task
         self.ways = self.record.ways if self.record is not None else None
         self.features: Sequence[LegPart] = ()
@@ -245,10 +245,10 @@ class ServedLeg(OpenLeg):
         self.parts = runner.parts
         system = self.parts.system
         if self.journal is not None:
-            self.call = Call.resumed(self.journal) if self.task is None else self.task.call()
+            self.call = Call.resumed(self.journal) if self.stored is None else self.stored.call()
             self.born, self.end = self.journal.born, self.journal.end
-            if self.task is not None:
-                self.end = self.task.expires
+            if self.stored is not None:
+                self.end = self.stored.expires
         else:
             self.call = Call(system.new_id())
             # In whole milliseconds, as in the journal: all legs must have the same times.
@@ -276,20 +276,20 @@ class ServedLeg(OpenLeg):
             and function.confirm is None
             and (opened is None or opened.managers is None)
             and not any(part.needs_engine for part in self.features)
-            and self.task is None
+            and self.stored is None
             and not self.hands_over
         )
 
     def leg(self, confirmation: tuple[str, Marker] | None) -> Leg:
         """Return the values with which the engine serves the leg."""
         runner, function, journal, threads = self.runner, self.function, self.journal, self.threads
-        opened, task, count_guess = self.opened, self.task, runner.count_guess
+        opened, stored, count_guess = self.opened, self.stored, runner.count_guess
         responses = self.incoming.responses if journal is not None else None
         limits, claim, clock = function.limits, None, self.parts.system.time
-        if task is not None:
+        if stored is not None:
             # Its times are those of the store.
-            claim, clock = task.claim, task.clock
-            responses, limits = task.responses, task.limits(clock())
+            claim, clock = stored.claim, stored.clock
+            responses, limits = stored.responses, stored.limits(clock())
         leg = Leg(
             call=self.call,
             plan=function.planned.plan,
@@ -311,12 +311,12 @@ class ServedLeg(OpenLeg):
             ports=ports.Ports(
                 claim=claim,
                 count_guess=functools.partial(count_guess, self) if count_guess is not None else None,
-                signals=task.signals if task is not None else None,
+                signals=stored.signals if stored is not None else None,
                 ways=self.ways,
-                by_model=task.by_model if task is not None else (),
+                by_model=stored.by_model if stored is not None else (),
                 page_wait=runner.page_wait,
                 hands_over=self.hands_over,
-                pinner=task.pinner if task is not None else self.parts.protection.journals.pinner,
+                pinner=stored.pinner if stored is not None else self.parts.protection.journals.pinner,
                 outlive=threads.outlive,
                 report=log_teardown,
                 offer=offer,
@@ -362,13 +362,13 @@ class ServedLeg(OpenLeg):
             input_params=self.incoming.params(),
             subscriptions=self.parts.effects.bus,
             body=body,
-            call=call_info.CallInfo(self.call, self._issue_ticket, task=self.task.info if self.task else None),
+            call=call_info.CallInfo(self.call, self._issue_ticket, task=self.stored.info if self.stored else None),
         )
 
     def _issue_ticket(self, purpose: str, unbound: bool) -> str | None:
         """Return a ticket for a page, bound to the user; None if the user is unknown."""
         protection = self.parts.protection
-        user = protection.user(self.wire) if self.task is None else self.task.user
+        user = protection.user(self.wire) if self.stored is None else self.stored.user
         principal = None if unbound else user
         # A rehearsal has no authenticated user, and shows the ticket to no user.
         if principal is None and not unbound and self.parts.effects.rehearsal is None:
@@ -382,7 +382,7 @@ class ServedLeg(OpenLeg):
             journal = facts.linked(journal)
         may_be_stored = self.hands_over or (self.ways is not None and self.ways.may_store)
         may_be_stored = may_be_stored or any(part.may_store for part in self.features)
-        if self.task is not None or (may_be_stored and self.record is not None):
+        if self.stored is not None or (may_be_stored and self.record is not None):
             return self._store(journal)
         packed = self.parts.protection.write(journal)
         if facts is not None:
@@ -395,8 +395,8 @@ class ServedLeg(OpenLeg):
         """Keep a journal for the store of tasks, and for the token if the leg ends with questions."""
         if self.facts is not None:
             self.facts.wrote(journal)
-        if self.task is not None:
-            self.task.written = journal
+        if self.stored is not None:
+            self.stored.written = journal
         elif self.record is not None:
             self.record.handed = journal
             self.record.packed = self.parts.protection.write(journal)
@@ -404,8 +404,8 @@ class ServedLeg(OpenLeg):
 
     def principal(self) -> str | None:
         """Return the caller."""
-        task = self.task
-        return task.principal if task is not None else self.parts.protection.principal(self.wire)
+        stored = self.stored
+        return stored.principal if stored is not None else self.parts.protection.principal(self.wire)
 
     # Reports to tracers and the log.
 
@@ -416,7 +416,7 @@ class ServedLeg(OpenLeg):
             DeclinedByUser: The user declined or cancelled a question that the call needs.
         """
         call, record, facts = self.call, self.record, self.facts
-        is_asking = not isinstance(end, Finished | Declined | HandedOver) and self.task is None
+        is_asking = not isinstance(end, Finished | Declined | HandedOver) and self.stored is None
         if is_asking and self.is_retry and call.round >= _WARNED_FROM_ROUND:
             arguments = (self.function.owner, call.round, FIRST_OF_RETRY_ERA, CLIENTS_STOP_AFTER_ROUNDS)
             _ROUNDS_LOG.warning(_MANY_ROUNDS, *arguments)
@@ -429,7 +429,7 @@ class ServedLeg(OpenLeg):
                 facts.closed(None)
         if isinstance(end, Declined):
             raise DeclinedByUser(end.reason)
-        if record is not None and self.task is None and not isinstance(end, Finished | HandedOver):
+        if record is not None and self.stored is None and not isinstance(end, Finished | HandedOver):
             record.minted = end.state
             if isinstance(end, Authored) and end.state is not None:
                 return Authored(end.result.model_copy(update={"request_state": end.state}), end.state)

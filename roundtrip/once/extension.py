@@ -49,7 +49,7 @@ class ExactlyOnce(LegExtension):
     @override
     def join(self, leg: OpenLeg) -> LegPart | None:
         # For a stored call, its store knows if the body began.
-        policy = leg.function.policy(OncePolicy) if leg.task is None else None
+        policy = leg.function.policy(OncePolicy) if leg.stored is None else None
         return _OncePart(leg, policy, self._no_empty_rounds) if policy is not None else None
 
 

@@ -263,7 +263,7 @@ class ToolCalls:
             return await self._rehearse(name, arguments, incoming, wanted)
         for tool in self.tools.find(name, wanted):
             gate = tool.visibility_gate
-            task = incoming.record.task if incoming.record is not None else None
+            task = incoming.record.stored if incoming.record is not None else None
             # Decided when the task was made: there is no request to decide it by.
             if gate is None or (task is not None and task.request is None):
                 return await self._run(tool, arguments, incoming)
@@ -341,7 +341,7 @@ def _check_headers(tool: RegisteredTool, incoming: Incoming) -> None:
     """
     record = _called_by_client(tool.name, incoming)
     # The request that began a task was checked.
-    if record is None or record.task is not None or not is_retry_era(record.context.protocol_version):
+    if record is None or record.stored is not None or not is_retry_era(record.context.protocol_version):
         return
     request: object = record.context.request
     arguments: object = (record.context.params or {}).get("arguments") or {}

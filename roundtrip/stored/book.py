@@ -17,9 +17,9 @@ from roundtrip.errors import InvalidSignature, KeysMissing
 from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.ledger.tasks import CallEntry, CallStore, HasCallStore, SeenEntry, change_task
 from roundtrip.limited_logs import LimitedLog
+from roundtrip.machine.background import TASK_MACHINE, StoredEvent, StoredState
 from roundtrip.machine.journal import Journal, from_text, to_text
 from roundtrip.machine.pins import Pinner
-from roundtrip.machine.tasks import TASK_MACHINE, TaskEvent, TaskState
 from roundtrip.pages.calls import CallsUnavailable
 from roundtrip.stored.content import CallContent, CallFeature, CallSeal, ContentUnreadable, Pause, is_call_id
 from roundtrip.stored.named import NamedCalls
@@ -37,15 +37,15 @@ T = TypeVar("T")
 POLL_SECONDS: Final = 1.0
 """Time between two looks at a task that clients are asked to keep."""
 _MAX_JOURNAL_BYTES: Final = 64 * 1024 * 1024
-_STATUSES: Final[Mapping[TaskState, str]] = {
-    TaskState.DUE: "working",
-    TaskState.RUNNING: "working",
-    TaskState.WAITING: "working",
-    TaskState.ASKING: "input_required",
-    TaskState.COMPLETED: "completed",
-    TaskState.FAILED: "failed",
-    TaskState.LOST: "failed",
-    TaskState.CANCELLED: "cancelled",
+_STATUSES: Final[Mapping[StoredState, str]] = {
+    StoredState.DUE: "working",
+    StoredState.RUNNING: "working",
+    StoredState.WAITING: "working",
+    StoredState.ASKING: "input_required",
+    StoredState.COMPLETED: "completed",
+    StoredState.FAILED: "failed",
+    StoredState.LOST: "failed",
+    StoredState.CANCELLED: "cancelled",
 }
 _LOST_ERROR: Final = {
     "code": -32603,
@@ -172,7 +172,7 @@ class CallBook:
         self.saw_time(now)
         if entry is None:
             return None
-        if entry.advance(now) and entry.state is TaskState.LOST:
+        if entry.advance(now) and entry.state is StoredState.LOST:
             # Store it before anyone is told: its worker may only be silent, and would still store its result.
             entry = await self.change(call_id, lambda entry, now: entry)
             if entry is None:
@@ -213,12 +213,14 @@ class CallBook:
         ended = partial(self._stopped, seen is not None, joins) if self._parts.effects.tracers else None
         return await change_task(self.store, call_id, work, seen=seen, ended=ended)
 
-    def _stopped(self, is_by_worker: bool, joins: str | None, before: TaskState, entry: CallEntry, now: float) -> None:
+    def _stopped(
+        self, is_by_worker: bool, joins: str | None, before: StoredState, entry: CallEntry, now: float
+    ) -> None:
         how = _how_stopped(entry, now)
         if how is None:
             return
         # A lease that has lapsed was that of a worker that is silent.
-        ends_leg = before is TaskState.RUNNING and (how != "lost" or is_by_worker)
+        ends_leg = before is StoredState.RUNNING and (how != "lost" or is_by_worker)
         joined = joins if how == "cancelled" else None
         told = how if joined is None else "joined"
         self._tell(tracing.StoppedCall(entry.call_id, entry.tool, told, ends_leg, joined))
@@ -330,8 +332,8 @@ class CallBook:
         if known:
             entry.content = self.seal.write(content, entry.call_id)
             entry.updated = now
-        if known and entry.state is TaskState.ASKING:
-            entry.apply(TaskEvent.ANSWER if asked.questions else TaskEvent.WAKE, now)
+        if known and entry.state is StoredState.ASKING:
+            entry.apply(StoredEvent.ANSWER if asked.questions else StoredEvent.WAKE, now)
         return bool(known)
 
     async def signal(self, call_id: str, name: str, payload: Any) -> bool:
@@ -354,7 +356,7 @@ class CallBook:
         """Cancel a task, unless it has ended. Return False if there is no such task."""
 
         def cancel(entry: CallEntry, now: float) -> bool:
-            entry.apply(TaskEvent.CANCEL, now)
+            entry.apply(StoredEvent.CANCEL, now)
             return True
 
         return await self.change(call_id, cancel) or False
@@ -365,11 +367,11 @@ class CallBook:
         shown = self.handle(view)
         if content.channel.reply is not None:
             shown["result"] = content.channel.reply
-        elif entry.state is TaskState.ASKING:
+        elif entry.state is StoredState.ASKING:
             shown["inputRequests"] = content.asked.questions
-        elif entry.state is TaskState.COMPLETED:
+        elif entry.state is StoredState.COMPLETED:
             shown["result"] = content.result
-        elif entry.state in (TaskState.FAILED, TaskState.LOST):
+        elif entry.state in (StoredState.FAILED, StoredState.LOST):
             shown["error"] = content.error or _LOST_ERROR
         return shown
 
@@ -394,11 +396,11 @@ class CallBook:
 
 def _how_stopped(entry: CallEntry, now: float) -> Literal["cancelled", "lost", "expired"] | None:
     """Return how an ended task was stopped; None if its leg has ended it."""
-    if entry.state is TaskState.CANCELLED:
+    if entry.state is StoredState.CANCELLED:
         return "cancelled"
-    if entry.state is TaskState.LOST:
+    if entry.state is StoredState.LOST:
         return "lost"
-    return "expired" if entry.state is TaskState.FAILED and now >= entry.expires else None
+    return "expired" if entry.state is StoredState.FAILED and now >= entry.expires else None
 
 
 def _iso(at: float) -> str:

@@ -14,8 +14,8 @@ from mcp.server.auth.middleware.auth_context import auth_context_var
 from mcp.server.context import ServerRequestContext
 
 from roundtrip.ledger.tasks import CallEntry
+from roundtrip.machine.background import StoredEvent
 from roundtrip.machine.journal import Journal
-from roundtrip.machine.tasks import TaskEvent
 from roundtrip.stored.book import CallBook
 from roundtrip.stored.content import CallContent
 from roundtrip.stored.lease import CallLease, lease_seconds
@@ -37,7 +37,7 @@ async def run_with_client(
 
     def claim_it(entry: CallEntry, now: float) -> tuple[CallEntry, float, CallContent, Journal] | None:
         content = book.seal.read(entry.content, call_id)
-        if not content.needs_client or not entry.apply(TaskEvent.WAKE, now):
+        if not content.needs_client or not entry.apply(StoredEvent.WAKE, now):
             return None
         journal = book.read_journal(content)
         content.needs_client = False

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 from roundtrip.errors import RoundtripError, TokenRejected
 from roundtrip.ledger.tasks import CallEntry
+from roundtrip.machine.background import StoredEvent
 from roundtrip.machine.journal import from_text, to_text
-from roundtrip.machine.tasks import TaskEvent
 from roundtrip.tokens.token import Sealer
 
 if TYPE_CHECKING:
@@ -205,10 +205,10 @@ class CallContent:
         asked.answered = {name: asked.answered[name] for name in late}
         self.waits, self.looks = list(pause.signals), pause.looks
         self.attempt, self.needs_client = pause.attempt, pause.needs_client
-        entry.park(TaskEvent.ASK if pause.questions else TaskEvent.WAIT, now, due=pause.until)
+        entry.park(StoredEvent.ASK if pause.questions else StoredEvent.WAIT, now, due=pause.until)
         # Everything may have come before the leg ended.
         if (late and not shown) or any(name in self.signals for name in pause.signals):
-            entry.apply(TaskEvent.WAKE, now)
+            entry.apply(StoredEvent.WAKE, now)
         for park in pause.parkings:
             park(self, entry, pause, now)
         if channel.leaves_at and channel.reply is None and pause.reply is not None and self.user_questions:
@@ -221,7 +221,7 @@ class CallContent:
         """Store signals. Of each name the first one counts."""
         self.signals = {**signals, **self.signals}
         if any(name in signals for name in self.waits):
-            entry.apply(TaskEvent.WAKE, now)
+            entry.apply(StoredEvent.WAKE, now)
 
     def fresh_key(self, name: str) -> str:
         """Return a key on the wire for a question that was never used in this task."""

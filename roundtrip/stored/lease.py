@@ -17,7 +17,7 @@ from roundtrip.errors import CallTakenOver
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import CallEntry, SeenEntry
 from roundtrip.limited_logs import LimitedLog
-from roundtrip.machine.tasks import TaskEvent
+from roundtrip.machine.background import StoredEvent
 from roundtrip.stored.book import CallBook
 from roundtrip.stored.content import CallContent, ContentUnreadable
 
@@ -125,7 +125,7 @@ class CallLease(Claim):
         now = anyio.current_time()
         if now - self._message_at >= _MESSAGE_SECONDS:
             self._message_at = now
-            await self.write_content(TaskEvent.NOTE, lambda content, entry, now: None)
+            await self.write_content(StoredEvent.NOTE, lambda content, entry, now: None)
         elif not self._is_saying:
             self._is_saying = True
             self._later(partial(self._say_later, self._message_at + _MESSAGE_SECONDS - now))
@@ -137,7 +137,7 @@ class CallLease(Claim):
 
     async def write_content(
         self,
-        event: TaskEvent | None,
+        event: StoredEvent | None,
         work: Callable[[CallContent, CallEntry, float], None],
         *,
         patience: float = 0.0,

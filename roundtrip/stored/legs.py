@@ -156,7 +156,7 @@ def incoming_of(leg: WorkerLeg, lifespan: Any) -> Incoming:
         params=params,
         request=leg.request.request if leg.request is not None else None,
     )
-    record = RequestRecord(context, may_ask=True, journal=leg.journal, task=leg)
+    record = RequestRecord(context, may_ask=True, journal=leg.journal, stored=leg)
     if content.channel.page_secret or content.channel.asks_model:
         if content.channel.leaves_at == "link" and content.channel.reply is None:
             record.ways = Ways(for_links="link")

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from mcp_types import INTERNAL_ERROR
 
 from roundtrip.ledger.tasks import CallEntry
-from roundtrip.machine.tasks import TASK_MACHINE, TaskEvent, TaskState
+from roundtrip.machine.background import TASK_MACHINE, StoredEvent, StoredState
 from roundtrip.stored.book import CallBook
 from roundtrip.stored.content import (
     CallContent,
@@ -31,10 +31,10 @@ _PAGE: Final = 200
 _OVERDUE_SECONDS: Final = 60.0
 _NOT_OWN: Final = "it is another service's, or no key of this server opens it; name its own server, with its keys"
 _TIME_IS_OVER: Final = "The time of this call is over: an operator of the server has ended it."
-_EVENTS: Final[Mapping[OperatorAction, TaskEvent]] = {
-    "cancel": TaskEvent.CANCEL,
-    "retry": TaskEvent.RETRY,
-    "expire": TaskEvent.EXPIRE,
+_EVENTS: Final[Mapping[OperatorAction, StoredEvent]] = {
+    "cancel": StoredEvent.CANCEL,
+    "retry": StoredEvent.RETRY,
+    "expire": StoredEvent.EXPIRE,
 }
 
 
@@ -99,7 +99,7 @@ class CallOperations:
         """
 
         def cancel(entry: CallEntry, content: CallContent, now: float) -> None:
-            if not entry.apply(TaskEvent.CANCEL, now):
+            if not entry.apply(StoredEvent.CANCEL, now):
                 raise already_ended(entry)
 
         await self._change(call_id, cancel)
@@ -141,7 +141,7 @@ class CallOperations:
         """
 
         def expire(entry: CallEntry, content: CallContent, now: float) -> list[Tell]:
-            if (entry.state, TaskEvent.EXPIRE) not in TASK_MACHINE.targets:
+            if (entry.state, StoredEvent.EXPIRE) not in TASK_MACHINE.targets:
                 raise already_ended(entry)
             found = [feature.expire(content, entry, now) for feature in self._book.features]
             if entry.runs_once or content.is_continued:
@@ -149,7 +149,7 @@ class CallOperations:
             else:
                 entry.expires = now
             entry.content = self._book.seal.write(content, call_id)
-            entry.apply(TaskEvent.EXPIRE, now)
+            entry.apply(StoredEvent.EXPIRE, now)
             return [tell for tell in found if tell is not None]
 
         for tell in await self._change(call_id, expire):
@@ -263,7 +263,7 @@ class CallOperations:
         overdue = 0
         for call_id in due:
             entry, now = await self._book.store.load(call_id)
-            overdue += entry is not None and entry.state is TaskState.DUE and now - entry.due > _OVERDUE_SECONDS
+            overdue += entry is not None and entry.state is StoredState.DUE and now - entry.due > _OVERDUE_SECONDS
         return Backlog(dict(states), dict(keys), overdue, seen < limit)
 
     def _keys_of(self, entry: CallEntry) -> set[str]:

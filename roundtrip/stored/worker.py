@@ -22,8 +22,8 @@ from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.holders import buried_processes, hear_of_deaths, holder_name, is_buried
 from roundtrip.ledger.tasks import CallEntry
 from roundtrip.limited_logs import LimitedLog
+from roundtrip.machine.background import StoredEvent, StoredState
 from roundtrip.machine.journal import Journal, to_text
-from roundtrip.machine.tasks import TaskEvent, TaskState
 from roundtrip.stored.book import CallBook
 from roundtrip.stored.content import CallContent, CallFeature, ContentUnreadable, Tell
 from roundtrip.stored.lease import END_SECONDS, CallLease, lease_seconds
@@ -220,7 +220,7 @@ class CallWorker:
 
     async def _end_leases_of_dead(self) -> None:
         try:
-            for one in await self._book.store.list(limit=_MAX_FOLLOWED, states=[TaskState.RUNNING]):
+            for one in await self._book.store.list(limit=_MAX_FOLLOWED, states=[StoredState.RUNNING]):
                 if is_buried(one.holder):
                     # Its lease ends by being read.
                     await self._book.change(one.call_id, lambda entry, now: None)
@@ -239,12 +239,12 @@ class CallWorker:
             if not entry.has_ended and not self._calls.has_task(entry.tool, content.origin.version):
                 raise _NotHere
             self._book.saw_time(now)
-            features = self._book.features if entry.state is TaskState.DUE else ()
+            features = self._book.features if entry.state is StoredState.DUE else ()
             found = [feature.look(content, entry, now, holder=self.holder) for feature in features]
             tells[:] = [tell for tell in found if tell is not None]
             if tells:
                 entry.content = self._book.seal.write(content, call_id)
-            is_due = entry.state is TaskState.DUE and content.is_continued
+            is_due = entry.state is StoredState.DUE and content.is_continued
             if is_due and (content.origin.needs_request or self._calls.is_gated(entry.tool, content.origin.version)):
                 leave_to_client(content, entry, now, holder=self.holder, features=features)
                 entry.content = self._book.seal.write(content, call_id)
@@ -352,7 +352,7 @@ async def _finish(claim: CallLease, result: dict[str, Any]) -> None:
         content.result = result
         claim.drop_results(entry)
 
-    await claim.write_content(TaskEvent.FINISH, finish, patience=END_SECONDS)
+    await claim.write_content(StoredEvent.FINISH, finish, patience=END_SECONDS)
 
 
 async def _fail(claim: CallLease, error: MCPError) -> None:
@@ -361,7 +361,7 @@ async def _fail(claim: CallLease, error: MCPError) -> None:
         content.message = content.message or error.error.message
         claim.drop_results(entry)
 
-    await claim.write_content(TaskEvent.FAIL, fail, patience=END_SECONDS)
+    await claim.write_content(StoredEvent.FAIL, fail, patience=END_SECONDS)
 
 
 def leave_to_client(
@@ -373,6 +373,6 @@ def leave_to_client(
     # No worker has died with it.
     entry.tries -= 1
     content.needs_client = not content.asked.questions
-    entry.apply(TaskEvent.ASK if content.asked.questions else TaskEvent.WAIT, now)
+    entry.apply(StoredEvent.ASK if content.asked.questions else StoredEvent.WAIT, now)
     for feature in features:
         feature.bring_forward(content, entry)

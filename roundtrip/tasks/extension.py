@@ -74,7 +74,7 @@ def require_task(function: AskingFunction, incoming: Incoming) -> None:
     task = function.policy(TaskMode)
     if task is None or not task.is_required or record is None or incoming.request is None:
         return
-    if record.task is None and not record.claimed and not record.may_become_task:
+    if record.stored is None and not record.claimed and not record.may_become_task:
         raise extension_missing()
 
 

@@ -28,7 +28,7 @@ from starlette.applications import Starlette
 from roundtrip.adapters.finding import AttachedServer, attached
 from roundtrip.approvals.rules import is_open, records_of
 from roundtrip.client.tools import WAITING
-from roundtrip.machine.tasks import TaskState
+from roundtrip.machine.background import StoredState
 from roundtrip.pages.controls import Control, FieldView, view_of_field
 from roundtrip.pages.forms import DECISION, TOKEN, QuestionKind, form_of_questions
 from roundtrip.pages.headers import FORM_TYPE
@@ -86,7 +86,7 @@ def page_at(url: str, server: object) -> "QuestionPage | None":
 async def questions_for_model(server: object, call_id: str) -> list[AskedQuestion]:
     """Return the open questions of a stored call that a model may answer, by the names with which it does so."""
     view = await _view(server, call_id)
-    if view is None or view.entry.state is not TaskState.ASKING:
+    if view is None or view.entry.state is not StoredState.ASKING:
         return []
     asked = view.content.asked.questions
     return [AskedQuestion(key, ElicitRequest.model_validate(asked[key]).params) for key in view.content.asked.for_model]
@@ -177,7 +177,7 @@ class QuestionPage:
         """Wait until the call asks, needs its client or has ended, and return it; None if it was forgotten."""
         with anyio.move_on_after(_WAIT_SECONDS):
             while (view := await _view(self._server, self.call_id)) is not None:
-                if view.entry.has_ended or view.entry.state is TaskState.ASKING or view.content.needs_client:
+                if view.entry.has_ended or view.entry.state is StoredState.ASKING or view.content.needs_client:
                     break
                 await anyio.sleep(_POLL_SECONDS)
             return view

@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from roundtrip.ledger.contract import LedgerDown
-from roundtrip.machine.tasks import TaskState
+from roundtrip.machine.background import StoredState
 from roundtrip.stored.content import CallNotChanged
 from roundtrip.trace.index.database import IndexUnusable
 from roundtrip.trace.index.index import CallIndex
@@ -228,16 +228,16 @@ class UiApp:
         return {"fork": found}
 
 
-def _states_in(query: Query) -> list[TaskState]:
+def _states_in(query: Query) -> list[StoredState]:
     """Return the states of tasks that a query names.
 
     Raises:
         PageRejected: There is no such state.
     """
     try:
-        return [TaskState(state) for state in query.get("state", ()) if state]
+        return [StoredState(state) for state in query.get("state", ()) if state]
     except ValueError:
-        raise PageRejected(HTTPStatus.BAD_REQUEST, f"state must be one of {', '.join(TaskState)}") from None
+        raise PageRejected(HTTPStatus.BAD_REQUEST, f"state must be one of {', '.join(StoredState)}") from None
 
 
 def _last(query: Query, name: str) -> str:

@@ -13,7 +13,7 @@ from roundtrip.approvals.inbox import Inbox
 from roundtrip.approvals.rules import records_of, state_of
 from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.ledger.tasks import CallEntry
-from roundtrip.machine.tasks import TaskState
+from roundtrip.machine.background import StoredState
 from roundtrip.playground.forms import ShownForm, posted_of
 from roundtrip.stored.acting import AuditedOperations
 from roundtrip.stored.content import CallContent, CallNotChanged, ContentUnreadable, is_call_id
@@ -35,7 +35,7 @@ _IN_MEMORY: Final = (
     "The server's calls are in the memory of its processes; give it a SqliteLedger, a RedisLedger or a PostgresLedger"
 )
 _UNREADABLE: Final = "No key of this server opens it, or it is another service's"
-_ENDS: Final = (TaskState.COMPLETED, TaskState.FAILED, TaskState.LOST, TaskState.CANCELLED)
+_ENDS: Final = (StoredState.COMPLETED, StoredState.FAILED, StoredState.LOST, StoredState.CANCELLED)
 
 StoredAction = Literal["cancel", "retry", "expire", "remind"]
 """Action on a stored call, besides the answer of a test user."""
@@ -67,7 +67,7 @@ class OperatedCalls:
 
     # Lists.
 
-    async def tasks(self, states: Sequence[TaskState]) -> Data:
+    async def tasks(self, states: Sequence[StoredState]) -> Data:
         """Return the stored calls, of some states or of all, the last changed first."""
         shown: Data = {"tasks": [], "states": [], "chosen": list(states), "more": False}
         shown |= {"counted": None, "error": self.problem}
@@ -129,7 +129,7 @@ class OperatedCalls:
         entry, content, now = await self._load(call_id)
         if entry is None:
             return None
-        following = "-" if entry.state in (TaskState.ASKING, *_ENDS) else distance_text(entry.due - now)
+        following = "-" if entry.state in (StoredState.ASKING, *_ENDS) else distance_text(entry.due - now)
         return {
             "call": call_id,
             "tool": entry.tool,
@@ -174,7 +174,7 @@ class OperatedCalls:
             return None
         facts = [["Created", clock_text(entry.created)], ["Changed", clock_text(entry.updated)]]
         facts.append(["Kept until", clock_text(entry.expires)])
-        if entry.state is TaskState.RUNNING:
+        if entry.state is StoredState.RUNNING:
             facts.append(["Worker", entry.holder])
         elif entry.state not in _ENDS:
             facts.append(["Looked at", distance_text(entry.due - now)])

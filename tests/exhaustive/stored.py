@@ -11,8 +11,8 @@ from roundtrip.engine.leg import Finished
 from roundtrip.ledger import MemoryLedger
 from roundtrip.ledger.tasks import CallEntry
 from roundtrip.legs.parts import Effects, Parts, parts_of
+from roundtrip.machine.background import ENDED, TASK_MACHINE, StoredState
 from roundtrip.machine.journal import Journal, to_text
-from roundtrip.machine.tasks import ENDED, TASK_MACHINE, TaskState
 from roundtrip.stored.book import CallBook
 from roundtrip.stored.content import CallContent, CallOrigin
 from roundtrip.stored.hosts import CallsOfTools
@@ -150,7 +150,7 @@ class StoredCall:
             entry = view.entry
             if entry.state in ENDED:
                 return str(entry.state)
-            if entry.state is TaskState.DUE:
+            if entry.state is StoredState.DUE:
                 await engine.run(_CALL)
                 continue
             wait = max(entry.due - loop.time(), 0.0)
@@ -192,7 +192,7 @@ class StoredCall:
             self.broken.append(f"{before.state}, epoch {before.epoch} became {after.state}, epoch {after.epoch}")
         if after.epoch > before.epoch:
             self._claimed[after.epoch] = writer.number
-        elif before.state is TaskState.RUNNING and after.state in (TaskState.RUNNING, TaskState.COMPLETED):
+        elif before.state is StoredState.RUNNING and after.state in (StoredState.RUNNING, StoredState.COMPLETED):
             is_own = self._claimed[after.epoch] == writer.number
             self.broken += [] if is_own else [f"a worker without the lease wrote {after.state}"]
         # An ended task keeps only the names of its last steps.
@@ -206,21 +206,21 @@ class StoredCall:
         entry, now = at_once(self.memory.tasks.load(_CALL))
         if entry is None:
             return ()
-        left = max(round(entry.due - now, 2), 0) if entry.state is TaskState.RUNNING else 0
+        left = max(round(entry.due - now, 2), 0) if entry.state is StoredState.RUNNING else 0
         return entry.state, entry.epoch, entry.tries, entry.has_begun, tuple(entry.notes), entry.content, left
 
     def holds(self, worker: Worker) -> Any:
         entry = self._entry()
-        return entry.state is TaskState.RUNNING and self._claimed.get(entry.epoch) == worker.number
+        return entry.state is StoredState.RUNNING and self._claimed.get(entry.epoch) == worker.number
 
     def judge(self, workers: Sequence[Worker], *, ended: bool) -> list[str]:
         broken = list(self.broken)
         entry = self._entry()
         if self._runs_once and len(self.bodies) > 1:
             broken.append(f"the body began {len(self.bodies)} times")
-        if entry.state is TaskState.COMPLETED and not self.steps:
+        if entry.state is StoredState.COMPLETED and not self.steps:
             broken.append("it is completed, and no step has run")
-        if entry.state is TaskState.LOST and not self.has_waited:
+        if entry.state is StoredState.LOST and not self.has_waited:
             broken.append("it is lost, and no lease has ended")
         outcomes = {worker.outcome for worker in workers if worker.outcome is not None} - {"cancelled"}
         if len(outcomes) > 1:

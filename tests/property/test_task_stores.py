@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from roundtrip.ledger.tasks import CallEntry, CallStore, EntrySummary, summary_of
-from roundtrip.machine.tasks import TaskEvent, TaskState
+from roundtrip.machine.background import StoredEvent, StoredState
 from roundtrip.testing import Clock
 from tests.kit.stores import KINDS, Servers, turned_ledger
 from tests.kit.tiers import examples
@@ -24,7 +24,7 @@ CALLS: Final = ("a", "b", "c")
 HOLDERS: Final = ("one", "two")
 LABELS: Final = ("all", "red", "blue")
 TURNS: Final = 150
-ENDS: Final = (TaskEvent.FINISH, TaskEvent.CANCEL)
+ENDS: Final = (StoredEvent.FINISH, StoredEvent.CANCEL)
 
 
 class ModelStore:
@@ -101,21 +101,21 @@ class Stage:
         now = self.clock()
         if entry.has_ended:
             return
-        if entry.state is not TaskState.RUNNING:
+        if entry.state is not StoredState.RUNNING:
             match self.rng.randrange(6):
                 case 0:
                     entry.labels = tuple(self.rng.sample(LABELS, self.rng.randrange(3)))
                 case 1:
-                    entry.apply(TaskEvent.WAKE, now)
+                    entry.apply(StoredEvent.WAKE, now)
                 case 2:
-                    entry.apply(TaskEvent.CANCEL, now)
+                    entry.apply(StoredEvent.CANCEL, now)
                 case _:
                     entry.claim(self.rng.choice(HOLDERS), now, lease=LEASE)
             return
         match self.rng.randrange(6):
             case 0:
                 entry.content = f"parked at {now}"
-                entry.park(self.rng.choice((TaskEvent.ASK, TaskEvent.WAIT)), now, due=now + 20)
+                entry.park(self.rng.choice((StoredEvent.ASK, StoredEvent.WAIT)), now, due=now + 20)
             case 1:
                 entry.notes.clear()
                 entry.apply(self.rng.choice(ENDS), now)

@@ -12,8 +12,8 @@ from roundtrip.ledger.entry import LedgerEntry
 from roundtrip.ledger.tasks import CallEntry
 from roundtrip.legs import boundary
 from roundtrip.legs.parts import Protection
+from roundtrip.machine.background import TASK_MACHINE, StoredEvent, StoredState
 from roundtrip.machine.table import EntryEvent, EntryState
-from roundtrip.machine.tasks import TASK_MACHINE, TaskEvent, TaskState
 from roundtrip.once.exactly_once import LedgerClaim
 from roundtrip.stored import sweep
 from roundtrip.stored.content import CallSeal
@@ -26,14 +26,14 @@ __all__ = ["FAULTS", "first_broken", "found"]
 
 Patch = pytest.MonkeyPatch
 
-_ARROWS: Final = cast("dict[tuple[TaskState, TaskEvent], TaskState]", TASK_MACHINE.targets)
+_ARROWS: Final = cast("dict[tuple[StoredState, StoredEvent], StoredState]", TASK_MACHINE.targets)
 
 
 def stale_worker_writes(patch: Patch) -> None:
     """Let a worker write after another one has claimed its task."""
 
     def is_held(entry: CallEntry, holder: str, epoch: int) -> bool:
-        return entry.state is TaskState.RUNNING
+        return entry.state is StoredState.RUNNING
 
     patch.setattr(CallEntry, "is_held", is_held)
 
@@ -165,7 +165,7 @@ def lost_write_counts_as_written(patch: Patch) -> None:
 
 def answer_wakes_no_worker(patch: Patch) -> None:
     """Store answers, and leave the task where it is."""
-    patch.delitem(_ARROWS, (TaskState.ASKING, TaskEvent.WAKE))
+    patch.delitem(_ARROWS, (StoredState.ASKING, StoredEvent.WAKE))
 
 
 def lost_announcement_loses_a_task(patch: Patch) -> None:
@@ -184,7 +184,7 @@ def stored_steps_run_again(patch: Patch) -> None:
 
 def cancellation_changes_an_end(patch: Patch) -> None:
     """Cancel a task that has its result."""
-    patch.setitem(_ARROWS, (TaskState.COMPLETED, TaskEvent.CANCEL), TaskState.CANCELLED)
+    patch.setitem(_ARROWS, (StoredState.COMPLETED, StoredEvent.CANCEL), StoredState.CANCELLED)
 
 
 def token_works_for_other_callers(patch: Patch) -> None:
@@ -218,7 +218,7 @@ def lost_task_is_not_told(patch: Patch) -> None:
     """Give up the lease of a body that must not run twice as if it had not begun."""
 
     def give_up(entry: CallEntry, now: float) -> None:
-        entry.apply(TaskEvent.YIELD, now)
+        entry.apply(StoredEvent.YIELD, now)
 
     patch.setattr(CallEntry, "give_up", give_up)
 

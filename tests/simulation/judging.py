@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from roundtrip.ledger.entry import LedgerEntry
 from roundtrip.ledger.tasks import CallEntry
+from roundtrip.machine.background import TASK_MACHINE, StoredState
 from roundtrip.machine.call import Transition
 from roundtrip.machine.facts import Watch
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import CALL_MACHINE
-from roundtrip.machine.tasks import TASK_MACHINE, TaskState
 from roundtrip.tracing import Beginning, TokenRejection, Wrote
 from tests.simulation.clients import ONCE, Client
 from tests.simulation.fleet import Json
@@ -34,17 +34,17 @@ _READABLE: Final = re.compile(r"order\d")
 _WITHOUT_RESULT: Final = ("unknown", "timed out")
 _ANSWERED_OTHERWISE: Final = "ended with other answers"
 _ASKED_AGAIN: Final = "asked again"
-_BY_WORKERS: Final = (TaskState.COMPLETED, TaskState.ASKING, TaskState.WAITING)
+_BY_WORKERS: Final = (StoredState.COMPLETED, StoredState.ASKING, StoredState.WAITING)
 """The states that a task which runs gets from its worker alone."""
 
 
-def _reachable() -> dict[TaskState, set[TaskState]]:
+def _reachable() -> dict[StoredState, set[StoredState]]:
     """Return the states that a write can reach from each: time passes, and then one event happens."""
     once = {
         state: {target for (source, _), target in TASK_MACHINE.targets.items() if source is state}
-        for state in TaskState
+        for state in StoredState
     }
-    return {state: once[state].union(*(once[other] for other in once[state])) for state in TaskState}
+    return {state: once[state].union(*(once[other] for other in once[state])) for state in StoredState}
 
 
 _REACHABLE: Final = _reachable()
@@ -110,7 +110,7 @@ class Judge:
             self.broken.append(f"{name} was written after its end")
         if after.epoch > before.epoch:
             self._claimed[call_id, after.epoch] = writer
-        elif before.state is TaskState.RUNNING and after.state in _BY_WORKERS:
+        elif before.state is StoredState.RUNNING and after.state in _BY_WORKERS:
             self._require_claimed(call_id, after.epoch, writer, f"{name} became {after.state}")
         # An ended task keeps only the names of its last steps.
         for note in () if after.has_ended else after.new_notes:

@@ -13,8 +13,8 @@ from roundtrip.ledger.entry import EntryLedger, LedgerEntry
 from roundtrip.ledger.listeners import ChangeListeners
 from roundtrip.ledger.tasks import CallEntry, EntrySummary
 from roundtrip.ledger.waiting import Waiting
+from roundtrip.machine.background import StoredState
 from roundtrip.machine.table import EntryState
-from roundtrip.machine.tasks import TaskState
 from roundtrip.system import System
 from tests.simulation.loop import Process, SimulatedLoop, at_once
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 Wrote = Callable[[CallEntry | None, CallEntry, Process], None]
 Kept = Callable[[LedgerEntry | CallEntry], None]
 
-_HELD = (EntryState.HELD, EntryState.RUNNING, TaskState.RUNNING)
+_HELD = (EntryState.HELD, EntryState.RUNNING, StoredState.RUNNING)
 """The states in which a process has the lease of an entry."""
 _SLOW_SECONDS = 1.0
 """Time from which on a message counts as late."""
@@ -260,7 +260,7 @@ class SimulatedTasks:
     async def due(self, limit: int) -> tuple[list[str], float | None]:
         return await self._store.ask(lambda: self._tasks.due(limit))
 
-    async def list(self, *, limit: int, states: Sequence[TaskState] = ()) -> list[EntrySummary]:
+    async def list(self, *, limit: int, states: Sequence[StoredState] = ()) -> list[EntrySummary]:
         return await self._store.ask(lambda: self._tasks.list(limit=limit, states=states))
 
     async def labelled(

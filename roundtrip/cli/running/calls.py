@@ -27,7 +27,7 @@ from roundtrip.cli.trace.sources import LAST, present
 from roundtrip.cli.trace.terminal import Column, Screen
 from roundtrip.client.fields import read_typed
 from roundtrip.ledger.tasks import EntrySummary
-from roundtrip.machine.tasks import TaskState
+from roundtrip.machine.background import StoredState
 from roundtrip.questions.fields import FieldInvalid, FieldKind, fields_of
 from roundtrip.stored.content import CallNotChanged, ContentUnreadable
 from roundtrip.text import printable
@@ -70,7 +70,7 @@ def run(arguments: Namespace) -> int:
 
 
 async def _list_stored(shelf: Shelf, arguments: Namespace) -> int:
-    states = [TaskState(state) for state in arguments.state or ()]
+    states = [StoredState(state) for state in arguments.state or ()]
     found = await shelf.book.store.list(limit=arguments.limit, states=states)
     columns = (
         Column("call"),

@@ -15,7 +15,7 @@ from roundtrip.cli.running.loading import load_attached
 from roundtrip.cli.trace.terminal import Screen
 from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.ledger.tasks import CallEntry
-from roundtrip.machine.tasks import ENDED, TaskState
+from roundtrip.machine.background import ENDED, StoredState
 from roundtrip.stored.acting import AuditedOperations
 from roundtrip.stored.book import CallBook
 from roundtrip.stored.content import CallNotChanged, ContentUnreadable
@@ -127,9 +127,9 @@ async def act_on_each(shelf: Shelf, arguments: Namespace, calls: Sequence[str], 
 # Facts.
 
 
-def is_due(state: TaskState) -> bool:
+def is_due(state: StoredState) -> bool:
     """Return True if a task in a state goes on at its time, and not only when its user answers, or never."""
-    return state is not TaskState.ASKING and state not in ENDED
+    return state is not StoredState.ASKING and state not in ENDED
 
 
 async def stored_facts(shelf: Shelf, call_id: str, *, reveal: bool) -> dict[str, Any] | None:
@@ -186,7 +186,7 @@ def _facts(entry: CallEntry, now: float) -> dict[str, Any]:
     shown: dict[str, Any] = {"call": entry.call_id, "tool": entry.tool, "state": entry.state.value}
     due = entry.due if is_due(entry.state) else None
     shown |= {"created": entry.created, "updated": entry.updated, "due": due, "expires": entry.expires}
-    if entry.state is TaskState.RUNNING:
+    if entry.state is StoredState.RUNNING:
         shown |= {"worker": entry.holder, "lease ends": entry.due}
     return shown | {"epoch": entry.epoch, "runs once": entry.runs_once, "deaths of workers": entry.deaths}
 

@@ -12,7 +12,7 @@ from roundtrip.client.tasks import RemoteTask, TaskRequests
 from roundtrip.errors import CallTakenOver
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import CallEntry, CallStore
-from roundtrip.machine.tasks import ENDED, TaskState
+from roundtrip.machine.background import ENDED, StoredState
 from roundtrip.stored.service import CallService
 from roundtrip.testing.networks.deliveries import Breach, Inapplicable, LegDelivery
 from roundtrip.testing.networks.network import Route
@@ -175,16 +175,16 @@ class _DeadlyStore(_FaultyStore):
     async def _ends_work(self, entry: CallEntry) -> bool:
         """Return True if a worker writes the result of a step, or the end of a leg."""
         stored, _ = await self.inner.load(entry.call_id)
-        if stored is None or stored.state is not TaskState.RUNNING or stored.epoch != entry.epoch:
+        if stored is None or stored.state is not StoredState.RUNNING or stored.epoch != entry.epoch:
             return False
         if stored.runs_once and stored.has_begun:
             return False
-        return len(entry.notes) > len(stored.notes) or entry.state in (TaskState.ASKING, TaskState.WAITING, *ENDED)
+        return len(entry.notes) > len(stored.notes) or entry.state in (StoredState.ASKING, StoredState.WAITING, *ENDED)
 
     async def _die(self, call_id: str) -> None:
         """End the lease of the worker, and then the worker, which cannot await anything after that."""
         entry, now = await self.inner.load(call_id)
-        if entry is not None and entry.state is TaskState.RUNNING:
+        if entry is not None and entry.state is StoredState.RUNNING:
             version, entry.due = entry.version, now
             entry.version += 1
             await self.inner.save(entry, version=version)

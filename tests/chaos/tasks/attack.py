@@ -12,7 +12,7 @@ import anyio
 import httpx
 
 from roundtrip.ledger.tasks import CallEntry, CallStore
-from roundtrip.machine.tasks import TaskState
+from roundtrip.machine.background import StoredState
 from roundtrip.stored.book import CallBook
 from tests.chaos.fleet.attack import Plan, Report, Turns
 from tests.chaos.fleet.processes import Instance, suspended, until
@@ -279,7 +279,7 @@ def _at_rest(entry: CallEntry | None) -> list[str]:
         return ["is not in the store"]
     left = {"holder": entry.holder, "labels": entry.labels}
     wrong = [f"has {name} left: {value}" for name, value in left.items() if value]
-    return wrong if entry.state is TaskState.COMPLETED else [*wrong, f"is {entry.state.value} in the store"]
+    return wrong if entry.state is StoredState.COMPLETED else [*wrong, f"is {entry.state.value} in the store"]
 
 
 async def _all(store: CallStore) -> list[CallEntry]:

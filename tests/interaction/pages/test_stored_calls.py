@@ -19,7 +19,7 @@ from roundtrip.ledger import MemoryLedger, SqliteLedger
 from roundtrip.ledger.contract import Ledger, LedgerDown
 from roundtrip.ledger.tasks import CallEntry, change_task
 from roundtrip.limited_logs import LimitedLog
-from roundtrip.machine.tasks import TaskEvent
+from roundtrip.machine.background import StoredEvent
 from roundtrip.stored.content import CallNotChanged
 from roundtrip.stored.operations import CallOperations
 from roundtrip.trace.explaining.explanations import ExplainedSubject, explain
@@ -72,10 +72,10 @@ async def test_lost_call_says_that_its_outcome_is_unknown() -> None:
         link, handle = link_in(asked), handle_in(asked)
 
         def lose(entry: CallEntry, now: float) -> bool:
-            entry.apply(TaskEvent.WAKE, now)
+            entry.apply(StoredEvent.WAKE, now)
             entry.claim("dead", now, lease=1)
             entry.has_begun = True
-            return entry.apply(TaskEvent.LOSE, now)
+            return entry.apply(StoredEvent.LOSE, now)
 
         assert await change_task(ledger.tasks, handle.split(".")[0], lose)
         result = await client.call_tool("continue_call", {"handle": handle})

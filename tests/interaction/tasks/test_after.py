@@ -15,7 +15,7 @@ from mcp.shared.exceptions import MCPError
 from roundtrip import Context, Depends, Elicit, Resolve, Server, ToolError, after
 from roundtrip.ledger import LedgerDown, MemoryLedger, SqliteLedger
 from roundtrip.ledger.memory_tasks import MemoryCallStore
-from roundtrip.machine.tasks import TaskState
+from roundtrip.machine.background import StoredState
 from roundtrip.stored import foreground, service
 from roundtrip.stored.worker import CallWorker
 from tests.kit.peer import WAIT_SECONDS, Peer, peers, text_of
@@ -274,7 +274,7 @@ async def test_client_that_leaves_while_its_call_is_stored_ends_nothing(monkeypa
             shop.go_on.set()
 
             async def is_completed() -> bool:
-                return (await shop.ledger.tasks.list(limit=1))[0].state is TaskState.COMPLETED
+                return (await shop.ledger.tasks.list(limit=1))[0].state is StoredState.COMPLETED
 
             await until(is_completed)
     assert shop.log.count("slow") == 1

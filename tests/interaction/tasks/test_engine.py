@@ -19,7 +19,7 @@ from roundtrip.errors import CallTakenOver
 from roundtrip.ledger import LedgerDown, MemoryLedger, SqliteLedger
 from roundtrip.ledger.memory_tasks import MemoryCallStore
 from roundtrip.ledger.tasks import CallEntry, change_task
-from roundtrip.machine.tasks import TaskEvent, TaskState
+from roundtrip.machine.background import StoredEvent, StoredState
 from roundtrip.server import tool_calls
 from roundtrip.stored import lease, legs, service
 from roundtrip.stored.content import ContentUnreadable, Pause
@@ -157,7 +157,7 @@ async def test_worker_begins_no_more_tasks_than_its_limit(looks: Looks, monkeypa
         assert ended is not None
         for name in ("a", "b", "c"):
             # At once: storing them in memory does not let the worker look in between.
-            await ledger.tasks.add(replace(ended, call_id=name, state=TaskState.DUE, due=0.0))
+            await ledger.tasks.add(replace(ended, call_id=name, state=StoredState.DUE, due=0.0))
         await until(lambda: shop.bodies["slow"] >= 4)
     assert shop.most == 1
 
@@ -284,7 +284,7 @@ async def test_end_survives_an_outage_that_is_longer_than_the_lease(
         shop.go_on.set()
 
         async def has_ended() -> bool:
-            return (await shop.ledger.tasks.list(limit=1))[0].state is not TaskState.RUNNING
+            return (await shop.ledger.tasks.list(limit=1))[0].state is not StoredState.RUNNING
 
         await until(has_ended)
         await shop.server.signal(shop.calls[0], "payment")
@@ -321,7 +321,7 @@ async def test_signal_for_a_lost_task_is_kept() -> None:
         handle = await peer.call("waits")
         await until(lambda: shop.calls)
         (call_id,) = shop.calls
-        await change_task(store, call_id, lambda entry, now: entry.apply(TaskEvent.LOSE, now))
+        await change_task(store, call_id, lambda entry, now: entry.apply(StoredEvent.LOSE, now))
         assert await shop.server.signal(call_id, "payment", 7)
         tasks = shop.server.task_service
         assert tasks is not None

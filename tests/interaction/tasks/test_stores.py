@@ -10,7 +10,7 @@ import pytest
 
 from roundtrip.ledger import LedgerDown, MemoryLedger
 from roundtrip.ledger.tasks import MAX_TRIES, CallEntry, CallStore, HasCallStore, SeenEntry, change_task
-from roundtrip.machine.tasks import TaskEvent, TaskState
+from roundtrip.machine.background import StoredEvent, StoredState
 from roundtrip.system import System
 from roundtrip.testing import Clock
 from tests.kit.peer import WAIT_SECONDS
@@ -129,7 +129,7 @@ async def test_worker_whose_lease_has_ended_cannot_write(store: CallStore, clock
 
 @in_memory
 async def test_body_that_runs_once_is_lost_with_its_worker(store: CallStore, clock: Clock) -> None:
-    expected = {"again": TaskState.DUE, "once": TaskState.DUE, "once, begun": TaskState.LOST}
+    expected = {"again": StoredState.DUE, "once": StoredState.DUE, "once, begun": StoredState.LOST}
 
     def begin(entry: CallEntry, now: float) -> None:
         entry.claim("one", now, lease=30)
@@ -154,7 +154,7 @@ async def test_retried_task_is_lost_again_only_if_its_body_has_begun_again(store
         entry.give_up(now)
 
     await change_task(store, "a", lose)
-    assert (await loaded(store)).state is TaskState.LOST
+    assert (await loaded(store)).state is StoredState.LOST
     await change_task(store, "a", lambda entry, now: entry.retry(now))
     assert await claimed(store, "two") is not None
     clock.advance(31)
@@ -175,7 +175,7 @@ async def test_task_that_ends_its_workers_is_given_up_if_it_stores_no_step(store
         assert await claimed(store, str(number)) is not None
         clock.advance(31)
     assert await claimed(store, "last") is None
-    assert ((await loaded(store)).state, (await loaded(store)).deaths) == (TaskState.LOST, 2 * MAX_TRIES - 1)
+    assert ((await loaded(store)).state, (await loaded(store)).deaths) == (StoredState.LOST, 2 * MAX_TRIES - 1)
 
 
 @pytest.mark.parametrize(
@@ -240,9 +240,9 @@ async def test_list_shows_the_newest_first_and_no_content(store: CallStore, cloc
     found = await store.list(limit=2)
     assert [one.call_id for one in found] == ["a", "c"]
     entry = await loaded(store, "a")
-    assert (found[0].state, found[0].expires) == (TaskState.RUNNING, entry.expires)
+    assert (found[0].state, found[0].expires) == (StoredState.RUNNING, entry.expires)
     assert "secret" not in repr(found)
-    assert [one.call_id for one in await store.list(limit=5, states=[TaskState.RUNNING])] == ["a"]
+    assert [one.call_id for one in await store.list(limit=5, states=[StoredState.RUNNING])] == ["a"]
 
 
 async def test_tasks_are_found_by_their_labels_until_they_end(store: CallStore, clock: Clock) -> None:
@@ -262,7 +262,7 @@ async def test_tasks_are_found_by_their_labels_until_they_end(store: CallStore, 
     await change_task(store, "d", relabel)
     assert [one.call_id for one in await store.labelled("even", limit=3)] == ["b"]
     assert [one.call_id for one in await store.labelled("blue", limit=3)] == ["d"]
-    await change_task(store, "b", lambda entry, now: entry.apply(TaskEvent.CANCEL, now))
+    await change_task(store, "b", lambda entry, now: entry.apply(StoredEvent.CANCEL, now))
     assert not await store.labelled("even", limit=3)
     clock.advance(2000)
     for call_id in "abcd":

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from roundtrip import Context, Server
-from roundtrip.machine.tasks import TaskState
+from roundtrip.machine.background import StoredState
 from roundtrip.system import System
 from roundtrip.testing import Clock
 from tests.kit.peer import Peer, peers, text_of
@@ -69,7 +69,7 @@ def connections_of(kind: str, started: Servers) -> Callable[[], int]:
 async def begin(peer: Peer, ledger: AnyLedger) -> list[tuple[str, str]]:
     """Make tasks, and return their ids with what they wait for, when all of them wait."""
     tasks = [((await peer.call("wait", how=HOW[number % 3]))["taskId"], HOW[number % 3]) for number in range(TASKS)]
-    states = (TaskState.WAITING, TaskState.ASKING)
+    states = (StoredState.WAITING, StoredState.ASKING)
 
     async def all_wait() -> bool:
         return len(await ledger.tasks.list(limit=2 * TASKS, states=states)) == TASKS

@@ -11,7 +11,7 @@ import pytest
 from roundtrip.approvals.inbox_calls import Reader
 from roundtrip.approvals.rules import decide, look_at, may_decide, open_groups, park_approvals, records_of, withdraw
 from roundtrip.ledger.tasks import CallEntry
-from roundtrip.machine.tasks import TaskEvent, TaskState
+from roundtrip.machine.background import StoredEvent, StoredState
 from roundtrip.stored.content import CallContent, CallOrigin, CallSeal, Pause
 from tests.kit.tables import check_each
 
@@ -27,7 +27,7 @@ def content_of(user: str | None = "ann") -> CallContent:
     return CallContent(CallOrigin({}, {}, "2026-07-28", user, "s", None, user), "", is_fresh=False)
 
 
-def entry_of(state: TaskState = TaskState.RUNNING, *, expires: float = NOW + 10_000) -> CallEntry:
+def entry_of(state: StoredState = StoredState.RUNNING, *, expires: float = NOW + 10_000) -> CallEntry:
     return CallEntry("c", "pay", NOW, expires, state=state, due=NOW, updated=NOW)
 
 
@@ -89,11 +89,11 @@ def test_caller_never_decides(caplog: pytest.LogCaptureFixture) -> None:
 def test_one_decision_counts_and_wakes_the_call() -> None:
     content, entry = content_of(), entry_of()
     park(content, entry, asked())
-    assert (entry.state, entry.labels, entry.due) == (TaskState.WAITING, ("approvals-f",), NOW + 100)
+    assert (entry.state, entry.labels, entry.due) == (StoredState.WAITING, ("approvals-f",), NOW + 100)
     (record,) = records_of(content)
     made: dict[str, Any] = {"reader": FAY, "reason": ""}
     assert decide(record, entry, content, NOW + 1, choice="approved", **made)
-    assert (entry.state, entry.labels) == (TaskState.DUE, ())
+    assert (entry.state, entry.labels) == (StoredState.DUE, ())
     assert not decide(record, entry, content, NOW + 2, choice="rejected", **made)
     assert record["decision"]["outcome"] == "approved"
 
@@ -106,20 +106,20 @@ def test_decision_after_the_time_does_not_count() -> None:
     entry.advance(NOW + 100)
     _, expired = look_at(content, entry, NOW + 100, holder="w")
     assert [one["id"] for one in expired] == [record["id"]]
-    assert entry.state is TaskState.DUE
+    assert entry.state is StoredState.DUE
     assert not decide(record, entry, content, NOW + 50, reader=FAY, choice="approved", reason="")
 
 
 def test_decision_while_a_leg_runs_is_found_when_it_ends() -> None:
     content, entry = content_of(), entry_of()
     park(content, entry, asked())
-    entry.apply(TaskEvent.WAKE, NOW)
+    entry.apply(StoredEvent.WAKE, NOW)
     entry.claim("w", NOW, lease=30)
     (record,) = records_of(content)
     assert decide(record, entry, content, NOW + 1, reader=FAY, choice="approved", reason="")
-    assert entry.state is TaskState.RUNNING
+    assert entry.state is StoredState.RUNNING
     park(content, entry, asked(), NOW + 2)
-    assert entry.state is TaskState.DUE
+    assert entry.state is StoredState.DUE
     assert len(records_of(content)) == 1
 
 
@@ -130,11 +130,11 @@ def test_reminder_runs_no_body() -> None:
         assert entry.advance(at)
         notified, _ = look_at(content, entry, at, holder="w")
         assert [one["notified"] for one in notified] == [number]
-        assert (entry.state, entry.due) == (TaskState.WAITING, min(at + 30, NOW + 100))
+        assert (entry.state, entry.due) == (StoredState.WAITING, min(at + 30, NOW + 100))
     entry.advance(NOW + 90)
     content.signals, content.waits = {"paid": 1}, ["paid"]
     notified, _ = look_at(content, entry, NOW + 90, holder="w")
-    assert entry.state is TaskState.DUE
+    assert entry.state is StoredState.DUE
     assert [one["notified"] for one in notified] == [4]
 
 
@@ -147,13 +147,13 @@ def test_missed_reminders_are_made_up_for_once() -> None:
     assert entry.due == NOW + 65
     entry.advance(NOW + 65)
     assert withdraw(content, entry, NOW + 65)
-    assert entry.state is TaskState.CANCELLED
+    assert entry.state is StoredState.CANCELLED
 
 
 def test_other_wording_withdraws_an_open_approval() -> None:
     content, entry = content_of(), entry_of()
     park(content, entry, asked())
-    entry.apply(TaskEvent.WAKE, NOW)
+    entry.apply(StoredEvent.WAKE, NOW)
     entry.claim("w", NOW, lease=30)
     park(content, entry, asked(pin="q", label="approvals-g"))
     old, new = records_of(content)
@@ -175,7 +175,7 @@ def test_questions_to_the_client_come_first() -> None:
         "", {"size": ({"method": "roots/list"}, "p")}, None, (), parkings=[partial(park_approvals, asked(), ())]
     )
     content.pause(pause, entry, NOW, delivered=())
-    assert (entry.state, entry.due, records_of(content), entry.labels) == (TaskState.ASKING, entry.expires, [], ())
+    assert (entry.state, entry.due, records_of(content), entry.labels) == (StoredState.ASKING, entry.expires, [], ())
 
 
 def test_labels_of_others_are_kept() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from roundtrip.cli.calls import STATES
 from roundtrip.cli.parsing import OptionsAnywhere
-from roundtrip.machine.tasks import TaskState
+from roundtrip.machine.background import StoredState
 from tests.kit.tables import check_each
 from tests.unit.cli.completions import SHELLS, script
 
@@ -23,4 +23,4 @@ def test_each_option_of_the_parser_is_in_the_script(
 
 
 def test_states_of_the_parser_are_those_of_the_machine() -> None:
-    assert [state.value for state in TaskState] == list(STATES)
+    assert [state.value for state in StoredState] == list(STATES)

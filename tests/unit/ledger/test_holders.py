@@ -8,7 +8,7 @@ import pytest
 from roundtrip.ledger import holders
 from roundtrip.ledger.holders import bury, holder_name, name_process
 from roundtrip.ledger.tasks import CallEntry
-from roundtrip.machine.tasks import TaskState
+from roundtrip.machine.background import StoredState
 
 FORKED = """
 import os
@@ -31,13 +31,13 @@ def test_forked_child_has_not_the_name_of_its_parent() -> None:
 @pytest.mark.parametrize(
     ("runs_once", "has_begun", "state"),
     [
-        (True, True, TaskState.LOST),
-        (True, False, TaskState.DUE),
-        (False, True, TaskState.DUE),
+        (True, True, StoredState.LOST),
+        (True, False, StoredState.DUE),
+        (False, True, StoredState.DUE),
     ],
 )
 def test_task_of_a_dead_process_waits_for_no_lease(
-    runs_once: bool, has_begun: bool, state: TaskState, monkeypatch: pytest.MonkeyPatch
+    runs_once: bool, has_begun: bool, state: StoredState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(holders, "_buried", {})
     monkeypatch.setattr(holders, "_own", None)
@@ -56,4 +56,4 @@ def test_task_given_up_in_a_body_that_runs_once_is_lost_from_then_on() -> None:
     assert entry.claim("one", 1, lease=30)
     entry.has_begun = True
     entry.give_up(5)
-    assert (entry.state, entry.updated) == (TaskState.LOST, 5)
+    assert (entry.state, entry.updated) == (StoredState.LOST, 5)

@@ -8,10 +8,10 @@ import pytest
 from transitions import MachineError
 
 from roundtrip.errors import IllegalTransition
+from roundtrip.machine.background import TASK_MACHINE, StoredEvent, StoredState
 from roundtrip.machine.call import Call, Transition
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import CALL_MACHINE, ENTRY_MACHINE, EntryEvent, EntryState, Event, MachineTable, State
-from roundtrip.machine.tasks import TASK_MACHINE, TaskEvent, TaskState
 from tests.kit.raised import raised
 from tests.kit.tables import check_each
 
@@ -40,7 +40,7 @@ def triggered(machine: Any, state: StrEnum, event: StrEnum) -> str | None:
     [
         (CALL_MACHINE, State, Event),
         (ENTRY_MACHINE, EntryState, EntryEvent),
-        (TASK_MACHINE, TaskState, TaskEvent),
+        (TASK_MACHINE, StoredState, StoredEvent),
     ],
 )
 def test_table_agrees_with_the_transitions_machine(

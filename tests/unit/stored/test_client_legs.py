@@ -6,8 +6,8 @@ import pytest
 
 from roundtrip.engine.leg import Suspended
 from roundtrip.ledger.tasks import MAX_TRIES, CallEntry
+from roundtrip.machine.background import StoredState
 from roundtrip.machine.journal import Journal
-from roundtrip.machine.tasks import TaskState
 from roundtrip.stored.content import CallContent, CallOrigin
 from roundtrip.stored.lease import CallLease
 from roundtrip.stored.legs import WorkerLeg
@@ -34,11 +34,11 @@ def test_waiting_for_the_client_counts_as_no_death() -> None:
     entry = CallEntry("a", "ship", created=0, expires=1000, due=0, updated=0)
     for now in range(2 * MAX_TRIES):
         leave_to_client(content, entry, now, holder=str(now))
-        assert entry.state is TaskState.WAITING
+        assert entry.state is StoredState.WAITING
         assert content.needs_client
         entry.due = now
         assert entry.advance(now)
     # A worker that dies with it then is the first one.
     assert entry.claim("worker", 1.0, lease=30)
     assert entry.advance(100.0)
-    assert entry.state is TaskState.DUE
+    assert entry.state is StoredState.DUE

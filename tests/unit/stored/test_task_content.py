@@ -5,7 +5,7 @@ import os
 import pytest
 
 from roundtrip.ledger.tasks import CallEntry
-from roundtrip.machine.tasks import TaskState
+from roundtrip.machine.background import StoredState
 from roundtrip.stored.content import CallContent, CallOrigin, CallSeal, ContentUnreadable, Pause
 from roundtrip.tokens.token import KeyRing, Sealer
 
@@ -26,9 +26,9 @@ def test_content_is_as_sealed_as_its_server() -> None:
             reader.read(writer.write(content(), "c"), "c")
 
 
-@pytest.mark.parametrize(("pin", "state"), [("same", TaskState.DUE), ("other", TaskState.ASKING)])
-def test_leg_that_waits_leaves_a_body_that_has_not_begun(pin: str, state: TaskState) -> None:
-    entry = CallEntry("c", "pay", NOW, NOW + 100, state=TaskState.DUE, due=NOW, updated=NOW)
+@pytest.mark.parametrize(("pin", "state"), [("same", StoredState.DUE), ("other", StoredState.ASKING)])
+def test_leg_that_waits_leaves_a_body_that_has_not_begun(pin: str, state: StoredState) -> None:
+    entry = CallEntry("c", "pay", NOW, NOW + 100, state=StoredState.DUE, due=NOW, updated=NOW)
     assert entry.claim("worker", NOW, lease=30)
     entry.has_begun = True
     # An answer that came while the leg ran counts if its question is still the same.

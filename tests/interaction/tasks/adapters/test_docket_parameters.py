@@ -13,7 +13,7 @@ from mcp.shared.exceptions import MCPError
 from roundtrip import Context, InvalidSignature, Server, ToolError, after
 from roundtrip.ledger import MemoryLedger
 from roundtrip.ledger.tasks import CallEntry
-from roundtrip.machine.tasks import TaskState
+from roundtrip.machine.background import StoredState
 from roundtrip.system import System
 from roundtrip.testing import Clock, Era, User
 from tests.kit.peer import peers, text_of
@@ -136,7 +136,7 @@ class Trials:
         """Return the seconds for which the task waits after so many attempts."""
 
         async def is_parked() -> bool:
-            return len(self.attempts) >= attempts and (await self.entry(task_id)).state is TaskState.WAITING
+            return len(self.attempts) >= attempts and (await self.entry(task_id)).state is StoredState.WAITING
 
         await until(is_parked)
         return (await self.entry(task_id)).due - self.clock()

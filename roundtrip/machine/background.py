@@ -1,11 +1,11 @@
-"""Provide the state machine of tasks, in the form of the machines in `table.py`."""
+"""The state machine of stored calls, which run in the background, in the form of the machines in `table.py`."""
 
 from typing import Final
 
 from roundtrip.machine.table import MachineTable, TableName, named
 
 
-class TaskState(TableName):
+class StoredState(TableName):
     """States of a task: a call that is stored, and that a worker continues."""
 
     DUE = named("due", "A worker should run it. The client sees `working`.")
@@ -22,7 +22,7 @@ class TaskState(TableName):
     CANCELLED = named("cancelled", "The client cancelled it.")
 
 
-class TaskEvent(TableName):
+class StoredEvent(TableName):
     """Events of a task."""
 
     CLAIM = named("claim", "A worker takes the lease, with a new epoch.")
@@ -44,27 +44,27 @@ class TaskEvent(TableName):
 
 TASK_MACHINE: Final = MachineTable(
     "a task",
-    TaskState,
-    TaskEvent,
+    StoredState,
+    StoredEvent,
     [
-        ("due", TaskEvent.CLAIM, "running"),
-        ("running", TaskEvent.RENEW, "running"),
-        ("running", TaskEvent.NOTE, "running"),
-        ("running", TaskEvent.ASK, "asking"),
-        ("running", TaskEvent.WAIT, "waiting"),
-        ("running", TaskEvent.YIELD, "due"),
-        ("asking", TaskEvent.ANSWER, "asking"),
-        ("asking waiting", TaskEvent.WAKE, "due"),
-        ("running", TaskEvent.LAPSE, "due"),
-        ("running", TaskEvent.FINISH, "completed"),
-        ("running", TaskEvent.FAIL, "failed"),
-        ("running", TaskEvent.LOSE, "lost"),
-        ("lost", TaskEvent.RETRY, "due"),
-        ("due running asking waiting", TaskEvent.CANCEL, "cancelled"),
-        ("due running asking waiting lost", TaskEvent.EXPIRE, "failed"),
+        ("due", StoredEvent.CLAIM, "running"),
+        ("running", StoredEvent.RENEW, "running"),
+        ("running", StoredEvent.NOTE, "running"),
+        ("running", StoredEvent.ASK, "asking"),
+        ("running", StoredEvent.WAIT, "waiting"),
+        ("running", StoredEvent.YIELD, "due"),
+        ("asking", StoredEvent.ANSWER, "asking"),
+        ("asking waiting", StoredEvent.WAKE, "due"),
+        ("running", StoredEvent.LAPSE, "due"),
+        ("running", StoredEvent.FINISH, "completed"),
+        ("running", StoredEvent.FAIL, "failed"),
+        ("running", StoredEvent.LOSE, "lost"),
+        ("lost", StoredEvent.RETRY, "due"),
+        ("due running asking waiting", StoredEvent.CANCEL, "cancelled"),
+        ("due running asking waiting lost", StoredEvent.EXPIRE, "failed"),
     ],
 )
 """The machine of every task, in every store. Writes of a worker whose epoch is not the task's are rejected."""
 
-ENDED: Final = TASK_MACHINE.final | {TaskState.LOST}
+ENDED: Final = TASK_MACHINE.final | {StoredState.LOST}
 """The states in which a task has ended for its client."""
