@@ -160,9 +160,10 @@ class Installation(Attached, StoresCalls, Generic[HostT]):
         """Calls whose users answer on pages, or whose questions a model answers, if the ladder has such calls."""
         self.storage = Storage(stored_features, runs_tasks=runs_tasks(None, environment=os.environ))
         for_parts: dict[str, Any] = {name: options[name] for name in options.keys() & PartsOptions.__annotations__}
-        self.parts = self._parts = parts_of(low_level.name, given=given, bus=bus, **for_parts)
+        parts = parts_of(low_level.name, given=given, bus=bus, **for_parts)
+        self.parts = self._parts = parts._replace(no_empty_rounds=frozenset(no_empty_rounds))
         self.defaults = ToolDefaults(self._parts.limits, build=options.get("build"), fill=filled_by_docket)
-        self._features = extensions_of(self.parts, no_empty_rounds=no_empty_rounds, inbox_of=lambda: self.inbox)
+        self._features = extensions_of(self.parts, inbox_of=lambda: self.inbox)
         self.legs = self._legs = attach(
             low_level,
             self._parts,

@@ -46,6 +46,7 @@ from roundtrip.legs.runner import result_of
 from roundtrip.machine.journal import Limits
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.signatures import display_name
+from roundtrip.server.features import filled_by_docket
 from roundtrip.server.prompt_legs import in_legs
 from roundtrip.server.tool_calls import ToolCalls
 from roundtrip.tools.failures import log_tool_failure
@@ -62,7 +63,7 @@ else:
 logger = logging.getLogger("mcp.server.mcpserver.server")
 
 _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
-_UNBOUND: Final = ToolDefaults(Limits(ttl=600.0, max_age=3600.0))
+_UNBOUND: Final = ToolDefaults(Limits(ttl=600.0, max_age=3600.0), fill=filled_by_docket)
 """Options for tools that are bound before there is a server."""
 
 _REFUSED: Final = (

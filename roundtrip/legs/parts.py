@@ -90,6 +90,12 @@ class Parts(NamedTuple):
     effects: Effects
     limits: Limits
     system: System = SYSTEM
+    no_empty_rounds: frozenset[str] = frozenset()
+    """Names of clients that fail on a round without questions, and receive none.
+
+    The OpenAI Agents SDK (0.24) fails, but is not listed: its name is `mcp`, the default of the Python SDK, and most
+    clients with that name do not fail.
+    """
 
     @property
     def may_forget(self) -> bool:

@@ -171,6 +171,9 @@ class LegRunner:
         served = ServedLeg(self, function, arguments, incoming, opened)
         if function.extensions or self.extensions:
             served.join((*self.extensions, *function.extensions))
+        if opened is not None:
+            # Not before: a feature may reject the leg, and the gates then close their threads.
+            opened.hand_over(served.threads, function.plan)
         call, record = served.call, served.record
         if is_traced and self.parts.effects.tracers.tracers:
             served.facts = leg_facts.LegFacts.begun(self.parts.effects.tracers, served)
@@ -198,6 +201,8 @@ class LegRunner:
         finally:
             take_back(offered)
             served.threads.close()
+            # The parts refer to the leg, and only the garbage collector would free such a cycle.
+            served.features = ()
         return served.conclude(end)
 
 
@@ -231,7 +236,7 @@ class ServedLeg(OpenLeg):
     opened: OpenedGates | None
 
     def __post_init__(self) -> None:
-        runner, function, incoming, opened = self.runner, self.function, self.incoming, self.opened
+        runner, function, incoming = self.runner, self.function, self.incoming
         request = incoming.record
         self.record = request if function.is_asked_for(incoming) else None
         """The record of the request, if the client asked for this leg."""
@@ -257,8 +262,6 @@ class ServedLeg(OpenLeg):
         self.threads = function.threads.of_leg(
             home=function.plan.home,
         )
-        if opened is not None:
-            opened.hand_over(self.threads, function.plan)
         self.facts: leg_facts.LegFacts | None = None
         """Reports to tracers, if there are any."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
@@ -26,18 +26,10 @@ logger = logging.getLogger("roundtrip")
 
 
 class ExactlyOnce(LegExtension):
-    """Claims of calls, for bodies that must run once.
+    """Claims of calls, for bodies that must run once."""
 
-    Args:
-        parts: The parts of the server.
-        no_empty_rounds: Names of clients that fail on a round without questions, and receive none. The OpenAI Agents
-            SDK (0.24) fails, but its name is `mcp`, the default of the Python SDK, and most clients with that name do
-            not fail.
-    """
-
-    def __init__(self, parts: Parts, no_empty_rounds: Iterable[str]) -> None:
+    def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._no_empty_rounds = frozenset(no_empty_rounds)
 
     @override
     def concerns(self, function: AskingFunction) -> bool:
@@ -50,16 +42,15 @@ class ExactlyOnce(LegExtension):
     def join(self, leg: OpenLeg) -> LegPart | None:
         # For a stored call, its store knows if the body began.
         policy = leg.function.policy(OncePolicy) if leg.stored is None else None
-        return _OncePart(leg, policy, self._no_empty_rounds) if policy is not None else None
+        return _OncePart(leg, policy) if policy is not None else None
 
 
 class _OncePart(LegPart):
     """Claim of one leg."""
 
-    def __init__(self, served: OpenLeg, policy: OncePolicy, no_empty_rounds: frozenset[str]) -> None:
+    def __init__(self, served: OpenLeg, policy: OncePolicy) -> None:
         self._served = served
         self._policy = policy
-        self._no_empty_rounds = no_empty_rounds
         # Older revisions have no tokens, so a leg cannot claim its call.
         self.needs_engine = served.record is not None and served.is_retry and not served.hands_over
 
@@ -75,7 +66,8 @@ class _OncePart(LegPart):
 
     def _begin_unclaimed(self) -> Callable[[], None] | None:
         """Return a function that logs that a body began without a token; None if an empty round provides a token."""
-        policy, served, skipped = self._policy, self._served, self._no_empty_rounds
+        # A mounted server's function is served by the runner of its parent.
+        policy, served, skipped = self._policy, self._served, self._served.parts.no_empty_rounds
         if not policy.when_possible and (not skipped or announced_name(served.wire) not in skipped):
             return None
         why = (

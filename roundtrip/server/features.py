@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from typing_extensions import override
@@ -32,17 +32,14 @@ else:
     )
 
 
-def extensions_of(
-    parts: Parts, *, no_empty_rounds: Iterable[str], inbox_of: Callable[[], Inbox | None]
-) -> tuple[LegExtension, ...]:
+def extensions_of(parts: Parts, *, inbox_of: Callable[[], Inbox | None]) -> tuple[LegExtension, ...]:
     """Return the features of a server, the outermost first.
 
     Args:
         parts: The parts of the server.
-        no_empty_rounds: Names of clients that receive no round without questions.
         inbox_of: Returns the inbox, if the server has one.
     """
-    return _TaskNeed(parts), ExactlyOnce(parts, no_empty_rounds), _ApprovalNeed(inbox_of)
+    return _TaskNeed(parts), ExactlyOnce(parts), _ApprovalNeed(inbox_of)
 
 
 def stored_features() -> list[CallFeature]:
@@ -69,7 +66,7 @@ class _TaskNeed(LegExtension):
 
     @override
     def join(self, leg: OpenLeg) -> None:
-        if leg.incoming.record is not None and self._parts.effects.rehearsal is None:
+        if leg.incoming.record is not None and leg.parts.effects.rehearsal is None:
             extension.require_task(leg.function, leg.incoming)
 
 

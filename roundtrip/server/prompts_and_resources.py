@@ -94,7 +94,6 @@ class PromptsAndResources(Attached, StoresCalls, HookedServer[LifespanResultT]):
         defaults: ToolDefaults,
         visibility: Visibility,
         *,
-        no_empty_rounds: Iterable[str],
         sdk: Mapping[str, Any],
     ) -> None:
         # Extensions register resources from inside the SDK's constructor, so all of this must exist before it runs.
@@ -104,7 +103,7 @@ class PromptsAndResources(Attached, StoresCalls, HookedServer[LifespanResultT]):
         self._planned = WeakSet()
         self._inbox: Inbox | None = None
         self.storage = Storage(stored_features)
-        self._features = extensions_of(parts, no_empty_rounds=no_empty_rounds, inbox_of=lambda: self._inbox)
+        self._features = extensions_of(parts, inbox_of=lambda: self._inbox)
         self._announcer = Announcer(parts.effects, is_private=self.is_private)
         # Those of the constructor come before those of extensions.
         for tool in sdk.get("tools") or ():

@@ -184,6 +184,7 @@ class Server(ToolServer[LifespanResultT]):
         bus = options.get("subscriptions")
         given = options.get("request_state_security")
         parts = parts_of(name, given=given, bus=None if bus is False else bus, **for_parts)
+        parts = parts._replace(no_empty_rounds=frozenset(no_empty_rounds))
         self._has_warned_of_errors = False
         self._decision = Lock()
         super().__init__(
@@ -198,7 +199,6 @@ class Server(ToolServer[LifespanResultT]):
             on_duplicate=on_duplicate_tools or ("warn" if sdk.get("warn_on_duplicate_tools", True) else "ignore"),
             mask_errors=mask_error_details,
             probe=probe,
-            no_empty_rounds=no_empty_rounds,
             sdk={
                 "name": name,
                 "title": title,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
@@ -53,7 +53,6 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
         on_duplicate: OnDuplicate,
         mask_errors: bool | None,
         probe: bool | None,
-        no_empty_rounds: Iterable[str],
         sdk: Mapping[str, Any],
     ) -> None:
         visibility = Visibility()
@@ -61,7 +60,7 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
         """Register the tools of the constructor and of extensions."""
         self._tools = ToolRegistry(on_duplicate, visibility)
         self._mask_errors = mask_errors
-        super().__init__(parts, defaults, visibility, no_empty_rounds=no_empty_rounds, sdk=sdk)
+        super().__init__(parts, defaults, visibility, sdk=sdk)
         self._probe = self._probe_if_wanted(probe)
         self._calls = ToolCalls(
             self,

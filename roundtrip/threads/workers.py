@@ -361,6 +361,8 @@ class Drive:
     _timer: asyncio.TimerHandle | None = None
     # True once the loop has taken the work back.
     _is_taken: bool = False
+    _context: Context | None = None
+    """The context variables of the leg, with which the loop continues."""
 
     # In the thread.
 
@@ -390,7 +392,8 @@ class Drive:
 
     def watch(self, delay: float = SHARED_SECONDS) -> None:
         """Take the work back after some time, if the running function then delays others."""
-        # An empty context, as the loop keeps a timer until its time.
+        # Later calls come from the timer, whose context is empty, as the loop keeps a timer until its time.
+        self._context = self._context or copy_context()
         self._timer = asyncio.get_running_loop().call_later(delay, self._take_if_slow, context=Context())
 
     def end(self) -> None:
@@ -399,6 +402,7 @@ class Drive:
             self._timer.cancel()
         with self._lock:
             self._is_taken = True
+        self._context = None
 
     def _take_if_slow(self) -> None:
         """Take the work back if the running function has delayed others for too long."""
@@ -413,8 +417,8 @@ class Drive:
                     self._is_taken = left <= 0
             finally:
                 self._lock.release()
-        if self._is_taken:
-            self._run.continue_beside()
+        if self._is_taken and self._context is not None:
+            self._context.run(self._run.continue_beside)
         else:
             self.watch(left)
 

@@ -23,10 +23,11 @@ from fastmcp.server.transforms.search import BM25SearchTransform, RegexSearchTra
 from fastmcp.tools import Tool
 from fastmcp.tools import tool as fastmcp_tool
 from fastmcp.tools.base import InputRequiredToolResult, ToolResult
+from mcp.client import Client
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context as SdkContext
 from mcp.server.mcpserver.resolve import Resolve as SdkResolve
-from mcp_types import CallToolResult
+from mcp_types import CallToolResult, Implementation
 
 import roundtrip
 from roundtrip import Context, Depends, InvalidSignature, Resolve, Server, ToolError
@@ -544,3 +545,21 @@ def test_moved_attribute_of_server_is_named(name: str) -> None:
     read = {"_mcp_server": fastmcp_names.low_level_of, "_request_state_security": fastmcp_names.policy_of}[name]
     with pytest.raises(ImportError, match=rf"FastMCP \S+ has moved FastMCP\.{name}"):
         read(mcp)
+
+
+@pytest.mark.parametrize("is_set_on_parent", [True, False])
+async def test_parent_decides_about_rounds_without_questions(is_set_on_parent: bool) -> None:
+    child, parent = FastMCP("child"), FastMCP("parent")
+    install(child, keys=KEYS, no_empty_rounds=() if is_set_on_parent else ["one-leg"])
+    install(parent, keys=KEYS, no_empty_rounds=["one-leg"] if is_set_on_parent else ())
+
+    @child.tool
+    @roundtrip.tool(exactly_once=True)
+    async def pay() -> str:
+        return "paid"
+
+    parent.mount(child)
+    client = Client(fastmcp_names.low_level_of(parent), client_info=Implementation(name="one-leg", version="1"))
+    async with client:
+        result = await client.session.call_tool("pay", {}, allow_input_required=True)
+    assert isinstance(result, CallToolResult) is is_set_on_parent

@@ -26,10 +26,16 @@ async def wine(size: Annotated[int, Resolve(size)]) -> Elicit[bool]:
 
 
 def _restaurant() -> Server[Any]:
-    server = Server[Any]("restaurant", keys=["k" * 32], mask_error_details=True, fast_lane=True)
+    keys = ["k" * 32]
+    # Features take part in legs, and refer to them.
+    server = Server[Any]("restaurant", keys=keys, mask_error_details=True, fast_lane=True, ladder=["form", "model"])
 
     @server.tool
     async def plain(party: int) -> int:
+        return party
+
+    @server.tool(exactly_once="when_possible")
+    async def once(party: int) -> int:
         return party
 
     @server.tool
@@ -80,7 +86,7 @@ async def test_call_leaves_no_garbage(json_response: bool) -> None:
     app = server.streamable_http_app(stateless_http=True, json_response=json_response, host="0.0.0.0")
     left: Counter[str] = Counter()
     async with server.session_manager.run():
-        for tool in ("plain", "threaded", "chained", "asking"):
+        for tool in ("plain", "once", "threaded", "chained", "asking"):
             await _play_often(app, tool)
             gc.collect()
             gc.disable()

@@ -3,13 +3,15 @@
 import asyncio
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from typing import Annotated, Any
 
 import anyio
 import pytest
+from mcp.shared.exceptions import MCPError
 
-from roundtrip import Context, Depends, InvalidSignature, Resolve, Server
+from roundtrip import Context, Depends, InvalidSignature, Resolve, Server, get_context
 from roundtrip.testing import Era, Steps
 from roundtrip.threads.slots import SHARED
 from tests.interaction.threads.leaving import leave
@@ -292,3 +294,42 @@ async def test_loop_goes_on_when_a_quick_function_gets_slow(takes_context: bool)
                 # Only the event loop can do it.
                 await until(waits.is_set)
                 done.set()
+
+
+@pytest.mark.parametrize("era", [Era.RETRY, Era.LIVE])
+async def test_resolver_beside_a_slow_one_has_the_request(era: Era) -> None:
+    server = Server("shop")
+
+    def slow() -> str:
+        time.sleep(0.05)
+        return get_context().call.id
+
+    def other() -> str:
+        return get_context().call.id
+
+    @server.tool
+    async def tool(first: Annotated[str, Resolve(slow)], second: Annotated[str, Resolve(other)]) -> bool:
+        return first == second
+
+    assert await call(server, era) == "true"
+
+
+async def test_rejected_leg_leaves_no_thread_of_its_gate() -> None:
+    server = Server("shop")
+
+    def user() -> str:
+        return "ada"
+
+    def is_open(user: Annotated[str, Resolve(user)]) -> bool:
+        return bool(user)
+
+    @server.tool(task="required", enabled=is_open)
+    def tool(user: Annotated[str, Resolve(user)]) -> str:
+        return user
+
+    async with connect(server, Era.RETRY) as client:
+        for _ in range(10):
+            with pytest.raises(MCPError, match="declares the extension"):
+                await client.call_tool("tool")
+    # An idle one ends after a while, and one that is kept never.
+    await until(lambda: not any("roundtrip worker" in thread.name for thread in threading.enumerate()))

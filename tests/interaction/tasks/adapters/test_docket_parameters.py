@@ -11,6 +11,7 @@ from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 
 from roundtrip import Context, InvalidSignature, Server, ToolError, after
+from roundtrip.install import bind
 from roundtrip.ledger import MemoryLedger
 from roundtrip.ledger.tasks import CallEntry
 from roundtrip.machine.background import StoredState
@@ -332,3 +333,11 @@ async def test_prompt_cannot_have_a_dependency_of_docket() -> None:
 
     with pytest.raises(InvalidSignature, match="only as the default of a tool's own parameter"):
         Server[Any]("shop").prompt()(prompt)
+
+
+def test_bound_tool_is_checked_before_there_is_a_server() -> None:
+    async def fetch(retry: Retry = Retry(attempts=3)) -> int:
+        return retry.attempt
+
+    with pytest.raises(InvalidSignature, match="only a task is tried again"):
+        bind(fetch)
