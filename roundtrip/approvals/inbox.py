@@ -1,6 +1,6 @@
 """Provide the approvals of a server: to legs, to the people who decide, and to the author's functions.
 
-Each change is a compare-and-set of the stored call, by the rules of `approval_rules` and the store's clock. The store
+Each change is a compare-and-set of the stored call, by the rules of `rules.py` and the store's clock. The store
 finds the calls that wait for a group by a label, whatever the number of other calls.
 """
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 else:
     load_on_use(globals(), "roundtrip.ledger.contract", "roundtrip.ledger.memory")
 
+PROBE_TOOL: Final = "roundtrip_probe"
+"""The tool that answers `roundtrip doctor`."""
 _MAKING: Final = Lock()
 
 
@@ -163,6 +165,3 @@ def parts_of(
     tracers = tracers_of(trace, environment=os.environ, key=made.trace_key)
     bus = bus if bus is not None else InMemorySubscriptionBus()
     return Parts(made, Effects(ledger, tracers, bus, system=system), limits, system)
-
-
-PROBE_TOOL: Final = "roundtrip_probe"

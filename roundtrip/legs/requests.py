@@ -32,7 +32,7 @@ from starlette.requests import Request
 
 from roundtrip.errors import RejectionReason
 from roundtrip.legs.responses import while_answerable
-from roundtrip.machine.journal import Journal
+from roundtrip.machine.journal import Journal, Limits
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.sdk import session_id_of
 from roundtrip.text import printable
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from roundtrip.engine.ports import Ways
     from roundtrip.legs.call_info import TaskInfo
     from roundtrip.machine.call import Call
-    from roundtrip.machine.journal import Limits
     from roundtrip.machine.pins import Pinner
 
 T = TypeVar("T")

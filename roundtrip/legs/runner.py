@@ -7,7 +7,7 @@ import asyncio
 import functools
 import logging
 import math
-from collections.abc import AsyncGenerator, Generator, Hashable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Generator, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
@@ -259,9 +259,7 @@ class ServedLeg(OpenLeg):
             # In whole milliseconds, as in the journal: all legs must have the same times.
             self.born = int(system.time() * 1000) / 1000
             self.end = round((self.born + function.limits.max_age) * 1000) / 1000
-        self.threads = function.threads.of_leg(
-            home=function.plan.home,
-        )
+        self.threads = function.threads.of_leg(home=function.plan.home)
         self.facts: leg_facts.LegFacts | None = None
         """Reports to tracers, if there are any."""
 
@@ -343,7 +341,11 @@ class ServedLeg(OpenLeg):
             rehearsal.stop(function, outermost=self.record is not None)
         if not self.features:
             return await function.run(self.arguments, filled, context, self.threads)
-        execute: Execute = lambda values, context: function.run(self.arguments, values, context, self.threads)  # noqa: E731
+
+        def run(values: dict[str, Any], context: Any) -> Awaitable[Any]:
+            return function.run(self.arguments, values, context, self.threads)
+
+        execute: Execute = run
         for part in reversed(self.features):
             execute = part.around(execute)
         return await execute(filled, context)
