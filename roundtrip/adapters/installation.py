@@ -40,7 +40,6 @@ from roundtrip.tools.promises import OncePolicy
 from roundtrip.tools.registered import ToolDefaults
 
 if TYPE_CHECKING:
-    from roundtrip.approvals.inbox import Inbox
     from roundtrip.approvals.settings import Approvals
     from roundtrip.channels.ladder import Rung
     from roundtrip.channels.stored_calls import StoredCalls
@@ -154,8 +153,6 @@ class Installation(Attached, StoresCalls, Generic[HostT]):
         self.functions: dict[tuple[Kind, str, str | None], AskingFunction] = {}
         """The functions that ask, by kind, name and version."""
         self._planned = WeakSet()
-        self.inbox: Inbox | None = None
-        """The approvals of calls, if the server has an inbox."""
         self.stored_calls: StoredCalls | None = None
         """Calls whose users answer on pages, or whose questions a model answers, if the ladder has such calls."""
         self.storage = Storage(stored_features, runs_tasks=runs_tasks(None, environment=os.environ))
@@ -163,7 +160,7 @@ class Installation(Attached, StoresCalls, Generic[HostT]):
         parts = parts_of(low_level.name, given=given, bus=bus, **for_parts)
         self.parts = self._parts = parts._replace(no_empty_rounds=frozenset(no_empty_rounds))
         self.defaults = ToolDefaults(self._parts.limits, build=options.get("build"), fill=filled_by_docket)
-        self._features = extensions_of(self.parts, inbox_of=lambda: self.inbox)
+        self._features = extensions_of(self.parts, stored_of=lambda: self.stored_calls)
         self.legs = self._legs = attach(
             low_level,
             self._parts,

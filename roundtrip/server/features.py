@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from typing_extensions import override
@@ -14,37 +14,76 @@ from roundtrip.questions.markers import ExternalMarker
 from roundtrip.tools.promises import warn_of_promise
 
 if TYPE_CHECKING:
-    from roundtrip.approvals import inbox, rules
-    from roundtrip.approvals.inbox import Inbox
+    from roundtrip.approvals import inbox, inbox_pages, rules
+    from roundtrip.approvals.settings import Approvals
+    from roundtrip.channels import stored_calls
+    from roundtrip.channels.ladder import Rung
+    from roundtrip.channels.stored_calls import StoredCalls
     from roundtrip.docket import dependencies
     from roundtrip.legs.extensions import OpenLeg
     from roundtrip.legs.functions import AskingFunction, FunctionSignature
     from roundtrip.legs.parts import Parts
+    from roundtrip.legs.runner import LegRunner
+    from roundtrip.pages.settings import Pages
     from roundtrip.stored.content import CallFeature
+    from roundtrip.stored.hosts import CallsOfTools, StoringServer, ToolShelf
+    from roundtrip.stored.storage import Storage
     from roundtrip.tasks import extension
 else:
     load_on_use(
         globals(),
         "roundtrip.approvals.inbox",
+        "roundtrip.approvals.inbox_pages",
         "roundtrip.approvals.rules",
+        "roundtrip.channels.stored_calls",
         "roundtrip.docket.dependencies",
         "roundtrip.tasks.extension",
     )
 
 
-def extensions_of(parts: Parts, *, inbox_of: Callable[[], Inbox | None]) -> tuple[LegExtension, ...]:
+def extensions_of(parts: Parts, *, stored_of: Callable[[], StoredCalls | None]) -> tuple[LegExtension, ...]:
     """Return the features of a server, the outermost first.
 
     Args:
         parts: The parts of the server.
-        inbox_of: Returns the inbox, if the server has one.
+        stored_of: Returns the stored calls, if the server has any: they know its inbox.
     """
-    return _TaskNeed(parts), ExactlyOnce(parts), _ApprovalNeed(inbox_of)
+    return _TaskNeed(parts), ExactlyOnce(parts), _ApprovalNeed(stored_of)
 
 
 def stored_features() -> list[CallFeature]:
     """Return the features of stored calls. A server without an inbox may continue calls with approvals, too."""
     return [rules.ApprovalFeature()]
+
+
+def install_stored_calls(
+    server: StoringServer,
+    storage: Storage,
+    legs: LegRunner,
+    *,
+    calls: CallsOfTools,
+    tools: ToolShelf,
+    ladder: Iterable[Rung] | None,
+    pages: Pages | None,
+    approvals: Approvals | None,
+    has_auth: bool,
+) -> StoredCalls | None:
+    """Give a server what its options need: pages, a tool that continues calls, and an inbox.
+
+    Raises:
+        TypeError: The ladder is not a list of names.
+        ValueError: The options contradict each other, or the server does not know its callers.
+        InvalidSignature: The ledger cannot store calls.
+    """
+    stored = stored_calls.StoredCalls.install(ladder, pages, server, storage, legs, calls, tools)
+    if approvals is not None:
+        links = stored is not None and stored.gives_links
+        found = inbox_pages.install_inbox(
+            approvals, pages, server, legs, service=storage.tasks, gives_links=links, has_auth=has_auth
+        )
+        if stored is not None:
+            stored.inbox = found
+    return stored
 
 
 def filled_by_docket(signature: FunctionSignature, policies: Mapping[type, object]) -> LegExtension:
@@ -73,13 +112,14 @@ class _TaskNeed(LegExtension):
 class _ApprovalNeed(LegExtension):
     """Tools that need an approval, which a server without an inbox cannot get."""
 
-    def __init__(self, inbox_of: Callable[[], Inbox | None]) -> None:
-        self._inbox_of = inbox_of
+    def __init__(self, stored_of: Callable[[], StoredCalls | None]) -> None:
+        self._stored_of = stored_of
 
     @override
     def concerns(self, function: AskingFunction) -> bool:
         kinds = [node.asked for node in function.plan.nodes]
         asks = any(isinstance(kind, type) and issubclass(kind, ExternalMarker) for kind in kinds)
         if asks or function.policy(ExternalMarker) is not None:
-            inbox.check_approval(function, self._inbox_of())
+            stored = self._stored_of()
+            inbox.check_approval(function, stored.inbox if stored is not None else None)
         return False

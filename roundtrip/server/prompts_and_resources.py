@@ -45,7 +45,7 @@ from roundtrip.visibility.rules import Enabled, Strings, Visibility, read_enable
 
 # Loaded by servers that use them.
 if TYPE_CHECKING:
-    from roundtrip.approvals.inbox import Inbox
+    from roundtrip.channels.stored_calls import StoredCalls
     from roundtrip.server import prompt_legs
     from roundtrip.tools import failures
     from roundtrip.visibility import catalog, gates
@@ -101,9 +101,10 @@ class PromptsAndResources(Attached, StoresCalls, HookedServer[LifespanResultT]):
         self._defaults = defaults
         self._visibility = visibility
         self._planned = WeakSet()
-        self._inbox: Inbox | None = None
+        self.stored_calls: StoredCalls | None = None
+        """Calls whose users answer on pages, or whose questions a model answers, if the ladder has such calls."""
         self.storage = Storage(stored_features)
-        self._features = extensions_of(parts, inbox_of=lambda: self._inbox)
+        self._features = extensions_of(parts, stored_of=lambda: self.stored_calls)
         self._announcer = Announcer(parts.effects, is_private=self.is_private)
         # Those of the constructor come before those of extensions.
         for tool in sdk.get("tools") or ():

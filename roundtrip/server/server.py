@@ -27,7 +27,7 @@ from typing_extensions import Unpack
 
 from roundtrip.legs.parts import PartsOptions, parts_of
 from roundtrip.on_demand import load_on_use
-from roundtrip.server.features import filled_by_docket
+from roundtrip.server.features import filled_by_docket, install_stored_calls
 from roundtrip.server.prompts_and_resources import LISTINGS
 from roundtrip.server.tool_server import ToolServer
 from roundtrip.switches import FAST_LANE_VARIABLE, is_on, runs_tasks
@@ -38,9 +38,7 @@ from roundtrip.visibility.rules import VisibilityChoice
 if TYPE_CHECKING:
     from mcp.server.transport_security import TransportSecuritySettings
 
-    from roundtrip.approvals import inbox_pages
     from roundtrip.approvals.settings import Approvals
-    from roundtrip.channels import stored_calls
     from roundtrip.channels.ladder import Rung
     from roundtrip.http import connections
     from roundtrip.pages.settings import Pages
@@ -49,8 +47,6 @@ else:
     load_on_use(
         globals(),
         "roundtrip.http.connections",
-        "roundtrip.approvals.inbox_pages",
-        "roundtrip.channels.stored_calls",
     )
 
 _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
@@ -217,24 +213,18 @@ class Server(ToolServer[LifespanResultT]):
         )
         self.storage.engine = task_engine
         self.storage.runs_tasks = runs_tasks(run_tasks, environment=os.environ)
-        stored = None
-        if pages is not None or ladder is not None:
-            stored = stored_calls.StoredCalls.install(
-                ladder, pages, self, self.storage, self._legs, self._calls, self._tools
-            )
-            self._calls.stored = stored
-        if approvals is not None:
-            inbox = self._inbox = inbox_pages.install_inbox(
-                approvals,
-                pages,
+        if pages is not None or ladder is not None or approvals is not None:
+            self.stored_calls = self._calls.stored = install_stored_calls(
                 self,
+                self.storage,
                 self._legs,
-                service=self.storage.tasks,
-                gives_links=stored is not None and stored.gives_links,
+                calls=self._calls,
+                tools=self._tools,
+                ladder=ladder,
+                pages=pages,
+                approvals=approvals,
                 has_auth=self.settings.auth is not None,
             )
-            if stored is not None:
-                stored.inbox = inbox
         for add in self._early:
             add()
         self._has_fast_lane = is_on(fast_lane, FAST_LANE_VARIABLE, environment=os.environ, default=True)

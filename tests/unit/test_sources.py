@@ -15,7 +15,7 @@ from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 from tests.kit.sources import PACKAGE, imported, loaded_on_use, name_of, sources
 
 _CEILINGS: Final = {
-    "code lines": 48_651,
+    "code lines": 48_659,
     "code lines of the core": 8_010,
     "modules": 430,
     "imports inside of functions": 77,
