@@ -7,12 +7,11 @@ own, which serves one leg of the call each time FastMCP runs it.
 from __future__ import annotations
 
 import inspect
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from mcp.server.mcpserver import Audio as SdkAudio
 from mcp.server.mcpserver import Image as SdkImage
@@ -20,7 +19,7 @@ from mcp.server.mcpserver.exceptions import ResourceError as SdkResourceError
 from mcp.server.mcpserver.exceptions import ToolError as SdkToolError
 from mcp.server.mcpserver.exceptions import UnexpectedToolError
 from mcp.shared.exceptions import MCPError
-from mcp_types import CallToolResult
+from mcp_types import CallToolResult, TextContent
 
 from roundtrip.adapters.fastmcp_names import (
     FastMCPError,
@@ -42,17 +41,16 @@ from roundtrip.errors import InvalidSignature, RoundtripError
 from roundtrip.legs.attach import wrap
 from roundtrip.legs.functions import AskingFunction, Kind, read_signature
 from roundtrip.legs.requests import Incoming, asking_request, holding
-from roundtrip.legs.runner import result_of
+from roundtrip.legs.runner import ServedEnd, result_of
 from roundtrip.resolvers.signatures import hints_of, is_async, is_generator_function
 from roundtrip.resolvers.threads import Threads
+from roundtrip.stored.desk import ClientCall
 from roundtrip.tools.content import Embeddable, ToolResult, as_block
 from roundtrip.tools.failures import told_by, tool_failure
 from roundtrip.tools.options import ToolSpec
 from roundtrip.tools.promises import OncePolicy
 from roundtrip.tools.registered import ToolDefaults, asking_function, dependencies_of
-
-if TYPE_CHECKING:
-    from roundtrip.channels.stored_calls import StoredCalls
+from roundtrip.tools.replies import result_of_reply
 
 ERRORS: Final = {"tool": ToolError, "prompt": PromptError, "resource": ResourceError, "template": ResourceError}
 """The errors of FastMCP that clients may read, by kind of component."""
@@ -83,29 +81,6 @@ class HostedLeg:
 
 STORED_LEG: Final[ContextVar[HostedLeg | None]] = ContextVar("roundtrip_stored_leg", default=None)
 """The leg of a stored call that the next function which FastMCP runs serves."""
-
-
-class StoringCalls(ABC):
-    """Serves legs of clients whose calls may be stored."""
-
-    @abstractmethod
-    async def serve_for_client(
-        self, function: FastMcpFunction, stored: StoredCalls, arguments: dict[str, Any], incoming: Incoming
-    ) -> tuple[Any, MCPError | None]:
-        """Serve one leg for its client, as FastMCP expects the result.
-
-        Args:
-            function: The function that FastMCP runs.
-            stored: The stored calls of the server that has the client.
-            arguments: The arguments of the function.
-            incoming: The request.
-
-        Returns:
-            The result, and the protocol error that its client gets in its place.
-
-        Raises:
-            Exception: The function failed.
-        """
 
 
 class FastMcpFunction(AskingFunction):
@@ -181,7 +156,7 @@ class FastMcpFunction(AskingFunction):
             with self._in_host(injected, lambda failure: None):
                 return result_of(await serving.legs.run(self, arguments, Incoming.by(None)))
         incoming = Incoming.of(serving.request)
-        legs, record = serving.installation.legs, incoming.record
+        record = incoming.record
         was_claimed = record is None or record.claimed
         # Middleware may try again, and then the last attempt counts.
         serving.failure = None
@@ -192,11 +167,32 @@ class FastMcpFunction(AskingFunction):
                 serving.failure = failure
 
         with self._in_host(injected, tell):
-            calls, stored = serving.installation.calls, serving.installation.stored_calls
-            if stored is None or not isinstance(calls, StoringCalls) or not self._is_asked_for(incoming):
-                return result_of(await legs.run(self, arguments, incoming))
-            result, serving.failure = await calls.serve_for_client(self, stored, arguments, incoming)
-            return result
+            return await self._serve_at_desk(serving, arguments, incoming)
+
+    async def _serve_at_desk(self, serving: InstalledServing, arguments: dict[str, Any], incoming: Incoming) -> Any:
+        """Serve one leg of a client's request, around which features of the server serve the call."""
+        desk, legs, record = serving.installation.desk, serving.installation.legs, incoming.record
+        if record is None or not desk.steps or not self._is_asked_for(incoming):
+            return result_of(await legs.run(self, arguments, incoming))
+        raised: list[MCPError] = []
+
+        async def run() -> ServedEnd:
+            try:
+                return await legs.run(self, arguments, incoming, is_traced=self not in desk.untraced)
+            except MCPError as error:
+                raised.append(error)
+                raise
+
+        name = str((record.context.params or {}).get("name", self.name))
+        try:
+            end = await desk.serve(ClientCall(name, record, lambda: self), run)
+        except MCPError as error:
+            if error in raised:
+                raise
+            # An error of a feature, of which FastMCP would make a result.
+            serving.failure = error
+            return CallToolResult(content=[TextContent(type="text", text=error.error.message)], is_error=True)
+        return result_of_reply(end) if isinstance(end, dict) else result_of(end)
 
     async def _serve_stored(self, leg: HostedLeg, arguments: dict[str, Any], injected: Mapping[str, Any]) -> Any:
         """Serve a leg of a stored call."""

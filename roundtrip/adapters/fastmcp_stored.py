@@ -8,20 +8,14 @@ or with parameters that FastMCP fills, may need the client's request: its legs w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from mcp.server.context import ServerRequestContext
-from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult
+from typing_extensions import override
 
-from roundtrip.adapters.fastmcp_functions import (
-    STORED_LEG,
-    FastMcpFunction,
-    HostedLeg,
-    StoringCalls,
-    function_of_plain,
-)
+from roundtrip.adapters.fastmcp_functions import STORED_LEG, HostedLeg, function_of_plain
 from roundtrip.adapters.fastmcp_names import (
     DisabledError,
     FastMCP,
@@ -38,17 +32,16 @@ from roundtrip.adapters.fastmcp_names import (
 from roundtrip.adapters.installation import serving_now
 from roundtrip.adapters.storing import install_stored_calls
 from roundtrip.channels.stored_replies import result_from
-from roundtrip.engine.leg import Authored, Finished, HandedOver, Suspended
-from roundtrip.legs.requests import holding, named_version
-from roundtrip.legs.runner import result_of
-from roundtrip.revisions import is_retry_era
-from roundtrip.tools.replies import result_of_reply
+from roundtrip.engine.leg import Finished
+from roundtrip.legs.requests import holding
+from roundtrip.legs.runner import ServedEnd
+from roundtrip.stored.desk import ToolHost
 
 if TYPE_CHECKING:
     from roundtrip.adapters.installation import Installation, InstallOptions
     from roundtrip.channels.stored_calls import StoredCalls
     from roundtrip.legs.functions import AskingFunction
-    from roundtrip.legs.requests import Incoming, RequestRecord
+    from roundtrip.legs.requests import Incoming
 
 
 def install_stored_fastmcp_calls(installation: Installation[FastMCP[Any]], options: InstallOptions) -> None:
@@ -66,11 +59,9 @@ def install_stored_fastmcp_calls(installation: Installation[FastMCP[Any]], optio
         mcp.tool(fn, output_schema=None, **details)
 
     installation.custom_route, installation.add_tool = mcp.custom_route, add_tool
-    calls = installation.calls = FastMcpCalls(installation)
-    has_auth = mcp.auth is not None
-    install_stored_calls(installation, options, calls=calls, tools=calls, has_auth=has_auth)
-    if installation.stored_calls is not None:
-        mcp.add_transform(_ListedForClients(installation, installation.stored_calls))
+    stored = install_stored_calls(installation, options, FastMcpTools(installation), has_auth=mcp.auth is not None)
+    if stored is not None:
+        mcp.add_transform(_ListedForClients(installation, stored))
 
 
 class _ListedForClients(Transform):
@@ -101,60 +92,47 @@ class _ListedForClients(Transform):
         return listed
 
 
-class FastMcpCalls(StoringCalls):
-    """Calls of the tools of one FastMCP server, for stored calls.
+class FastMcpTools(ToolHost):
+    """Tools of one FastMCP server, for stored calls.
+
+    A stored call knows if it needs a request; mounts and searches give tools other names, so `is_gated` is False.
 
     Args:
         installation: The installation on the server that clients connect to.
     """
 
     def __init__(self, installation: Installation[FastMCP[Any]]) -> None:
+        super().__init__(installation, installation.legs, installation.storage, installation.desk)
         self._installation = installation
-        self.relist: Any = None
-        """Not used: FastMCP keeps the schema of a result with the tool."""
 
-    def function_named(self, name: str) -> AskingFunction:
-        """Return the function of a tool of this server."""
-        return self._installation.functions["tool", name, None]
-
-    def function_of(self, name: str, record: RequestRecord) -> AskingFunction:
-        """Return the function of the tool that a request has called."""
-        found = self._function(name, named_version(record.context.params))
+    @override
+    def find(self, name: str, version: str | None) -> AskingFunction:
+        functions = self._installation.functions
+        found = functions.get(("tool", name, version)) or functions.get(("tool", name, None))
         if found is None:
             raise NotFoundError(f"Unknown tool: {name!r}")
         return found
 
-    def _function(self, name: str, version: str | None) -> AskingFunction | None:
-        functions = self._installation.functions
-        return functions.get(("tool", name, version)) or functions.get(("tool", name, None))
-
-    def has_task(self, name: str, version: str | None) -> bool:
-        """Return True if a stored call of this tool can go on here: only of tools without mounts this is known."""
+    @override
+    def has_tool(self, name: str, version: str | None) -> bool:
+        # Mounts and transforms may have tools of any name.
         mcp = self._installation.host
-        renames = any(not isinstance(each, LocalProvider) or each.transforms for each in mcp.providers)
         own = [each for each in mcp.transforms if not isinstance(each, _ListedForClients)]
-        return self._function(name, version) is not None or renames or bool(own)
-
-    def is_gated(self, name: str, version: str | None) -> bool:
-        """Return False: a stored call knows if it needs a request, and mounts and searches give tools other names."""
+        if own or any(not isinstance(each, LocalProvider) or each.transforms for each in mcp.providers):
+            return True
+        with suppress(NotFoundError):
+            self.find(name, version)
+            return True
         return False
 
+    @override
     async def is_visible(self, name: str, version: str | None, request: ServerRequestContext[Any, Any]) -> bool:
-        """Return True if the request that FastMCP serves may see a tool."""
         return await self._installation.host.get_tool(name, _version_spec(version)) is not None
 
-    def stamp(self) -> dict[str, Any]:
-        """Return the metadata that results have."""
-        return dict(self._installation.server_info_stamp)
-
-    async def serve_caught(
-        self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None = None
-    ) -> Finished | Suspended | Authored | HandedOver:
-        """Serve one leg of a stored call. An error of the tool is a result, as with FastMCP's handler.
-
-        Raises:
-            MCPError: The tool raised a protocol error.
-        """
+    @override
+    async def serve_stored(
+        self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None
+    ) -> ServedEnd:
         leg, mcp = HostedLeg(self._installation, incoming), self._installation.host
         task = incoming.record.stored if incoming.record is not None else None
         has_client = task is not None and task.request is not None
@@ -172,60 +150,6 @@ class FastMcpCalls(StoringCalls):
             raise leg.failure
         # FastMCP has no result for a leg that waits.
         return Finished(failed) if leg.end is None or isinstance(leg.end, Finished) else leg.end
-
-    serve = serve_caught
-
-    async def serve_for_client(
-        self, function: FastMcpFunction, stored: StoredCalls, arguments: dict[str, Any], incoming: Incoming
-    ) -> tuple[Any, MCPError | None]:
-        """Serve one leg for its client, as FastMCP expects the result.
-
-        Raises:
-            Exception: The function failed.
-        """
-        record = incoming.record
-        if record is None:
-            raise RuntimeError("a leg for a client must have a request")
-        name = str((record.context.params or {}).get("name", function.name))
-        legs = _ClientLegs(function, self._installation, is_traced=function is not stored.continuing)
-        try:
-            if not is_retry_era(record.context.protocol_version):
-                return await stored.serve_old_client(legs, name, arguments, incoming), None
-            end = await stored.serve(legs, name, arguments, record, incoming)
-        except MCPError as error:
-            if error is legs.raised:
-                raise
-            return result_from(error.error.message, is_error=True), error
-        return (result_of_reply(end) if isinstance(end, dict) else result_of(end)), None
-
-
-class _ClientLegs:
-    """Serves the leg of one request, whose function FastMCP runs at the moment."""
-
-    def __init__(self, function: FastMcpFunction, installation: Installation[Any], *, is_traced: bool) -> None:
-        self._function = function
-        self._installation = installation
-        self._is_traced = is_traced
-        self.raised: Exception | None = None
-        """The exception of the function."""
-
-    def function_of(self, name: str, record: RequestRecord) -> AskingFunction:
-        """Return the function."""
-        return self._function
-
-    async def serve(
-        self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None = None
-    ) -> Finished | Suspended | Authored | HandedOver:
-        """Serve the leg, with the exceptions of the function."""
-        try:
-            legs = self._installation.legs
-            return await legs.run(self._function, arguments, incoming, is_traced=self._is_traced)
-        except Exception as error:
-            self.raised = error
-            raise
-
-    serve_caught = serve
-    """Serves the leg; FastMCP makes results of exceptions."""
 
 
 def _version_spec(version: str | None) -> VersionSpec | None:

@@ -33,6 +33,7 @@ from roundtrip.on_demand import load_on_use
 from roundtrip.once.extension import GuessCounter
 from roundtrip.resolvers.plan import Plan
 from roundtrip.server.features import extensions_of, filled_by_docket, stored_features
+from roundtrip.stored.desk import CallDesk
 from roundtrip.stored.storage import Storage, StoresCalls
 from roundtrip.switches import runs_tasks
 from roundtrip.tools.options import ToolSpec, unknown_option
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from roundtrip.channels.stored_calls import StoredCalls
     from roundtrip.pages.settings import Pages
     from roundtrip.server import probe
-    from roundtrip.stored.hosts import CallsOfTools, PageHandler
+    from roundtrip.stored.desk import PageHandler
 else:
     load_on_use(globals(), "roundtrip.server.probe")
 
@@ -148,13 +149,12 @@ class Installation(Attached, StoresCalls, Generic[HostT]):
         self.low_level = low_level
         self._routes = routes
         self._mounted = mounted
-        self.calls: CallsOfTools | None = None
-        """Serves stored calls, if the server has any."""
         self.functions: dict[tuple[Kind, str, str | None], AskingFunction] = {}
         """The functions that ask, by kind, name and version."""
         self._planned = WeakSet()
         self.stored_calls: StoredCalls | None = None
         """Calls whose users answer on pages, or whose questions a model answers, if the ladder has such calls."""
+        self.desk = CallDesk()
         self.storage = Storage(stored_features, runs_tasks=runs_tasks(None, environment=os.environ))
         for_parts: dict[str, Any] = {name: options[name] for name in options.keys() & PartsOptions.__annotations__}
         parts = parts_of(low_level.name, given=given, bus=bus, **for_parts)

@@ -86,9 +86,10 @@ class _Tools:
         self._installation = installation
         self.calls = ToolCalls(
             installation,
+            installation.legs,
+            installation.storage,
+            installation.desk,
             self.registry,
-            legs=installation.legs,
-            storage=installation.storage,
             gates=_no_gates,
             probe=None,
             # The SDK's classes never send the text of a crash.
@@ -104,9 +105,7 @@ class _Tools:
         tool = _registered(fn, spec, self._installation.defaults)
         self._installation.adopt(tool.function)
         if tool.function.hands_over:
-            host = self._installation
-            book = host.storage.require(host, host.legs, self.calls).book
-            extension.serve_extension(host, book, host.parts, self.calls)
+            extension.serve_extension(self.calls)
         self.registry.add(tool)
         return tool
 
@@ -235,8 +234,8 @@ def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any],
     if wants_stored_calls(options):
         installation.custom_route, installation.add_tool = server.custom_route, add_asking_tool
         has_auth = server.settings.auth is not None
-        install_stored_calls(installation, options, calls=tools.calls, tools=tools.registry, has_auth=has_auth)
-        tools.calls.stored = installation.stored_calls
+        stored = install_stored_calls(installation, options, tools.calls, has_auth=has_auth)
+        tools.registry.relist = stored.relist if stored is not None else None
 
 
 def _adding_plain(add: Callable[..., Any], kind: Kind) -> Callable[..., Any]:

@@ -8,7 +8,8 @@ from roundtrip.server import features
 
 if TYPE_CHECKING:
     from roundtrip.adapters.installation import Installation, InstallOptions
-    from roundtrip.stored.hosts import CallsOfTools, ToolShelf
+    from roundtrip.channels.stored_calls import StoredCalls
+    from roundtrip.stored.desk import ToolHost
 
 _OPTIONS = ("pages", "ladder", "approvals")
 
@@ -19,22 +20,14 @@ def wants_stored_calls(options: InstallOptions) -> list[str]:
 
 
 def install_stored_calls(
-    installation: Installation[Any],
-    options: InstallOptions,
-    *,
-    calls: CallsOfTools,
-    tools: ToolShelf,
-    has_auth: bool,
-) -> None:
+    installation: Installation[Any], options: InstallOptions, host: ToolHost, *, has_auth: bool
+) -> StoredCalls | None:
     """Give a server of another class what its options need; see `features.install_stored_calls`."""
     installation.stored_calls = features.install_stored_calls(
-        installation,
-        installation.storage,
-        installation.legs,
-        calls=calls,
-        tools=tools,
+        host,
         ladder=options.get("ladder"),
         pages=options.get("pages"),
         approvals=options.get("approvals"),
         has_auth=has_auth,
     )
+    return installation.stored_calls

@@ -8,16 +8,13 @@ from mcp.server.request_state import authenticated_principal
 
 from roundtrip.approvals.rules import ApprovalFeature
 from roundtrip.on_demand import load_on_use
-from roundtrip.stored.service import CallService
 
 if TYPE_CHECKING:
     from roundtrip.approvals import inbox, inbox_site
     from roundtrip.approvals.settings import Approvals
-    from roundtrip.legs.runner import LegRunner
     from roundtrip.pages import rendering
     from roundtrip.pages.settings import Pages
-    from roundtrip.stored.hosts import StoringServer
-    from roundtrip.stored.service import CallService
+    from roundtrip.stored.desk import ToolHost
 else:
     load_on_use(globals(), "roundtrip.approvals.inbox", "roundtrip.approvals.inbox_site", "roundtrip.pages.rendering")
 
@@ -25,10 +22,8 @@ else:
 def install_inbox(
     settings: Approvals,
     pages: Pages | None,
-    server: StoringServer,
-    legs: LegRunner,
+    host: ToolHost,
     *,
-    service: CallService | None,
     gives_links: bool,
     has_auth: bool,
 ) -> inbox.Inbox:
@@ -42,24 +37,25 @@ def install_inbox(
             "approvals= needs pages=Pages(base_url=..., authenticate=...), which names the people who decide as "
             "principal= names callers"
         )
+    service, parts = host.storage.tasks, host.legs.parts
     if service is None or not gives_links:
         raise ValueError("approvals= needs the rung 'link', by which a caller gets the result; add it to ladder=")
-    bind = legs.parts.protection.policy.bind_principal
+    bind = parts.protection.policy.bind_principal
     if bind is None or (bind is authenticated_principal and not has_auth):
         raise ValueError(
             "approvals= needs to know callers, because they must not decide their own calls; give the server "
             "principal= or auth="
         )
     book = service.book
-    made = inbox.Inbox(settings, legs.parts, book, authenticate=pages.authenticate, base_url=pages.base_url)
+    made = inbox.Inbox(settings, parts, book, authenticate=pages.authenticate, base_url=pages.base_url)
     book.features = [made if isinstance(each, ApprovalFeature) else each for each in book.features]
-    legs.extensions.append(made)
+    host.legs.extensions.append(made)
     site = inbox_site.InboxSite(
         made,
         base_url=pages.base_url,
         keys=book.page_keys,
-        renderer=rendering.PageRenderer(pages.look(server.name), templates=pages.folder),
+        renderer=rendering.PageRenderer(pages.look(host.server.name), templates=pages.folder),
     )
     for route in site.routes:
-        server.custom_route(route.path, methods=[*(route.methods or ())], include_in_schema=False)(route.endpoint)
+        host.server.custom_route(route.path, methods=[*(route.methods or ())], include_in_schema=False)(route.endpoint)
     return made

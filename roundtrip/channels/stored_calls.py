@@ -23,7 +23,6 @@ from mcp_types import (
     MISSING_REQUIRED_CLIENT_CAPABILITY,
     CallToolResult,
     ClientCapabilities,
-    InputRequiredResult,
     ToolAnnotations,
 )
 from mcp_types import Tool as WireTool
@@ -50,8 +49,7 @@ from roundtrip.ledger.contract import LedgerDown
 from roundtrip.legs.context import Context
 from roundtrip.legs.extensions import LegExtension, LegPart
 from roundtrip.legs.parts import PROBE_TOOL
-from roundtrip.legs.requests import Incoming, RequestRecord
-from roundtrip.legs.runner import result_of
+from roundtrip.legs.requests import RequestRecord
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.on_demand import load_on_use
@@ -72,8 +70,7 @@ if TYPE_CHECKING:
     from roundtrip.legs.extensions import OpenLeg
     from roundtrip.legs.functions import AskingFunction
     from roundtrip.legs.runner import LegRunner, ServedEnd
-    from roundtrip.stored.hosts import CallsOfTools, LegsOfTools, StoringServer, ToolShelf
-    from roundtrip.stored.storage import Storage
+    from roundtrip.stored.desk import ClientCall, Proceed, ToolHost
     from roundtrip.tools.registered import RegisteredTool
 else:
     load_on_use(globals(), "roundtrip.channels.local.local_pages", "roundtrip.channels.stored_pages")
@@ -144,7 +141,7 @@ class StoredCalls(LegExtension):
         self._waiting = WaitingCalls(service, DEFAULT_WAIT_SECONDS if pages is None else pages.wait)
         service.book.reply = self._in_result
         self.continuing: AskingFunction | None = None
-        """The function of the tool that continues calls. It is not traced: it has handles and addresses of pages."""
+        """The function of the tool that continues calls."""
         self.inbox: Inbox | None = None
         """The approvals of calls, if the server has an inbox."""
         self.site: stored_pages.StoredPages | None = None
@@ -160,11 +157,7 @@ class StoredCalls(LegExtension):
         cls,
         given: Iterable[Rung] | None,
         pages: Pages | None,
-        server: StoringServer,
-        storage: Storage,
-        legs: LegRunner,
-        calls: CallsOfTools,
-        tools: ToolShelf,
+        host: ToolHost,
     ) -> StoredCalls | None:
         """Give a server stored calls, its pages, and the tool with which models continue calls that wait.
 
@@ -174,14 +167,15 @@ class StoredCalls(LegExtension):
         """
         if pages is not None and not isinstance(pages, Pages):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"pages must be Pages(base_url=...), got {type(pages).__name__}")
+        legs, server = host.legs, host.server
         ladder = Ladder.of(given, pages, knows_users=legs.parts.protection.policy.bind_principal is not None)
         if pages is None and not ladder.continues:
             return None
-        service = storage.require(server, legs, calls, "ladder=" if pages is None else "pages=")
+        service = host.storage.require(host, "ladder=" if pages is None else "pages=")
         stored = cls(ladder, pages, name=server.name, legs=legs, service=service)
         legs.extensions.append(stored)
+        host.desk.steps.append(stored)
         service.prepare = stored.prepare_task
-        tools.relist = stored._relist
         if stored.site is not None:
             stored.site.serve_on(server)
         if not ladder.continues:
@@ -203,7 +197,9 @@ class StoredCalls(LegExtension):
             annotations=ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=False),
             structured_output=False,
         )
-        stored.continuing = tools.function_named(CONTINUE_TOOL)
+        # It has handles and addresses of pages.
+        stored.continuing = host.find(CONTINUE_TOOL, None)
+        host.desk.untraced.add(stored.continuing)
         return stored
 
     @property
@@ -217,7 +213,7 @@ class StoredCalls(LegExtension):
         is_asked_for = leg.stored is None and leg.record is not None
         return _LadderPart(leg, self._ladder) if is_asked_for else None
 
-    def _relist(self, tool: RegisteredTool, listing: WireTool) -> WireTool:
+    def relist(self, tool: RegisteredTool, listing: WireTool) -> WireTool:
         """Return a tool as it must be listed: clients check results against its schema, and a link does not fit one."""
         return listing.model_copy(update={"output_schema": None}) if self.may_replace_result(tool.function) else listing
 
@@ -261,43 +257,47 @@ class StoredCalls(LegExtension):
             told = "; ".join([error.error.message, *reasons])
             raise MCPError(code=error.error.code, message=told, data=error.error.data) from error
 
-    async def serve(
-        self, calls: LegsOfTools, name: str, arguments: dict[str, Any], record: RequestRecord, incoming: Incoming
-    ) -> ServedEnd | dict[str, Any]:
-        """Serve one leg of a client whose questions are returned; return the reply to it if the call is stored.
+    async def serve(self, call: ClientCall, proceed: Proceed) -> ServedEnd | dict[str, Any]:
+        """Serve one request of a client; return the reply to it if the call is stored.
 
         Raises:
             MCPError: The tool raised a protocol error, its client cannot be asked, or the store cannot be used.
         """
+        record = call.record
         if self._legs.parts.effects.rehearsal is not None:
             # It neither reads nor writes the store, which may have the call that is rehearsed.
-            return await calls.serve_caught(name, arguments, incoming)
-        if (reply := await self._reply(calls, name, record)) is not None:
+            return await proceed()
+        ways, is_retry = self._ways(record), is_retry_era(record.context.protocol_version)
+        # A client with a connection is asked over it; the probe of `roundtrip doctor` asks if it can be.
+        if not is_retry and (call.name == PROBE_TOOL or (not ways.may_store and self.inbox is None)):
+            with self._explained(record.context):
+                return await proceed()
+        journal = record.journal if is_retry else None
+        reply = await (self._reply(record, journal) if journal is not None else self._same_call(call))
+        if reply is not None:
             return reply
-        record.ways = self._ways(record)
+        record.ways = ways
         with self._explained(record.context):
-            end = await calls.serve_caught(name, arguments, incoming)
+            end = await proceed()
         # A round without questions only gives its call a token.
         if isinstance(end, Suspended) and _must_store(end):
-            return await self.store(calls.function_of(name, record), record, end)
+            return await self.store(call.find(), record, end)
         return end
 
-    async def _reply(self, calls: LegsOfTools, name: str, record: RequestRecord) -> dict[str, Any] | None:
-        """Return the reply to a request of a call that is stored already; None for all others.
+    async def _reply(self, record: RequestRecord, journal: Journal) -> dict[str, Any] | None:
+        """Return the reply to a request that resumes a call which is stored already; None for all others.
 
         Raises:
             MCPError: The store cannot be used.
         """
-        if record.journal is None:
-            return await self._same_call(calls, name, record)
         ctx = record.context
         sent: Mapping[str, Mapping[str, Any]] = (ctx.params or {}).get("inputResponses") or {}
-        self._book.name(record.journal.call_id)
+        self._book.name(journal.call_id)
         try:
-            view = await self._book.find(record.journal.call_id)
+            view = await self._book.find(journal.call_id)
         except LedgerDown as error:
             # A client that answers its questions itself was asked by form, so that the call is not stored. It goes on.
-            if not sent or not record.journal.asked.keys() >= sent.keys():
+            if not sent or not journal.asked.keys() >= sent.keys():
                 raise out_of_reach(error) from error
             return None
         if view is None or not view.content.is_continued:
@@ -311,7 +311,6 @@ class StoredCalls(LegExtension):
         view = await self._take_refusal(view, ctx, sent)
         if view is None:
             return None
-        journal = record.journal
         if view.entry.has_ended or not self._shows_links(ctx) or journal.round >= self._ladder.last_round:
             return self._reply_to(view)
         return self._waits_by_url(view, record, replace(journal, leg=journal.leg + 1, round=journal.round + 1))
@@ -328,44 +327,17 @@ class StoredCalls(LegExtension):
         first = Journal(kept.call_id, kept.born, kept.deadline, kept.end, 1, 1, kept.fingerprint, kept.build)
         return self._waits_by_url(view, record, replace(first, version=kept.version, written=kept.written))
 
-    async def serve_old_client(
-        self, calls: LegsOfTools, name: str, arguments: dict[str, Any], incoming: Incoming
-    ) -> CallToolResult | InputRequiredResult:
-        """Serve a call of a client that is asked over its connection; if it cannot be, by a result.
-
-        Raises:
-            ToolError: The tool is unknown, its arguments do not fit, or it failed on purpose.
-            MCPError: The tool raised a protocol error, or its client cannot be asked.
-        """
-        record = incoming.record
-        if record is None or is_retry_era(record.context.protocol_version):
-            return result_of(await calls.serve(name, arguments, incoming, None))
-        ctx = record.context
-        ways = self._ways(record)
-        # The probe of `roundtrip doctor` asks if its client can be asked itself.
-        if name == PROBE_TOOL or (not ways.may_store and self.inbox is None):
-            with self._explained(ctx):
-                return result_of(await calls.serve(name, arguments, incoming, None))
-        if (same := await self._same_call(calls, name, record)) is not None:
-            return CallToolResult.model_validate(same)
-        record.ways = ways
-        with self._explained(ctx):
-            end = await calls.serve(name, arguments, incoming, None)
-        if not isinstance(end, Suspended) or not _must_store(end):
-            return result_of(end)
-        return CallToolResult.model_validate(await self.store(calls.function_of(name, record), record, end))
-
-    async def _same_call(self, calls: LegsOfTools, name: str, record: RequestRecord) -> dict[str, Any] | None:
+    async def _same_call(self, call: ClientCall) -> dict[str, Any] | None:
         """Return the reply to a request that repeats a call which waits: models do so, and must not begin another.
 
         Clients that show links ask again on a page. But a call that only waits for an approval is theirs as well: a
         client whose time is over makes it again, and people must not approve it twice.
         """
         try:
-            function = calls.function_of(name, record)
+            function = call.find()
         except ToolError:
             return None  # an unknown tool
-        ctx = record.context
+        record, ctx = call.record, call.record.context
         labels = self._labels(function, ctx, is_local=self._can_open_locally(ctx)) if _may_ask(function) else ()
         if not labels:
             return None

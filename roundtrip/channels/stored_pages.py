@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from roundtrip.stored.hosts import StoringServer
+    from roundtrip.stored.desk import HostServer
 
 _LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
 
@@ -194,7 +194,7 @@ class StoredPages:
             authenticate=self._reader if knows_readers else None,
         )
 
-    def serve_on(self, server: StoringServer) -> None:
+    def serve_on(self, server: HostServer) -> None:
         """Add the pages to the application of a server."""
         hide_tickets()
         for route in self._site.routes:

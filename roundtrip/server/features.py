@@ -23,11 +23,9 @@ if TYPE_CHECKING:
     from roundtrip.legs.extensions import OpenLeg
     from roundtrip.legs.functions import AskingFunction, FunctionSignature
     from roundtrip.legs.parts import Parts
-    from roundtrip.legs.runner import LegRunner
     from roundtrip.pages.settings import Pages
     from roundtrip.stored.content import CallFeature
-    from roundtrip.stored.hosts import CallsOfTools, StoringServer, ToolShelf
-    from roundtrip.stored.storage import Storage
+    from roundtrip.stored.desk import ToolHost
     from roundtrip.tasks import extension
 else:
     load_on_use(
@@ -57,12 +55,8 @@ def stored_features() -> list[CallFeature]:
 
 
 def install_stored_calls(
-    server: StoringServer,
-    storage: Storage,
-    legs: LegRunner,
+    host: ToolHost,
     *,
-    calls: CallsOfTools,
-    tools: ToolShelf,
     ladder: Iterable[Rung] | None,
     pages: Pages | None,
     approvals: Approvals | None,
@@ -75,12 +69,10 @@ def install_stored_calls(
         ValueError: The options contradict each other, or the server does not know its callers.
         InvalidSignature: The ledger cannot store calls.
     """
-    stored = stored_calls.StoredCalls.install(ladder, pages, server, storage, legs, calls, tools)
+    stored = stored_calls.StoredCalls.install(ladder, pages, host)
     if approvals is not None:
         links = stored is not None and stored.gives_links
-        found = inbox_pages.install_inbox(
-            approvals, pages, server, legs, service=storage.tasks, gives_links=links, has_auth=has_auth
-        )
+        found = inbox_pages.install_inbox(approvals, pages, host, gives_links=links, has_auth=has_auth)
         if stored is not None:
             stored.inbox = found
     return stored

@@ -214,17 +214,14 @@ class Server(ToolServer[LifespanResultT]):
         self.storage.engine = task_engine
         self.storage.runs_tasks = runs_tasks(run_tasks, environment=os.environ)
         if pages is not None or ladder is not None or approvals is not None:
-            self.stored_calls = self._calls.stored = install_stored_calls(
-                self,
-                self.storage,
-                self._legs,
-                calls=self._calls,
-                tools=self._tools,
+            self.stored_calls = install_stored_calls(
+                self._calls,
                 ladder=ladder,
                 pages=pages,
                 approvals=approvals,
                 has_auth=self.settings.auth is not None,
             )
+            self._tools.relist = self.stored_calls.relist if self.stored_calls is not None else None
         for add in self._early:
             add()
         self._has_fast_lane = is_on(fast_lane, FAST_LANE_VARIABLE, environment=os.environ, default=True)

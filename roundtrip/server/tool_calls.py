@@ -12,7 +12,8 @@ import logging
 import marshal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -28,28 +29,25 @@ from mcp_types import (
 )
 from mcp_types.methods import validate_client_request
 from starlette.requests import Request
+from typing_extensions import override
 
 from roundtrip.engine.leg import Finished, HandedOver, Suspended
 from roundtrip.errors import RejectionReason
 from roundtrip.legs.requests import Incoming, RequestRecord, named_version, read_forms, token_rejection
-from roundtrip.legs.runner import LegRunner, ServedEnd, result_of
+from roundtrip.legs.runner import ServedEnd, result_of
 from roundtrip.on_demand import load_on_use
 from roundtrip.revisions import is_retry_era
-from roundtrip.threads.loops import is_on_asyncio
+from roundtrip.stored.desk import ClientCall, Proceed, ToolHost
 from roundtrip.tools.registered import RegisteredTool
 from roundtrip.tools.registry import ToolRegistry, UnknownTool, version_key
 from roundtrip.tools.replies import result_of_reply, written
 
 if TYPE_CHECKING:
-    from roundtrip.channels.stored_calls import StoredCalls
     from roundtrip.legs.functions import AskingFunction
-    from roundtrip.stored.hosts import ToolHost
-    from roundtrip.stored.storage import Storage
-    from roundtrip.tasks import extension
     from roundtrip.tools import failures
     from roundtrip.visibility.gates import GateEvaluator, OpenGates
 else:
-    load_on_use(globals(), "roundtrip.tools.failures", "roundtrip.tasks.extension")
+    load_on_use(globals(), "roundtrip.tools.failures")
 
 logger = logging.getLogger("roundtrip")
 
@@ -71,29 +69,16 @@ _MAX_META_BYTES: Final = 2000
 
 
 @dataclass(eq=False, repr=False)
-class ToolCalls:
-    """Calls of one server's tools, and the innermost middleware, which answers them in place of the SDK's handler.
+class ToolCalls(ToolHost):
+    """Calls of one server's tools, and the innermost middleware, which answers them in place of the SDK's handler."""
 
-    Args:
-        server: The server.
-        tools: The tools.
-        legs: Serves the legs of their functions.
-        storage: What stores calls, if the server has it.
-        gates: Returns the evaluator of visibility gates.
-        probe: The tool that answers `roundtrip doctor`, if the server has it.
-        masks_errors: Returns True if clients may not read the texts of unexpected exceptions.
-    """
-
-    server: ToolHost
     tools: ToolRegistry
-    _: KW_ONLY
-    legs: LegRunner
-    storage: Storage
     gates: Callable[[], GateEvaluator]
+    """Returns the evaluator of visibility gates."""
     probe: RegisteredTool | None
+    """The tool that answers `roundtrip doctor`, if the server has it."""
     masks_errors: Callable[[], bool]
-    stored: StoredCalls | None = field(default=None, init=False)
-    """Serves calls whose users answer on pages, or whose questions a model answers, if the server has such calls."""
+    """Returns True if clients may not read the texts of unexpected exceptions."""
     _stamp: dict[str, Any] | None = field(default=None, init=False)
     _valid_metas: set[bytes] = field(default_factory=set[bytes], init=False)
 
@@ -110,7 +95,9 @@ class ToolCalls:
         params = ctx.params or {}
         answers = self._validate(ctx.protocol_version, params)
         name: str = params["name"]
-        end = await self._end_for_client(name, params.get("arguments") or {}, Incoming.of(ctx, answers))
+        arguments: dict[str, Any] = params.get("arguments") or {}
+        incoming = Incoming.of(ctx, answers)
+        end = await self._at_desk(name, incoming, partial(self.serve_stored, name, arguments, incoming))
         return self._stamped(end if isinstance(end, dict) else _sent(end, ctx.protocol_version))
 
     async def serve_in_handler(
@@ -124,43 +111,27 @@ class ToolCalls:
             ToolError: The tool is unknown, its arguments do not fit, or it failed on purpose.
             MCPError: The tool raised a protocol error, its client cannot be asked, or the store cannot be used.
         """
-        stored, record = self.stored, incoming.record
-        is_retry = record is not None and is_retry_era(record.context.protocol_version)
-        if stored is not None and record is not None and not is_retry:
-            return await stored.serve_old_client(self, name, arguments, incoming)
-        if self.storage.tasks is None or record is None or not is_retry:
-            return result_of(await self.serve(name, arguments, incoming, version))
-        end = await self._end_for_client(name, arguments, incoming, version)
+        record = incoming.record
+        end = await self._at_desk(name, incoming, partial(self.serve, name, arguments, incoming, version))
         if not isinstance(end, dict):
             return result_of(end)
-        if end.get("resultType") == "task":
+        if record is not None and end.get("resultType") == "task":
             record.reply = {**end, "_meta": self.stamp()}
             return CallToolResult(content=[])
         return result_of_reply(end)
 
-    async def _end_for_client(
-        self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None = None
-    ) -> ServedEnd | dict[str, Any]:
-        """Serve one leg for a client of the retry era; return its end, or the reply for a call that is stored."""
-        stored, tasks, record = self.stored, self.storage.tasks, incoming.record
-        if tasks is not None and record is not None:
-            record.may_become_task = is_on_asyncio() and extension.declares_tasks(record.context)
-        if stored is None or record is None:
-            end = await self.serve_caught(name, arguments, incoming, version)
-        else:
-            end = await stored.serve(self, name, arguments, record, incoming)
-        if isinstance(end, HandedOver) and tasks is not None and record is not None:
-            return await tasks.create(self.function_of(name, record), record.context, record)
-        return end
+    async def _at_desk(self, name: str, incoming: Incoming, run: Proceed) -> ServedEnd | dict[str, Any]:
+        """Serve one leg for a client; return its end, or the reply for a call that is stored."""
+        record = incoming.record
+        if record is None or not self.desk.steps:
+            return await run()
+        return await self.desk.serve(ClientCall(name, record, partial(self._function_of, name, record)), run)
 
-    async def serve_caught(
+    @override
+    async def serve_stored(
         self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None = None
     ) -> ServedEnd:
-        """Serve one leg. An error of the tool is a result, as with the SDK's handler.
-
-        Raises:
-            MCPError: The tool raised a protocol error, or its client cannot be asked.
-        """
+        # An error of the tool is a result, as with the SDK's handler.
         try:
             return await self.serve(name, arguments, incoming, version)
         except MCPError:
@@ -169,28 +140,31 @@ class ToolCalls:
             failures.log_tool_failure(name, error)
             return Finished(_failed(str(error)))
 
-    def function_of(self, name: str, record: RequestRecord) -> AskingFunction:
+    def _function_of(self, name: str, record: RequestRecord) -> AskingFunction:
         """Return the function of the tool that a request has called."""
         handed = record.handed
-        version = handed.version if handed is not None else named_version(record.context.params)
+        return self.find(name, handed.version if handed is not None else named_version(record.context.params))
+
+    @override
+    def find(self, name: str, version: str | None) -> AskingFunction:
         return self.tools.registered_as(name, version).function
 
-    def has_task(self, name: str, version: str | None) -> bool:
-        """Return True if there is a tool of this name, in this version, that is not hidden."""
+    @override
+    def has_tool(self, name: str, version: str | None) -> bool:
         try:
             return bool(list(self.tools.find(name, version)))
         except ToolError:
             return False
 
+    @override
     def is_gated(self, name: str, version: str | None) -> bool:
-        """Return True if the visibility gate of a tool decides whether a request may go on with its call."""
         try:
             return self.tools.find(name, version)[0].visibility_gate is not None
         except ToolError:
             return False
 
+    @override
     async def is_visible(self, name: str, version: str | None, request: ServerRequestContext[Any, Any]) -> bool:
-        """Return True if a request may see a tool, or if there is no such tool here."""
         if not self.is_gated(name, version):
             return True
         for tool in self.tools.find(name, version):
@@ -227,8 +201,8 @@ class ToolCalls:
             self._valid_metas.add(meta)
         return answers
 
+    @override
     def stamp(self) -> dict[str, Any]:
-        """Return the metadata that results have."""
         return {SERVER_INFO_META_KEY: self._server_info()}
 
     def _stamped(self, result: dict[str, Any]) -> dict[str, Any]:
@@ -292,9 +266,7 @@ class ToolCalls:
             _check_headers(tool, incoming)
         try:
             validated = tool.arguments.validate(arguments)
-            stored = self.stored
-            # A call of the doctor's probe is not traced, nor one that continues another.
-            is_traced = tool is not self.probe and (stored is None or tool.function is not stored.continuing)
+            is_traced = tool is not self.probe and tool.function not in self.desk.untraced
             return await self.legs.run(tool.function, validated, incoming, opened, is_traced=is_traced)
         except Exception as error:  # noqa: BLE001 - raised again, as the SDK's handler expects it
             return Finished(failures.failed_tool(tool.name, error, mask=self.masks_errors()))

@@ -24,6 +24,7 @@ from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.plan import Plan
 from roundtrip.server.prompts_and_resources import PromptsAndResources
 from roundtrip.server.tool_calls import ToolCalls
+from roundtrip.stored.desk import CallDesk
 from roundtrip.switches import PROBE_VARIABLE, is_on
 from roundtrip.tools.options import ToolDetails, ToolOptions, ToolSpec, spec_from
 from roundtrip.tools.registered import ToolDefaults, register
@@ -64,9 +65,10 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
         self._probe = self._probe_if_wanted(probe)
         self._calls = ToolCalls(
             self,
+            self._legs,
+            self.storage,
+            CallDesk(),
             self._tools,
-            legs=self._legs,
-            storage=self.storage,
             gates=lambda: self._gates,
             probe=self._probe.tool if self._probe is not None else None,
             masks_errors=lambda: not self.shows_error_details,
@@ -129,8 +131,7 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
         if tool.visibility_gate is not None:
             self._track(tool.visibility_gate.planned)
         if tool.function.hands_over:
-            book = self.storage.require(self, self._legs, self._calls).book
-            extension.serve_extension(self, book, self._parts, self._calls)
+            extension.serve_extension(self._calls)
         if self._tools.add(tool):
             self._announcer.note("tools")
 

@@ -35,8 +35,7 @@ from roundtrip.tools.task_mode import TaskMode
 
 if TYPE_CHECKING:
     from roundtrip.legs.functions import AskingFunction
-    from roundtrip.legs.runner import LegRunner
-    from roundtrip.stored.hosts import CallsOfTools, StoringServer
+    from roundtrip.stored.desk import ToolHost
 
 _SECRET_BYTES: Final = 16
 # Limited, as clients can cause them.
@@ -47,9 +46,7 @@ class CallService:
     """Tasks of one server, made with its first tool that runs as a task.
 
     Args:
-        server: The server.
-        legs: Serves legs, and knows the event loops on which the server runs.
-        calls: Serves calls of tools.
+        host: The tools of the server, and the runner of their legs, which knows the event loops of the server.
         book: The calls.
         engine: Delivers tasks to workers, in place of each worker's look at the store.
         runs: False if other processes run the tasks; "own" to run those of own clients only.
@@ -60,17 +57,14 @@ class CallService:
 
     def __init__(
         self,
-        server: StoringServer,
-        legs: LegRunner,
-        calls: CallsOfTools,
+        host: ToolHost,
         book: CallBook,
         *,
         engine: DistributedEngine | None,
         runs: bool | str,
     ) -> None:
-        self._legs = legs
-        self._calls = calls
-        self._server = server
+        self._host = host
+        self._legs = host.legs
         self._distributed = engine
         self.runs_tasks = runs
         """False if other processes run the stored calls; "own" to run those of own clients only."""
@@ -105,7 +99,7 @@ class CallService:
     async def _worked_by_others(self) -> AsyncGenerator[CallWorker]:
         """Run the server in a worker of a distributed engine's own, which calls `CallWorker.run`."""
         self.runs_tasks = False
-        async with self._server.own_lifespan():
+        async with self._host.server.own_lifespan():
             yield self._require_engine(deliver=_deliver_nothing)
 
     def start(self) -> None:
@@ -124,7 +118,7 @@ class CallService:
             if self._delivers is not None:
                 self._delivers.start()
                 options = {"deliver": self._delivers.deliver, **options}
-            self._engines[loop] = CallWorker(self.book, self._serve, self._calls, system, **options)
+            self._engines[loop] = CallWorker(self.book, self._serve, self._host, system, **options)
         return self._engines.get(loop)
 
     def _require_engine(self, **options: Any) -> CallWorker:
@@ -249,7 +243,7 @@ class CallService:
 
     async def is_visible(self, view: StoredView, request: ServerRequestContext[Any, Any]) -> bool:
         """Return True if a request of its client may see the tool of a stored call, which it may not see any more."""
-        return await self._calls.is_visible(view.entry.tool, view.content.origin.version, request)
+        return await self._host.is_visible(view.entry.tool, view.content.origin.version, request)
 
     async def run_with_client(self, call_id: str, request: ServerRequestContext[Any, Any]) -> None:
         """Run a leg that needs its client, with a request of that client; see `client_legs`."""
@@ -273,7 +267,7 @@ class CallService:
         request = incoming.request
         offered = offer(lambda: self._legs.context_of(request)) if request is not None else None
         try:
-            end = await self._calls.serve_caught(leg.claim.tool, origin.arguments, incoming, origin.version)
+            end = await self._host.serve_stored(leg.claim.tool, origin.arguments, incoming, origin.version)
         finally:
             if incoming.record is not None:
                 incoming.record.ended = True

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 from roundtrip.on_demand import load_on_use
 
 if TYPE_CHECKING:
-    from roundtrip.legs.runner import LegRunner
     from roundtrip.stored import book, service
     from roundtrip.stored.content import CallFeature
-    from roundtrip.stored.hosts import CallsOfTools, StoringServer
+    from roundtrip.stored.desk import ToolHost
     from roundtrip.stored.service import CallService
     from roundtrip.stored.worker import DistributedEngine
 else:
@@ -32,19 +31,17 @@ class Storage:
     tasks: CallService | None = None
     """None until an option or a tool needs it."""
 
-    def require(
-        self, server: StoringServer, legs: LegRunner, calls: CallsOfTools, needed_by: str = "task="
-    ) -> CallService:
+    def require(self, host: ToolHost, needed_by: str = "task=") -> CallService:
         """Return the service that stores the calls of a server; the first option that needs it makes it.
 
         Raises:
             InvalidSignature: The ledger cannot store calls.
         """
         if self.tasks is None:
-            kept = book.CallBook(legs.parts, server.name, needed_by, self.features())
-            made = service.CallService(server, legs, calls, kept, engine=self.engine, runs=self.runs_tasks)
+            kept = book.CallBook(host.legs.parts, host.server.name, needed_by, self.features())
+            made = service.CallService(host, kept, engine=self.engine, runs=self.runs_tasks)
             self.tasks = made
-            legs.workers.append(made)
+            host.legs.workers.append(made)
         return self.tasks
 
 

@@ -32,7 +32,7 @@ from roundtrip.stored.sweep import CallDelivery, Sweep, begin_work
 from roundtrip.system import System
 
 if TYPE_CHECKING:
-    from roundtrip.stored.hosts import CallsOfTools
+    from roundtrip.stored.desk import ToolHost
 
 logger = logging.getLogger("roundtrip")
 # Limited, as each due task causes them again and again.
@@ -95,7 +95,7 @@ class CallWorker:
     Args:
         book: The tasks.
         serve: Serves a leg.
-        calls: Knows the tools.
+        tools: The tools of the server.
         system: The clocks, ids and randomness.
         most: The number of tasks to run at once. Tasks that wait do not count.
         deliver: Makes the delivery; None for a sweep of the store.
@@ -105,7 +105,7 @@ class CallWorker:
         self,
         book: CallBook,
         serve: ServeTask,
-        calls: CallsOfTools,
+        tools: ToolHost,
         system: System,
         *,
         most: int = _MAX_RUNNING,
@@ -113,7 +113,7 @@ class CallWorker:
     ) -> None:
         self._book = book
         self._serve = serve
-        self._calls = calls
+        self._tools = tools
         self._system = system
         self.most = most
         self.holder = holder_name(system.entropy(_HOLDER_BYTES))
@@ -236,7 +236,7 @@ class CallWorker:
             # Another worker may have the key, the tool, or a newer version of the format.
             content = self._book.seal.read(entry.content, call_id)
             journal = self._book.read_journal(content)
-            if not entry.has_ended and not self._calls.has_task(entry.tool, content.origin.version):
+            if not entry.has_ended and not self._tools.has_tool(entry.tool, content.origin.version):
                 raise _NotHere
             self._book.saw_time(now)
             features = self._book.features if entry.state is StoredState.DUE else ()
@@ -245,7 +245,7 @@ class CallWorker:
             if tells:
                 entry.content = self._book.seal.write(content, call_id)
             is_due = entry.state is StoredState.DUE and content.is_continued
-            if is_due and (content.origin.needs_request or self._calls.is_gated(entry.tool, content.origin.version)):
+            if is_due and (content.origin.needs_request or self._tools.is_gated(entry.tool, content.origin.version)):
                 leave_to_client(content, entry, now, holder=self.holder, features=features)
                 entry.content = self._book.seal.write(content, call_id)
             return (entry, now, content, journal) if entry.claim(self.holder, now, lease=lease_seconds()) else False

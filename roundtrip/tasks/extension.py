@@ -13,12 +13,14 @@ from mcp.shared.inbound import decode_header_value
 from mcp_types import INVALID_PARAMS, ClientCapabilities
 from starlette.requests import Request
 
+from roundtrip.engine.leg import HandedOver
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.revisions import is_retry_era
 from roundtrip.stored.book import CallBook, StoredView
 from roundtrip.stored.content import split_id
 from roundtrip.tasks.listening import LISTEN, TaskListening, tasks_listened_for
+from roundtrip.threads.loops import is_on_asyncio
 from roundtrip.tools.failures import store_down
 from roundtrip.tools.task_mode import TaskMode
 
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
     from roundtrip.legs.functions import AskingFunction
     from roundtrip.legs.parts import Parts
     from roundtrip.legs.requests import Incoming
-    from roundtrip.stored.hosts import CallsOfTools, StoringServer
+    from roundtrip.legs.runner import ServedEnd
+    from roundtrip.stored.desk import ClientCall, Proceed, ToolHost
+    from roundtrip.stored.service import CallService
 
 logger = logging.getLogger("roundtrip")
 # Limited, as clients can cause them.
@@ -38,15 +42,38 @@ _HEADER_MISMATCH: Final = -32020
 _EXTENSION_MISSING: Final = -32021
 
 
-def serve_extension(server: StoringServer, book: CallBook, parts: Parts, calls: CallsOfTools) -> None:
-    """Give a server the extension, once it has a tool that runs as a task."""
+def serve_extension(host: ToolHost) -> None:
+    """Give a server the extension, once it has a tool that runs as a task.
+
+    Raises:
+        InvalidSignature: The ledger cannot store calls.
+    """
+    service, server = host.storage.require(host), host.server
     entries: list[object] = [*server.middleware]
     if any(isinstance(entry, TaskMethods) for entry in entries):
         return
     server.advertise(EXTENSION)
+    host.desk.steps.insert(0, _TaskStep(service))
     # Just before the innermost middleware, so inside all of the author's.
-    place = entries.index(calls) if calls in entries else len(entries)
-    server.middleware.insert(place, TaskMethods(book, parts, calls.stamp))
+    place = entries.index(host) if host in entries else len(entries)
+    server.middleware.insert(place, TaskMethods(service.book, host.legs.parts, host.stamp))
+
+
+class _TaskStep:
+    """Calls that become tasks, for clients that have declared the extension."""
+
+    def __init__(self, service: CallService) -> None:
+        self._service = service
+
+    async def serve(self, call: ClientCall, proceed: Proceed) -> ServedEnd | dict[str, Any]:
+        """Serve one request; return the handle of a task if its call becomes one."""
+        record = call.record
+        is_retry = is_retry_era(record.context.protocol_version)
+        record.may_become_task = is_retry and is_on_asyncio() and declares_tasks(record.context)
+        end = await proceed()
+        if isinstance(end, HandedOver):
+            return await self._service.create(call.find(), record.context, record)
+        return end
 
 
 def declares_tasks(ctx: ServerRequestContext[Any, Any]) -> bool:

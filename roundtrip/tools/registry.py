@@ -15,7 +15,6 @@ from roundtrip.tools.registered import RegisteredTool
 from roundtrip.visibility.rules import Visibility
 
 if TYPE_CHECKING:
-    from roundtrip.legs.functions import AskingFunction
     from roundtrip.visibility.gates import VisibilityGate
 
 logger = logging.getLogger("roundtrip")
@@ -136,10 +135,6 @@ class ToolRegistry:
         if key not in versions:
             raise UnknownTool(name)
         return versions[key]
-
-    def function_named(self, name: str) -> AskingFunction:
-        """Return the function of a tool; see `registered_as`."""
-        return self.registered_as(name, None).function
 
     def add(self, tool: RegisteredTool) -> bool:
         """Register a tool; return True if that changes the tools that clients see.

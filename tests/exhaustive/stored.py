@@ -15,7 +15,7 @@ from roundtrip.machine.background import ENDED, TASK_MACHINE, StoredState
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.stored.book import CallBook
 from roundtrip.stored.content import CallContent, CallOrigin
-from roundtrip.stored.hosts import CallsOfTools
+from roundtrip.stored.desk import ToolHost
 from roundtrip.stored.lease import END_SECONDS, LEASE_SECONDS
 from roundtrip.stored.legs import WorkerLeg
 from roundtrip.stored.sweep import CallDelivery
@@ -136,7 +136,7 @@ class StoredCall:
         async def serve(leg: WorkerLeg) -> Finished:
             return Finished(await self._ship(worker, leg))
 
-        calls = cast("CallsOfTools", _AllTools())
+        calls = cast("ToolHost", _AllTools())
         # The scene says what is run.
         engine = CallWorker(book, serve, calls, system, deliver=lambda _: CallDelivery())
         while True:
@@ -231,7 +231,7 @@ class StoredCall:
 class _AllTools:
     """Tools of a server that has each, and no visibility gate."""
 
-    def has_task(self, name: str, version: str | None) -> bool:
+    def has_tool(self, name: str, version: str | None) -> bool:
         return True
 
     def is_gated(self, name: str, version: str | None) -> bool:

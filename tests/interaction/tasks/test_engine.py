@@ -20,13 +20,13 @@ from roundtrip.ledger import LedgerDown, MemoryLedger, SqliteLedger
 from roundtrip.ledger.memory_tasks import MemoryCallStore
 from roundtrip.ledger.tasks import CallEntry, change_task
 from roundtrip.machine.background import StoredEvent, StoredState
-from roundtrip.server import tool_calls
 from roundtrip.stored import lease, legs, service
 from roundtrip.stored.content import ContentUnreadable, Pause
 from roundtrip.stored.legs import WorkerLeg
 from roundtrip.stored.operations import CallOperations
 from roundtrip.stored.worker import CallWorker
 from roundtrip.system import SYSTEM, System
+from roundtrip.tasks import extension
 from roundtrip.testing import Clock
 from tests.interaction.tasks.looks import Looks
 from tests.kit.peer import WAIT_SECONDS, Peer, peers, text_of
@@ -433,7 +433,7 @@ async def test_signal_that_is_too_deep_is_rejected() -> None:
 
 
 async def test_calls_are_never_tasks_without_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tool_calls, "is_on_asyncio", lambda: False)
+    monkeypatch.setattr(extension, "is_on_asyncio", lambda: False)
     async with peers(Shop().server) as (peer,):
         assert text_of({"result": await peer.call("nothing")}) == "done"
         assert (await peer.send("tools/call", name="pay", arguments={}))["error"]["code"] == -32021
