@@ -94,13 +94,13 @@ def install(mcp: FastMCP[Any], **options: Unpack[InstallOptions]) -> None:
     Args:
         mcp: The server.
         **options: Those of `roundtrip.Server` with the same names: keys, ttl, max_age, encrypt, principal, audience,
-            seal_keys, build, trace, ledger, pages, ladder,
+            seal_keys, build, trace, ledger, pages, channels,
             approvals, no_empty_rounds, max_token_bytes, max_journal_bytes and system.
 
     Raises:
         TypeError: It is not a FastMCP server, or an option does not exist.
         ValueError: It has roundtrip already, or the options contradict each other.
-        InvalidSignature: A function with roundtrip's markers was registered before. Or pages= or ladder= has to
+        InvalidSignature: A function with roundtrip's markers was registered before. Or pages= or channels= has to
             store calls, and the ledger cannot.
         KeysMissing: They have to store calls where other processes can read them, and the server has no keys.
     """

@@ -38,14 +38,14 @@ def install(server: MCPServer[Any] | LowLevelServer[Any], **options: Unpack[Inst
     Args:
         server: An `MCPServer`, or a low-level `Server` whose tools `bind` made.
         **options: Those of `roundtrip.Server` with the same names: keys, ttl, max_age, encrypt, principal, audience,
-            request_state_security, seal_keys, build, trace, ledger, pages, ladder, approvals (these three not for the
+            request_state_security, seal_keys, build, trace, ledger, pages, channels, approvals (these three not for the
             low-level server), no_empty_rounds, max_token_bytes, max_journal_bytes
             and system.
 
     Raises:
         TypeError: It is a server of another class, or an option does not exist.
         ValueError: It has roundtrip already, or the options contradict each other.
-        InvalidSignature: A function with roundtrip's markers was registered before. Or pages= or ladder= has to
+        InvalidSignature: A function with roundtrip's markers was registered before. Or pages= or channels= has to
             store calls, and the ledger cannot.
         KeysMissing: They have to store calls where other processes can read them, and the server has no keys.
     """

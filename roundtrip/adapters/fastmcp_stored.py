@@ -48,7 +48,7 @@ def install_stored_fastmcp_calls(installation: Installation[FastMCP[Any]], optio
     """Give a FastMCP server what its options need: pages, a tool that continues calls, and an inbox.
 
     Raises:
-        TypeError: The ladder is not a list of names.
+        TypeError: The channels are not a list of names.
         ValueError: The options contradict each other, or the server does not know its callers.
         InvalidSignature: The ledger cannot store calls.
     """

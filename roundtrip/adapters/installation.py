@@ -42,7 +42,7 @@ from roundtrip.tools.registered import ToolDefaults
 
 if TYPE_CHECKING:
     from roundtrip.approvals.settings import Approvals
-    from roundtrip.channels.ladder import Rung
+    from roundtrip.channels.channels import ChannelName
     from roundtrip.channels.stored_calls import StoredCalls
     from roundtrip.pages.settings import Pages
     from roundtrip.server import probe
@@ -62,7 +62,7 @@ class InstallOptions(PartsOptions, total=False):
     """A name for this build of the application. By default a digest of the tools' source."""
     pages: Pages | None
     """`Pages(...)`, on which users answer if their clients cannot ask them by form."""
-    ladder: Iterable[Rung] | None
+    channels: Iterable[ChannelName] | None
     """The ways in which questions may be asked. By default `form`, and those that `pages` serves."""
     approvals: Approvals | None
     """`Approvals(...)`, by which people of a group decide calls of others, with `Approve`."""
@@ -153,7 +153,7 @@ class Installation(Attached, StoresCalls, Generic[HostT]):
         """The functions that ask, by kind, name and version."""
         self._planned = WeakSet()
         self.stored_calls: StoredCalls | None = None
-        """Calls whose users answer on pages, or whose questions a model answers, if the ladder has such calls."""
+        """Calls whose users answer on pages, or whose questions a model answers, if its channels have such calls."""
         self.desk = CallDesk()
         self.storage = Storage(stored_features, runs_tasks=runs_tasks(None, environment=os.environ))
         for_parts: dict[str, Any] = {name: options[name] for name in options.keys() & PartsOptions.__annotations__}

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from roundtrip.channels.stored_calls import StoredCalls
     from roundtrip.stored.desk import ToolHost
 
-_OPTIONS = ("pages", "ladder", "approvals")
+_OPTIONS = ("pages", "channels", "approvals")
 
 
 def wants_stored_calls(options: InstallOptions) -> list[str]:
@@ -25,7 +25,7 @@ def install_stored_calls(
     """Give a server of another class what its options need; see `features.install_stored_calls`."""
     installation.stored_calls = features.install_stored_calls(
         host,
-        ladder=options.get("ladder"),
+        channels=options.get("channels"),
         pages=options.get("pages"),
         approvals=options.get("approvals"),
         has_auth=has_auth,

@@ -39,7 +39,7 @@ def install_inbox(
         )
     service, parts = host.storage.tasks, host.legs.parts
     if service is None or not gives_links:
-        raise ValueError("approvals= needs the rung 'link', by which a caller gets the result; add it to ladder=")
+        raise ValueError("approvals= needs the channel 'link', by which a caller gets the result; add it to channels=")
     bind = parts.protection.policy.bind_principal
     if bind is None or (bind is authenticated_principal and not has_auth):
         raise ValueError(

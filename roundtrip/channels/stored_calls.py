@@ -30,8 +30,8 @@ from pydantic import Field
 from typing_extensions import override
 
 from roundtrip.approvals import rules
+from roundtrip.channels.channels import PAGE_ELICITATION, ChannelClient, ChannelName, ServerChannels, with_elicitation
 from roundtrip.channels.equal_calls import SHOWINGS, EqualCalls, Showing
-from roundtrip.channels.ladder import PAGE_ELICITATION, Ladder, LadderClient, Rung, with_elicitation
 from roundtrip.channels.stored_replies import (
     CONTINUE_TOOL,
     awaited_groups,
@@ -106,23 +106,23 @@ _USER_UNKNOWN: Final = (
 _LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
 
 
-class _LadderPart(LegPart):
-    """Client of one leg as the ladder shows it."""
+class _ChannelPart(LegPart):
+    """Client of one leg as the channels show it."""
 
-    def __init__(self, served: OpenLeg, ladder: Ladder) -> None:
+    def __init__(self, served: OpenLeg, channels: ServerChannels) -> None:
         self._served = served
-        self._ladder = ladder
+        self._channels = channels
 
     @override
     def complete(self, leg: Leg) -> None:
-        leg.client = LadderClient(self._served.wire, self._ladder, self._served.ways or Ways())
+        leg.client = ChannelClient(self._served.wire, self._channels, self._served.ways or Ways())
 
 
 class StoredCalls(LegExtension):
     """Calls of one server whose users answer on pages, or whose questions a model answers.
 
     Args:
-        ladder: The ways in which questions may be asked.
+        channels: The ways in which questions may be asked.
         pages: The author's settings of pages, if there are any.
         name: The name of the server.
         legs: Serves legs.
@@ -130,9 +130,9 @@ class StoredCalls(LegExtension):
     """
 
     def __init__(
-        self, ladder: Ladder, pages: Pages | None, *, name: str, legs: LegRunner, service: CallService
+        self, channels: ServerChannels, pages: Pages | None, *, name: str, legs: LegRunner, service: CallService
     ) -> None:
-        self._ladder = ladder
+        self._channels = channels
         self._message = "" if pages is None else pages.message
         self._legs = legs
         self._service = service
@@ -148,37 +148,37 @@ class StoredCalls(LegExtension):
         self._local: local_pages.LocalPages | None = None
         if pages is not None and pages.base_url is not None:
             self.site = stored_pages.StoredPages(pages, pages.base_url, name=name, book=service.book)
-        if pages is not None and "local" in ladder.rungs:
+        if pages is not None and "local" in channels.names:
             self._local = local_pages.LocalPages(pages, name=name, book=service.book, system=legs.parts.system)
             service.stops_first.append(self._local.stop)
 
     @classmethod
     def install(
         cls,
-        given: Iterable[Rung] | None,
+        given: Iterable[ChannelName] | None,
         pages: Pages | None,
         host: ToolHost,
     ) -> StoredCalls | None:
         """Give a server stored calls, its pages, and the tool with which models continue calls that wait.
 
         Raises:
-            TypeError: The ladder is not a list of names, or the pages are no `Pages`.
-            ValueError: It has an unknown rung, or one that the server cannot serve.
+            TypeError: The channels are not a list of names, or the pages are no `Pages`.
+            ValueError: It has an unknown channel, or one that the server cannot serve.
         """
         if pages is not None and not isinstance(pages, Pages):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"pages must be Pages(base_url=...), got {type(pages).__name__}")
         legs, server = host.legs, host.server
-        ladder = Ladder.of(given, pages, knows_users=legs.parts.protection.policy.bind_principal is not None)
-        if pages is None and not ladder.continues:
+        channels = ServerChannels.of(given, pages, knows_users=legs.parts.protection.policy.bind_principal is not None)
+        if pages is None and not channels.continues:
             return None
-        service = host.storage.require(host, "ladder=" if pages is None else "pages=")
-        stored = cls(ladder, pages, name=server.name, legs=legs, service=service)
+        service = host.storage.require(host, "channels=" if pages is None else "pages=")
+        stored = cls(channels, pages, name=server.name, legs=legs, service=service)
         legs.extensions.append(stored)
         host.desk.steps.append(stored)
         service.prepare = stored.prepare_task
         if stored.site is not None:
             stored.site.serve_on(server)
-        if not ladder.continues:
+        if not channels.continues:
             return stored
 
         async def continue_call(handle: str, ctx: Context, answers: _Answers = None) -> CallToolResult:
@@ -187,7 +187,7 @@ class StoredCalls(LegExtension):
         async def continue_without_answers(handle: str, ctx: Context) -> CallToolResult:
             return await continue_call(handle, ctx)
 
-        takes_answers = "model" in ladder.rungs
+        takes_answers = "model" in channels.names
         server.add_tool(
             continue_call if takes_answers else continue_without_answers,
             name=CONTINUE_TOOL,
@@ -205,13 +205,13 @@ class StoredCalls(LegExtension):
     @property
     def gives_links(self) -> bool:
         """Return True if a result may have the address of a page, which only its user can open."""
-        return "link" in self._ladder.rungs
+        return "link" in self._channels.names
 
     @override
     def join(self, leg: OpenLeg) -> LegPart | None:
         # A leg without a client's request asks nobody.
         is_asked_for = leg.stored is None and leg.record is not None
-        return _LadderPart(leg, self._ladder) if is_asked_for else None
+        return _ChannelPart(leg, self._channels) if is_asked_for else None
 
     def relist(self, tool: RegisteredTool, listing: WireTool) -> WireTool:
         """Return a tool as it must be listed: clients check results against its schema, and a link does not fit one."""
@@ -219,13 +219,13 @@ class StoredCalls(LegExtension):
 
     def may_replace_result(self, function: AskingFunction) -> bool:
         """Return True if a client may get word that its call waits, in place of the result of a function."""
-        return self._ladder.has_results and _may_ask(function)
+        return self._channels.has_results and _may_ask(function)
 
     def _ways(self, record: RequestRecord) -> Ways:
         """Return the ways to ask the questions of a request, besides its client's own."""
         ctx = record.context
         asked = record.journal.round if record.journal is not None else 0
-        return self._ladder.ways(
+        return self._channels.ways(
             ctx.session.client_capabilities,
             asked=asked,
             knows_user=self._knows_user(ctx),
@@ -311,7 +311,7 @@ class StoredCalls(LegExtension):
         view = await self._take_refusal(view, ctx, sent)
         if view is None:
             return None
-        if view.entry.has_ended or not self._shows_links(ctx) or journal.round >= self._ladder.last_round:
+        if view.entry.has_ended or not self._shows_links(ctx) or journal.round >= self._channels.last_round:
             return self._reply_to(view)
         return self._waits_by_url(view, record, replace(journal, leg=journal.leg + 1, round=journal.round + 1))
 
@@ -383,11 +383,11 @@ class StoredCalls(LegExtension):
         if user is None or (self.inbox is None and self._shows_links(ctx)):
             return ()
         if showing is None:
-            showing = "forms" if self._ladder.shows_forms(ctx.session.client_capabilities) else ""
+            showing = "forms" if self._channels.shows_forms(ctx.session.client_capabilities) else ""
         return self._equal.labels(user, params, function.version, showing=showing)
 
     def _shows_links(self, ctx: ServerRequestContext[Any, Any]) -> bool:
-        return self._ladder.shows_links(
+        return self._channels.shows_links(
             ctx.session.client_capabilities,
             knows_user=self._knows_user(ctx),
             is_live=not is_retry_era(ctx.protocol_version),
@@ -458,7 +458,7 @@ class StoredCalls(LegExtension):
     def prepare_task(self, content: CallContent, ctx: ServerRequestContext[Any, Any]) -> None:
         """Let a task whose client cannot show a question end for that client there, with a result as other calls."""
         declared: ClientCapabilities | None = ctx.session.client_capabilities
-        ways = self._ladder.ways_of_task(declared, knows_user=self._knows_user(ctx))
+        ways = self._channels.ways_of_task(declared, knows_user=self._knows_user(ctx))
         if not ways.may_store:
             return
         content.channel.leaves_at = "question" if ways.replaces_client else "link"

@@ -430,7 +430,7 @@ def _older_clients(seen: Observed) -> Iterator[_Found]:
         details = {place.older_clients_detail for place in cannot if _NO_WAY_BACK not in place.older_clients_detail}
         more = f" ({'; '.join(sorted(details))})" if details else ""
         advice = (
-            "If there are such clients: a server with Pages(authenticate=...) gives them a link, and one with the rung "
+            "If there are such clients: a server with Pages(authenticate=...) gives them a link, and the channel "
             "'model' the questions. To ask them by form, serve with stateless_http=False and json_response=False "
             "(roundtrip serve with one worker), and let the balancer keep each client on its instance."
         )

@@ -84,8 +84,8 @@ class Elicit(SdkElicit[Any], Generic[T]):
         otherwise: The value, or a function that makes it, for a client that cannot be asked.
         volatile_ok: Accept that the wording changes from leg to leg. An answer counts only for unchanged wording.
         answered_by: `"anyone"` lets the model that called the tool answer in place of its user, if the server's
-            `ladder=` has the rung `model` and the client cannot ask. A question for a `"human"` is never offered to a
-            model.
+            `channels=` has the channel `model` and the client cannot ask. A question for a `"human"` is never offered
+            to a model.
 
     Example:
         ```python

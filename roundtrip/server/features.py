@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from roundtrip.approvals import inbox, inbox_pages, rules
     from roundtrip.approvals.settings import Approvals
     from roundtrip.channels import stored_calls
-    from roundtrip.channels.ladder import Rung
+    from roundtrip.channels.channels import ChannelName
     from roundtrip.channels.stored_calls import StoredCalls
     from roundtrip.docket import dependencies
     from roundtrip.legs.extensions import OpenLeg
@@ -57,7 +57,7 @@ def stored_features() -> list[CallFeature]:
 def install_stored_calls(
     host: ToolHost,
     *,
-    ladder: Iterable[Rung] | None,
+    channels: Iterable[ChannelName] | None,
     pages: Pages | None,
     approvals: Approvals | None,
     has_auth: bool,
@@ -65,11 +65,11 @@ def install_stored_calls(
     """Give a server what its options need: pages, a tool that continues calls, and an inbox.
 
     Raises:
-        TypeError: The ladder is not a list of names.
+        TypeError: The channels are not a list of names.
         ValueError: The options contradict each other, or the server does not know its callers.
         InvalidSignature: The ledger cannot store calls.
     """
-    stored = stored_calls.StoredCalls.install(ladder, pages, host)
+    stored = stored_calls.StoredCalls.install(channels, pages, host)
     if approvals is not None:
         links = stored is not None and stored.gives_links
         found = inbox_pages.install_inbox(approvals, pages, host, gives_links=links, has_auth=has_auth)

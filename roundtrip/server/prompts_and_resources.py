@@ -102,7 +102,7 @@ class PromptsAndResources(Attached, StoresCalls, HookedServer[LifespanResultT]):
         self._visibility = visibility
         self._planned = WeakSet()
         self.stored_calls: StoredCalls | None = None
-        """Calls whose users answer on pages, or whose questions a model answers, if the ladder has such calls."""
+        """Calls whose users answer on pages, or whose questions a model answers, if its channels have such calls."""
         self.storage = Storage(stored_features)
         self._features = extensions_of(parts, stored_of=lambda: self.stored_calls)
         self._announcer = Announcer(parts.effects, is_private=self.is_private)

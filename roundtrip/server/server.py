@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from mcp.server.transport_security import TransportSecuritySettings
 
     from roundtrip.approvals.settings import Approvals
-    from roundtrip.channels.ladder import Rung
+    from roundtrip.channels.channels import ChannelName
     from roundtrip.http import connections
     from roundtrip.pages.settings import Pages
     from roundtrip.stored.worker import DistributedEngine
@@ -118,7 +118,7 @@ class Server(ToolServer[LifespanResultT]):
             clients only. By default as the environment variable ROUNDTRIP_RUN_TASKS says; without it, True.
         task_engine: A `DocketEngine`, which delivers tasks to workers. By default each worker looks at the store.
         pages: `Pages(...)`, on which users answer if their clients cannot ask them by form. By default such calls fail.
-        ladder: The ways in which questions may be asked: `form` (by the client), `local` (a page on the user's
+        channels: The ways in which questions may be asked: `form` (by the client), `local` (a page on the user's
             machine), `url` (a page that the client shows), `model` (the model that called the tool answers questions
             with `answered_by="anyone"`) and `link` (a page whose address is in the result). Each question takes the
             first that it can. By default `form`, and those that `pages` serves.
@@ -164,7 +164,7 @@ class Server(ToolServer[LifespanResultT]):
         run_tasks: bool | Literal["own"] | None = None,
         task_engine: DistributedEngine | None = None,
         pages: Pages | None = None,
-        ladder: Iterable[Rung] | None = None,
+        channels: Iterable[ChannelName] | None = None,
         approvals: Approvals | None = None,
         fast_lane: bool | None = None,
         strict_input_validation: bool = False,
@@ -213,10 +213,10 @@ class Server(ToolServer[LifespanResultT]):
         )
         self.storage.engine = task_engine
         self.storage.runs_tasks = runs_tasks(run_tasks, environment=os.environ)
-        if pages is not None or ladder is not None or approvals is not None:
+        if pages is not None or channels is not None or approvals is not None:
             self.stored_calls = install_stored_calls(
                 self._calls,
-                ladder=ladder,
+                channels=channels,
                 pages=pages,
                 approvals=approvals,
                 has_auth=self.settings.auth is not None,

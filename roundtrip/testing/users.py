@@ -134,7 +134,7 @@ class User:
         client: "no-elicitation" for a client that can be asked nothing, "links" for one that shows links and no forms;
             by default it shows both. If the server has question pages (`Server(pages=...)`) and is in this process,
             the user answers them with the same answers, and calls `continue_call` if a result says so. Questions for
-            anyone, on a server with the rung "model", get these answers by `continue_call`, as from a model.
+            anyone, on a server with the channel "model", get these answers by `continue_call`, as from a model.
         page_headers: Headers of the user's browser on question pages, such as the cookie of a login.
         wired: Keep every JSON-RPC message in `Conversation.messages`; this needs HTTP.
         allow_error: Allow the call to end with a protocol error, in `Conversation.error`, or with an unknown tool.

@@ -30,7 +30,7 @@ _MAX_COUNTED: Final = 1000
 _COUNT_SECONDS: Final = 5.0
 _STORE_SECONDS: Final = 2.0
 _NO_SERVER: Final = "Name the server to see what it has stored: roundtrip ui --server MODULE:SERVER"
-_NO_STORE: Final = "The server stores no calls: it has no tool with task=True, no pages=, no ladder= and no approvals="
+_NO_STORE: Final = "The server stores no calls: it has no tool with task=True, pages=, channels= or approvals="
 _IN_MEMORY: Final = (
     "The server's calls are in the memory of its processes; give it a SqliteLedger, a RedisLedger or a PostgresLedger"
 )

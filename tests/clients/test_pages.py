@@ -1,7 +1,7 @@
 """Every foreign client completes every tool, however little it can show, if the server has question pages.
 
-`pytest tests/clients/test_pages.py --snapshot-update` writes into docs/clients.md on which rung each client was asked;
-otherwise the results are compared with the page.
+`pytest tests/clients/test_pages.py --snapshot-update` writes into docs/clients.md over which channel each client was
+asked; otherwise the results are compared with the page.
 """
 
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
@@ -64,15 +64,15 @@ async def shop() -> AsyncGenerator[tuple[Target, Desktop]]:
 
 
 def cell_of(call: ToolCall, outcome: Outcome, answered: list[str]) -> str:
-    """Return the rungs on which a call was asked, in order; fail unless each question was asked once, and answered."""
+    """Return the channels that asked a call, in order; fail unless each question was asked once, and answered."""
     if call.tool == "pay" and outcome.error is not None and (missing := MISSING.search(outcome.error)):
         return f"no: declares no {KINDS[missing[1]]}"
     assert (outcome.text, outcome.error) == (done(call), None)
     shown = [message for message in outcome.asked if BASE not in message]
     assert [heading_of(message) for message in (*shown, *answered)] == asked_by(call)
-    rungs = ["URL" if "https://" in message else "form" for message in outcome.asked]
-    rungs += ["link" if BASE in result else "handle" for result in outcome.results]
-    return ", then ".join(dict.fromkeys(rungs))
+    channels = ["URL" if "https://" in message else "form" for message in outcome.asked]
+    channels += ["link" if BASE in result else "handle" for result in outcome.results]
+    return ", then ".join(dict.fromkeys(channels))
 
 
 def done(call: ToolCall) -> str:

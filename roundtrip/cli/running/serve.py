@@ -174,7 +174,7 @@ def _older_clients(settings: ServeSettings) -> str:
         why, fix = "--json-response always cannot carry questions", "use --json-response auto"
     return (
         f"clients on 2025-11-25 and before, still the majority, cannot be asked by form, as {why}: a tool that asks "
-        "them gives them a link with Pages(authenticate=...), or the question with the rung 'model', and otherwise "
+        "them gives them a link with Pages(authenticate=...), or the question with the channel 'model', and otherwise "
         f"fails with an error, which is logged each time; to ask them by form, {fix}"
     )
 

@@ -52,7 +52,7 @@ def load_shelf(target: str) -> Shelf:
     service = server.task_service
     if service is None:
         raise CommandFailed(
-            "the server stores no calls: it has no tool with task=True, no pages=, no ladder= and no approvals="
+            "the server stores no calls: it has no tool with task=True, pages=, channels= or approvals="
         )
     if server.ledger.reach is Reach.PROCESS:
         raise CommandFailed(

@@ -17,13 +17,13 @@ from roundtrip.trace.explaining.wording import (
     action_text,
     approval_text,
     approvals_text,
+    channel_text,
     clock_text,
     count_text,
     duration_text,
     omitted_text,
     quoted,
     recorded_text,
-    rung_text,
     size_text,
     stop_text,
     times_text,
@@ -204,7 +204,7 @@ class _CallView:
             if outcome == "not went on":
                 outcome = "but the call ended first" if self._call.is_over else "still waits"
         elif asked.questions or asked.by != "resolvers":
-            event = f"asked by {by}{rung_text(asked)}"
+            event = f"asked by {by}{channel_text(asked)}"
         else:
             event = "a round without questions, as the tool runs exactly once"
         self._screen.line((f"{event}, {outcome}", _DIM), indent=2)

@@ -18,11 +18,11 @@ from roundtrip.trace.explaining.failures import explain_failure, explain_latenes
 from roundtrip.trace.explaining.stored_ends import end_of_stored, explain_action, explain_stop
 from roundtrip.trace.explaining.wording import (
     approvals_text,
+    channel_text,
     count_text,
     duration_text,
     omitted_text,
     quoted,
-    rung_text,
     size_text,
     wait_text,
 )
@@ -104,7 +104,7 @@ def explain_question(call: TracedCall, round_: Round, question: ShownQuestion) -
     """Explain why a round asked a question."""
     advice = _advice_on(call, round_, question)
     is_again = call.is_asked_again(round_, question)
-    asked = f"Question {quoted(question.key)} was {'asked again' if is_again else 'asked'}{rung_text(round_.asked)}"
+    asked = f"Question {quoted(question.key)} was {'asked again' if is_again else 'asked'}{channel_text(round_.asked)}"
     asked += f" in round {round_.number}"
     if question.reason is Reason.NEW and not is_again:
         return f"{asked}, as {advice.cause}."

@@ -9,10 +9,10 @@ from typing import Final
 from roundtrip.trace.explaining.wording import (
     action_text,
     approval_text,
+    channel_text,
     duration_text,
     listed_text,
     omitted_text,
-    rung_text,
     size_text,
     stop_text,
     wait_text,
@@ -150,7 +150,7 @@ def _message_of(line: HappenedLine, serving: Serving, place: int, step: int) -> 
             text = f"waits {wait_text(line.waits)}"
         else:
             names = listed_text([*asked, *awaited], _MAX_LISTED_QUESTIONS) or "nothing"
-            text = f"asks {names}{rung_text(line)}"
+            text = f"asks {names}{channel_text(line)}"
         return SequenceMessage(kind, place, target, text, step)
     if isinstance(line, EndedLine):
         return SequenceMessage(MessageKind.RESPONSE, place, CLIENT, _end(line), step)

@@ -38,7 +38,7 @@ _STOPPED: Final = {
     "unstored": "could not be stored",
     "joined": "joined an equal call",
 }
-_RUNGS: Final = {
+_CHANNELS: Final = {
     "url": " on a page that the client shows",
     "local": " on a page in the browser of the server's machine",
     "link": " by a link in the result",
@@ -113,9 +113,9 @@ def omitted_text(call: TracedCall) -> str:
     return f"{shown}: of equal ones the first and the last {MAX_EQUAL}{cut}"
 
 
-def rung_text(asked: AskedLine) -> str:
+def channel_text(asked: AskedLine) -> str:
     """Return the way to the page of a round, in words that begin with a space; empty for a round of the client."""
-    return "" if asked.rung is None else _RUNGS[asked.rung]
+    return "" if asked.rung is None else _CHANNELS[asked.rung]
 
 
 def wait_text(waits: Sequence[ShownWait]) -> str:

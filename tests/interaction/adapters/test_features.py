@@ -162,8 +162,8 @@ FEATURES: Final[dict[str, Feature]] = {
     "`install(ledger=...)`": Feature(lambda: in_body, SEATS, {"ledger": MemoryLedger()}),
     "`install(encrypt=True)`": Feature(lambda: in_body, SEATS, {"encrypt": True}),
     "`install(pages=...)`": Feature(lambda: in_body, SEATS, WITH_PAGES, lambda: LEAVES_FORMS),
-    "`install(ladder=...)`": Feature(
-        lambda: in_body_for_anyone, SEATS, {"ladder": ("form", "model")}, lambda: LEAVES_FORMS
+    "`install(channels=...)`": Feature(
+        lambda: in_body_for_anyone, SEATS, {"channels": ("form", "model")}, lambda: LEAVES_FORMS
     ),
 }
 

@@ -20,11 +20,11 @@ pytestmark = pytest.mark.anyio
 PAID: list[str] = []
 SECRETS = ("Delete", "How many?", "A color?")
 NAMES = ("confirm:pay", "size", "color", "review")
-RUNGS = ("form", "url", "link", "model")
+CHANNELS = ("form", "url", "link", "model")
 
 
 def shop() -> Server[Any]:
-    server = paged("shop", wait=0.2, ladder=RUNGS)
+    server = paged("shop", wait=0.2, channels=CHANNELS)
 
     @server.tool(confirm="Delete {what}?", exactly_once=True)
     async def pay(what: str) -> str:

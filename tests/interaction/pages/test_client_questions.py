@@ -28,8 +28,8 @@ from tests.kit.waiting import WAIT
 pytestmark = pytest.mark.anyio
 
 
-def library(ladder: Any = None) -> Server[Any]:
-    server = paged("library", ladder=ladder)
+def library(channels: Any = None) -> Server[Any]:
+    server = paged("library", channels=channels)
 
     @server.tool()
     async def before(ctx: Context) -> str:

@@ -70,7 +70,7 @@ async def test_client_that_declines_the_link_declines_its_questions(
         assert result.is_error
         assert f"The user {action}" in text_of(result)
         assert STEPS == []
-        # Nothing can be answered any more, on any rung.
+        # Nothing can be answered any more, on any channel.
         (link,) = visitor.urls
         assert await Browser(url, "ann").answer_all(link, {}) == "Done"
 

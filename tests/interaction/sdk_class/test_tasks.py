@@ -58,7 +58,7 @@ async def test_scripted_user_answers_tools_with_tasks(make: Any, era: Era) -> No
 def test_low_level_server_rejects_what_it_has_no_place_for() -> None:
     stored: dict[str, Any] = {
         "pages": Pages(base_url=BASE, authenticate=reader),
-        "ladder": ["form", "model"],
+        "channels": ["form", "model"],
         "approvals": Approvals(groups={}),
     }
     for name, value in stored.items():

@@ -28,7 +28,7 @@ async def wine(size: Annotated[int, Resolve(size)]) -> Elicit[bool]:
 def _restaurant() -> Server[Any]:
     keys = ["k" * 32]
     # Features take part in legs, and refer to them.
-    server = Server[Any]("restaurant", keys=keys, mask_error_details=True, fast_lane=True, ladder=["form", "model"])
+    server = Server[Any]("restaurant", keys=keys, mask_error_details=True, fast_lane=True, channels=["form", "model"])
 
     @server.tool
     async def plain(party: int) -> int:

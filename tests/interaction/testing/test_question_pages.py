@@ -156,7 +156,7 @@ def printer(keys: Any = (KEY,), ledger: MemoryLedger = MemoryLedger()) -> Server
         principal=ann,
         ledger=ledger,
         pages=Pages(base_url=BASE, authenticate=reader, wait=5),
-        ladder=["form", "model", "link"],
+        channels=["form", "model", "link"],
     )
 
     @server.tool()

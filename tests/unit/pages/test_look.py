@@ -202,8 +202,8 @@ def test_missing_keys_name_the_option_that_needs_them(tmp_path: Path, monkeypatc
     ledger = SqliteLedger(tmp_path / "ledger.db")
     with pytest.raises(KeysMissing, match=r"^pages= with a SqliteLedger needs keys="):
         Server("shop", ledger=ledger, pages=Pages(base_url="https://shop.example"))
-    with pytest.raises(KeysMissing, match=r"^ladder= with a SqliteLedger needs keys="):
-        Server("shop", ledger=ledger, ladder=["form", "model"])
+    with pytest.raises(KeysMissing, match=r"^channels= with a SqliteLedger needs keys="):
+        Server("shop", ledger=ledger, channels=["form", "model"])
     with pytest.raises(KeysMissing, match=r"^task= with a SqliteLedger needs keys="):
         Server[Any]("shop", ledger=ledger).add_tool(lambda: "", name="work", task=True)
 

@@ -9,7 +9,7 @@ server = Server(
     "paged",
     ledger=MemoryLedger(),
     pages=Pages(base_url=f"http://127.0.0.1:{os.environ['PAGED_PORT']}"),
-    ladder=["form", "url", "model"],
+    channels=["form", "url", "model"],
 )
 
 

@@ -1,4 +1,4 @@
-"""The site of a stdio server: its neighbors, everything hostile, and its place on the ladder."""
+"""The site of a stdio server: its neighbors, everything hostile, and its place among the channels."""
 
 import logging
 from collections.abc import Callable
@@ -299,7 +299,7 @@ async def test_no_log_trace_or_result_has_an_address(tmp_path: Path, caplog: pyt
         assert secret not in said, secret
 
 
-# The page as a rung of the ladder.
+# The page as a channel.
 
 
 def user_anywhere(ctx: Any) -> str | None:
@@ -310,9 +310,9 @@ def user_anywhere(ctx: Any) -> str | None:
     return meta.get("user")
 
 
-def shop(desktop: Desktop, ladder: Any = None, **settings: Any) -> Any:
+def shop(desktop: Desktop, channels: Any = None, **settings: Any) -> Any:
     given: dict[str, Any] = {"local": desktop.open, "wait": WAIT, **settings}
-    server = Server[Any]("shop", keys=["7f" * 32], principal=user_anywhere, pages=Pages(**given), ladder=ladder)
+    server = Server[Any]("shop", keys=["7f" * 32], principal=user_anywhere, pages=Pages(**given), channels=channels)
 
     @server.tool()
     async def anyone(ctx: Context) -> str:

@@ -53,7 +53,7 @@ async def test_no_browser_opens_over_ssh(tmp_path: Path) -> None:
     assert machine.lines("open") == []
 
 
-async def test_browser_that_cannot_start_ends_the_call_and_the_rung(tmp_path: Path) -> None:
+async def test_browser_that_cannot_start_ends_the_call_and_the_channel(tmp_path: Path) -> None:
     machine = Machine(tmp_path, variables={"BROWSER": f"{tmp_path}/no-browser %s"})
     async with machine.client() as client:
         with anyio.fail_after(WAIT):

@@ -51,8 +51,8 @@ def which_seat(film: str) -> Elicit[Seat]:
     return Elicit(f"Which seat for {film}?", Seat, answered_by="anyone")
 
 
-def theater(ladder: Any = ("form", "model"), **options: Any) -> Server[Any]:
-    given: dict[str, Any] = {"keys": [KEY], "principal": user_of, "ladder": ladder, **options}
+def theater(channels: Any = ("form", "model"), **options: Any) -> Server[Any]:
+    given: dict[str, Any] = {"keys": [KEY], "principal": user_of, "channels": channels, **options}
     server = Server[Any]("theater", **given)
 
     @server.tool(exactly_once=True)
@@ -171,7 +171,7 @@ async def test_answers_to_other_questions_are_refused_alike(mode: str) -> None:
 
 async def test_human_question_without_a_page_is_an_error() -> None:
     visitor = Visitor()
-    # A form off the ladder is no way, though the client shows forms.
+    # A form outside channels= is no way, though the client shows forms.
     for server, callback in ((theater(), None), (theater(["model"]), visitor)):
         app = server.streamable_http_app()
         async with hosted(app) as url, client_of(url, elicitation_callback=callback) as client:
@@ -279,7 +279,7 @@ async def test_values_cannot_pass_for_words_of_the_server() -> None:
     assert list(questions_in(asked)) == ["which_seat"]
 
 
-async def test_continue_call_takes_answers_only_with_the_model_rung() -> None:
+async def test_continue_call_takes_answers_only_with_the_model_channel() -> None:
     listed: list[bool] = []
     pages = Pages(base_url=BASE, authenticate=reader)
     for server in (with_both(), theater(), theater(None, pages=pages)):
@@ -311,23 +311,23 @@ async def test_trace_names_the_model(tmp_path: Path) -> None:
 
 
 WRONG: list[tuple[Any, dict[str, Any], str]] = [
-    ("form", {}, "ladder must be a list of rungs, such as"),
-    ([], {}, "ladder must have a rung, got none"),
-    (["form", "phone"], {}, "ladder must have known rungs only, got 'phone'"),
-    (["url"], {}, "ladder must have no 'url' without pages"),
+    ("form", {}, "channels must be a list of names, such as"),
+    ([], {}, "channels must have a name, got none"),
+    (["form", "phone"], {}, "channels must have known names only, got 'phone'"),
+    (["url"], {}, "channels must have no 'url' without pages"),
     (["local"], {"pages": Pages(base_url=BASE)}, "without a local page"),
     (
         ["url"],
         {"pages": Pages(local=True)},
-        r"'url' without an address for browsers, .* add Pages\(base_url=\.\.\.\)",
+        r"'url' without a browser address, .* add Pages\(base_url=\.\.\.\)",
     ),
-    (["link"], {"pages": Pages(local=True, authenticate=reader)}, "'link' without an address for browsers"),
+    (["link"], {"pages": Pages(local=True, authenticate=reader)}, "'link' without a browser address"),
     (["link"], {"pages": Pages(base_url=BASE)}, r"without Pages\(authenticate=\.\.\.\)"),
     (["link"], {"pages": Pages(base_url=BASE, authenticate=reader), "principal": False}, "with principal=False"),
 ]
 
 
-def test_wrong_ladder_is_refused() -> None:
-    for ladder, options, text in WRONG:
+def test_wrong_channels_are_rejected() -> None:
+    for channels, options, text in WRONG:
         with pytest.raises((TypeError, ValueError), match=text):
-            theater(ladder, **options)
+            theater(channels, **options)

@@ -1,11 +1,12 @@
-"""Provide the ladder of a server: the ways in which a question may reach its user, or a model.
+"""Server channels: the ways in which a question may reach its user, or a model.
 
-The rungs, in their order: `form`, by the client; `local`, a page that opens on the user's own machine; `url`, a page
-whose address the client shows; `model`, the tool's result has the question; and `link`, a page whose address is in the
-tool's result. A question takes the first rung that its client and its own policy allow.
+In their order: `form`, by the client; `local`, a page that opens on the user's own machine; `url`, a page whose address
+the client shows; `model`, the tool's result has the question; and `link`, a page whose address is in the tool's result.
+A question takes the first channel that its client and its own policy allow.
 
 The page of the machine comes before `url`, since the process of a stdio server serves no other page, and no client gets
-its address. The rung `model` is for questions for anyone. These take it before the rung `link`, as they need no human.
+its address. The channel `model` is for questions for anyone. They prefer it to `link`, because it needs no
+human.
 """
 
 from __future__ import annotations
@@ -24,57 +25,57 @@ from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS, FIRST_OF_RETRY_ERA
 if TYPE_CHECKING:
     from roundtrip.pages.settings import Pages
 
-Rung = Literal["form", "local", "url", "model", "link"]
+ChannelName = Literal["form", "local", "url", "model", "link"]
 """A way in which a question may be asked."""
 
-RUNGS: Final[tuple[Rung, ...]] = ("form", "local", "url", "model", "link")
-_PAGE_RUNGS: Final = ("local", "url", "link")
+CHANNELS: Final[tuple[ChannelName, ...]] = ("form", "local", "url", "model", "link")
+_PAGE_CHANNELS: Final = ("local", "url", "link")
 
 PAGE_ELICITATION: Final = ElicitationCapability(form=FormElicitationCapability(), url=UrlElicitationCapability())
 """The elicitation of a page."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ladder:
-    """The rungs of one server, and the rounds from which on its clients' forms are not used."""
+class ServerChannels:
+    """Channels of one server, and the rounds from which on its clients' forms are not used."""
 
-    rungs: frozenset[Rung]
+    names: frozenset[ChannelName]
     from_round: int
     last_round: int
     is_for_users: bool = False
     """True if a page opens for the user of its call alone."""
 
     @classmethod
-    def of(cls, given: Iterable[Rung] | None, pages: Pages | None, *, knows_users: bool) -> Ladder:
-        """Return the ladder of `Server(ladder=...)`.
+    def of(cls, given: Iterable[ChannelName] | None, pages: Pages | None, *, knows_users: bool) -> ServerChannels:
+        """Return the channels of `Server(channels=...)`.
 
         Args:
-            given: The author's rungs; None for `form`, and with pages `local`, `url` and `link` as far as they have
+            given: The author's option; None for `form`, and with pages `local`, `url` and `link` as far as they have
                 `local=`, `base_url=` and `authenticate=`.
             pages: The question pages.
             knows_users: False if the server never knows its callers.
 
         Raises:
             TypeError: It is not a list of names.
-            ValueError: It has an unknown rung, or one that the server cannot serve.
+            ValueError: It has an unknown channel, or one that the server cannot serve.
         """
         last_round = CLIENTS_STOP_AFTER_ROUNDS - 1
         from_round = last_round if pages is None else pages.from_round
         if given is None:
-            rungs: frozenset[Rung] = frozenset({"form", *_served(pages)})
+            names: frozenset[ChannelName] = frozenset({"form", *_served(pages)})
         else:
-            rungs = _checked(given, pages, knows_users=knows_users)
-        return cls(rungs, from_round, last_round, is_for_users=pages is not None and pages.authenticate is not None)
+            names = _checked(given, pages, knows_users=knows_users)
+        return cls(names, from_round, last_round, is_for_users=pages is not None and pages.authenticate is not None)
 
     @property
     def has_results(self) -> bool:
         """Return True if the result of a tool may have a handle, with a link or a question, in place of its own."""
-        return not self.rungs.isdisjoint({"local", "model", "link"})
+        return not self.names.isdisjoint({"local", "model", "link"})
 
     @property
     def continues(self) -> bool:
         """Return True if calls may be stored, and continued with a handle."""
-        return self.has_results or not self.rungs.isdisjoint(_PAGE_RUNGS)
+        return self.has_results or not self.names.isdisjoint(_PAGE_CHANNELS)
 
     def ways(
         self,
@@ -94,11 +95,11 @@ class Ladder:
             is_live: True if its client is asked over its connection.
             can_open_locally: True if a page of this machine can open in the browser of its user.
         """
-        is_local = "local" in self.rungs and can_open_locally
+        is_local = "local" in self.names and can_open_locally
         shows_links = self.shows_links(declared, knows_user=knows_user, is_live=is_live)
         goes_to_pages = shows_links or (is_local and _declares_links(declared))
         # By form for as long as the client goes on: a page interrupts its user.
-        by_link: Literal["link"] | None = "link" if "link" in self.rungs and knows_user else None
+        by_link: Literal["link"] | None = "link" if "link" in self.names and knows_user else None
         if self.shows_forms(declared) and asked < (self.from_round if goes_to_pages else self.last_round):
             for_links = None if _declares_links(declared) else "local" if is_local else by_link
             return Ways(is_live=is_live, for_links=for_links)
@@ -106,7 +107,7 @@ class Ladder:
             return Ways("local", is_live=is_live)
         if shows_links:
             return Ways("url")
-        return Ways(by_link, "model" in self.rungs, is_live)
+        return Ways(by_link, "model" in self.names, is_live)
 
     def ways_of_task(self, declared: ClientCapabilities | None, *, knows_user: bool) -> Ways:
         """Return the ways to ask the questions of a task that its client cannot show, each by a result.
@@ -117,10 +118,10 @@ class Ladder:
         """
         if _declares_links(declared):
             return Ways()
-        by_link: Literal["link"] | None = "link" if "link" in self.rungs and knows_user else None
+        by_link: Literal["link"] | None = "link" if "link" in self.names and knows_user else None
         if self.shows_forms(declared):
             return Ways(for_links=by_link)
-        return Ways(by_link, "model" in self.rungs)
+        return Ways(by_link, "model" in self.names)
 
     def shows_links(self, declared: ClientCapabilities | None, *, knows_user: bool, is_live: bool) -> bool:
         """Return True if a client shows the address of a page as a question, and comes back for the result.
@@ -129,25 +130,25 @@ class Ladder:
         alone opens for no reader if that user is unknown.
         """
         opens = knows_user or not self.is_for_users
-        return _declares_links(declared) and "url" in self.rungs and opens and not is_live
+        return _declares_links(declared) and "url" in self.names and opens and not is_live
 
     def shows_forms(self, declared: ClientCapabilities | None) -> bool:
         """Return True if a client shows forms, and may be asked by them."""
         elicitation = declared.elicitation if declared is not None else None
-        if elicitation is None or "form" not in self.rungs:
+        if elicitation is None or "form" not in self.names:
             return False
         # A bare `elicitation: {}` is older than modes, and means forms.
         return elicitation.form is not None or elicitation.url is None
 
 
-class LadderClient(RequestClient):
+class ChannelClient(RequestClient):
     """Client whose user can be asked in more ways than by the client itself, or in fewer."""
 
-    __slots__ = ("_ladder", "_ways")
+    __slots__ = ("_channels", "_ways")
 
-    def __init__(self, request: ServerRequestContext[Any, Any] | None, ladder: Ladder, ways: Ways) -> None:
+    def __init__(self, request: ServerRequestContext[Any, Any] | None, channels: ServerChannels, ways: Ways) -> None:
         super().__init__(request)
-        self._ladder = ladder
+        self._channels = channels
         self._ways = ways
         if ways.replaces_client:
             # Its questions are returned, whatever the revision of the client.
@@ -155,12 +156,12 @@ class LadderClient(RequestClient):
 
     @property
     def capabilities(self) -> ClientCapabilities | None:
-        """Return the declared capabilities, with those of a page, and without forms that the ladder does not use."""
+        """Return the declared capabilities, with those of a page, and without forms if the server does not use them."""
         declared = super().capabilities
         if self._ways.page is not None:
             return with_elicitation(declared, PAGE_ELICITATION)
         elicitation = declared.elicitation if declared is not None else None
-        if elicitation is None or self._ladder.shows_forms(declared):
+        if elicitation is None or self._channels.shows_forms(declared):
             return declared
         url = elicitation.url
         return with_elicitation(declared, None if url is None else ElicitationCapability(url=url))
@@ -178,45 +179,45 @@ def _declares_links(declared: ClientCapabilities | None) -> bool:
     return elicitation is not None and elicitation.url is not None
 
 
-def _served(pages: Pages | None) -> list[Rung]:
-    """Return the rungs that pages serve."""
+def _served(pages: Pages | None) -> list[ChannelName]:
+    """Return the channels that pages serve."""
     if pages is None:
         return []
-    rungs: list[Rung] = ["local"] if pages.local else []
+    names: list[ChannelName] = ["local"] if pages.local else []
     if pages.base_url is not None:
-        rungs.append("url")
+        names.append("url")
         if pages.authenticate is not None:
-            rungs.append("link")
-    return rungs
+            names.append("link")
+    return names
 
 
-def _checked(given: Any, pages: Pages | None, *, knows_users: bool) -> frozenset[Rung]:
+def _checked(given: Any, pages: Pages | None, *, knows_users: bool) -> frozenset[ChannelName]:
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise TypeError(f"ladder must be a list of rungs, such as ['form', 'model'], got {given!r}")
-    rungs: list[Any] = list(given)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    known = ", ".join(RUNGS)
-    if not rungs:
-        raise ValueError(f"ladder must have a rung, got none; the rungs are {known}")
-    for rung in rungs:
-        if rung not in RUNGS:
-            raise ValueError(f"ladder must have known rungs only, got {rung!r}; the rungs are {known}")
-        if rung in _PAGE_RUNGS and pages is None:
-            raise ValueError(f"ladder must have no {rung!r} without pages, got {rungs!r}; add pages=Pages(...)")
-    if pages is not None and "local" in rungs and not pages.local:
-        raise ValueError(f"ladder must have no 'local' without a local page, got {rungs!r}; add Pages(local=True)")
-    for rung in rungs:
-        if pages is not None and rung in ("url", "link") and pages.base_url is None:
+        raise TypeError(f"channels must be a list of names, such as ['form', 'model'], got {given!r}")
+    names: list[Any] = list(given)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    known = ", ".join(CHANNELS)
+    if not names:
+        raise ValueError(f"channels must have a name, got none; the names are {known}")
+    for name in names:
+        if name not in CHANNELS:
+            raise ValueError(f"channels must have known names only, got {name!r}; the names are {known}")
+        if name in _PAGE_CHANNELS and pages is None:
+            raise ValueError(f"channels must have no {name!r} without pages, got {names!r}; add pages=Pages(...)")
+    if pages is not None and "local" in names and not pages.local:
+        raise ValueError(f"channels must have no 'local' without a local page, got {names!r}; add Pages(local=True)")
+    for name in names:
+        if pages is not None and name in ("url", "link") and pages.base_url is None:
             raise ValueError(
-                f"ladder must have no {rung!r} without an address for browsers, got {rungs!r}; add Pages(base_url=...)"
+                f"channels must have no {name!r} without a browser address, got {names!r}; add Pages(base_url=...)"
             )
-    if "link" in rungs and (pages is None or pages.authenticate is None):
+    if "link" in names and (pages is None or pages.authenticate is None):
         raise ValueError(
-            f"ladder must have no 'link' without Pages(authenticate=...), got {rungs!r}; a model reads the address, so "
-            "the page must open for its user alone"
+            f"channels must have no 'link' without Pages(authenticate=...), got {names!r}; a model reads the address, "
+            "so the page must open for its user alone"
         )
-    if "link" in rungs and not knows_users:
+    if "link" in names and not knows_users:
         raise ValueError(
-            f"ladder must have no 'link' with principal=False, got {rungs!r}; a link opens for the user of the call, "
+            f"channels must have no 'link' with principal=False, got {names!r}; a link opens for the user of the call, "
             "whom the server must know"
         )
-    return frozenset(rungs)
+    return frozenset(names)
