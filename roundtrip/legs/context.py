@@ -19,7 +19,7 @@ from starlette.requests import Request
 from roundtrip.engine.body import BegunStep
 from roundtrip.errors import AskedTooLate, BodyMistake, NeedsTask
 from roundtrip.legs.asking import AskingContext
-from roundtrip.legs.requests import LIST_REQUEST, OFFERED, Listing
+from roundtrip.legs.requests import LIST_REQUEST, OFFERED, Listing, require_request
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.signatures import is_async
 from roundtrip.sdk import session_id_of
@@ -125,9 +125,15 @@ class Context(AskingContext[LifespanContextT, RequestT]):
     @property
     def client_id(self) -> str | None:
         """Return the client of the request's access token; None on a server without authentication."""
-        _ = self.request_context.request  # a leg without its client's request ends here
+        require_request(self.request_context)
         token = auth_context.get_access_token()
         return token.client_id if token is not None else None
+
+    @property
+    def headers(self) -> Mapping[str, str] | None:
+        """Return the headers of the HTTP request, which the client chooses; None if it did not come over HTTP."""
+        require_request(self.request_context)
+        return super().headers
 
     async def notify_tools_changed(self) -> None:
         """Tell clients that the tools have changed. The server then announces no change of this request itself."""
@@ -275,7 +281,7 @@ def get_request() -> Request[Any]:
     Raises:
         RuntimeError: No request is being served here, or it did not come over HTTP.
     """
-    request: object = _context_for("get_request").request_context.request
+    request: object = require_request(_context_for("get_request").request_context)
     if not isinstance(request, Request):
         raise RuntimeError("get_request() needs a request over HTTP, and this one came over another transport")
     return cast("Request[Any]", request)
@@ -287,7 +293,7 @@ def get_access_token() -> AccessToken | None:
     Raises:
         RuntimeError: No request is being served here.
     """
-    _ = _context_for("get_access_token").request_context.request  # a leg without its client's request ends here
+    require_request(_context_for("get_access_token").request_context)
     return auth_context.get_access_token()
 
 

@@ -30,7 +30,8 @@ from mcp_types import (
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.requests import Request
 
-from roundtrip.errors import RejectionReason
+from roundtrip.engine.interruptions import Suspension
+from roundtrip.errors import BodyMistake, RejectionReason
 from roundtrip.legs.responses import while_answerable
 from roundtrip.machine.journal import Journal, Limits
 from roundtrip.questions.outcomes import Outcome
@@ -268,6 +269,33 @@ take_back = OFFERED.reset
 # The client.
 
 
+class ClientlessRequest(ServerRequestContext[Any, Any]):
+    """Request of a leg that no client has sent: an answer on a page began it, or the time of a wait did."""
+
+    @property
+    def request(self) -> Any:
+        """Reject the reader: None would look like a client on stdio."""
+        raise BodyMistake(
+            "ctx.request_context.request must be read while a client waits, and no client has sent this leg; call "
+            "get_request(), which waits for the client's next request, or read it before the first question"
+        )
+
+    @request.setter
+    def request(self, value: Any) -> None:
+        del value
+
+
+def require_request(context: ServerRequestContext[Any, Any]) -> Any:
+    """Return the transport's request; None on stdio.
+
+    Raises:
+        Suspension: No client has sent this leg. The call waits for the client's next request, which runs it.
+    """
+    if isinstance(context, ClientlessRequest):
+        raise Suspension
+    return context.request
+
+
 def announced_name(request: ServerRequestContext[Any, Any] | None) -> str | None:
     """Return the name that a client gives itself: at its handshake, or on 2026-07-28 in the `_meta` of a request."""
     params = request.session.client_params if request is not None else None
@@ -277,8 +305,8 @@ def announced_name(request: ServerRequestContext[Any, Any] | None) -> str | None
 def client_name(request: ServerRequestContext[Any, Any]) -> str:
     """Return the client's name for the log: its announced name, or else its `User-Agent`."""
     name = announced_name(request)
-    asked: object = request.request
-    if not name and isinstance(asked, Request):
+    asked: object = None if name or isinstance(request, ClientlessRequest) else request.request
+    if isinstance(asked, Request):
         name = cast("Request[Any]", asked).headers.get("user-agent")
     return repr(printable(name[:_MAX_CLIENT_NAME_CHARS])) if name else "a client"
 

@@ -15,11 +15,10 @@ from mcp.shared.transport_context import TransportContext
 from mcp_types import InputResponse
 from pydantic import TypeAdapter, ValidationError
 
-from roundtrip.engine.interruptions import Suspension
 from roundtrip.engine.leg import Authored, Suspended
 from roundtrip.engine.ports import Ways
 from roundtrip.legs.call_info import TaskInfo
-from roundtrip.legs.requests import Incoming, RequestRecord
+from roundtrip.legs.requests import ClientlessRequest, Incoming, RequestRecord
 from roundtrip.machine.call import Call
 from roundtrip.machine.journal import Journal, Limits
 from roundtrip.machine.pins import Pinner
@@ -145,10 +144,8 @@ def incoming_of(leg: WorkerLeg, lifespan: Any) -> Incoming:
     connection = Connection.from_envelope(content.origin.protocol, None, content.origin.capabilities)
     session = ServerSession(_NoClient(leg.claim.say), connection)
     params: dict[str, Any] = {"name": leg.claim.tool, "arguments": content.origin.arguments}
-    kind = ServerRequestContext[Any, Any]
-    if content.is_continued and leg.request is None:
-        kind = _ClientlessContext
-    context = kind(
+    lacks_client = content.is_continued and leg.request is None
+    context = (ClientlessRequest if lacks_client else ServerRequestContext[Any, Any])(
         session=session,
         lifespan_context=lifespan,
         protocol_version=content.origin.protocol,
@@ -164,19 +161,6 @@ def incoming_of(leg: WorkerLeg, lifespan: Any) -> Incoming:
             record.ways = Ways("page" if content.channel.page_secret else None, content.channel.asks_model)
     known = {name: answer for name, answer in leg.responses.items() if answer is not None}
     return Incoming(context, record, known or None, leg.journal.authored or None)
-
-
-class _ClientlessContext(ServerRequestContext[Any, Any]):
-    """Context of a leg without its client's request. Reading the request ends the leg until there is one."""
-
-    @property
-    def request(self) -> Any:
-        """End the leg."""
-        raise Suspension
-
-    @request.setter
-    def request(self, value: Any) -> None:
-        del value
 
 
 class _NoClient:

@@ -144,15 +144,21 @@ def office(**options: Any) -> Server[Any]:
         size = ctx.blocking.ask("size", "How many?", int)
         return f"{size} {get_request().headers['x-user']}"
 
+    @server.tool()
+    async def raw(ctx: Context) -> str:
+        """Read what fails without a client."""
+        await ctx.ask("size", "How many?", int)
+        return str(ctx.request_context.request)
+
     return server
 
 
 RUNS: list[str] = []
 RAN: list[anyio.Event] = []
-READ = {"late": "2 ann ann", "plain": "2 ann"}
+READ = {"late": "2 ann ann", "plain": "2 ann", "raw": "Error executing tool raw: ctx.request_context.request must"}
 
 
-@pytest.mark.parametrize(("mode", "tool"), [("2026-07-28", "late"), ("legacy", "plain")])
+@pytest.mark.parametrize(("mode", "tool"), [("2026-07-28", "late"), ("legacy", "plain"), ("2026-07-28", "raw")])
 async def test_leg_that_reads_the_request_waits_for_its_client(tool: str, mode: str) -> None:
     RUNS.clear()
     async with hosted(office().streamable_http_app()) as url, client_of(url, mode=mode) as client:
@@ -160,7 +166,7 @@ async def test_leg_that_reads_the_request_waits_for_its_client(tool: str, mode: 
         browser, link = Browser(url, "ann"), link_in(asked)
         page = (await browser.open(link)).text
         assert (await browser.send(link, page, "2")).status_code == 303
-        assert text_of(await go_on(client, asked)) == READ[tool]
+        assert text_of(await go_on(client, asked)).startswith(READ[tool])
         assert await browser.answer_all(link, {}) == "Done"
 
 
