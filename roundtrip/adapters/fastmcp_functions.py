@@ -38,12 +38,12 @@ from roundtrip.adapters.fastmcp_names import (
 from roundtrip.adapters.installation import Installation, InstalledServing, installation_in, serving_now
 from roundtrip.engine.leg import Authored, Finished, HandedOver, PlainBody, Suspended
 from roundtrip.errors import InvalidSignature, RoundtripError
-from roundtrip.legs.attach import wrap
 from roundtrip.legs.functions import AskingFunction, Kind, read_signature
 from roundtrip.legs.requests import Incoming, asking_request, holding
 from roundtrip.legs.runner import ServedEnd, result_of
 from roundtrip.resolvers.signatures import hints_of, is_async, is_generator_function
 from roundtrip.resolvers.threads import Threads
+from roundtrip.server.attach import wrap
 from roundtrip.stored.desk import ClientCall
 from roundtrip.tools.content import Embeddable, ToolResult, as_block
 from roundtrip.tools.failures import told_by, tool_failure

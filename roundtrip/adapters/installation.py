@@ -23,8 +23,6 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.uri_template import UriTemplate
 
 from roundtrip.errors import InvalidSignature
-from roundtrip.legs.attach import Attached
-from roundtrip.legs.attach import install as attach
 from roundtrip.legs.boundary import Request, RequestBoundary
 from roundtrip.legs.functions import AskingFunction, Kind
 from roundtrip.legs.parts import PartsOptions, parts_of
@@ -32,6 +30,8 @@ from roundtrip.legs.requests import holding
 from roundtrip.on_demand import load_on_use
 from roundtrip.once.extension import GuessCounter
 from roundtrip.resolvers.plan import Plan
+from roundtrip.server.attach import Attached
+from roundtrip.server.attach import install as attach
 from roundtrip.server.features import extensions_of, filled_by_docket, stored_features
 from roundtrip.stored.desk import CallDesk
 from roundtrip.stored.storage import Storage, StoresCalls

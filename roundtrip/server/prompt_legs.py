@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from mcp.server.mcpserver import Context as SdkContext
 
-from roundtrip.legs.attach import wrap
 from roundtrip.legs.functions import AskingFunction, FunctionSignature
 from roundtrip.legs.requests import Incoming
 from roundtrip.legs.runner import LegRunner, result_of
+from roundtrip.server.attach import wrap
 from roundtrip.tools.failures import with_failures
 from roundtrip.tools.registered import ToolDefaults
 

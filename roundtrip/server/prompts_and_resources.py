@@ -26,7 +26,6 @@ from pydantic import AnyUrl
 from typing_extensions import Unpack
 
 from roundtrip.errors import InvalidSignature
-from roundtrip.legs.attach import Attached, install
 from roundtrip.legs.boundary import Request
 from roundtrip.legs.functions import FunctionSignature, read_signature
 from roundtrip.legs.parts import Parts
@@ -37,6 +36,7 @@ from roundtrip.once.extension import GuessCounter
 from roundtrip.resolvers.markers import check_inline
 from roundtrip.resolvers.signatures import display_name
 from roundtrip.sdk import HookedServer, Shelf
+from roundtrip.server.attach import Attached, install
 from roundtrip.server.features import extensions_of, stored_features
 from roundtrip.stored.storage import Storage, StoresCalls
 from roundtrip.tools.registered import ToolDefaults

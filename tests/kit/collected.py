@@ -9,7 +9,7 @@ from opentelemetry.sdk.metrics.export import HistogramDataPoint, NumberDataPoint
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext
 
-import roundtrip.legs.attach
+import roundtrip.server.attach
 from tests.interaction.secrecy.markers import Spans
 
 __all__ = [
@@ -36,7 +36,7 @@ class Collected(Spans):
     def become_the_provider_of_the_process(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Become the provider for requests; a process can set its real provider only once."""
         monkeypatch.setattr(mcp.shared._otel, "_tracer", self.tracers.get_tracer("mcp"))
-        monkeypatch.setattr(roundtrip.legs.attach, "get_tracer_provider", lambda: self.tracers)
+        monkeypatch.setattr(roundtrip.server.attach, "get_tracer_provider", lambda: self.tracers)
 
     @property
     def spans(self) -> list[ReadableSpan]:

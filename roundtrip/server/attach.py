@@ -34,15 +34,15 @@ from roundtrip.tokens.token import JournalCodec
 
 if TYPE_CHECKING:
     from roundtrip.ledger.contract import Ledger
-    from roundtrip.legs import overrides
-    from roundtrip.legs.overrides import Overrides
+    from roundtrip.server import overrides
+    from roundtrip.server.overrides import Overrides
     from roundtrip.tokens.tickets import Ticket
     from roundtrip.trace.writing import unwritten
     from roundtrip.tracing import Tracer
 else:
     load_on_use(
         globals(),
-        "roundtrip.legs.overrides",
+        "roundtrip.server.overrides",
         "roundtrip.trace.writing.unwritten",
     )
 
