@@ -42,7 +42,7 @@ from roundtrip.tools.registered import ToolDefaults
 
 if TYPE_CHECKING:
     from roundtrip.approvals.settings import Approvals
-    from roundtrip.channels.channels import ChannelName
+    from roundtrip.channels.server_channels import ChannelName
     from roundtrip.channels.stored_calls import StoredCalls
     from roundtrip.pages.settings import Pages
     from roundtrip.server import probe

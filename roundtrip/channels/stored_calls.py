@@ -30,8 +30,14 @@ from pydantic import Field
 from typing_extensions import override
 
 from roundtrip.approvals import rules
-from roundtrip.channels.channels import PAGE_ELICITATION, ChannelClient, ChannelName, ServerChannels, with_elicitation
 from roundtrip.channels.equal_calls import SHOWINGS, EqualCalls, Showing
+from roundtrip.channels.server_channels import (
+    PAGE_ELICITATION,
+    ChannelClient,
+    ChannelName,
+    ServerChannels,
+    with_elicitation,
+)
 from roundtrip.channels.stored_replies import (
     CONTINUE_TOOL,
     awaited_groups,
@@ -44,7 +50,7 @@ from roundtrip.channels.stored_replies import (
 )
 from roundtrip.channels.waiting_calls import WaitingCalls, ask_client, out_of_reach, reaching_call
 from roundtrip.engine.leg import Suspended
-from roundtrip.engine.ports import Ways
+from roundtrip.engine.ports import Channels
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.legs.context import Context
 from roundtrip.legs.extensions import LegExtension, LegPart
@@ -115,7 +121,7 @@ class _ChannelPart(LegPart):
 
     @override
     def complete(self, leg: Leg) -> None:
-        leg.client = ChannelClient(self._served.wire, self._channels, self._served.ways or Ways())
+        leg.client = ChannelClient(self._served.wire, self._channels, self._served.channels or Channels())
 
 
 class StoredCalls(LegExtension):
@@ -221,11 +227,11 @@ class StoredCalls(LegExtension):
         """Return True if a client may get word that its call waits, in place of the result of a function."""
         return self._channels.has_results and _may_ask(function)
 
-    def _ways(self, record: RequestRecord) -> Ways:
-        """Return the ways to ask the questions of a request, besides its client's own."""
+    def _channels_of(self, record: RequestRecord) -> Channels:
+        """Return the channels for the questions of a request, besides its client's own forms."""
         ctx = record.context
         asked = record.journal.round if record.journal is not None else 0
-        return self._channels.ways(
+        return self._channels.channels(
             ctx.session.client_capabilities,
             asked=asked,
             knows_user=self._knows_user(ctx),
@@ -267,16 +273,16 @@ class StoredCalls(LegExtension):
         if self._legs.parts.effects.rehearsal is not None:
             # It neither reads nor writes the store, which may have the call that is rehearsed.
             return await proceed()
-        ways, is_retry = self._ways(record), is_retry_era(record.context.protocol_version)
+        channels, is_retry = self._channels_of(record), is_retry_era(record.context.protocol_version)
         # A client with a connection is asked over it; the probe of `roundtrip doctor` asks if it can be.
-        if not is_retry and (call.name == PROBE_TOOL or (not ways.may_store and self.inbox is None)):
+        if not is_retry and (call.name == PROBE_TOOL or (not channels.may_store and self.inbox is None)):
             with self._explained(record.context):
                 return await proceed()
         journal = record.journal if is_retry else None
         reply = await (self._reply(record, journal) if journal is not None else self._same_call(call))
         if reply is not None:
             return reply
-        record.ways = ways
+        record.channels = channels
         with self._explained(record.context):
             end = await proceed()
         # A round without questions only gives its call a token.
@@ -399,18 +405,18 @@ class StoredCalls(LegExtension):
         Raises:
             MCPError: The store cannot be used, and the client may try again.
         """
-        ctx, journal, ways = record.context, record.handed, record.ways or Ways()
+        ctx, journal, channels = record.context, record.handed, record.channels or Channels()
         if journal is None:
             raise RuntimeError("a call without a journal cannot be stored")
         content = self._service.content_of(function, ctx, journal)
         # Its client is gone when further questions are asked, and its forms with it.
-        page = ways.page or ways.for_links
+        page = channels.page or channels.for_links
         has_page = bool(page or end.external)
         known = with_elicitation(ctx.session.client_capabilities, PAGE_ELICITATION if has_page else None)
         content.origin.capabilities = known.model_dump(by_alias=True, mode="json", exclude_none=True)
         content.origin.protocol = FIRST_OF_RETRY_ERA
         content.channel.page_secret = self._legs.parts.system.new_id(_SECRET_BYTES) if has_page else ""
-        content.channel.asks_model, content.channel.is_local = ways.model, page == "local"
+        content.channel.asks_model, content.channel.is_local = channels.model, page == "local"
         # The page of a client that shows links is for this call alone, until it waits for an approval.
         on_page = bool(end.questions) and not content.channel.is_local and self._shows_links(ctx)
         labels = self._labels(function, ctx, is_local=content.channel.is_local, showing="page" if on_page else None)
@@ -458,14 +464,14 @@ class StoredCalls(LegExtension):
     def prepare_task(self, content: CallContent, ctx: ServerRequestContext[Any, Any]) -> None:
         """Let a task whose client cannot show a question end for that client there, with a result as other calls."""
         declared: ClientCapabilities | None = ctx.session.client_capabilities
-        ways = self._channels.ways_of_task(declared, knows_user=self._knows_user(ctx))
-        if not ways.may_store:
+        channels = self._channels.channels_of_task(declared, knows_user=self._knows_user(ctx))
+        if not channels.may_store:
             return
-        content.channel.leaves_at = "question" if ways.replaces_client else "link"
-        content.channel.asks_model = ways.model
-        if ways.page or ways.for_links:
+        content.channel.leaves_at = "question" if channels.replaces_client else "link"
+        content.channel.asks_model = channels.model
+        if channels.page or channels.for_links:
             content.channel.page_secret = self._legs.parts.system.new_id(_SECRET_BYTES)
-        if ways.page:
+        if channels.page:
             known = with_elicitation(declared, PAGE_ELICITATION)
             content.origin.capabilities = known.model_dump(by_alias=True, mode="json", exclude_none=True)
 

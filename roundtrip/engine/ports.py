@@ -60,17 +60,17 @@ class Client(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
-    """Ways to ask the questions of one request besides its client's own."""
+class Channels:
+    """Channels in which the questions of one request reach a person or a model, besides its client's own forms."""
 
     page: Literal["url", "local", "link", "page"] | None = None
-    """The way to a question page: its client shows it, it opens here, its result has it, or its user is on it."""
+    """The channel of a question page: its client shows it, it opens here, its result has it, or its user is on it."""
     model: bool = False
     """True if the model that called the tool may answer questions for anyone."""
     is_live: bool = False
     """True if the client itself is asked over its connection, for samples and roots."""
     for_links: Literal["local", "link"] | None = None
-    """The way to a question page for rounds with a link, if the client shows forms alone."""
+    """The channel of a question page for rounds with a link, if the client shows only forms."""
 
     @property
     def replaces_client(self) -> bool:
@@ -123,8 +123,7 @@ class Ports:
     """Settle the questions that no client answers, by their kinds."""
     signals: Mapping[str, Any] | None = None
     """The signals that a task has received, by their names; None outside of a task."""
-    ways: Ways | None = None
-    """The ways to ask its questions besides its client's own."""
+    channels: Channels = Channels()
     by_model: Collection[str] = ()
     """The names of the questions whose answers a model gave."""
     page_wait: float = math.inf

@@ -79,7 +79,7 @@ class Rounds:
         if any(isinstance(waiting.question, UrlQuestion) for waiting in batch):
             if await self._visit_pages(batch):
                 return
-            self.needs_page = self.leg.ports.ways is not None and self.leg.ports.ways.for_links is not None
+            self.needs_page = self.leg.ports.channels.for_links is not None
         capabilities = client.capabilities
         unaskable = [waiting for waiting in batch if not self._can_ask(waiting, capabilities)]
         if unaskable:
@@ -191,15 +191,13 @@ class Rounds:
 
     def _ends_leg(self, waiting: PendingQuestion) -> bool:
         """Return True for a question whose answer comes with the next leg, and False for one that is asked live."""
-        ways = self.leg.ports.ways
-        if ways is not None and ways.is_live and isinstance(waiting.question, ModelQuestion):
+        if self.leg.ports.channels.is_live and isinstance(waiting.question, ModelQuestion):
             return False
         return self.is_retry or self.needs_page
 
     def _can_ask(self, waiting: PendingQuestion, capabilities: ClientCapabilities | None) -> bool:
         question, client = waiting.question, self.leg.client
-        ways = self.leg.ports.ways
-        if ways is not None and ways.model and question.is_for_anyone:
+        if self.leg.ports.channels.model and question.is_for_anyone:
             return True
         if self.needs_page and not isinstance(question, ModelQuestion):
             return True
@@ -245,13 +243,13 @@ class Rounds:
 
     def _channel(self) -> str | None:
         """Return the channel by which the batch is asked: one page or one result has all of it; None for the client."""
-        ways = self.leg.ports.ways
+        channels = self.leg.ports.channels
         asked = [waiting for waiting in self.batch.values() if not isinstance(waiting.question, ModelQuestion)]
-        if ways is None or not asked:
+        if not asked:
             return None
-        if ways.model and all(waiting.question.is_for_anyone for waiting in asked):
+        if channels.model and all(waiting.question.is_for_anyone for waiting in asked):
             return "model"
-        return ways.for_links if self.needs_page else ways.page
+        return channels.for_links if self.needs_page else channels.page
 
     def _note_ask(self) -> None:
         """Move the call to the state in which it waits for the batch."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
 
     from roundtrip.engine.leg import Leg
-    from roundtrip.engine.ports import Ways
+    from roundtrip.engine.ports import Channels
     from roundtrip.engine.silent_body import Execute
     from roundtrip.legs.functions import AskingFunction
     from roundtrip.legs.parts import Parts
@@ -54,7 +54,7 @@ class OpenLeg:
     """The leg of a stored call, if it is one."""
     hands_over: bool
     """True if it ends before the body, whose call is stored."""
-    ways: Ways | None
+    channels: Channels | None
     call: Call
     journal: Journal | None
     born: float

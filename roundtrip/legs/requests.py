@@ -40,7 +40,7 @@ from roundtrip.text import printable
 
 if TYPE_CHECKING:
     from roundtrip.engine.claim import Claim
-    from roundtrip.engine.ports import Ways
+    from roundtrip.engine.ports import Channels
     from roundtrip.legs.call_info import TaskInfo
     from roundtrip.machine.call import Call
     from roundtrip.machine.pins import Pinner
@@ -126,8 +126,8 @@ class RequestRecord:
     """Values of the visibility gates of each server, kept until the request ends."""
     may_become_task: bool = False
     """True if its client can be given the handle of a task in place of a result."""
-    ways: Ways | None = None
-    """The ways to ask its questions, if they are more than its client's own."""
+    channels: Channels | None = None
+    """The channels for its questions, if they are more than its client's own forms."""
     handed: Journal | None = None
     """The journal with which its call became a task, or was stored for its page."""
     stored: StoredLeg | None = None

@@ -244,7 +244,7 @@ class ServedLeg(OpenLeg):
         self.is_retry = self.wire is not None and is_retry_era(self.wire.protocol_version)
         self.stored = self.record.stored if self.record is not None else None
         self.hands_over = function.hands_over and self.record is not None and self.record.may_become_task
-        self.ways = self.record.ways if self.record is not None else None
+        self.channels = self.record.channels if self.record is not None else None
         self.features: Sequence[LegPart] = ()
         self.journal = self.record.journal if self.record is not None and self.is_retry else None
         self.parts = runner.parts
@@ -313,7 +313,7 @@ class ServedLeg(OpenLeg):
                 claim=claim,
                 count_guess=functools.partial(count_guess, self) if count_guess is not None else None,
                 signals=stored.signals if stored is not None else None,
-                ways=self.ways,
+                channels=self.channels or ports.Channels(),
                 by_model=stored.by_model if stored is not None else (),
                 page_wait=runner.page_wait,
                 hands_over=self.hands_over,
@@ -385,7 +385,7 @@ class ServedLeg(OpenLeg):
         facts = self.facts
         if facts is not None:
             journal = facts.linked(journal)
-        may_be_stored = self.hands_over or (self.ways is not None and self.ways.may_store)
+        may_be_stored = self.hands_over or (self.channels is not None and self.channels.may_store)
         may_be_stored = may_be_stored or any(part.may_store for part in self.features)
         if self.stored is not None or (may_be_stored and self.record is not None):
             return self._store(journal)

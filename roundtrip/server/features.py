@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from roundtrip.approvals import inbox, inbox_pages, rules
     from roundtrip.approvals.settings import Approvals
     from roundtrip.channels import stored_calls
-    from roundtrip.channels.channels import ChannelName
+    from roundtrip.channels.server_channels import ChannelName
     from roundtrip.channels.stored_calls import StoredCalls
     from roundtrip.docket import dependencies
     from roundtrip.legs.extensions import OpenLeg

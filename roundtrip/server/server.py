@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from mcp.server.transport_security import TransportSecuritySettings
 
     from roundtrip.approvals.settings import Approvals
-    from roundtrip.channels.channels import ChannelName
+    from roundtrip.channels.server_channels import ChannelName
     from roundtrip.http import connections
     from roundtrip.pages.settings import Pages
     from roundtrip.stored.worker import DistributedEngine

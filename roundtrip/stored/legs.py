@@ -16,7 +16,7 @@ from mcp_types import InputResponse
 from pydantic import TypeAdapter, ValidationError
 
 from roundtrip.engine.leg import Authored, Suspended
-from roundtrip.engine.ports import Ways
+from roundtrip.engine.ports import Channels
 from roundtrip.legs.call_info import TaskInfo
 from roundtrip.legs.requests import ClientlessRequest, Incoming, RequestRecord
 from roundtrip.machine.call import Call
@@ -156,9 +156,9 @@ def incoming_of(leg: WorkerLeg, lifespan: Any) -> Incoming:
     record = RequestRecord(context, may_ask=True, journal=leg.journal, stored=leg)
     if content.channel.page_secret or content.channel.asks_model:
         if content.channel.leaves_at == "link" and content.channel.reply is None:
-            record.ways = Ways(for_links="link")
+            record.channels = Channels(for_links="link")
         else:
-            record.ways = Ways("page" if content.channel.page_secret else None, content.channel.asks_model)
+            record.channels = Channels("page" if content.channel.page_secret else None, content.channel.asks_model)
     known = {name: answer for name, answer in leg.responses.items() if answer is not None}
     return Incoming(context, record, known or None, leg.journal.authored or None)
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from mcp.server.context import ServerRequestContext
 from mcp_types import ClientCapabilities, ElicitationCapability, FormElicitationCapability, UrlElicitationCapability
 
-from roundtrip.engine.ports import Ways
+from roundtrip.engine.ports import Channels
 from roundtrip.legs.requests import RequestClient
 from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS, FIRST_OF_RETRY_ERA
 
@@ -77,7 +77,7 @@ class ServerChannels:
         """Return True if calls may be stored, and continued with a handle."""
         return self.has_results or not self.names.isdisjoint(_PAGE_CHANNELS)
 
-    def ways(
+    def channels(
         self,
         declared: ClientCapabilities | None,
         *,
@@ -85,8 +85,8 @@ class ServerChannels:
         knows_user: bool,
         is_live: bool,
         can_open_locally: bool = False,
-    ) -> Ways:
-        """Return the ways to ask the questions of a request besides its client's own.
+    ) -> Channels:
+        """Return the channels for the questions of a request, besides its client's own forms.
 
         Args:
             declared: The capabilities of its client.
@@ -102,26 +102,26 @@ class ServerChannels:
         by_link: Literal["link"] | None = "link" if "link" in self.names and knows_user else None
         if self.shows_forms(declared) and asked < (self.from_round if goes_to_pages else self.last_round):
             for_links = None if _declares_links(declared) else "local" if is_local else by_link
-            return Ways(is_live=is_live, for_links=for_links)
+            return Channels(is_live=is_live, for_links=for_links)
         if is_local:
-            return Ways("local", is_live=is_live)
+            return Channels("local", is_live=is_live)
         if shows_links:
-            return Ways("url")
-        return Ways(by_link, "model" in self.names, is_live)
+            return Channels("url")
+        return Channels(by_link, "model" in self.names, is_live)
 
-    def ways_of_task(self, declared: ClientCapabilities | None, *, knows_user: bool) -> Ways:
-        """Return the ways to ask the questions of a task that its client cannot show, each by a result.
+    def channels_of_task(self, declared: ClientCapabilities | None, *, knows_user: bool) -> Channels:
+        """Return the channels for the questions of a task that its client cannot show, each by a result.
 
         Args:
-            declared: The capabilities of its client. One that shows links alone has none of these ways.
+            declared: The capabilities of its client. One that shows links alone has none of these channels.
             knows_user: True if its user is known, so that a link opens for that user alone.
         """
         if _declares_links(declared):
-            return Ways()
+            return Channels()
         by_link: Literal["link"] | None = "link" if "link" in self.names and knows_user else None
         if self.shows_forms(declared):
-            return Ways(for_links=by_link)
-        return Ways(by_link, "model" in self.names)
+            return Channels(for_links=by_link)
+        return Channels(by_link, "model" in self.names)
 
     def shows_links(self, declared: ClientCapabilities | None, *, knows_user: bool, is_live: bool) -> bool:
         """Return True if a client shows the address of a page as a question, and comes back for the result.
@@ -144,13 +144,15 @@ class ServerChannels:
 class ChannelClient(RequestClient):
     """Client whose user can be asked in more ways than by the client itself, or in fewer."""
 
-    __slots__ = ("_channels", "_ways")
+    __slots__ = ("_channels", "_server_channels")
 
-    def __init__(self, request: ServerRequestContext[Any, Any] | None, channels: ServerChannels, ways: Ways) -> None:
+    def __init__(
+        self, request: ServerRequestContext[Any, Any] | None, server_channels: ServerChannels, channels: Channels
+    ) -> None:
         super().__init__(request)
+        self._server_channels = server_channels
         self._channels = channels
-        self._ways = ways
-        if ways.replaces_client:
+        if channels.replaces_client:
             # Its questions are returned, whatever the revision of the client.
             self.protocol_version = FIRST_OF_RETRY_ERA
 
@@ -158,10 +160,10 @@ class ChannelClient(RequestClient):
     def capabilities(self) -> ClientCapabilities | None:
         """Return the declared capabilities, with those of a page, and without forms if the server does not use them."""
         declared = super().capabilities
-        if self._ways.page is not None:
+        if self._channels.page is not None:
             return with_elicitation(declared, PAGE_ELICITATION)
         elicitation = declared.elicitation if declared is not None else None
-        if elicitation is None or self._channels.shows_forms(declared):
+        if elicitation is None or self._server_channels.shows_forms(declared):
             return declared
         url = elicitation.url
         return with_elicitation(declared, None if url is None else ElicitationCapability(url=url))
