@@ -32,7 +32,7 @@ from roundtrip.once.extension import GuessCounter
 from roundtrip.resolvers.plan import Plan
 from roundtrip.server.attach import Attached
 from roundtrip.server.attach import install as attach
-from roundtrip.server.features import extensions_of, filled_by_docket, stored_features
+from roundtrip.server.features import extensions_of, filled_by_docket, reject_waits, stored_features
 from roundtrip.stored.desk import CallDesk
 from roundtrip.stored.storage import Storage, StoresCalls
 from roundtrip.switches import runs_tasks
@@ -167,6 +167,7 @@ class Installation(Attached, StoresCalls, Generic[HostT]):
             host=context_server,
             subject_of=self._subject_of,
             count_guess=GuessCounter(self.parts).count,
+            begin_waits=reject_waits,
         )
         place = next(i for i, entry in enumerate(low_level.middleware) if isinstance(entry, RequestBoundary))
         low_level.middleware.insert(place + 1, _Naming(self))

@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Never
 
 import anyio
 import anyio.lowlevel
@@ -18,14 +18,13 @@ from pydantic import TypeAdapter, ValidationError
 from roundtrip.engine.claim import Claim
 from roundtrip.engine.computed import NotedValue, storable
 from roundtrip.engine.interruptions import Revision, Suspension
-from roundtrip.engine.leg import Wait
+from roundtrip.engine.ports import Wait, Waits
 from roundtrip.engine.rounds import Rounds
 from roundtrip.errors import (
     AskedTooLate,
     AskNotAwaited,
     BodyMistake,
     KeyUsedTwice,
-    NeedsTask,
     QuestionsUnkeyed,
     RoundtripError,
     SuspensionSwallowed,
@@ -39,11 +38,6 @@ from roundtrip.questions.outcomes import Outcome
 from roundtrip.questions.reviews import Review
 from roundtrip.questions.wire import question_of
 from roundtrip.resolvers.signatures import hints_of, is_async
-
-# Names of computed values, which no question or step can have.
-_UNTIL: Final = "~~until-"
-_RECEIVED: Final = "~~received-"
-_SLEEP: Final = "~sleep-"
 
 
 class Body:
@@ -65,9 +59,7 @@ class Body:
         self._made: list[str] = []
         """The names of the questions that were made and not asked."""
         self._unkeyed = False
-        self._sleeps = 0
-        self._is_sleeping = False
-        """True if a sleep without a name is pending."""
+        self._waits: Waits | None = None
         self._ended_by: tuple[str, ...] = ()
         self._lock: anyio.Lock | None = None
 
@@ -207,28 +199,20 @@ class Body:
         return Outcome(values, outcome.action) if outcome.action is Action.ACCEPT else outcome
 
     async def sleep(self, seconds: float, name: str | None) -> None:
-        """Wait for some time, in a task that no worker holds meanwhile.
+        """Wait for some time, which no worker holds meanwhile.
 
         Without a name, it is known by its place among the sleeps of the body.
 
         Raises:
             Suspension: The time is not over.
-            NeedsTask: The call is not a task.
+            BodyMistake: The call cannot wait.
         """
-        self._require_task("ctx.sleep")
+        waits = self._begin_waits("ctx.sleep")
         if name is not None:
             self._enter(name)
-        elif self._is_sleeping:
-            raise BodyMistake(
-                "two ctx.sleep(...) without name= are pending at the same time, and could swap their times on the next "
-                "leg; name them: ctx.sleep(..., name='...')"
-            )
-        else:
-            self._sleeps += 1
-        until = self._until(f"{_SLEEP}{self._sleeps}" if name is None else name, seconds)
-        if until is not None and self._leg.clock() < until:
-            self._is_sleeping |= name is None
-            self._wait(Wait(until))
+        wait = waits.sleep(seconds, name)
+        if wait is not None:
+            self._wait(wait)
 
     async def wait_for(self, name: str, seconds: float | None) -> Any:
         """Return the payload of a signal.
@@ -236,48 +220,26 @@ class Body:
         Raises:
             Suspension: The signal is not there.
             TimeoutError: It did not come in time.
-            NeedsTask: The call is not a task.
+            BodyMistake: The call cannot wait.
         """
-        signals = self._require_task("ctx.wait_for")
+        waits = self._begin_waits("ctx.wait_for")
         self._enter(name)
-        until = self._until(name, seconds)
-        computed, key = self._answers.computed, f"{_RECEIVED}{name}"
-        received = computed.values.get(key)
-        if received is None:
-            if name in signals:
-                computed.fix(key, [signals[name]])
-            elif until is not None and self._leg.clock() >= until:
-                # A signal that comes later changes nothing.
-                computed.fix(key, [])
-            else:
-                self._wait(Wait(until, name))
-            received = computed.values[key]
-        if not received.value:
-            raise TimeoutError(f"no signal {name!r} came in time")
-        return received.value[0]
+        received = waits.receive(name, seconds)
+        if isinstance(received, Wait):
+            self._wait(received)
+        return received[0]
 
-    def _require_task(self, caller: str) -> Mapping[str, Any]:
+    def _begin_waits(self, caller: str) -> Waits:
         if not self.is_running:
             raise AskedTooLate(caller)
-        if self._leg.ports.signals is None:
-            raise NeedsTask(caller)
-        return self._leg.ports.signals
+        begin = self._leg.ports.begin_waits
+        if begin is None:
+            raise BodyMistake(f"{caller} needs a roundtrip Server, which stores calls that wait")
+        self._waits = self._waits or begin(caller, self._answers.computed)
+        return self._waits
 
-    def _until(self, name: str, seconds: float | None) -> float | None:
-        """Return the time at which a wait ends, as it was when the wait began."""
-        if seconds is None:
-            return None
-        computed, key = self._answers.computed, f"{_UNTIL}{name}"
-        if key not in computed.values:
-            computed.fix(key, self._leg.clock() + seconds)
-        return computed.values[key].value
-
-    def _wait(self, wait: Wait) -> None:
-        """End the leg until the time or the signal is there.
-
-        Raises:
-            Suspension: Always.
-        """
+    def _wait(self, wait: Wait) -> Never:
+        """End the leg until the time or the signal is there."""
         self.rounds.waits.append(wait)
         self._ended_by = (wait.signal or "ctx.sleep",)
         raise Suspension

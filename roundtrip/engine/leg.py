@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     # A server whose tools never ask does without most of these.
     from mcp_types import InputResponse
 
-    from roundtrip.engine.ports import Client, Ports
+    from roundtrip.engine.ports import Client, Ports, Wait
     from roundtrip.machine.call import Call
     from roundtrip.machine.journal import Journal, Limits
     from roundtrip.questions.markers import Marker
@@ -32,20 +32,13 @@ class Finished(NamedTuple):
     value: Any
 
 
-class Wait(NamedTuple):
-    """Time or signal for which the body of a task waits."""
-
-    until: float | None
-    signal: str | None = None
-
-
 class Suspended(NamedTuple):
     """End of a leg with questions. The next leg brings `state` back, as its `request_state`."""
 
     questions: dict[str, PendingQuestion]
     state: str
     waits: tuple[Wait, ...] = ()
-    """The times and signals for which a task waits, besides answers."""
+    """The times and signals that it waits for, besides answers."""
     channel: str | None = None
     """The channel by which the questions are asked; None if the client asks them."""
     external: Mapping[str, PendingQuestion] = MappingProxyType({})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from mcp_types import ClientCapabilities, InputRequest, InputResponse
@@ -83,6 +83,33 @@ class Channels:
         return self.replaces_client or self.for_links is not None
 
 
+class Wait(NamedTuple):
+    """Time or signal for which a body waits."""
+
+    until: float | None
+    signal: str | None = None
+
+
+class Waits(Protocol):
+    """Waits of one run of a body, for which its leg ends."""
+
+    def sleep(self, seconds: float, name: str | None) -> Wait | None:
+        """Return the rest of a sleep; None if its time is over."""
+        ...
+
+    def receive(self, name: str, seconds: float | None) -> Wait | list[Any]:
+        """Return the payload of a signal, alone in a list, or the wait for it.
+
+        Raises:
+            TimeoutError: It did not come in time.
+        """
+        ...
+
+
+BeginWaits = Callable[[str, "ComputedValues"], Waits]
+"""Begins the waits of a run of a body, given the method that waits; raises BodyMistake if the call cannot wait."""
+
+
 class Settler(Protocol):
     """Settler of one kind of external questions, on the legs of one call."""
 
@@ -121,8 +148,10 @@ class Ports:
     """Counts answers to questions with `guesses=`, which need it."""
     settlers: Mapping[type[ExternalQuestion], Settler] = field(default_factory=dict[Any, Any])
     """Settle the questions that no client answers, by their kinds."""
-    signals: Mapping[str, Any] | None = None
-    """The signals that a task has received, by their names; None outside of a task."""
+    begin_waits: BeginWaits | None = None
+    """Begins waits for times and signals."""
+    is_stored: bool = False
+    """True for a leg of a stored call, which looks at a page once, and again on a later leg."""
     channels: Channels = Channels()
     by_model: Collection[str] = ()
     """The names of the questions whose answers a model gave."""

@@ -14,8 +14,8 @@ from pydantic import ValidationError
 
 from roundtrip.engine.answers import Answers
 from roundtrip.engine.interruptions import Suspension, cancel_after, clock_paused
-from roundtrip.engine.leg import Leg, Suspended, Wait
-from roundtrip.engine.ports import Client
+from roundtrip.engine.leg import Leg, Suspended
+from roundtrip.engine.ports import Client, Wait
 from roundtrip.errors import (
     BodyMistake,
     CallOutlived,
@@ -46,7 +46,7 @@ class Rounds:
     batch: dict[str, PendingQuestion] = field(default_factory=dict[str, PendingQuestion])
     """The questions with which the leg will end."""
     waits: list[Wait] = field(default_factory=list[Wait])
-    """The times and signals for which a task will wait when the leg ends."""
+    """The times and signals that the call will wait for when the leg ends."""
     external: dict[str, PendingQuestion] = field(default_factory=dict[str, PendingQuestion])
     """The questions that the call will wait for when the leg ends, and no client answers."""
     needs_page: bool = False
@@ -169,8 +169,8 @@ class Rounds:
             patience = max(patience, _PAGE_POLL_SECONDS)
         patience = min(patience, self.leg.ports.page_wait)
         done_seconds = max(patience, min(_DONE_SECONDS, self.leg.ports.page_wait))
-        if self.leg.ports.signals is not None:
-            # A task looks once, and again later.
+        if self.leg.ports.is_stored:
+            # It looks once, and again later.
             patience, done_seconds = 0.0, _DONE_SECONDS
         started = anyio.current_time()
         while True:

@@ -40,7 +40,8 @@ from roundtrip.text import printable
 
 if TYPE_CHECKING:
     from roundtrip.engine.claim import Claim
-    from roundtrip.engine.ports import Channels
+    from roundtrip.engine.computed import ComputedValues
+    from roundtrip.engine.ports import Channels, Waits
     from roundtrip.legs.call_info import TaskInfo
     from roundtrip.machine.call import Call
     from roundtrip.machine.pins import Pinner
@@ -73,7 +74,6 @@ class StoredLeg(Protocol):
     request: ServerRequestContext[Any, Any] | None
     """The request of the client that runs the leg, if one does."""
     responses: Mapping[str, InputResponse | None]
-    signals: Mapping[str, Any]
     by_model: Collection[str]
     """The names of the questions whose last answer a model gave."""
     pinner: Pinner
@@ -84,6 +84,10 @@ class StoredLeg(Protocol):
     @property
     def claim(self) -> Claim:
         """Return the worker's lease on the call."""
+        ...
+
+    def begin_waits(self, caller: str, computed: ComputedValues) -> Waits:
+        """Begin the waits of a run of its body."""
         ...
 
     def limits(self, now: float) -> Limits:

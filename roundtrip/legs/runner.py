@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from roundtrip.engine import leg_run, ports
     from roundtrip.engine.body import Body
+    from roundtrip.engine.ports import BeginWaits
     from roundtrip.engine.teardown import TeardownStack
     from roundtrip.legs import call_info, leg_facts
     from roundtrip.legs.context import Context
@@ -83,10 +84,18 @@ class DeclinedByUser(RoundtripError):
 class LegRunner:
     """Runner of the legs of one server's functions."""
 
-    def __init__(self, server: MCPServer[Any] | None, parts: Parts, count_guess: CountGuess | None) -> None:
+    def __init__(
+        self,
+        server: MCPServer[Any] | None,
+        parts: Parts,
+        count_guess: CountGuess | None,
+        begin_waits: BeginWaits | None,
+    ) -> None:
         self.server = server
         self.parts = parts
         self.count_guess = count_guess
+        self.begin_waits = begin_waits
+        """Begins the waits of a body whose call is not stored."""
         self.lifespans: dict[asyncio.AbstractEventLoop, list[Any]] = {}
         """The states of the server's lifespans that are active, by their event loops."""
         self.extensions: list[LegExtension] = []
@@ -312,7 +321,8 @@ class ServedLeg(OpenLeg):
             ports=ports.Ports(
                 claim=claim,
                 count_guess=functools.partial(count_guess, self) if count_guess is not None else None,
-                signals=stored.signals if stored is not None else None,
+                begin_waits=stored.begin_waits if stored is not None else runner.begin_waits,
+                is_stored=stored is not None,
                 channels=self.channels or ports.Channels(),
                 by_model=stored.by_model if stored is not None else (),
                 page_wait=runner.page_wait,

@@ -33,6 +33,7 @@ from roundtrip.sdk import SdkSpans
 from roundtrip.tokens.token import JournalCodec
 
 if TYPE_CHECKING:
+    from roundtrip.engine.ports import BeginWaits
     from roundtrip.ledger.contract import Ledger
     from roundtrip.server import overrides
     from roundtrip.server.overrides import Overrides
@@ -58,6 +59,7 @@ def install(
     host: MCPServer[Any] | None = None,
     subject_of: SubjectOf | None = None,
     count_guess: CountGuess | None = None,
+    begin_waits: BeginWaits | None = None,
 ) -> LegRunner:
     """Let functions behind a low-level server ask.
 
@@ -68,12 +70,13 @@ def install(
         parts: The keys, the ledger and the rest that legs use.
         host: The server that contexts show as `ctx.mcp_server`.
         count_guess: Counts answers to questions with `guesses=`.
+        begin_waits: Begins the waits of bodies whose calls are not stored.
         subject_of: Names the tool, prompt or template of a request for logs and traces; without it, they have no name.
 
     Returns:
         The runner that serves legs of functions.
     """
-    legs = LegRunner(host, parts, count_guess)
+    legs = LegRunner(host, parts, count_guess, begin_waits)
     place = next(i for i, entry in enumerate(server.middleware) if isinstance(entry, RequestStateBoundary))
     # Inside the SDK's span of the request, so that the spans of tracers belong to it.
     server.middleware[place] = RequestBoundary(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Never
 
 from typing_extensions import override
 
+from roundtrip.errors import NeedsTask
 from roundtrip.legs.extensions import LegExtension
 from roundtrip.on_demand import load_on_use
 from roundtrip.once.extension import ExactlyOnce
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from roundtrip.channels.server_channels import ChannelName
     from roundtrip.channels.stored_calls import StoredCalls
     from roundtrip.docket import dependencies
+    from roundtrip.engine.computed import ComputedValues
     from roundtrip.legs.extensions import OpenLeg
     from roundtrip.legs.functions import AskingFunction, FunctionSignature
     from roundtrip.legs.parts import Parts
@@ -76,6 +78,16 @@ def install_stored_calls(
         if stored is not None:
             stored.inbox = found
     return stored
+
+
+def reject_waits(caller: str, computed: ComputedValues) -> Never:
+    """Reject a wait of a body whose call is not stored.
+
+    Raises:
+        NeedsTask: Always.
+    """
+    del computed
+    raise NeedsTask(caller)
 
 
 def filled_by_docket(signature: FunctionSignature, policies: Mapping[type, object]) -> LegExtension:

@@ -37,7 +37,7 @@ from roundtrip.resolvers.markers import check_inline
 from roundtrip.resolvers.signatures import display_name
 from roundtrip.sdk import HookedServer, Shelf
 from roundtrip.server.attach import Attached, install
-from roundtrip.server.features import extensions_of, stored_features
+from roundtrip.server.features import extensions_of, reject_waits, stored_features
 from roundtrip.stored.storage import Storage, StoresCalls
 from roundtrip.tools.registered import ToolDefaults
 from roundtrip.visibility.notifications import Announcer
@@ -119,6 +119,7 @@ class PromptsAndResources(Attached, StoresCalls, HookedServer[LifespanResultT]):
             host=self,
             subject_of=self._subject_of,
             count_guess=GuessCounter(parts).count,
+            begin_waits=reject_waits,
         )
         self.middleware.insert(0, self._announcer)
 

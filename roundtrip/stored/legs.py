@@ -15,8 +15,10 @@ from mcp.shared.transport_context import TransportContext
 from mcp_types import InputResponse
 from pydantic import TypeAdapter, ValidationError
 
+from roundtrip.engine.computed import ComputedValues
 from roundtrip.engine.leg import Authored, Suspended
-from roundtrip.engine.ports import Channels
+from roundtrip.engine.ports import Channels, Wait
+from roundtrip.errors import BodyMistake
 from roundtrip.legs.call_info import TaskInfo
 from roundtrip.legs.requests import ClientlessRequest, Incoming, RequestRecord
 from roundtrip.machine.call import Call
@@ -34,6 +36,11 @@ _PAGE_GROWTH: Final = 1.1
 _MAX_PAGE_SECONDS: Final = 60.0
 _MAX_LOOKS: Final = 100
 _ANSWER: Final[TypeAdapter[InputResponse]] = TypeAdapter(InputResponse)
+
+# Names of computed values, which no question or step can have.
+_UNTIL: Final = "~~until-"
+_RECEIVED: Final = "~~received-"
+_SLEEP: Final = "~sleep-"
 
 
 @dataclass(eq=False, repr=False)
@@ -54,7 +61,6 @@ class WorkerLeg:
     takes_over: bool = field(init=False)
     responses: Mapping[str, InputResponse | None] = field(init=False)
     """The answers since it was last parked; None for a malformed one."""
-    signals: Mapping[str, Any] = field(init=False)
     by_model: Collection[str] = field(init=False)
     info: TaskInfo = field(init=False)
     written: Journal | None = field(default=None, init=False)
@@ -66,9 +72,14 @@ class WorkerLeg:
         claim, content = self.claim, self.content
         self.tool, self.expires, self.takes_over, self.clock = claim.tool, claim.expires, claim.takes_over, claim.clock
         self.principal, self.user = content.origin.principal, content.origin.user
-        self.signals, self.by_model = content.signals, content.asked.by_model
+        self.by_model = content.asked.by_model
         self.responses = {name: _parsed(answer) for name, answer in self.content.asked.answers.items()}
         self.info = TaskInfo(self.content.id_of(self.claim.call_id), self.claim.say)
+
+    def begin_waits(self, caller: str, computed: ComputedValues) -> BodyWaits:
+        """Begin the waits of a run of the body."""
+        del caller
+        return BodyWaits(computed, self.content.signals, self.clock)
 
     def limits(self, now: float) -> Limits:
         """Return the time limits of the leg: those of tokens do not count."""
@@ -131,6 +142,64 @@ def _is_visited(waiting: PendingQuestion) -> bool:
     """Return True if the user agreed to visit a page, and its `done` decides if the user has finished."""
     question = waiting.question
     return waiting.consented and isinstance(question, UrlQuestion) and question.done is not None
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class BodyWaits:
+    """Waits of one run of a body. The call keeps the time at which each ends, and the signals that the body got."""
+
+    computed: ComputedValues
+    signals: Mapping[str, Any]
+    """The payloads of the signals that have come."""
+    clock: Callable[[], float]
+    _sleeps: int = 0
+    _is_sleeping: bool = False
+    """True if a sleep without a name is pending."""
+
+    def sleep(self, seconds: float, name: str | None) -> Wait | None:
+        """Return the rest of a sleep; None if its time is over.
+
+        Raises:
+            BodyMistake: Another sleep without a name is pending.
+        """
+        if name is None and self._is_sleeping:
+            raise BodyMistake(
+                "two ctx.sleep(...) without name= are pending at the same time, and could swap their times on the next "
+                "leg; name them: ctx.sleep(..., name='...')"
+            )
+        self._sleeps += name is None
+        until = self._until(f"{_SLEEP}{self._sleeps}" if name is None else name, seconds)
+        if self.clock() >= until:
+            return None
+        self._is_sleeping |= name is None
+        return Wait(until)
+
+    def receive(self, name: str, seconds: float | None) -> Wait | list[Any]:
+        """Return the payload of a signal, alone in a list, or the wait for it.
+
+        Raises:
+            TimeoutError: It did not come in time.
+        """
+        until = None if seconds is None else self._until(name, seconds)
+        values, key = self.computed.values, f"{_RECEIVED}{name}"
+        if key not in values:
+            if name in self.signals:
+                self.computed.fix(key, [self.signals[name]])
+            elif until is not None and self.clock() >= until:
+                # A signal that comes later changes nothing.
+                self.computed.fix(key, [])
+            else:
+                return Wait(until, name)
+        if not values[key].value:
+            raise TimeoutError(f"no signal {name!r} came in time")
+        return values[key].value
+
+    def _until(self, name: str, seconds: float) -> float:
+        """Return the time at which a wait ends, as it was when the wait began."""
+        key = f"{_UNTIL}{name}"
+        if key not in self.computed.values:
+            self.computed.fix(key, self.clock() + seconds)
+        return self.computed.values[key].value
 
 
 def incoming_of(leg: WorkerLeg, lifespan: Any) -> Incoming:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from mcp_types import CreateMessageRequest, ElicitRequest, ElicitRequestURLParams, ListRootsRequest
 
-from roundtrip.engine.leg import Wait
+from roundtrip.engine.ports import Wait
 from roundtrip.errors import Decision
 from roundtrip.machine.call import Transition
 from roundtrip.machine.facts import (
