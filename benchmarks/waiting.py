@@ -27,8 +27,8 @@ from benchmarks.tasks import send_task_request
 from benchmarks.workloads import KEY
 from roundtrip import Context, Server
 from roundtrip.ledger import PostgresLedger, RedisLedger, SqliteLedger
+from roundtrip.ledger.machines import StoredState
 from roundtrip.ledger.tasks import CallEntry
-from roundtrip.machine.background import StoredState
 
 _FEW: Final = 100
 _DAYS: Final = 3 * 24 * 3600.0

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from pydantic.json_schema import GenerateJsonSchema
 
-from roundtrip.machine.background import TASK_MACHINE
+from roundtrip.ledger.machines import ENTRY_MACHINE, TASK_MACHINE
 from roundtrip.machine.journal_bytes import FORMAT
-from roundtrip.machine.table import CALL_MACHINE, ENTRY_MACHINE, MachineTable, State
+from roundtrip.machine.table import CALL_MACHINE, MachineTable, State
 from roundtrip.trace.drawings.machine import mermaid
 from roundtrip.trace.writing.lines import LINE
 from specs.clients import clients_page
@@ -96,7 +96,7 @@ def _machine_page() -> str:
         [
             "# The machines",
             "",
-            "Generated from `table.py` and `tasks.py` in `roundtrip/machine/` by `python -m specs.generate`. The same",
+            "Generated from `machine/table.py` and `ledger/machines.py` by `python -m specs.generate`. The same",
             "in JSON is in [machine.json](machine.json). The diagrams are drawn by `transitions`.",
             "",
             "An event without an arrow in a state changes nothing: a call raises `IllegalTransition`, and a ledger",

@@ -18,8 +18,8 @@ from mcp_types import INTERNAL_ERROR
 
 from roundtrip.approvals.persons import is_another
 from roundtrip.errors import Decision
+from roundtrip.ledger.machines import StoredEvent, StoredState
 from roundtrip.ledger.tasks import CallEntry
-from roundtrip.machine.background import StoredEvent, StoredState
 from roundtrip.stored.content import CallFeature, CallNotChanged, CallSection
 from roundtrip.text import quoted
 

@@ -12,8 +12,8 @@ from typing import Any, Final, Literal, get_args
 
 from roundtrip.channels.stored_replies import awaited_groups
 from roundtrip.ledger.contract import LedgerDown
+from roundtrip.ledger.machines import StoredEvent, StoredState
 from roundtrip.ledger.tasks import CallEntry
-from roundtrip.machine.background import StoredEvent, StoredState
 from roundtrip.stored.book import CallBook, StoredView
 
 Showing = Literal["", "forms", "page", "any"]

@@ -17,9 +17,9 @@ from roundtrip.approvals.rules import records_of, withdraw
 from roundtrip.channels.access_log import hide_tickets
 from roundtrip.channels.stored_replies import awaited_groups
 from roundtrip.ledger.contract import LedgerDown
+from roundtrip.ledger.machines import StoredState
 from roundtrip.ledger.tasks import CallEntry
 from roundtrip.limited_logs import LimitedLog
-from roundtrip.machine.background import StoredState
 from roundtrip.pages.calls import (
     AskingPage,
     AwaitingPage,

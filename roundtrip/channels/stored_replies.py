@@ -12,7 +12,7 @@ from typing import Any, Final
 from mcp_types import CallToolResult, TextContent
 
 from roundtrip.approvals import rules
-from roundtrip.machine.background import StoredState
+from roundtrip.ledger.machines import StoredState
 from roundtrip.stored.book import StoredView
 from roundtrip.stored.content import CallContent
 from roundtrip.stored.model_answers import answer_schema

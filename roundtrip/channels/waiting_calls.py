@@ -14,10 +14,10 @@ from mcp_types import CreateMessageRequestParams
 
 from roundtrip.errors import CapabilityMissing
 from roundtrip.ledger.contract import LedgerDown
+from roundtrip.ledger.machines import StoredState
 from roundtrip.ledger.tasks import CallEntry
 from roundtrip.legs.context import Context
 from roundtrip.limited_logs import LimitedLog
-from roundtrip.machine.background import StoredState
 from roundtrip.questions.markers import ListRoots, Marker, SdkSample
 from roundtrip.questions.wire import question_of
 from roundtrip.stored.book import StoredView

@@ -17,8 +17,8 @@ from datetime import timedelta
 from typing import Any, ClassVar, Final
 
 from roundtrip.errors import InvalidSignature, RoundtripError
+from roundtrip.ledger.machines import StoredState
 from roundtrip.ledger.tasks import CallEntry, CallStore
-from roundtrip.machine.background import StoredState
 from roundtrip.stored.book import CallBook
 from roundtrip.stored.sweep import CallDelivery, Sweep, begin_work
 from roundtrip.stored.worker import CallWorker

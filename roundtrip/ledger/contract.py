@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Final, Protocol, runtime_checkable
 
-from roundtrip.machine.table import EntryState
+from roundtrip.ledger.machines import EntryState
 
 
 class Reach(IntEnum):

@@ -10,8 +10,8 @@ from typing import Final, TypeVar
 
 from roundtrip.ledger.contract import STATUS_OF, ClaimAnswer, ClaimStatus
 from roundtrip.ledger.holders import is_buried
+from roundtrip.ledger.machines import ENTRY_MACHINE, EntryEvent, EntryState
 from roundtrip.ledger.waiting import Waiting
-from roundtrip.machine.table import ENTRY_MACHINE, EntryEvent, EntryState
 
 T = TypeVar("T")
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from roundtrip.ledger.contract import Reach
 from roundtrip.ledger.entry import EntryLedger, LedgerEntry
+from roundtrip.ledger.machines import EntryState
 from roundtrip.ledger.memory_room import MemoryRoom
 from roundtrip.ledger.waiting import Waiting
-from roundtrip.machine.table import EntryState
 from roundtrip.on_demand import load_on_use
 from roundtrip.system import SYSTEM, System
 

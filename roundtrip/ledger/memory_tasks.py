@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Final
 
 from roundtrip.ledger.listeners import ChangeListeners
+from roundtrip.ledger.machines import StoredState
 from roundtrip.ledger.memory_room import MemoryRoom
 from roundtrip.ledger.tasks import CallEntry, EntrySummary, summary_of
-from roundtrip.machine.background import StoredState
 
 _MAX_STALE: Final = 1024
 _ENTRY_BYTES: Final = 1024

@@ -11,8 +11,8 @@ from roundtrip.connections.postgres import PostgresConnections, PostgresDown
 from roundtrip.ledger.contract import ClaimAnswer, LedgerDown, Reach
 from roundtrip.ledger.entry import EntryLedger, LedgerEntry
 from roundtrip.ledger.listeners import Announce
+from roundtrip.ledger.machines import EntryState
 from roundtrip.ledger.waiting import Waiting
-from roundtrip.machine.table import EntryState
 from roundtrip.on_demand import load_on_use
 from roundtrip.system import SYSTEM, System
 

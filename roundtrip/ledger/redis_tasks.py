@@ -8,8 +8,8 @@ from typing import Any, Final
 from roundtrip.connections.redis import RedisConnections, RedisDown, RedisScript, Word, redis_text
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.listeners import ChangeListeners
+from roundtrip.ledger.machines import TASK_MACHINE, StoredState
 from roundtrip.ledger.tasks import TASK_FIELDS, CallEntry, EntrySummary, entry_of, stored_summary, values_of
-from roundtrip.machine.background import TASK_MACHINE, StoredState
 from roundtrip.system import System
 
 _WRITE_BYTES: Final = 8

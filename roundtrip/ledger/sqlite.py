@@ -20,8 +20,8 @@ from anyio.lowlevel import RunVar
 from roundtrip.ledger.contract import ClaimAnswer, LedgerDown, Reach
 from roundtrip.ledger.entry import EntryLedger, LedgerEntry
 from roundtrip.ledger.listeners import Announce
+from roundtrip.ledger.machines import EntryState
 from roundtrip.ledger.waiting import Waiting
-from roundtrip.machine.table import EntryState
 from roundtrip.on_demand import load_on_use
 from roundtrip.system import SYSTEM, System
 

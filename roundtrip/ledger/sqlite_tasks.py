@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.listeners import Announce, ChangeListeners
+from roundtrip.ledger.machines import StoredState
 from roundtrip.ledger.tasks import TASK_FIELDS, CallEntry, EntrySummary, entry_of, stored_summary, values_of
-from roundtrip.machine.background import StoredState
 
 if TYPE_CHECKING:
     import sqlite3

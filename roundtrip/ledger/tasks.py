@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.holders import is_buried
-from roundtrip.machine.background import ENDED, TASK_MACHINE, StoredEvent, StoredState
+from roundtrip.ledger.machines import ENDED, TASK_MACHINE, StoredEvent, StoredState
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""Provide the state machines of roundtrip as tables: that of a call, and that of a ledger's entry.
+"""State machines as tables, and the machine of a call. The ledger has its own machines in the same form.
 
 A table is the only source of its machine. The lookup of the hot path, the `transitions` machine, the diagrams,
 `specs/machine.md` and the tests are derived from it. Importing this module does not import `transitions`.
@@ -183,49 +183,3 @@ CALL_MACHINE: Final = MachineTable(
     ],
 )
 """The machine of every call, in both eras."""
-
-
-class EntryState(TableName):
-    """States of a ledger's entry."""
-
-    FREE = named("free", "No leg has the claim. There may be notes of earlier holders.")
-    HELD = named("held", "A leg has the claim, and its body has not begun.")
-    RUNNING = named("running", "A leg has the claim, and its body runs.")
-    LAPSED = named("lapsed", "The lease ended while the body ran. Other legs get an error: the outcome is unknown.")
-    SETTLED = named("settled", "The body has ended, and the entry has its result.")
-    UNKNOWN = named("unknown", "The holder recorded that the outcome will never be known.")
-
-
-class EntryEvent(TableName):
-    """Events of a ledger's entry."""
-
-    HOLD = named("hold", "A leg claims the call tentatively. Only the holder may repeat it.")
-    START = named("start", "A leg claims the call for a body that begins now. In `held`, only the holder may do this.")
-    RENEW = named("renew", "The holder extends its lease.")
-    NOTE = named("note", "The holder notes a value for those who claim the call after it.")
-    SETTLE = named("settle", "The holder records the result. It may repeat the same one.")
-    LOSE = named("lose", "The holder records that the outcome will never be known.")
-    RELEASE = named("release", "The holder releases the claim.")
-    LAPSE = named("lapse", "The lease ends.")
-    REOPEN = named("reopen", 'A leg of a tool whose body may run again (`on_unknown="rerun"`) claims the call.')
-    FORGET = named("forget", "The time to keep the entry ends, and its notes go with it.")
-
-
-ENTRY_MACHINE: Final = MachineTable(
-    "an entry",
-    EntryState,
-    EntryEvent,
-    [
-        ("free held running", EntryEvent.HOLD, "held held running"),
-        ("free held running", EntryEvent.START, "running"),
-        ("held running lapsed", EntryEvent.RENEW, "held running running"),
-        ("held running lapsed", EntryEvent.NOTE, "held running lapsed"),
-        ("running lapsed settled unknown", EntryEvent.SETTLE, "settled"),
-        ("running lapsed unknown", EntryEvent.LOSE, "unknown"),
-        ("held running lapsed", EntryEvent.RELEASE, "free"),
-        ("held running", EntryEvent.LAPSE, "free lapsed"),
-        ("lapsed unknown", EntryEvent.REOPEN, "free"),
-        ("free held running lapsed settled unknown", EntryEvent.FORGET, "free"),
-    ],
-)
-"""The machine of a ledger's entry. Every claim of a free entry has a new epoch; writes of older epochs are rejected."""

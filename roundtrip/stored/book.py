@@ -15,9 +15,9 @@ from roundtrip import tracing
 from roundtrip.engine.leg import Suspended
 from roundtrip.errors import InvalidSignature, KeysMissing
 from roundtrip.ledger.contract import LedgerDown, Reach
+from roundtrip.ledger.machines import TASK_MACHINE, StoredEvent, StoredState
 from roundtrip.ledger.tasks import CallEntry, CallStore, HasCallStore, SeenEntry, change_task
 from roundtrip.limited_logs import LimitedLog
-from roundtrip.machine.background import TASK_MACHINE, StoredEvent, StoredState
 from roundtrip.machine.journal import Journal, from_text, to_text
 from roundtrip.machine.pins import Pinner
 from roundtrip.pages.calls import CallsUnavailable

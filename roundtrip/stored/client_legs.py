@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from mcp.server.auth.middleware.auth_context import auth_context_var
 from mcp.server.context import ServerRequestContext
 
+from roundtrip.ledger.machines import StoredEvent
 from roundtrip.ledger.tasks import CallEntry
-from roundtrip.machine.background import StoredEvent
 from roundtrip.machine.journal import Journal
 from roundtrip.stored.book import CallBook
 from roundtrip.stored.content import CallContent

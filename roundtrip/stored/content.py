@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 from roundtrip.errors import RoundtripError, TokenRejected
+from roundtrip.ledger.machines import StoredEvent
 from roundtrip.ledger.tasks import CallEntry
-from roundtrip.machine.background import StoredEvent
 from roundtrip.machine.journal import from_text, to_text
 from roundtrip.tokens.token import Sealer
 

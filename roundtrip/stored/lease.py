@@ -15,9 +15,9 @@ from roundtrip.engine.claim import Claim
 from roundtrip.engine.computed import NotedValue
 from roundtrip.errors import CallTakenOver
 from roundtrip.ledger.contract import LedgerDown
+from roundtrip.ledger.machines import StoredEvent
 from roundtrip.ledger.tasks import CallEntry, SeenEntry
 from roundtrip.limited_logs import LimitedLog
-from roundtrip.machine.background import StoredEvent
 from roundtrip.stored.book import CallBook
 from roundtrip.stored.content import CallContent, ContentUnreadable
 

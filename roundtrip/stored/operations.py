@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from mcp_types import INTERNAL_ERROR
 
+from roundtrip.ledger.machines import TASK_MACHINE, StoredEvent, StoredState
 from roundtrip.ledger.tasks import CallEntry
-from roundtrip.machine.background import TASK_MACHINE, StoredEvent, StoredState
 from roundtrip.stored.book import CallBook
 from roundtrip.stored.content import (
     CallContent,

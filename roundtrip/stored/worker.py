@@ -20,9 +20,9 @@ from roundtrip.engine.leg import Authored, Finished, Suspended
 from roundtrip.errors import BodyMistake, CallTakenOver, TokenRejected
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.holders import buried_processes, hear_of_deaths, holder_name, is_buried
+from roundtrip.ledger.machines import StoredEvent, StoredState
 from roundtrip.ledger.tasks import CallEntry
 from roundtrip.limited_logs import LimitedLog
-from roundtrip.machine.background import StoredEvent, StoredState
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.stored.book import CallBook
 from roundtrip.stored.content import CallContent, CallFeature, ContentUnreadable, Tell

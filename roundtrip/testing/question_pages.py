@@ -28,7 +28,7 @@ from starlette.applications import Starlette
 from roundtrip.adapters.finding import AttachedServer, attached
 from roundtrip.approvals.rules import is_open, records_of
 from roundtrip.client.tools import WAITING
-from roundtrip.machine.background import StoredState
+from roundtrip.ledger.machines import StoredState
 from roundtrip.pages.controls import Control, FieldView, view_of_field
 from roundtrip.pages.forms import DECISION, TOKEN, QuestionKind, form_of_questions
 from roundtrip.pages.headers import FORM_TYPE

@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from roundtrip.ledger.contract import LedgerDown
-from roundtrip.machine.background import StoredState
+from roundtrip.ledger.machines import StoredState
 from roundtrip.stored.content import CallNotChanged
 from roundtrip.trace.index.database import IndexUnusable
 from roundtrip.trace.index.index import CallIndex

@@ -12,8 +12,8 @@ from roundtrip.adapters.finding import AttachedServer
 from roundtrip.approvals.inbox import Inbox
 from roundtrip.approvals.rules import records_of, state_of
 from roundtrip.ledger.contract import LedgerDown, Reach
+from roundtrip.ledger.machines import StoredState
 from roundtrip.ledger.tasks import CallEntry
-from roundtrip.machine.background import StoredState
 from roundtrip.playground.forms import ShownForm, posted_of
 from roundtrip.stored.acting import AuditedOperations
 from roundtrip.stored.content import CallContent, CallNotChanged, ContentUnreadable, is_call_id

@@ -13,9 +13,10 @@ from roundtrip.errors import BodyNotRun, OutcomeUnknown, StillRunning
 from roundtrip.ledger import MemoryLedger, waiting
 from roundtrip.ledger.contract import ClaimAnswer, Reach
 from roundtrip.ledger.entry import EntryLedger, LedgerEntry
+from roundtrip.ledger.machines import EntryState
 from roundtrip.ledger.waiting import Waiting
 from roundtrip.machine.call import Call
-from roundtrip.machine.table import EntryState, State
+from roundtrip.machine.table import State
 from roundtrip.once import exactly_once
 from roundtrip.once.exactly_once import LEASE_SECONDS, LedgerClaim
 from roundtrip.system import System

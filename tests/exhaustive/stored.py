@@ -9,9 +9,9 @@ from typing import Any, Final, cast
 from roundtrip.engine.computed import NotedValue
 from roundtrip.engine.leg import Finished
 from roundtrip.ledger import MemoryLedger
+from roundtrip.ledger.machines import ENDED, TASK_MACHINE, StoredState
 from roundtrip.ledger.tasks import CallEntry
 from roundtrip.legs.parts import Effects, Parts, parts_of
-from roundtrip.machine.background import ENDED, TASK_MACHINE, StoredState
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.stored.book import CallBook
 from roundtrip.stored.content import CallContent, CallOrigin

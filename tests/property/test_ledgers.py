@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from transitions import Machine
 
 from roundtrip.ledger import ClaimAnswer, ClaimStatus, Ledger
-from roundtrip.machine.table import ENTRY_MACHINE, EntryEvent, EntryState
+from roundtrip.ledger.machines import ENTRY_MACHINE, EntryEvent, EntryState
 from tests.kit.stores import KINDS, Servers, ledger_of
 from tests.kit.tiers import examples
 

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import pytest
 
+from roundtrip.ledger.machines import StoredEvent, StoredState
 from roundtrip.ledger.tasks import CallEntry, CallStore, EntrySummary, summary_of
-from roundtrip.machine.background import StoredEvent, StoredState
 from roundtrip.testing import Clock
 from tests.kit.stores import KINDS, Servers, turned_ledger
 from tests.kit.tiers import examples

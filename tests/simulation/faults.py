@@ -9,11 +9,10 @@ from roundtrip.engine import leg_run
 from roundtrip.engine.known import KnownAnswers
 from roundtrip.ledger.contract import Ledger, LedgerDown
 from roundtrip.ledger.entry import LedgerEntry
+from roundtrip.ledger.machines import TASK_MACHINE, EntryEvent, EntryState, StoredEvent, StoredState
 from roundtrip.ledger.tasks import CallEntry
 from roundtrip.legs import boundary
 from roundtrip.legs.parts import Protection
-from roundtrip.machine.background import TASK_MACHINE, StoredEvent, StoredState
-from roundtrip.machine.table import EntryEvent, EntryState
 from roundtrip.once.exactly_once import LedgerClaim
 from roundtrip.stored import sweep
 from roundtrip.stored.content import CallSeal

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from roundtrip.ledger.entry import LedgerEntry
+from roundtrip.ledger.machines import TASK_MACHINE, StoredState
 from roundtrip.ledger.tasks import CallEntry
-from roundtrip.machine.background import TASK_MACHINE, StoredState
 from roundtrip.machine.call import Transition
 from roundtrip.machine.facts import Watch
 from roundtrip.machine.journal import Journal

@@ -11,10 +11,9 @@ from roundtrip.ledger import MemoryLedger
 from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.ledger.entry import EntryLedger, LedgerEntry
 from roundtrip.ledger.listeners import ChangeListeners
+from roundtrip.ledger.machines import EntryState, StoredState
 from roundtrip.ledger.tasks import CallEntry, EntrySummary
 from roundtrip.ledger.waiting import Waiting
-from roundtrip.machine.background import StoredState
-from roundtrip.machine.table import EntryState
 from roundtrip.system import System
 from tests.simulation.loop import Process, SimulatedLoop, at_once
 

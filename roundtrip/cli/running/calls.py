@@ -26,8 +26,8 @@ from roundtrip.cli.trace.showing import show
 from roundtrip.cli.trace.sources import LAST, present
 from roundtrip.cli.trace.terminal import Column, Screen
 from roundtrip.client.fields import read_typed
+from roundtrip.ledger.machines import StoredState
 from roundtrip.ledger.tasks import EntrySummary
-from roundtrip.machine.background import StoredState
 from roundtrip.questions.fields import FieldInvalid, FieldKind, fields_of
 from roundtrip.stored.content import CallNotChanged, ContentUnreadable
 from roundtrip.text import printable

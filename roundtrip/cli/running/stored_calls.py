@@ -14,8 +14,8 @@ from roundtrip.cli.command import CommandFailed, reported
 from roundtrip.cli.running.loading import load_attached
 from roundtrip.cli.trace.terminal import Screen
 from roundtrip.ledger.contract import LedgerDown, Reach
+from roundtrip.ledger.machines import ENDED, StoredState
 from roundtrip.ledger.tasks import CallEntry
-from roundtrip.machine.background import ENDED, StoredState
 from roundtrip.stored.acting import AuditedOperations
 from roundtrip.stored.book import CallBook
 from roundtrip.stored.content import CallNotChanged, ContentUnreadable

@@ -11,8 +11,8 @@ from roundtrip.client.legs import Era, LegRequest
 from roundtrip.client.tasks import RemoteTask, TaskRequests
 from roundtrip.errors import CallTakenOver
 from roundtrip.ledger.contract import LedgerDown
+from roundtrip.ledger.machines import ENDED, StoredState
 from roundtrip.ledger.tasks import CallEntry, CallStore
-from roundtrip.machine.background import ENDED, StoredState
 from roundtrip.stored.service import CallService
 from roundtrip.testing.networks.deliveries import Breach, Inapplicable, LegDelivery
 from roundtrip.testing.networks.network import Route

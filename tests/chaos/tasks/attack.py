@@ -11,8 +11,8 @@ from typing import Any, Final
 import anyio
 import httpx
 
+from roundtrip.ledger.machines import StoredState
 from roundtrip.ledger.tasks import CallEntry, CallStore
-from roundtrip.machine.background import StoredState
 from roundtrip.stored.book import CallBook
 from tests.chaos.fleet.attack import Plan, Report, Turns
 from tests.chaos.fleet.processes import Instance, suspended, until

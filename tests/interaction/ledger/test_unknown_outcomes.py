@@ -12,7 +12,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 
 from roundtrip.ledger import ClaimAnswer, LedgerDown, MemoryLedger
-from roundtrip.machine.table import EntryState
+from roundtrip.ledger.machines import EntryState
 from roundtrip.once import exactly_once
 from roundtrip.system import SYSTEM, System
 from roundtrip.testing import Clock, Duplicate, LegByLeg, User, served

@@ -17,9 +17,9 @@ from roundtrip import Approvals, Approve, Context, ElicitUrl, Pages, Recorder, S
 from roundtrip.channels import stored_pages
 from roundtrip.ledger import MemoryLedger, SqliteLedger
 from roundtrip.ledger.contract import Ledger, LedgerDown
+from roundtrip.ledger.machines import StoredEvent
 from roundtrip.ledger.tasks import CallEntry, change_task
 from roundtrip.limited_logs import LimitedLog
-from roundtrip.machine.background import StoredEvent
 from roundtrip.stored.content import CallNotChanged
 from roundtrip.stored.operations import CallOperations
 from roundtrip.trace.explaining.explanations import ExplainedSubject, explain

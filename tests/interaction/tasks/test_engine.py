@@ -12,14 +12,15 @@ from typing import Any
 import anyio
 import pytest
 from mcp import MCPError
+from roundtrip.machine.background import StoredEvent, StoredState
 
 from roundtrip import Context, ElicitUrl, Server, after
 from roundtrip.engine.leg import Authored, Suspended
 from roundtrip.errors import CallTakenOver
 from roundtrip.ledger import LedgerDown, MemoryLedger, SqliteLedger
+from roundtrip.ledger.machines import StoredEvent, StoredState
 from roundtrip.ledger.memory_tasks import MemoryCallStore
 from roundtrip.ledger.tasks import CallEntry, change_task
-from roundtrip.machine.background import StoredEvent, StoredState
 from roundtrip.stored import lease, legs, service
 from roundtrip.stored.content import ContentUnreadable, Pause
 from roundtrip.stored.legs import WorkerLeg

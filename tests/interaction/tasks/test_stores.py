@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from roundtrip.ledger import LedgerDown, MemoryLedger
+from roundtrip.ledger.machines import StoredEvent, StoredState
 from roundtrip.ledger.tasks import MAX_TRIES, CallEntry, CallStore, HasCallStore, SeenEntry, change_task
-from roundtrip.machine.background import StoredEvent, StoredState
 from roundtrip.system import System
 from roundtrip.testing import Clock
 from tests.kit.peer import WAIT_SECONDS

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from roundtrip import Context, Server
-from roundtrip.machine.background import StoredState
+from roundtrip.ledger.machines import StoredState
 from roundtrip.system import System
 from roundtrip.testing import Clock
 from tests.kit.peer import Peer, peers, text_of

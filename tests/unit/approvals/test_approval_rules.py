@@ -10,8 +10,8 @@ import pytest
 
 from roundtrip.approvals.inbox_calls import Reader
 from roundtrip.approvals.rules import decide, look_at, may_decide, open_groups, park_approvals, records_of, withdraw
+from roundtrip.ledger.machines import StoredEvent, StoredState
 from roundtrip.ledger.tasks import CallEntry
-from roundtrip.machine.background import StoredEvent, StoredState
 from roundtrip.stored.content import CallContent, CallOrigin, CallSeal, Pause
 from tests.kit.tables import check_each
 

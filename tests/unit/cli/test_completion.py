@@ -4,7 +4,7 @@ import pytest
 
 from roundtrip.cli.calls import STATES
 from roundtrip.cli.parsing import OptionsAnywhere
-from roundtrip.machine.background import StoredState
+from roundtrip.ledger.machines import StoredState
 from tests.kit.tables import check_each
 from tests.unit.cli.completions import SHELLS, script
 

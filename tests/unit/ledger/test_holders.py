@@ -7,8 +7,8 @@ import pytest
 
 from roundtrip.ledger import holders
 from roundtrip.ledger.holders import bury, holder_name, name_process
+from roundtrip.ledger.machines import StoredState
 from roundtrip.ledger.tasks import CallEntry
-from roundtrip.machine.background import StoredState
 
 FORKED = """
 import os

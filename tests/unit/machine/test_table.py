@@ -8,10 +8,10 @@ import pytest
 from transitions import MachineError
 
 from roundtrip.errors import IllegalTransition
-from roundtrip.machine.background import TASK_MACHINE, StoredEvent, StoredState
+from roundtrip.ledger.machines import ENTRY_MACHINE, TASK_MACHINE, EntryEvent, EntryState, StoredEvent, StoredState
 from roundtrip.machine.call import Call, Transition
 from roundtrip.machine.journal import Journal
-from roundtrip.machine.table import CALL_MACHINE, ENTRY_MACHINE, EntryEvent, EntryState, Event, MachineTable, State
+from roundtrip.machine.table import CALL_MACHINE, Event, MachineTable, State
 from tests.kit.raised import raised
 from tests.kit.tables import check_each
 

@@ -5,8 +5,8 @@ from typing import Any, cast
 import pytest
 
 from roundtrip.engine.leg import Suspended
+from roundtrip.ledger.machines import StoredState
 from roundtrip.ledger.tasks import MAX_TRIES, CallEntry
-from roundtrip.machine.background import StoredState
 from roundtrip.machine.journal import Journal
 from roundtrip.stored.content import CallContent, CallOrigin
 from roundtrip.stored.lease import CallLease

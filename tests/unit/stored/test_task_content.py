@@ -4,8 +4,8 @@ import os
 
 import pytest
 
+from roundtrip.ledger.machines import StoredState
 from roundtrip.ledger.tasks import CallEntry
-from roundtrip.machine.background import StoredState
 from roundtrip.stored.content import CallContent, CallOrigin, CallSeal, ContentUnreadable, Pause
 from roundtrip.tokens.token import KeyRing, Sealer
 

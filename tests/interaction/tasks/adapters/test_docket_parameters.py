@@ -13,8 +13,8 @@ from mcp.shared.exceptions import MCPError
 from roundtrip import Context, InvalidSignature, Server, ToolError, after
 from roundtrip.install import bind
 from roundtrip.ledger import MemoryLedger
+from roundtrip.ledger.machines import StoredState
 from roundtrip.ledger.tasks import CallEntry
-from roundtrip.machine.background import StoredState
 from roundtrip.system import System
 from roundtrip.testing import Clock, Era, User
 from tests.kit.peer import peers, text_of
