@@ -84,7 +84,7 @@ def _machine_json() -> str:
 
 def _machine(table: MachineTable[Any, Any]) -> dict[str, Any]:
     return {
-        "initial": table.initial,
+        "initial": table.states[0],
         "states": [{"name": state, "final": state in table.final, "meaning": state.meaning} for state in table.states],
         "events": [{"name": event, "meaning": event.meaning} for event in table.events],
         "arrows": [{"from": arrow.source, "event": arrow.event, "to": arrow.target} for arrow in table.arrows],

@@ -1,19 +1,16 @@
 """State machines as tables, and the machine of a call. The ledger has its own machines in the same form.
 
-A table is the only source of its machine. The lookup of the hot path, the `transitions` machine, the diagrams,
-`specs/machine.md` and the tests are derived from it. Importing this module does not import `transitions`.
+A table is the only source of its machine. The lookup of the hot path, the diagrams, `specs/machine.md` and the tests
+are derived from it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Self, TypeVar
+from typing import Final, Generic, NamedTuple, Self, TypeVar, cast
 
 from roundtrip.errors import IllegalTransition
-
-if TYPE_CHECKING:
-    from transitions import Machine
 
 
 class TableName(StrEnum):
@@ -24,26 +21,18 @@ class TableName(StrEnum):
     # An enum hashes by a function written in Python, and the table is looked up at every transition.
     __hash__ = str.__hash__
 
-    def __new__(cls, name: str) -> Self:
+    def __new__(cls, name: str, meaning: str = "") -> Self:
         """Make a member, whose value is the name."""
         member = str.__new__(cls, name)
-        member._value_ = str(name)
-        member.meaning = name.meaning if isinstance(name, _Name) else ""
+        member._value_ = name
+        member.meaning = meaning
         return member
 
 
-class _Name(str):
-    """Name of a state or an event that carries its meaning into the enum."""
-
-    meaning: str
-
-
 def named(name: str, meaning: str) -> str:
-    """Return a name that carries its meaning into a `TableName`."""
+    """Return the definition of a member of a `TableName`."""
     # To type checkers it is text: they would take a tuple for the value of the member.
-    made = _Name(name)
-    made.meaning = meaning
-    return made
+    return cast("str", (name, meaning))
 
 
 S = TypeVar("S", bound=TableName)
@@ -89,11 +78,6 @@ class MachineTable(Generic[S, E]):
         self.final: Final = frozenset(states) - {arrow.source for arrow in self.arrows}
         """The states that no event leads out of."""
 
-    @property
-    def initial(self) -> S:
-        """Return the state in which the machine starts."""
-        return self.states[0]
-
     def allowed(self, state: S) -> tuple[E, ...]:
         """Return the events that may happen in a state."""
         return tuple(event for event in self.events if (state, event) in self.targets)
@@ -109,27 +93,6 @@ class MachineTable(Generic[S, E]):
             allowed = [event.value for event in self.allowed(state)]
             raise IllegalTransition(state.value, event.value, allowed, subject=self.subject)
         return target
-
-    def machine(self, kind: type[Machine] | None = None, **options: Any) -> Machine:
-        """Build a `transitions` machine of the table, to attach models to or to draw.
-
-        Args:
-            kind: A class of machines of `transitions`; by default its `Machine`.
-            options: Further arguments of that class.
-        """
-        if kind is None:
-            from transitions import Machine as kind
-        given: dict[str, Any] = {
-            "model": None,
-            "states": [state.value for state in self.states],
-            "transitions": [
-                {"trigger": arrow.event.value, "source": arrow.source.value, "dest": arrow.target.value}
-                for arrow in self.arrows
-            ],
-            "initial": self.initial.value,
-            "auto_transitions": False,
-        }
-        return kind(**given, **options)
 
 
 class State(TableName):

@@ -14,6 +14,7 @@ from transitions import Machine
 
 from roundtrip.ledger import ClaimAnswer, ClaimStatus, Ledger
 from roundtrip.ledger.machines import ENTRY_MACHINE, EntryEvent, EntryState
+from roundtrip.trace.drawings.machine import transitions_machine
 from tests.kit.stores import KINDS, Servers, ledger_of
 from tests.kit.tiers import examples
 
@@ -38,7 +39,7 @@ class Model:
     state: str
 
     def __init__(self) -> None:
-        self.machine: Any = ENTRY_MACHINE.machine(Machine, ignore_invalid_triggers=True)
+        self.machine: Any = transitions_machine(ENTRY_MACHINE, Machine, ignore_invalid_triggers=True)
         self.machine.add_model(self)
         self.holder = self.digest = ""
         self.epoch = 0

@@ -1,10 +1,15 @@
 """Draw the state machines of roundtrip in every format, from their tables."""
 
+from __future__ import annotations
+
 from collections.abc import Collection
 from enum import StrEnum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from roundtrip.machine.table import CALL_MACHINE, Event, MachineTable, State
+
+if TYPE_CHECKING:
+    from transitions import Machine
 
 
 class Format(StrEnum):
@@ -40,7 +45,7 @@ def mermaid(table: MachineTable[Any, Any], *, visited: Visited = (), current: St
     # Not at the top: only this format needs it.
     from transitions.extensions.diagrams import GraphMachine
 
-    machine: Any = table.machine(GraphMachine, graph_engine="mermaid")
+    machine: Any = transitions_machine(table, GraphMachine, graph_engine="mermaid")
     machine.machine_attributes, machine.style_attributes = {}, _MERMAID_STYLES
     for source, event in visited:
         for transition in machine.events[event.value].transitions[source.value]:
@@ -52,6 +57,27 @@ def mermaid(table: MachineTable[Any, Any], *, visited: Visited = (), current: St
     # The first three lines are a title.
     drawn = [line.rstrip() for line in graph.get_graph().source.splitlines()[3:]]
     return "\n".join([*drawn, *ends])
+
+
+def transitions_machine(table: MachineTable[Any, Any], kind: type[Machine], **options: Any) -> Machine:
+    """Build a machine of `transitions` from a table, to attach models to or to draw.
+
+    Args:
+        table: The table.
+        kind: The class of the machine.
+        options: Further arguments of that class.
+    """
+    given: dict[str, Any] = {
+        "model": None,
+        "states": [state.value for state in table.states],
+        "transitions": [
+            {"trigger": arrow.event.value, "source": arrow.source.value, "dest": arrow.target.value}
+            for arrow in table.arrows
+        ],
+        "initial": table.states[0].value,
+        "auto_transitions": False,
+    }
+    return kind(**given, **options)
 
 
 def _dot(visited: Visited, current: State | None) -> str:

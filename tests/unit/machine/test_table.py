@@ -5,13 +5,14 @@ from itertools import product
 from typing import Any, cast
 
 import pytest
-from transitions import MachineError
+from transitions import Machine, MachineError
 
 from roundtrip.errors import IllegalTransition
 from roundtrip.ledger.machines import ENTRY_MACHINE, TASK_MACHINE, EntryEvent, EntryState, StoredEvent, StoredState
 from roundtrip.machine.call import Call, Transition
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import CALL_MACHINE, Event, MachineTable, State
+from roundtrip.trace.drawings.machine import transitions_machine
 from tests.kit.raised import raised
 from tests.kit.tables import check_each
 
@@ -46,7 +47,7 @@ def triggered(machine: Any, state: StrEnum, event: StrEnum) -> str | None:
 def test_table_agrees_with_the_transitions_machine(
     table: MachineTable[Any, Any], states: type[StrEnum], events: type[StrEnum]
 ) -> None:
-    machine = table.machine()
+    machine = transitions_machine(table, Machine)
     for state, event in product(states, events):
         assert triggered(machine, state, event) == table.targets.get((state, event))
     assert len(cast("Any", machine).get_transitions()) == len(table.arrows) == len(table.targets)
