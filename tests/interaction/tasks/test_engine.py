@@ -12,7 +12,6 @@ from typing import Any
 import anyio
 import pytest
 from mcp import MCPError
-from roundtrip.machine.background import StoredEvent, StoredState
 
 from roundtrip import Context, ElicitUrl, Server, after
 from roundtrip.engine.leg import Authored, Suspended
