@@ -5,7 +5,7 @@ protocol. The suite defines the names of the tools, prompts and resources, and t
 
 The interesting part is "Questions". A tool declares its needs in its signature, and a resolver asks for them. The same
 code serves 2026-07-28, where the server returns the question, and 2025-11-25, where it sends the question and waits.
-The name of a resolver is the key of its question.
+A question has the name of its resolver.
 """
 
 from __future__ import annotations

@@ -204,9 +204,9 @@ class TicketRejected(RoundtripError):
 class AnswerRejected(RoundtripError):
     """The user's last permitted answer to one question was invalid."""
 
-    def __init__(self, key: str, *, attempts: int, reason: str) -> None:
-        super().__init__(f"question {key!r} was answered invalidly {attempts} times; the last answer: {reason}")
-        self.key = key
+    def __init__(self, name: str, *, attempts: int, reason: str) -> None:
+        super().__init__(f"question {name!r} was answered invalidly {attempts} times; the last answer: {reason}")
+        self.name = name
         self.attempts = attempts
         self.reason = reason
 
@@ -214,12 +214,12 @@ class AnswerRejected(RoundtripError):
 class GuessesSpent(AnswerRejected):
     """A question with `guesses=` received more different answers in one call than it allows."""
 
-    def __init__(self, key: str, *, guesses: int) -> None:
+    def __init__(self, name: str, *, guesses: int) -> None:
         RoundtripError.__init__(
             self,
-            f"question {key!r} takes no other answer in this call, after {guesses} different ones; call again",
+            f"question {name!r} takes no other answer in this call, after {guesses} different ones; call again",
         )
-        self.key = key
+        self.name = name
         self.attempts = guesses
         self.reason = "too many different answers"
 
@@ -227,23 +227,23 @@ class GuessesSpent(AnswerRejected):
 class QuestionVolatile(RoundtripError):
     """A question that changes on every leg, so that no answer to it can count."""
 
-    def __init__(self, key: str, *, changed: Sequence[str]) -> None:
+    def __init__(self, name: str, *, changed: Sequence[str]) -> None:
         what = " and ".join(changed)
         super().__init__(
-            f"question {key!r} has another {what} each time it is asked, so its answers never fit. Keep values that "
+            f"question {name!r} has another {what} each time it is asked, so its answers never fit. Keep values that "
             "vary (a time, a random value) out of the question, fix them for the call with Resolve(fn, once=True) or "
             "ctx.step(), or pass volatile_ok=True to Elicit if the question will stop changing"
         )
-        self.key = key
+        self.name = name
         self.changed = tuple(changed)
 
 
 class QuestionDeclined(RoundtripError):
     """The user declined or cancelled a question whose value a body wanted; let it propagate to end the call."""
 
-    def __init__(self, key: str, action: str) -> None:
-        super().__init__(f"The user {'declined' if action == 'decline' else 'cancelled'} the question {key!r}")
-        self.key = key
+    def __init__(self, name: str, action: str) -> None:
+        super().__init__(f"The user {'declined' if action == 'decline' else 'cancelled'} the question {name!r}")
+        self.name = name
         self.action = action
 
 
@@ -263,9 +263,9 @@ class NotApproved(RoundtripError):
     ending: ClassVar[str]
     """The end of the approval, in words."""
 
-    def __init__(self, key: str, decision: Decision) -> None:
-        super().__init__(f"approval {key!r} was {self.ending}")
-        self.key = key
+    def __init__(self, name: str, decision: Decision) -> None:
+        super().__init__(f"approval {name!r} was {self.ending}")
+        self.name = name
         self.decision = decision
 
 
@@ -288,7 +288,7 @@ class BodyMistake(RoundtripError):
 class KeyUsedTwice(BodyMistake):
     """Two questions or steps of one call share a name, so neither can find its answer."""
 
-    def __init__(self, key: str, *, formerly_of: str | None = None) -> None:
+    def __init__(self, name: str, *, formerly_of: str | None = None) -> None:
         if formerly_of is None:
             advice = "give each question and each step a name of its own (in a loop, number them: f'item-{i}')"
         else:
@@ -296,8 +296,8 @@ class KeyUsedTwice(BodyMistake):
                 f"question {formerly_of!r} also has it in was=, so an answer under this name could belong to either; "
                 "remove it from was=, or rename the other question or step"
             )
-        super().__init__(f"the name {key!r} is used twice in one call; {advice}")
-        self.key = key
+        super().__init__(f"the name {name!r} is used twice in one call; {advice}")
+        self.name = name
 
 
 class QuestionsUnkeyed(BodyMistake):
@@ -305,21 +305,21 @@ class QuestionsUnkeyed(BodyMistake):
 
     def __init__(self) -> None:
         super().__init__(
-            "two questions without a key= are pending at the same time; name them: ctx.elicit(..., key='...'), or ask "
-            "them in one round with ctx.ask_all({'...': ...})"
+            "two questions without a name= are pending at the same time; name them: ctx.elicit(..., name='...'), or "
+            "ask them in one round with ctx.ask_all({'...': ...})"
         )
 
 
 class AskedTooLate(BodyMistake):
     """A question or step of an asyncio task or thread that outlived its leg."""
 
-    def __init__(self, key: str) -> None:
+    def __init__(self, name: str) -> None:
         super().__init__(
-            f"{key!r} was asked after its leg had ended, by a task or a thread that outlived the body. asyncio.gather "
+            f"{name!r} was asked after its leg had ended, by a task or a thread that outlived the body. asyncio.gather "
             "leaves such tasks: run concurrent questions in a task group, or ask them in one round with ctx.ask_all. A "
             "tool that times out leaves its thread"
         )
-        self.key = key
+        self.name = name
 
 
 class NeedsTask(BodyMistake):
@@ -346,12 +346,12 @@ class ContextOfHost(BodyMistake):
 class AskNotAwaited(BodyMistake):
     """A question that was created and never awaited."""
 
-    def __init__(self, key: str) -> None:
+    def __init__(self, name: str) -> None:
         super().__init__(
-            f"the body ended without awaiting {key!r}; write `await ctx.ask(...)` or `await ctx.step(...)`, and in a "
+            f"the body ended without awaiting {name!r}; write `await ctx.ask(...)` or `await ctx.step(...)`, and in a "
             "plain `def` tool `ctx.blocking.ask(...)` or `ctx.blocking.step(...)`"
         )
-        self.key = key
+        self.name = name
 
 
 class UsedUnawaited(BodyMistake, AttributeError):
@@ -380,20 +380,20 @@ class OutcomeUsedAsValue(BodyMistake):
 class SuspensionSwallowed(BodyMistake):
     """A body caught the exception that ends its leg, and continued without an answer."""
 
-    def __init__(self, keys: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str]) -> None:
         super().__init__(
-            f"the body caught the exception with which {', '.join(map(repr, keys))} ended the leg. Catch Exception "
+            f"the body caught the exception with which {', '.join(map(repr, names))} ended the leg. Catch Exception "
             "instead of BaseException around questions, or raise the exception again"
         )
-        self.keys = tuple(keys)
+        self.names = tuple(names)
 
 
 class CallOutlived(RoundtripError):
     """A live call still asks, or waits, after its maximum age. In the retry era its token would have expired."""
 
-    def __init__(self, keys: Sequence[str]) -> None:
-        super().__init__(f"the call is over its max_age and still has to ask {', '.join(map(repr, keys))}; call again")
-        self.keys = tuple(keys)
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__(f"the call is over its max_age and still has to ask {', '.join(map(repr, names))}; call again")
+        self.names = tuple(names)
 
 
 class ToolTimedOut(RoundtripError):
@@ -479,9 +479,9 @@ class CannotAsk(RoundtripError):
 class CapabilityMissing(CannotAsk):
     """A question needs a capability that the client did not declare (S6)."""
 
-    def __init__(self, key: str, *, capability: str, required: ClientCapabilities) -> None:
-        super().__init__(f"Client did not declare the {capability} capability required by question {key!r}")
-        self.key = key
+    def __init__(self, name: str, *, capability: str, required: ClientCapabilities) -> None:
+        super().__init__(f"Client did not declare the {capability} capability required by question {name!r}")
+        self.name = name
         self.capability = capability
         self.required = required
 
@@ -489,8 +489,8 @@ class CapabilityMissing(CannotAsk):
 class ChannelMissing(CannotAsk):
     """A live era client whose connection cannot carry questions."""
 
-    def __init__(self, keys: Sequence[str], *, protocol_version: str | None, in_session: bool = False) -> None:
-        asked = ", ".join(repr(key) for key in keys)
+    def __init__(self, names: Sequence[str], *, protocol_version: str | None, in_session: bool = False) -> None:
+        asked = ", ".join(repr(name) for name in names)
         if protocol_version is None:
             why = "there is no client request to answer it; call the tool through a client"
         else:
@@ -508,7 +508,7 @@ class ChannelMissing(CannotAsk):
                 f"{FIRST_OF_RETRY_ERA}, which can be asked over any transport"
             )
         super().__init__(f"cannot ask {asked}: {why}")
-        self.keys = tuple(keys)
+        self.names = tuple(names)
         self.protocol_version = protocol_version
 
 
@@ -528,17 +528,17 @@ class ConnectionLost(CannotAsk):
 class CallerUnknown(CannotAsk):
     """An approval of a call whose caller the server does not know, so that it cannot tell who must not decide."""
 
-    def __init__(self, key: str) -> None:
-        super().__init__(f"approval {key!r} needs a caller whom the server knows; authenticate the client's user")
-        self.key = key
+    def __init__(self, name: str) -> None:
+        super().__init__(f"approval {name!r} needs a caller whom the server knows; authenticate the client's user")
+        self.name = name
 
 
 class UrlRequired(CannotAsk):
     """The client must send its user to a page first, and then call again."""
 
-    def __init__(self, key: str, *, request: ElicitRequestURLParams) -> None:
-        super().__init__(f"question {key!r} must be answered on a page; then call again")
-        self.key = key
+    def __init__(self, name: str, *, request: ElicitRequestURLParams) -> None:
+        super().__init__(f"question {name!r} must be answered on a page; then call again")
+        self.name = name
         self.request = request
 
 
@@ -546,7 +546,7 @@ class TokenTooLarge(RoundtripError):
     """A call remembers more than its token may hold."""
 
     def __init__(self, what: str, *, size: int, limit: int, largest: Sequence[tuple[str, int]]) -> None:
-        entries = ", ".join(f"{key!r} ({bytes_} bytes)" for key, bytes_ in largest) or "none"
+        entries = ", ".join(f"{name!r} ({bytes_} bytes)" for name, bytes_ in largest) or "none"
         super().__init__(
             f"the {what} of this call has {size} bytes, over its limit of {limit}. Largest entries: {entries}. "
             "Keep large values on the server and let the call remember a reference to them"
@@ -559,10 +559,10 @@ class TokenTooLarge(RoundtripError):
 class ValueNotStorable(RoundtripError):
     """A value that must travel in the token has no JSON form. The message does not contain the value."""
 
-    def __init__(self, key: str, *, reason: str, cure: str | None = None) -> None:
+    def __init__(self, name: str, *, reason: str, cure: str | None = None) -> None:
         default = "Return a value that its annotation can convert to JSON, or do not use once=True or ctx.step for it"
-        super().__init__(f"the value of {key!r} cannot be remembered: {reason}. {cure or default}")
-        self.key = key
+        super().__init__(f"the value of {name!r} cannot be remembered: {reason}. {cure or default}")
+        self.name = name
         self.reason = reason
 
 

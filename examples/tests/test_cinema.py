@@ -23,7 +23,7 @@ async def test_declining_the_snack_still_books_a_seat():
 async def test_cancelling_the_seat_books_none():
     call = await User(make_server, {"choose_seat": CANCEL}).call("book", film="Solaris")
     assert call.is_error
-    assert call.keys == ["choose_seat"]
+    assert call.names == ["choose_seat"]
 
 
 @pytest.mark.roundtrip(eras="both")

@@ -61,7 +61,7 @@ def _configure_action(action: OptionsAnywhere, name: str) -> None:
     call: dict[str, Any] = {"metavar": "ID", "help": "the id of a call or its task, the start of one, or `last`"}
     if name == "answer":
         action.add_argument("call", **call)
-        action.add_argument("key", metavar="KEY", help="the name of the question")
+        action.add_argument("name", metavar="NAME", help="the name of the question")
         help = "the value of its only field, or JSON of all fields; `:decline` or `:cancel`"
         action.add_argument("value", metavar="VALUE", help=help)
         add_files(action)

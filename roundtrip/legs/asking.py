@@ -88,7 +88,7 @@ class ApproveOptions(TypedDict, total=False):
 class VisitOptions(TypedDict, total=False):
     """Options of `ctx.elicit_url`."""
 
-    key: str | None
+    name: str | None
     wait: float
     schemes: Collection[str]
 
@@ -96,17 +96,17 @@ class VisitOptions(TypedDict, total=False):
 class Asking(Awaitable[T]):
     """Question or step of a body. Await it to get its result; the call fails if it is never awaited."""
 
-    __slots__ = ("_body", "_key", "_read", "_run")
+    __slots__ = ("_body", "_name", "_read", "_run")
 
-    def __init__(self, body: Body, key: str, run: Callable[[], Awaitable[Any]], read: Callable[[Any], T]) -> None:
+    def __init__(self, body: Body, name: str, run: Callable[[], Awaitable[Any]], read: Callable[[Any], T]) -> None:
         self._body = body
-        self._key = key
+        self._name = name
         self._run = run
         self._read = read
-        body.make(key)
+        body.make(name)
 
     def __await__(self) -> Generator[Any, Any, T]:
-        self._body.put(self._key)
+        self._body.put(self._name)
         return self._read((yield from self._run().__await__()))
 
     # Hidden from type checkers, so that they report the same mistakes.
@@ -115,10 +115,10 @@ class Asking(Awaitable[T]):
         def __getattr__(self, name: str) -> Never:
             if name.startswith("_"):
                 raise AttributeError(name)
-            raise UsedUnawaited(repr(self._key))
+            raise UsedUnawaited(repr(self._name))
 
         def _use(self, *_: object) -> Never:
-            raise UsedUnawaited(repr(self._key))
+            raise UsedUnawaited(repr(self._name))
 
         __getitem__ = __iter__ = __bool__ = _use
 
@@ -155,12 +155,12 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         """Return True if the body of this context has ended."""
         return self._body is not None and self._body.is_over
 
-    def _running_body(self, key: str) -> Body:
+    def _running_body(self, name: str) -> Body:
         if self.is_over:
-            raise AskedTooLate(key)
+            raise AskedTooLate(name)
         if self._body is None or not self._body.is_running:
             raise BodyMistake(
-                f"{key!r} is asked outside of a tool's body. A resolver asks by returning its question; in a body, "
+                f"{name!r} is asked outside of a tool's body. A resolver asks by returning its question; in a body, "
                 "annotate a parameter with Context"
             )
         return self._body
@@ -174,12 +174,12 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
 
     @overload
     def ask(
-        self, key: str, message: str, schema: TypeForm[T], /, *, otherwise: None, **options: Unpack[AskOptions]
+        self, name: str, message: str, schema: TypeForm[T], /, *, otherwise: None, **options: Unpack[AskOptions]
     ) -> Asking[T | None]: ...
     @overload
     def ask(
         self,
-        key: str,
+        name: str,
         message: str,
         schema: list[Mapping[T, str]],
         /,
@@ -188,7 +188,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
     @overload
     def ask(
         self,
-        key: str,
+        name: str,
         message: str,
         schema: TypeForm[T],
         /,
@@ -198,27 +198,27 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
     ) -> Asking[T]: ...
     @overload
     def ask(
-        self, key: str, message: str, schema: Mapping[T, str], /, **options: Unpack[ChoiceOptions[T]]
+        self, name: str, message: str, schema: Mapping[T, str], /, **options: Unpack[ChoiceOptions[T]]
     ) -> Asking[T]: ...
     @overload
-    def ask(self, key: str, question: Elicit[T] | ElicitUrl[T], /, *, was: Sequence[str] = ...) -> Asking[T]: ...
+    def ask(self, name: str, question: Elicit[T] | ElicitUrl[T], /, *, was: Sequence[str] = ...) -> Asking[T]: ...
     @overload
-    def ask(self, key: str, question: "Approve", /, *, was: Sequence[str] = ...) -> "Asking[Approval]": ...
+    def ask(self, name: str, question: "Approve", /, *, was: Sequence[str] = ...) -> "Asking[Approval]": ...
     @overload
-    def ask(self, key: str, question: SdkElicit[ModelT], /, *, was: Sequence[str] = ...) -> Asking[ModelT]: ...
+    def ask(self, name: str, question: SdkElicit[ModelT], /, *, was: Sequence[str] = ...) -> Asking[ModelT]: ...
     @overload
-    def ask(self, key: str, question: SdkSample, /, *, was: Sequence[str] = ...) -> Asking[CreateMessageResult]: ...
+    def ask(self, name: str, question: SdkSample, /, *, was: Sequence[str] = ...) -> Asking[CreateMessageResult]: ...
     @overload
-    def ask(self, key: str, question: SdkListRoots, /, *, was: Sequence[str] = ...) -> Asking[ListRootsResult]: ...
+    def ask(self, name: str, question: SdkListRoots, /, *, was: Sequence[str] = ...) -> Asking[ListRootsResult]: ...
     @overload
-    def ask(self, key: str, question: Marker, /, *, was: Sequence[str] = ...) -> Asking[Any]: ...
+    def ask(self, name: str, question: Marker, /, *, was: Sequence[str] = ...) -> Asking[Any]: ...
     def ask(
-        self, key: str, question: Any, schema: Any = _NO_SCHEMA, /, *, was: Sequence[str] = (), **options: Any
+        self, name: str, question: Any, schema: Any = _NO_SCHEMA, /, *, was: Sequence[str] = (), **options: Any
     ) -> Asking[Any]:
         """Ask one question and yield the value of its answer; a decline or a cancellation ends the call.
 
         Args:
-            key: The question's name, the same on every leg and after a redeploy. In a loop, number it: `f"item-{i}"`.
+            name: The question's name, the same on every leg and after a redeploy. In a loop, number it: `f"item-{i}"`.
             question: The message above a form, with the form's schema after it; or a whole question, as `ElicitUrl`.
             schema: The type of the answer, or the choices, as `Elicit` takes them.
             was: Names that the question had in earlier versions, so that a rename does not ask again.
@@ -229,19 +229,19 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
             QuestionDeclined: The user declined or cancelled; let it pass to end the call.
             BodyMistake: The question cannot be asked this way.
         """
-        body, marker = self._running_body(key), _question("ask", key, question, schema, options)
+        body, marker = self._running_body(name), _question("ask", name, question, schema, options)
 
-        asked = partial(body.ask, key, marker, was=tuple(was))
-        return Asking(body, key, asked, lambda outcome: outcome.require_value(key))
+        asked = partial(body.ask, name, marker, was=tuple(was))
+        return Asking(body, name, asked, lambda outcome: outcome.require_value(name))
 
     @overload
     def ask_outcome(
-        self, key: str, message: str, schema: TypeForm[T], /, *, otherwise: None, **options: Unpack[AskOptions]
+        self, name: str, message: str, schema: TypeForm[T], /, *, otherwise: None, **options: Unpack[AskOptions]
     ) -> Asking[ElicitationResult[T | None]]: ...
     @overload
     def ask_outcome(
         self,
-        key: str,
+        name: str,
         message: str,
         schema: list[Mapping[T, str]],
         /,
@@ -250,7 +250,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
     @overload
     def ask_outcome(
         self,
-        key: str,
+        name: str,
         message: str,
         schema: TypeForm[T],
         /,
@@ -260,46 +260,46 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
     ) -> Asking[ElicitationResult[T]]: ...
     @overload
     def ask_outcome(
-        self, key: str, message: str, schema: Mapping[T, str], /, **options: Unpack[ChoiceOptions[T]]
+        self, name: str, message: str, schema: Mapping[T, str], /, **options: Unpack[ChoiceOptions[T]]
     ) -> Asking[ElicitationResult[T]]: ...
     @overload
     def ask_outcome(
-        self, key: str, question: Elicit[T] | ElicitUrl[T], /, *, was: Sequence[str] = ...
+        self, name: str, question: Elicit[T] | ElicitUrl[T], /, *, was: Sequence[str] = ...
     ) -> Asking[ElicitationResult[T]]: ...
     @overload
     def ask_outcome(
-        self, key: str, question: SdkElicit[ModelT], /, *, was: Sequence[str] = ...
+        self, name: str, question: SdkElicit[ModelT], /, *, was: Sequence[str] = ...
     ) -> Asking[ElicitationResult[ModelT]]: ...
     def ask_outcome(
-        self, key: str, question: Any, schema: Any = _NO_SCHEMA, /, *, was: Sequence[str] = (), **options: Any
+        self, name: str, question: Any, schema: Any = _NO_SCHEMA, /, *, was: Sequence[str] = (), **options: Any
     ) -> Asking[ElicitationResult[Any]]:
         """Ask the user one question, as `ask` does, and yield its outcome: accepted, declined or cancelled.
 
         Raises:
             BodyMistake: The question cannot be asked this way, or no user answers it.
         """
-        body, marker = self._running_body(key), _question("ask_outcome", key, question, schema, options)
+        body, marker = self._running_body(name), _question("ask_outcome", name, question, schema, options)
         if not isinstance(marker, SdkElicit | ElicitUrl):
             raise BodyMistake(
-                f"ctx.ask_outcome({key!r}, ...) must be given a form or a page, got {type(marker).__name__}; no user "
+                f"ctx.ask_outcome({name!r}, ...) must be given a form or a page, got {type(marker).__name__}; no user "
                 "can decline that, so it has no outcome: use ctx.ask"
             )
 
-        return Asking(body, key, partial(body.ask, key, marker, was=tuple(was)), Outcome.as_result)
+        return Asking(body, name, partial(body.ask, name, marker, was=tuple(was)), Outcome.as_result)
 
     @overload
     def approve(
-        self, key: str, message: str, /, *, by: str, otherwise: T, **options: Unpack[ApproveOptions]
+        self, name: str, message: str, /, *, by: str, otherwise: T, **options: Unpack[ApproveOptions]
     ) -> "Asking[Approval | T]": ...
     @overload
     def approve(
-        self, key: str, message: str, /, *, by: str, **options: Unpack[ApproveOptions]
+        self, name: str, message: str, /, *, by: str, **options: Unpack[ApproveOptions]
     ) -> "Asking[Approval]": ...
-    def approve(self, key: str, message: str, /, **options: Any) -> Asking[Any]:
+    def approve(self, name: str, message: str, /, **options: Any) -> Asking[Any]:
         """Ask the people of a group to approve, and yield the `Approval`. The call waits without a worker.
 
         Args:
-            key: The approval's name, as of a question.
+            name: The approval's name, as of a question.
             message: The wording that is approved.
             **options: Those of `Approve`: `by`, `within`, `remind` and `otherwise`.
 
@@ -308,7 +308,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
             ApprovalExpired: The group did not decide in time, and there is no `otherwise`.
             BodyMistake: The server has no inbox, or the call cannot wait for so long.
         """
-        return self.ask(key, approvals.Approve(message, **options))
+        return self.ask(name, approvals.Approve(message, **options))
 
     def ask_all(self, questions: Mapping[str, Marker]) -> Asking[dict[str, Any]]:
         """Ask several questions in one round and yield the values of their answers by name.
@@ -320,7 +320,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         body = self._running_body(label)
 
         def values(outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
-            return {key: outcome.require_value(key) for key, outcome in outcomes.items()}
+            return {name: outcome.require_value(name) for name, outcome in outcomes.items()}
 
         return Asking(body, label, partial(body.ask_all, questions), values)
 
@@ -331,20 +331,20 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
 
         def results(outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
             return {
-                key: outcome.as_result() if isinstance(questions[key], SdkElicit | ElicitUrl) else outcome.value
-                for key, outcome in outcomes.items()
+                name: outcome.as_result() if isinstance(questions[name], SdkElicit | ElicitUrl) else outcome.value
+                for name, outcome in outcomes.items()
             }
 
         return Asking(body, label, partial(body.ask_all, questions), results)
 
-    def review(self, key: str, message: str, of: Sequence[str]) -> Asking[dict[str, Any]]:
+    def review(self, name: str, message: str, of: Sequence[str]) -> Asking[dict[str, Any]]:
         """Show earlier answers of this call in one form, let the user change them, and yield them by name.
 
         Everything that depends on a changed answer is asked and computed again: the resolvers that need it, and the
         rest of the body after it.
 
         Args:
-            key: The review's name.
+            name: The review's name.
             message: The text above the form.
             of: The names of the form questions to show, of this body or of resolvers.
 
@@ -352,26 +352,26 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
             QuestionDeclined: The user declined or cancelled the review; let it pass to end the call.
             BodyMistake: One of the names is not a form that was answered before.
         """
-        body = self._running_body(key)
-        return Asking(body, key, partial(body.review, key, message, of), lambda outcome: outcome.require_value(key))
+        body = self._running_body(name)
+        return Asking(body, name, partial(body.review, name, message, of), lambda outcome: outcome.require_value(name))
 
-    def review_outcome(self, key: str, message: str, of: Sequence[str]) -> Asking[ElicitationResult[dict[str, Any]]]:
+    def review_outcome(self, name: str, message: str, of: Sequence[str]) -> Asking[ElicitationResult[dict[str, Any]]]:
         """Show earlier answers, as `review` does, and yield the review's outcome: accepted, declined or cancelled."""
-        body = self._running_body(key)
-        return Asking(body, key, partial(body.review, key, message, of), Outcome.as_result)
+        body = self._running_body(name)
+        return Asking(body, name, partial(body.review, name, message, of), Outcome.as_result)
 
     @overload
-    def step(self, key: str, fn: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> Asking[T]: ...
+    def step(self, name: str, fn: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> Asking[T]: ...
     @overload
-    def step(self, key: str, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Asking[T]: ...
-    def step(self, key: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Asking[Any]:
+    def step(self, name: str, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Asking[T]: ...
+    def step(self, name: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Asking[Any]:
         """Run a function once for the whole call, and yield the same result on later legs.
 
         The result must have a JSON form, and the function's return annotation is the type that it is read back as. It
         travels sealed in the token. A leg whose response is lost, or that is replayed, runs the function again.
         """
-        body = self._running_body(key)
-        return Asking(body, key, partial(body.step, key, fn, args, kwargs), lambda result: result)
+        body = self._running_body(name)
+        return Asking(body, name, partial(body.step, name, fn, args, kwargs), lambda result: result)
 
     def sleep(self, duration: float | timedelta, *, name: str | None = None) -> Asking[None]:
         """Wait for some time, in a task, which no worker, thread or connection holds meanwhile.
@@ -403,31 +403,31 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         body = self._running_body(name)
         return Asking(body, name, partial(body.wait_for, name, seconds), lambda payload: payload)
 
-    async def _begin_step(self, key: str, fn: Callable[..., Any]) -> Any:
+    async def _begin_step(self, name: str, fn: Callable[..., Any]) -> Any:
         """Return the kept result of a step, or the step; see `Body.begin_step`."""
-        return await self._running_body(key).begin_step(key, fn)
+        return await self._running_body(name).begin_step(name, fn)
 
     @overload
     async def elicit(
-        self, message: str, schema: list[Mapping[T, str]], *, key: str | None = ..., answered_by: AnsweredBy = ...
+        self, message: str, schema: list[Mapping[T, str]], *, name: str | None = ..., answered_by: AnsweredBy = ...
     ) -> ElicitationResult[list[T]]: ...
     @overload
     async def elicit(
-        self, message: str, schema: TypeForm[T], *, key: str | None = ..., answered_by: AnsweredBy = ...
+        self, message: str, schema: TypeForm[T], *, name: str | None = ..., answered_by: AnsweredBy = ...
     ) -> ElicitationResult[T]: ...
     @overload
     async def elicit(
-        self, message: str, schema: Mapping[T, str], *, key: str | None = ..., answered_by: AnsweredBy = ...
+        self, message: str, schema: Mapping[T, str], *, name: str | None = ..., answered_by: AnsweredBy = ...
     ) -> ElicitationResult[T]: ...
     async def elicit(
-        self, message: str, schema: Any, *, key: str | None = None, answered_by: AnsweredBy = "human"
+        self, message: str, schema: Any, *, name: str | None = None, answered_by: AnsweredBy = "human"
     ) -> ElicitationResult[Any]:
-        """Ask the user to fill in a form, as `ask_outcome` does; without a key, the wording is the name."""
+        """Ask the user to fill in a form, as `ask_outcome` does; by default, its wording is its name."""
         if self._body is None or not self._body.is_running:
             self._require_live_resolver("elicit")
             with clock_paused():
                 return cast("ElicitationResult[Any]", await super().elicit(message, schema))
-        return (await self._body.ask(key, Elicit(message, schema, answered_by=answered_by))).as_result()
+        return (await self._body.ask(name, Elicit(message, schema, answered_by=answered_by))).as_result()
 
     @overload
     async def sample(
@@ -436,7 +436,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         *,
         result_type: TypeForm[T],
         max_tokens: int = ...,
-        key: str | None = ...,
+        name: str | None = ...,
         **options: Unpack[SampleOptions],
     ) -> Sampled[T]: ...
     @overload
@@ -445,7 +445,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         messages: str | Sequence[SamplingMessage],
         *,
         max_tokens: int = ...,
-        key: str | None = ...,
+        name: str | None = ...,
         **options: Unpack[SampleOptions],
     ) -> Sampled[str]: ...
     async def sample(
@@ -454,7 +454,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         *,
         result_type: Any = None,
         max_tokens: int = 1024,
-        key: str | None = None,
+        name: str | None = None,
         **options: Unpack[SampleOptions],
     ) -> Sampled[Any]:
         """Ask the client's model to complete a conversation.
@@ -463,12 +463,12 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
             messages: The conversation; a string is a single message of the user.
             result_type: Ask the model for JSON of this type, and read it into `.result`.
             max_tokens: The limit of the answer, in tokens of the model.
-            key: The question's name; by default derived from its message.
+            name: The question's name; by default derived from its message.
             **options: Those of `Sample`.
         """
-        body = self._running_body(key or "sample")
+        body = self._running_body(name or "sample")
         question = Sample(messages, max_tokens=max_tokens, result_type=result_type, **options)
-        message = cast("CreateMessageResult", (await body.ask(key, question)).value)
+        message = cast("CreateMessageResult", (await body.ask(name, question)).value)
         text = text_of(message)
         return Sampled(text, text if result_type is None else read_structured(result_type, text), message)
 
@@ -508,7 +508,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         url: str,
         elicitation_id: str | None = None,
         *,
-        key: str | None = None,
+        name: str | None = None,
         done: Callable[..., Any] | None = None,
         wait: float = 20.0,
         schemes: Collection[str] = WEB,
@@ -519,7 +519,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
             message: The reason for going there.
             url: The page.
             elicitation_id: The page's id for its client; generated by default.
-            key: The question's name; by default made of its wording.
+            name: The question's name; by default made of its wording.
             done: Decides when the user has finished; without it, agreeing to go there is the whole answer.
             wait: Seconds that a leg waits for `done` before it asks again.
             schemes: The schemes that the URL may have, as `ElicitUrl` takes them.
@@ -537,16 +537,16 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
             with clock_paused():
                 return await super().elicit_url(message, url, elicitation_id)
         outcome = await self._body.ask(
-            key, ElicitUrl(message, url, done=done, wait=wait, elicitation_id=elicitation_id, schemes=schemes)
+            name, ElicitUrl(message, url, done=done, wait=wait, elicitation_id=elicitation_id, schemes=schemes)
         )
         if done is None and outcome.action is Action.ACCEPT:
             return AcceptedUrlElicitation()
         return outcome.as_result()
 
-    async def list_roots(self, *, key: str | None = None) -> ListRootsResult:
+    async def list_roots(self, *, name: str | None = None) -> ListRootsResult:
         """Ask the client for its roots."""
-        body = self._running_body(key or "list_roots")
-        return cast("ListRootsResult", (await body.ask(key, ListRoots())).value)
+        body = self._running_body(name or "list_roots")
+        return cast("ListRootsResult", (await body.ask(name, ListRoots())).value)
 
 
 def _label_of(method: str, questions: Any) -> str:
@@ -558,19 +558,19 @@ def _label_of(method: str, questions: Any) -> str:
     return ", ".join(map(str, cast("Mapping[Any, Any]", questions)))
 
 
-def _question(method: str, key: str, question: Any, schema: Any, options: Mapping[str, Any]) -> Marker:
+def _question(method: str, name: str, question: Any, schema: Any, options: Mapping[str, Any]) -> Marker:
     if schema is _NO_SCHEMA:
         if is_marker(question) and not options:
             return question
     elif isinstance(question, str):
         return Elicit(question, schema, **options)
     given = [type(question).__name__, *([] if schema is _NO_SCHEMA else ["a schema"]), *options]
-    if schema is _NO_SCHEMA and not key.isidentifier() and not isinstance(question, str):
+    if schema is _NO_SCHEMA and not name.isidentifier() and not isinstance(question, str):
         raise BodyMistake(
-            f"ctx.{method}({key!r}, ...) must begin with the question's name, got its message and {', '.join(given)}; "
-            f"write ctx.{method}('size', {key!r}, int), with a name that is the same on every leg"
+            f"ctx.{method}({name!r}, ...) must begin with the question's name, got its message and {', '.join(given)}; "
+            f"write ctx.{method}('size', {name!r}, int), with a name that is the same on every leg"
         )
     raise BodyMistake(
-        f"ctx.{method}({key!r}, ...) must be given a message and a schema, or one question, got {', '.join(given)}; "
-        f"write ctx.{method}({key!r}, 'How many?', int) or ctx.{method}({key!r}, Elicit('How many?', int))"
+        f"ctx.{method}({name!r}, ...) must be given a message and a schema, or one question, got {', '.join(given)}; "
+        f"write ctx.{method}({name!r}, 'How many?', int) or ctx.{method}({name!r}, Elicit('How many?', int))"
     )

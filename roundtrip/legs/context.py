@@ -226,14 +226,14 @@ class BlockingContext:
 
     # Derived, it would lose the parameters of the function that it runs.
     @overload
-    def step(self, key: str, fn: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    def step(self, name: str, fn: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
     @overload
-    def step(self, key: str, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
-    def step(self, key: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    def step(self, name: str, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    def step(self, name: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Run a step like `Context.step`, and block until it ends."""
         if not callable(fn) or is_async(fn):
-            return self._wait(lambda: self._context.step(key, fn, *args, **kwargs))
-        begun: Any = self._wait(lambda: self._context._begin_step(key, fn))  # pyright: ignore[reportPrivateUsage]
+            return self._wait(lambda: self._context.step(name, fn, *args, **kwargs))
+        begun: Any = self._wait(lambda: self._context._begin_step(name, fn))  # pyright: ignore[reportPrivateUsage]
         if not isinstance(begun, BegunStep):
             return begun
         # In this thread: its arguments may be bound to it, as an SQLite connection is.

@@ -33,7 +33,7 @@ class Resolve(SdkResolve):
 
     Args:
         fn: A function, coroutine function, method, class, callable object or partial.
-        key: The question's name on the wire and in calls in flight. By default the function's name.
+        name: The question's name on the wire and in calls in flight. By default the function's name.
         was: Names this question had in earlier versions, so that a rename does not ask again.
         once: Keep the first value of `fn` for the whole call: it does not run again on later legs.
         inline: Run a plain `fn` on the event loop, and not in a worker thread. It must not block.
@@ -49,7 +49,7 @@ class Resolve(SdkResolve):
         self,
         fn: Callable[..., Any],
         *,
-        key: str | None = None,
+        name: str | None = None,
         was: Sequence[str] = (),
         once: bool = False,
         inline: bool = False,
@@ -59,12 +59,12 @@ class Resolve(SdkResolve):
             check_inline(fn, subject=f"Resolve({display_name(fn)})")
         if isinstance(was, str):
             raise TypeError(f"Resolve(was={was!r}) takes a sequence of names: was=({was!r},)")
-        if key == "":
-            raise ValueError("Resolve(key='') names nothing; leave it out to use the function's name")
-        for name in (key, *was):
-            if name is not None and name.startswith("~"):
-                raise ValueError(f"{name!r} cannot name a question; give it a name that does not begin with '~'")
-        self.key = key
+        if name == "":
+            raise ValueError("Resolve(name='') names nothing; leave it out to use the function's name")
+        for given in (name, *was):
+            if given is not None and given.startswith("~"):
+                raise ValueError(f"{given!r} cannot name a question; give it a name that does not begin with '~'")
+        self.name = name
         self.was = tuple(was)
         self.once = once
         self.inline = inline

@@ -177,7 +177,7 @@ class _Planner:
         if key is not None and draft.key is not None and key != draft.key:
             raise InvalidSignature(
                 f"{self.owner}: {draft.label!r} is named both {draft.key!r} and {key!r}; a function is one "
-                "question per call. Use one key=, or two functions"
+                "question per call. Use one name=, or two functions"
             )
         draft.key = draft.key or key
         draft.was = tuple(dict.fromkeys((*draft.was, *was)))
@@ -342,7 +342,7 @@ class _Planner:
             if len(explicit) > 1:
                 functions = " and ".join(repr(draft.label) for draft in explicit)
                 raise InvalidSignature(
-                    f"{self.owner}: {functions} are both named key={name!r}; give each a key of its own"
+                    f"{self.owner}: {functions} are both named {name!r}; give each a name of its own"
                 )
             for draft in group:
                 apart = len(group) > 1 and draft.key is None
@@ -351,7 +351,7 @@ class _Planner:
                 if other is not draft:
                     raise InvalidSignature(
                         f"{self.owner}: the names of {other.label!r} and {draft.label!r} cannot be told apart "
-                        f"(both {draft.full_key!r}); give each a key="
+                        f"(both {draft.full_key!r}); give each a name="
                     )
 
     def _index_names(self, nodes: Sequence[Node]) -> dict[str, int]:
@@ -461,9 +461,9 @@ def _is_entered(marker: Marker, fn: Callable[..., Any]) -> bool:
 
 
 def _options(marker: Marker) -> tuple[str | None, tuple[str, ...], bool, bool]:
-    """Return the key, the former keys, `once` and `inline`."""
+    """Return the name, the former names, `once` and `inline`."""
     if isinstance(marker, Resolve):
-        return marker.key, marker.was, marker.once, marker.inline
+        return marker.name, marker.was, marker.once, marker.inline
     return None, (), False, isinstance(marker, Dependency) and marker.inline
 
 

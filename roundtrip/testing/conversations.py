@@ -31,7 +31,7 @@ Message = tuple[Literal["client", "server"], dict[str, Any]]
 class AskedQuestion:
     """One question, as the client received it."""
 
-    key: str | None
+    name: str | None
     """Its name. The live era has no names on the wire: there it is known only for servers in this process."""
     params: Asking
     answer: InputResponse | None = None
@@ -82,7 +82,7 @@ class AskedQuestion:
         }
 
     def __str__(self) -> str:
-        return f"{self.key!r}: {self.message!r}" if self.key is not None else repr(self.message)
+        return f"{self.name!r}: {self.message!r}" if self.name is not None else repr(self.message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +134,9 @@ class Conversation:
         return [question for round_ in self.rounds for question in round_]
 
     @property
-    def keys(self) -> list[str | None]:
+    def names(self) -> list[str | None]:
         """Return the names of the questions, in order."""
-        return [question.key for question in self.questions]
+        return [question.name for question in self.questions]
 
     @property
     def asked(self) -> list[str]:
@@ -147,7 +147,7 @@ class Conversation:
     def shown(self) -> list[dict[str, dict[str, Any]]]:
         """Return the visible content of each question of each round, by its name, else its message."""
         return [
-            {question.message if question.key is None else question.key: question.shown for question in round_}
+            {question.message if question.name is None else question.name: question.shown for question in round_}
             for round_ in self.rounds
         ]
 

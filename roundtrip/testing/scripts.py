@@ -108,7 +108,7 @@ class Prepared(Generic[ValueT]):
             return False
         matcher: Any = self.matcher
         if isinstance(matcher, str):
-            return question.key == matcher
+            return question.name == matcher
         if isinstance(matcher, re.Pattern):
             return cast("re.Pattern[str]", matcher).search(question.message) is not None
         return bool(matcher(question))

@@ -82,7 +82,7 @@ class Unanswered(AssertionError):
         super().__init__(
             f"nothing in answers= fits the question {question}\nasked so far:{before}\n"
             "answers= takes replies by a question's name, by a pattern of its message, or by a function of it"
-            + ("" if question.key is not None else "; this question has no name on the wire, so answer by pattern")
+            + ("" if question.name is not None else "; this question has no name on the wire, so answer by pattern")
             + page
         )
         self.question = question
@@ -481,7 +481,7 @@ class _UserCall:
                 "(ctx.ask_all, or a form with more fields), or give User a higher max_rounds="
             )
         return self._unfinished(waited) or AssertionError(
-            f"the call still asks after {self.max_rounds} rounds: {self.conversation.keys[-3:]}{advice}"
+            f"the call still asks after {self.max_rounds} rounds: {self.conversation.names[-3:]}{advice}"
         )
 
     def _unfinished(self, waited: str) -> PageUnfinished | None:
@@ -497,7 +497,7 @@ class _UserCall:
         self.conversation.tokens.append(asked.request_state)
         answers: dict[str, InputResponse] = {}
         for key, request in (asked.input_requests or {}).items():
-            name = question_name(key, self.conversation.keys) if isinstance(asked, TaskRound) else key
+            name = question_name(key, self.conversation.names) if isinstance(asked, TaskRound) else key
             answer = await self._answer(AskedQuestion(name, asking(request)))
             if answer is not None:
                 answers[key] = answer
@@ -550,7 +550,7 @@ class _UserCall:
         if question.page is None and page_at(question.url or "", self.fleet.at) is not None:
             went_on = await self._read_page(question.url or "")
             return ElicitResult(action="accept") if went_on else LEAVE if self.conversation.left else IGNORE
-        name = (question.key, question.message, TICKET.sub("", question.url or ""))
+        name = (question.name, question.message, TICKET.sub("", question.url or ""))
         listed = reply is not None and self.script.listed
         agreed = self.pages.get(name)
         if agreed is not None and agreed.question.round < question.round - 1:
@@ -578,7 +578,7 @@ class _UserCall:
 def _for_model(questions: Sequence[AskedQuestion], answers: Sequence[InputResponse | None]) -> dict[str, Any]:
     """Return the arguments with which a model answers questions; null declines one."""
     said = {
-        question.key: (answer.content or {}) if answer.action == "accept" else None
+        question.name: (answer.content or {}) if answer.action == "accept" else None
         for question, answer in zip(questions, answers, strict=True)
         if isinstance(answer, ElicitResult)
     }

@@ -37,7 +37,7 @@ class PageUnfinished(AssertionError):
         else:
             was = "was never visited"
             cure = (
-                f"finish it as a person would, with User(..., visits={{{question.key or 'pattern'!r}: finish}}), or "
+                f"finish it as a person would, with User(..., visits={{{question.name or 'pattern'!r}: finish}}), or "
                 "decline it in answers="
             )
         super().__init__(f"the page of {page} {was}, and {waited}; {cure}. If it takes longer, raise patience=")
@@ -52,7 +52,7 @@ class Visit:
     """The link, as the client showed it."""
     message: str
     """The message of the question."""
-    key: str | None
+    name: str | None
     """The name of the question, if it is known."""
     _server: object
 
@@ -84,7 +84,7 @@ VisitsBy: TypeAlias = Mapping[MatcherT, VisitFn | Sequence[VisitFn]]
 
 async def pay_visit(visit: VisitFn, question: AskedQuestion, *, server: object) -> None:
     """Visit a page; raise AssertionError if that takes too long."""
-    seen = Visit(question.url or "", question.message, question.key, server)
+    seen = Visit(question.url or "", question.message, question.name, server)
     with anyio.move_on_after(_VISIT_SECONDS):
         if is_async(visit):
             returned = visit(seen)

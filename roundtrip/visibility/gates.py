@@ -388,8 +388,8 @@ class GateContext(Context[Any, Any]):
         # As in `Context`: to type checkers a model's subclass has a generated constructor.
         def __init__(self, **options: Any) -> None: ...
 
-    def _running_body(self, key: str) -> Body:
-        raise BodyMistake(f"{key!r} is asked in a visibility gate, which may not ask: a list must be answered at once")
+    def _running_body(self, name: str) -> Body:
+        raise BodyMistake(f"{name!r} is asked in a visibility gate, which may not ask: a list must be answered at once")
 
     def _require_live_resolver(self, method: str) -> None:
         raise BodyMistake(

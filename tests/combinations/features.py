@@ -234,7 +234,7 @@ def sample(agency: Agency) -> Feature:
 
     async def ask(ctx: Context, filled: Mapping[str, Any]) -> str:
         del filled
-        told = await ctx.sample("Is the hotel fit for children?", result_type=Verdict, key="verdict")
+        told = await ctx.sample("Is the hotel fit for children?", result_type=Verdict, name="verdict")
         return "fit for children" if told.result.fit else "not for children"
 
     verdict = Verdict(fit=True, why=agency.plant("sample"))

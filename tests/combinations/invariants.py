@@ -125,7 +125,7 @@ def the_trace_shows_and_explains_it(played: Played) -> None:
     if call is None:
         return
     shown = _command("trace", "show", call.id, str(played.environment.transcript))
-    for name in {question.key for question in played.call.questions if question.key is not None}:
+    for name in {question.name for question in played.call.questions if question.name is not None}:
         assert name in shown, f"{name} is not shown in\n{shown}"
     assert "completed" in shown
     explained = _command("trace", "explain", call.id, str(played.environment.transcript), may_find=True)

@@ -177,9 +177,9 @@ async def _answer_one(shelf: Shelf, arguments: Namespace) -> int:
             # Without a form, the action is rejected, and logged.
             form: Mapping[str, Any] = {}
             with suppress(CallNotChanged):
-                form = await shelf.operations.open_form(call_id, arguments.key)
+                form = await shelf.operations.open_form(call_id, arguments.name)
             response = {"action": "accept", "content": _content(form, arguments.value)}
-        await operations.answer(call_id, arguments.key, response)
+        await operations.answer(call_id, arguments.name, response)
     except (CommandFailed, CallNotChanged) as error:
         print(f"{printable(arguments.call)}: {error}")
         return 1

@@ -127,7 +127,7 @@ class _Met:
     @property
     def choice(self) -> tuple[str, PathAction]:
         """Return the question's name, or its message if it has no name, and the action."""
-        name = self.question.key
+        name = self.question.name
         return (self.question.message if name is None else name), self.action
 
 
@@ -196,7 +196,7 @@ class _Guide(Script):
         action = PathAction.ACCEPT
         if place < len(self.way):
             name, action = self.way[place]
-            if action not in possible or name not in (question.key, question.message):
+            if action not in possible or name not in (question.name, question.message):
                 self.strayed = True
                 action = action if action in possible else PathAction.ACCEPT
         self.met.append(_Met(question, action, [other for other in possible if other is not action]))

@@ -155,14 +155,14 @@ class Strip:
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
         """Send the leg without one answer, and that answer when the server asks again."""
         before = route.before(leg)
-        expected = before.keys if before is not None else set[str]()
+        expected = before.names if before is not None else set[str]()
         pages = pages_among(before.asks if before is not None else None, route.fleet.at)
         lost = next((key for key in leg.answers or {} if key in expected - pages), None)
         if leg.answers is None or lost is None:
             return await route.onward(leg)
         answers: Mapping[str, InputResponse] = {key: value for key, value in leg.answers.items() if key != lost}
         delivery = await route.onward(replace(leg, answers=answers))
-        asked = delivery.keys
+        asked = delivery.names
         if lost not in asked:
             raise Breach(
                 f"the answer to {lost!r} was lost; it was not asked for again, but answered with {delivery.told}"
@@ -172,7 +172,7 @@ class Strip:
         answers = {key: leg.answers[key] for key in leg.answers if key in asked}
         again = await route.onward(leg.answering(delivery.asks, answers))
         # The server rightly repeats questions whose answers were invalid.
-        forgotten = (asked & answers.keys()) - {lost} - again.keys
+        forgotten = (asked & answers.keys()) - {lost} - again.names
         if forgotten and not again.is_rejected:
             raise Breach(
                 f"only the answer to {lost!r} was lost, and {_names(sorted(forgotten))} asked again too: "
@@ -199,17 +199,17 @@ class Invent:
             known.update(leg.answers)
             known.pop(NOT_ASKED, None)
             delivery = await route.aside(replace(past[0].leg, answers=known))
-            what = f"answers to {_names(known)} came without a token, where {_names(past[0].keys)} should be asked"
+            what = f"answers to {_names(known)} came without a token, where {_names(past[0].names)} should be asked"
             if not _joins(delivery, past[-1], route):
-                _require_no_trust(delivery, past[0].keys, what)
+                _require_no_trust(delivery, past[0].names, what)
             # A stored call takes an answer to an open question at any time.
-            early = leg.answers.keys() - past[-2].keys if len(past) > 1 and not _is_stored(leg, route) else set[str]()
+            early = leg.answers.keys() - past[-2].names if len(past) > 1 and not _is_stored(leg, route) else set[str]()
             if early:
                 before = past[-1].leg
                 answers = {**{key: leg.answers[key] for key in sorted(early)}, **(before.answers or {})}
                 delivery = await route.aside(replace(before, answers=answers))
                 what = f"answers to {_names(sorted(early))} came before they were asked for"
-                _require_no_trust(delivery, past[-1].keys, what)
+                _require_no_trust(delivery, past[-1].names, what)
         delivery = await route.onward(replace(leg, answers={**(leg.answers or {}), NOT_ASKED: UNASKED_ANSWER}))
         if delivery.error is not None and (honest := await route.onward(leg)).error is None:
             raise Breach(
@@ -258,11 +258,11 @@ class Garble:
             _require_no_trust(delivery, (), f"the answer to {key!r} came as {what}")
             if delivery.asks is None:
                 return delivery
-            again = [one for one in delivery.keys if one not in requests and one.startswith(name)]
-            if key in delivery.keys or len(again) != 1:
+            again = [one for one in delivery.names if one not in requests and one.startswith(name)]
+            if key in delivery.names or len(again) != 1:
                 raise Breach(
                     f"the answer to {key!r} came as {what}; the call must ask again under a key of its own, and asks "
-                    f"{_names(sorted(delivery.keys))}"
+                    f"{_names(sorted(delivery.names))}"
                 )
             return await route.onward(leg.answering(delivery.asks, {again[0]: honest}))
         return await route.onward(leg)
@@ -282,7 +282,7 @@ class Interleave:
         past = [one.leg for one in history]
         if past:
             other = await route.aside(past[0])
-            begun, genuine = other.keys, history[0].keys
+            begun, genuine = other.names, history[0].names
             if _joins(other, history[-1], route):
                 return await route.onward(leg)
             if not other.is_rejected and begun != genuine:
@@ -338,7 +338,7 @@ def _is_stored(leg: LegRequest, route: Route) -> bool:
 
 def _joins(begun: LegDelivery, waiting: LegDelivery, route: Route) -> bool:
     """Return True if a repeated call joined the user's own, whose page waits: an approval is asked for once."""
-    return all(bool(one.keys) and one.keys == pages_among(one.asks, route.fleet.at) for one in (begun, waiting))
+    return all(bool(one.names) and one.names == pages_among(one.asks, route.fleet.at) for one in (begun, waiting))
 
 
 def _require_rejection(delivery: LegDelivery, what: str, hint: str = "", *, may_fail: bool = False) -> None:
@@ -352,7 +352,7 @@ def _require_no_trust(delivery: LegDelivery, keys: Iterable[str], what: str) -> 
     """Require that the server asks the questions again, or rejects the leg."""
     if delivery.crashed:
         raise Breach(f"{what}, and the server crashed: {delivery.told}")
-    passed_over = bool(delivery.keys) and not set(keys) <= delivery.keys
+    passed_over = bool(delivery.names) and not set(keys) <= delivery.names
     if delivery.done is not None or passed_over:
         raise Breach(
             f"{what}, and it went on with {delivery.told}. Either it takes answers that it has not asked for, or it "

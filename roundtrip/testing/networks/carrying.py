@@ -201,7 +201,7 @@ def _require_agreement(answered: Sequence[LegDelivery], what: str, route: Route)
         # It waited for the first of them, and may run for the second.
         return
     told = f"{what}, and answered with {first.told} and with {second.told}"
-    if (first.final is None) != (second.final is None) or first.keys != second.keys:
+    if (first.final is None) != (second.final is None) or first.names != second.names:
         raise Breach(told)
     finals = [
         one.final.model_dump(mode="json", by_alias=True, exclude={"meta"}) for one in answered if one.final is not None

@@ -49,7 +49,7 @@ class LegDelivery:
         return self.result if isinstance(self.result, InputRequiredResult) else None
 
     @property
-    def keys(self) -> set[str]:
+    def names(self) -> set[str]:
         """Return the names of its questions."""
         return set(self.asks.input_requests or {}) if self.asks is not None else set()
 

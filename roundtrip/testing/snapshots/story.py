@@ -45,7 +45,7 @@ def story_of(call: Conversation, redaction: SnapshotRedaction) -> Story:
     story: Story = {"method": first.method, "name": first.name, "era": call.era.name.lower()}
     story["arguments"] = redaction.data(_plain(first.arguments))
     tokens = [*call.tokens, *[None] * len(call.rounds)]
-    order = {key: place for place, key in reversed([*enumerate(call.keys)])}
+    order = {key: place for place, key in reversed([*enumerate(call.names)])}
     story["rounds"] = [
         {
             "questions": [_question(question, redaction) for question in round_],
@@ -75,8 +75,8 @@ def _plain(value: Any) -> Any:
 
 def _question(question: AskedQuestion, redaction: SnapshotRedaction) -> Story:
     params = question.params
-    hidden = redaction.hides(question.key)
-    story: Story = {"name": question.key}
+    hidden = redaction.hides(question.name)
+    story: Story = {"name": question.name}
     if isinstance(params, CreateMessageRequestParams):
         story["kind"] = "sample"
         story["messages"] = [{"role": message.role, "content": _blocks(message.content)} for message in params.messages]

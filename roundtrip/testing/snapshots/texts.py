@@ -153,7 +153,7 @@ def wire_text(call: Conversation, *, redacting: Collection[str] = (), sieve: Sie
             "the messages of this call were not recorded; use the fixture wire_snapshot, or User(wired=True)"
         )
     redaction = SnapshotRedaction(redacting)
-    hidden = {question.message for question in call.questions if redaction.hides(question.key)}
+    hidden = {question.message for question in call.questions if redaction.hides(question.name)}
     messages = sieve.over(_redacted(call.messages, redaction, tool=call.first.name, hidden=hidden))
     leaves = leaves_of([message for _, message in call.messages])
     states = (leaf for name, leaf in leaves if name == "requestState" and isinstance(leaf, str))

@@ -160,7 +160,7 @@ FAILURES: Final[Mapping[str, Advice]] = {
     ),
     "QuestionsUnkeyed": Advice(
         "two questions without names were open at the same time",
-        "name them with key=, or ask them with one ctx.ask_all",
+        "name them with name=, or ask them with one ctx.ask_all",
     ),
     "AskedTooLate": Advice(
         "something asked after the leg had ended, from an asyncio task or thread that it did not wait for",

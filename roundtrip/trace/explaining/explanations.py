@@ -345,7 +345,7 @@ def _advice_on_renaming(round_: Round, question: ShownQuestion, former: str) -> 
     # The body may still ask by that name later.
     cause = f"an answer to the same question is known as {former}, a name that the body had not asked for before"
     if question.key.startswith(UNNAMED):
-        return Advice(cause, f"give it its name back, as in key={former}")
+        return Advice(cause, f"give it its name back, as in name={former}")
     cure = f"say was=({former},) where it is asked, as in ctx.ask({quoted(question.key)}, ..., was=({former},))"
     return Advice(cause, f"{cure}, unless the body still asks by that name")
 

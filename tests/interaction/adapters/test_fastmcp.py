@@ -72,7 +72,7 @@ BOOKED = {"film": "Dune", "seats": 3, "row": "middle"}
 async def test_tool_asks_on_both_eras_and_hostile_networks() -> None:
     call = await User(booking, ANSWERS).call("book", film="Dune")
     assert call.value == BOOKED
-    assert [question.key for question in call.questions] == ["ask_seats", "row"]
+    assert [question.name for question in call.questions] == ["ask_seats", "row"]
 
 
 async def test_client_sees_own_parameters_and_tools_without_markers_stay() -> None:

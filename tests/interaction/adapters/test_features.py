@@ -73,7 +73,7 @@ async def by_page(film: str, ctx: Context) -> int:
 
 
 async def by_sample(film: str, ctx: Context) -> int:
-    return len((await ctx.sample("How many?", key="seats")).text)
+    return len((await ctx.sample("How many?", name="seats")).text)
 
 
 async def finance_agrees(film: str) -> Approve:

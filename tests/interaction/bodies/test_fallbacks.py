@@ -75,8 +75,8 @@ async def test_fallback_is_computed_once_and_sealed() -> None:
 
     async def body(ctx: Context[Any, Any]) -> str:
         choice = await ctx.ask("sure", "Sure?", Choice, otherwise=note)
-        first = await ctx.sample("One", key="one")
-        second = await ctx.sample(f"Two, after {choice.note[-1]}", key="two")
+        first = await ctx.sample("One", name="one")
+        second = await ctx.sample(f"Two, after {choice.note[-1]}", name="two")
         return f"{choice.note} {first.text} {second.text}"
 
     server = shop(body)
@@ -93,7 +93,7 @@ async def test_fallback_is_computed_once_and_sealed() -> None:
 async def test_fallback_holds_when_a_later_client_could_be_asked() -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         choice = await ctx.ask("sure", "Sure?", Choice, otherwise=Choice(ok=False, note="fallback"))
-        said = await ctx.sample("One", key="one")
+        said = await ctx.sample("One", name="one")
         return f"{choice.note} {said.text}"
 
     server = shop(body)

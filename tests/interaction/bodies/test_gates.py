@@ -104,7 +104,7 @@ async def test_a_confirmation_rides_along_and_is_not_asked_again() -> None:
     user = User(disk.server, {"confirm:order": {}, "why": {"reason": "old"}}, network=Restart())
     call = await user.call("order", path="/tmp/a")
     assert call.text == "/tmp/a 1x: old"
-    assert [[question.key for question in round_] for round_ in call.rounds] == [["confirm:order"], ["why"]]
+    assert [[question.name for question in round_] for round_ in call.rounds] == [["confirm:order"], ["why"]]
 
 
 async def test_invalid_arguments_are_rejected_before_the_question() -> None:

@@ -158,7 +158,7 @@ async def test_concurrent_unnamed_questions_error_asks_for_keys(era: Era) -> Non
     with anyio.fail_after(WAIT):
         user = User(shop(body), {re.compile("Sure"): {"ok": True}}, era=era, allow_unused=True)
         call = await user.call("order")
-    assert call.text.startswith("Error executing tool order: two questions without a key= are pending")
+    assert call.text.startswith("Error executing tool order: two questions without a name= are pending")
     assert "ctx.ask_all" in call.text
 
 

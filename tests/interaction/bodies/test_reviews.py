@@ -35,7 +35,7 @@ async def where() -> Elicit[City]:
     return Elicit("Where to?", City)
 
 
-async def which_hotel(city: Annotated[City, Resolve(where, key="city")]) -> Elicit[Hotel]:
+async def which_hotel(city: Annotated[City, Resolve(where, name="city")]) -> Elicit[Hotel]:
     return Elicit(f"Which hotel in {city.city}?", Hotel)
 
 
@@ -45,9 +45,9 @@ async def which_seat() -> Elicit[Seat]:
 
 async def by_resolvers(
     ctx: Context[Any, Any],
-    city: Annotated[City, Resolve(where, key="city")],
-    hotel: Annotated[Hotel, Resolve(which_hotel, key="hotel")],
-    seat: Annotated[Seat, Resolve(which_seat, key="seat")],
+    city: Annotated[City, Resolve(where, name="city")],
+    hotel: Annotated[Hotel, Resolve(which_hotel, name="hotel")],
+    seat: Annotated[Seat, Resolve(which_seat, name="seat")],
 ) -> str:
     reviewed = await ctx.review_outcome("review", "All right?", ["city", "hotel", "seat"])
     return f"{reviewed.action}: {city.city}, {hotel.hotel}, {seat.seat}"
@@ -201,7 +201,7 @@ async def test_a_review_is_resumed_on_other_servers() -> None:
     }
     call = await User(lambda: shop(by_body), answers, network=Restart()).call("order")
     assert call.text == "accept: Oslo, Fjord, 3, 400"
-    assert call.keys == ["seat", "city", "hotel", "review", "hotel"]
+    assert call.names == ["seat", "city", "hotel", "review", "hotel"]
 
 
 async def test_the_outcome_holds_the_answers_by_their_names() -> None:
@@ -242,7 +242,7 @@ async def test_answer_of_the_same_round_is_not_asked_again() -> None:
         "review": {"city.city": "Paris", "seat.seat": 3},
     }
     call = await User(shop(body), answers, era=Era.RETRY).call("order")
-    assert [question.key for question in call.questions] == ["city", "seat", "fare", "review", "fare"]
+    assert [question.name for question in call.questions] == ["city", "seat", "fare", "review", "fare"]
     assert "Paris" in call.text
     assert call.text.endswith(", 2")
 

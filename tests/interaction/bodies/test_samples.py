@@ -35,7 +35,7 @@ async def test_a_sample_gives_text_and_the_whole_message() -> None:
     async def body(ctx: Context[Any, Any]) -> str:
         first = await ctx.sample("Praise Dune", max_tokens=50)
         said = SamplingMessage(role="user", content=TextContent(type="text", text="Praise Emma"))
-        second = await ctx.sample([said], key="second")
+        second = await ctx.sample([said], name="second")
         return f"{first.text}, {first.result == first.text}, {first.message.model}, {second.text}"
 
     answers: Answers = {re.compile("Praise Dune"): "sandy", "second": "witty"}

@@ -54,7 +54,7 @@ async def test_wizard_hopping_between_servers_runs_each_step_once() -> None:
     call = await User(fresh, ROUNDS, network=Restart()).call("book")
     assert call.text == RESULT
     assert len(servers) == len(ROUNDS) + 1
-    assert [[question.key for question in round_] for round_ in call.rounds] == [list(replies) for replies in ROUNDS]
+    assert [[question.name for question in round_] for round_ in call.rounds] == [list(replies) for replies in ROUNDS]
     assert books.ran == {"quote": 1, "reserve": 1}
 
 

@@ -128,7 +128,7 @@ async def test_declining_ends_it_with_an_error_that_says_so(kind: str, way: Any,
 async def test_handler_asks_the_client_software_several_questions_at_once(kind: str, era: Era) -> None:
     async def praise(title: str, ctx: Context) -> str:
         answers = await ctx.ask_all({"tone": Elicit("Tone?", Tone), "roots": ListRoots()})
-        text = (await ctx.sample(f"Praise {title}", key="text")).text
+        text = (await ctx.sample(f"Praise {title}", name="text")).text
         found: ListRootsResult = answers["roots"]
         return f"{answers['tone'].tone}, {len(found.roots)}, {text}"
 

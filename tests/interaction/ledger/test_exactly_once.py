@@ -162,7 +162,7 @@ async def test_hand_written_asking_body_runs_once_after_the_answer(shop: Shop, s
 
     shop.add(order)
     call = await User(shop, {"sure": {"ok": True}}, network=[Duplicate()]).call("order")
-    assert (call.value, shop.ran, call.keys) == ("no. 1", ["order"], ["sure"])
+    assert (call.value, shop.ran, call.names) == ("no. 1", ["order"], ["sure"])
     assert set(seen) == {None, state}
 
 

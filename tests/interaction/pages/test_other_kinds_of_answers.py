@@ -79,7 +79,7 @@ def asking(kind: str, place: str, ran: list[str], *, exactly_once: bool = False)
     server = Server[Any]("shop", keys=[NEW], ledger=MemoryLedger())
     ask = KINDS[kind][0]
 
-    async def by_resolver(answer: Annotated[Any, Resolve(ask, key="asked")]) -> str:
+    async def by_resolver(answer: Annotated[Any, Resolve(ask, name="asked")]) -> str:
         ran.append("paid")
         return "paid"
 

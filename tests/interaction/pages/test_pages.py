@@ -71,7 +71,7 @@ async def test_plain_body_and_done_run_in_worker_threads(era: Era) -> None:
     @server.tool()
     def export(ctx: Context) -> str:
         read = ctx.blocking.elicit_url("Read the terms.", URL)
-        outcome = ctx.blocking.elicit_url("Log in.", URL, key="login", done=done)
+        outcome = ctx.blocking.elicit_url("Log in.", URL, name="login", done=done)
         return f"{read.action} {outcome.data if isinstance(outcome, AcceptedElicitation) else outcome.action}"
 
     async with visiting(server, era, Visitor()) as client:

@@ -37,7 +37,7 @@ def shop() -> Server[Any]:
     async def order(
         first: Annotated[Choice, Resolve(asker("First?"))],
         second: Annotated[Choice, Resolve(asker("Second?"))],
-        third: Annotated[Choice, Resolve(asker("Third?"), key="third")],
+        third: Annotated[Choice, Resolve(asker("Third?"), name="third")],
         text: Annotated[CreateMessageResult, Resolve(blurb)],
         roots: Annotated[ListRootsResult, Resolve(shelves)],
     ) -> str:

@@ -127,8 +127,8 @@ async def test_an_old_build_carries_answers_it_does_not_know_unchanged() -> None
 
 def renamed(key: str, was: tuple[str, ...] = ()) -> Callable[..., Any]:
     async def order(
-        name: Annotated[Name, Resolve(asker("Name?"), key=key, was=was)],
-        sure: Annotated[Choice, Resolve(asker("Sure?", Choice), key="sure")],
+        name: Annotated[Name, Resolve(asker("Name?"), name=key, was=was)],
+        sure: Annotated[Choice, Resolve(asker("Sure?", Choice), name="sure")],
     ) -> str:
         return f"{name.name} {sure.ok}"
 

@@ -64,7 +64,7 @@ async def test_three_invalid_answers_end_the_call_naming_the_question(era: Era) 
         "Error executing tool order: question 'how_many' was answered invalidly 3 times; "
         "the last answer: copies: Input should be greater than or equal to 1"
     )
-    assert call.keys.count("how_many") == 3
+    assert call.names.count("how_many") == 3
     assert trace.events[-1] is Event.FAIL
     assert Event.EXECUTE not in trace.events
 

@@ -42,10 +42,10 @@ def shop(trace: Steps | None = None, **limits: Any) -> Server[Any]:
         return ask
 
     async def sure(
-        a: Annotated[Essay, Resolve(asker("a"), key="a")],
-        b: Annotated[Essay, Resolve(asker("b"), key="b")],
-        c: Annotated[Essay, Resolve(asker("c"), key="c")],
-        d: Annotated[Essay, Resolve(asker("d"), key="d")],
+        a: Annotated[Essay, Resolve(asker("a"), name="a")],
+        b: Annotated[Essay, Resolve(asker("b"), name="b")],
+        c: Annotated[Essay, Resolve(asker("c"), name="c")],
+        d: Annotated[Essay, Resolve(asker("d"), name="d")],
     ) -> Elicit[Choice]:
         return Elicit("Sure?", Choice)
 
@@ -189,7 +189,7 @@ async def goes_on_without_the_answer(ctx: Context) -> str:
     try:
         await ctx.ask("how_many", "How many?", int)
     except CallOutlived as error:
-        return f"without {', '.join(error.keys)}"
+        return f"without {', '.join(error.names)}"
     return "with it"
 
 

@@ -152,7 +152,7 @@ async def test_resolve_and_depends_of_one_function_are_one_node() -> None:
         kept: Annotated[str, Resolve(current_account, once=True)],
         account: Annotated[str, Depends(current_account)],
         sure: bool = Depends(sure),
-        answer: Annotated[bool | None, Resolve(sure, key="certain")] = None,
+        answer: Annotated[bool | None, Resolve(sure, name="certain")] = None,
     ) -> str:
         return f"{account} {kept} {sure} {answer}"
 

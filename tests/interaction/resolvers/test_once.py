@@ -93,7 +93,7 @@ async def test_answers_of_the_client_itself_can_be_read_by_it() -> None:
 async def test_value_of_a_function_without_annotation_is_computed_once() -> None:
     numbers = itertools.count(1)
     server = Server[Any]("shop", keys=[KEY])
-    stamp = Resolve(lambda: {"number": next(numbers)}, key="stamp", once=True)
+    stamp = Resolve(lambda: {"number": next(numbers)}, name="stamp", once=True)
 
     @server.tool()
     async def order(stamp: Annotated[dict[str, int], stamp], ok: Annotated[Choice, Resolve(sure)]) -> str:

@@ -46,7 +46,7 @@ class Desk:
         @server.tool()
         async def pay_in_body(ctx: Context) -> str:
             """Pay."""
-            answer = await ctx.elicit(self.invoice, bool, key="sure")
+            answer = await ctx.elicit(self.invoice, bool, name="sure")
             self.paid.append(self.invoice)
             return f"paid: {answer.action}"
 

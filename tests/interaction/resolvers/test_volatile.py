@@ -91,8 +91,8 @@ async def test_a_step_cures_it() -> None:
 async def test_alternating_builds_are_not_volatile(named: bool) -> None:
     def build(number: int) -> Server[Any]:
         async def body(ctx: Context[Any, Any]) -> str:
-            left = await ctx.elicit(f"Left, says build {number}?", Choice, key="left" if named else None)
-            right = await ctx.elicit(f"Right, says build {number}?", Choice, key="right" if named else None)
+            left = await ctx.elicit(f"Left, says build {number}?", Choice, name="left" if named else None)
+            right = await ctx.elicit(f"Right, says build {number}?", Choice, name="right" if named else None)
             return f"{left.action} {right.action}"
 
         return shop(body, build=str(number))
@@ -112,7 +112,7 @@ async def test_timestamp_in_a_question_is_reported_with_its_cure(key: str | None
     clock, trace = stamps(), Steps()
 
     async def body(ctx: Context[Any, Any]) -> str:
-        return (await ctx.elicit(clock(), Choice, key=key)).action
+        return (await ctx.elicit(clock(), Choice, name=key)).action
 
     call = await User(shop(body, trace=trace), {re.compile("Sure"): {"ok": True}}).call("order")
     assert call.text.startswith("Error executing tool order: question ")

@@ -86,11 +86,11 @@ def numbered(name: str = "cinema") -> Server[Any]:
     server = Server[Any](name, keys=[b"k" * 32], audience="cinema")
 
     @server.tool()
-    async def book(film: str, seat: Annotated[Seat, Resolve(which_seat, key="seat")]) -> str:
+    async def book(film: str, seat: Annotated[Seat, Resolve(which_seat, name="seat")]) -> str:
         return f"{film}, {seat.row}, at {name}"
 
     @server.prompt()
-    async def letter(seat: Annotated[Seat, Resolve(which_seat, key="seat")]) -> str:
+    async def letter(seat: Annotated[Seat, Resolve(which_seat, name="seat")]) -> str:
         return f"Dear {seat.row} row"
 
     return server

@@ -75,11 +75,11 @@ async def test_same_script_answers_forms_and_pages(client: Client, era: Era) -> 
     by_page = await on_pages(make_cinema(), SCRIPT, client, era=era).call("book", film="Solaris")
     asked = [question for question in by_page.questions if question.page is not None]
     assert [one.message for one in asked] == by_form.asked
-    assert [one.key for one in asked] == by_form.keys
+    assert [one.name for one in asked] == by_form.names
     assert [one.shown for one in asked] == [one.shown for one in by_form.questions]
     assert by_page.value == by_form.value
     assert by_page.states == by_form.states
-    shown_links = [question.key for question in by_page.questions if question.page is None]
+    shown_links = [question.name for question in by_page.questions if question.page is None]
     assert shown_links == (["page"] if client == "links" and era is Era.RETRY else [])
     assert len(by_page.link_results) == (0 if shown_links else 1)
 
@@ -118,7 +118,7 @@ async def test_user_who_cannot_answer_a_page_fails_with_the_reason() -> None:
 async def test_answer_after_a_mistake_is_the_next_one() -> None:
     call = await on_pages(make_cinema(), {"q0": ["seven", 7]}).call("many", number=1)
     assert not call.is_error
-    assert call.keys[-2:] == ["q0", "q0"]
+    assert call.names[-2:] == ["q0", "q0"]
 
 
 async def test_script_is_checked_on_pages_too() -> None:
@@ -174,5 +174,5 @@ async def test_questions_for_anyone_are_answered_as_by_a_model(seat: Any) -> Non
     answers = {"color": "red", "seat": seat, "copies": 2}
     call = await User(printer, answers, client="no-elicitation", page_headers=ANN).call("label")
     assert call.text == f"2 red labels, {'decline' if seat is DECLINE else 'accept'}"
-    assert call.keys == ["color", "seat", "copies"]
+    assert call.names == ["color", "seat", "copies"]
     assert [question.page is not None for question in call.questions] == [False, False, True]

@@ -46,7 +46,7 @@ class Receipt(BaseModel):
 
 
 async def pay(
-    card: str, answer: Annotated[Card, Resolve(ask_card)], pin: Annotated[str, Resolve(ask_pin, key="pin")]
+    card: str, answer: Annotated[Card, Resolve(ask_card)], pin: Annotated[str, Resolve(ask_pin, name="pin")]
 ) -> Receipt:
     return Receipt(card=card, lines=[{"number": answer.number, "said": f"{pin} of {answer.name}"}])
 

@@ -61,7 +61,7 @@ def make_shop(keys: Sequence[bytes]) -> Server[Any]:
 async def test_task_survives_every_network() -> None:
     call = await User(make_shop, REPLIES, principal="ann").call("order", title="Ulysses")
     assert call.text == "3 of Ulysses, seat 4, True"
-    assert set(call.keys) == set(REPLIES)
+    assert set(call.names) == set(REPLIES)
 
 
 async def test_states_and_questions_are_the_same_in_all_lives() -> None:

@@ -110,7 +110,7 @@ async def test_ticket_of_a_page_is_not_shown() -> None:
 async def test_an_unanswered_question_fails_with_what_was_asked() -> None:
     with pytest.raises(Unanswered, match=r"fits the question 'snack': 'Something to eat in the back row\?'") as raised:
         await User(cinema(), {"seat": {"row": "back"}}).call("book", film="Solaris")
-    assert [question.key for question in raised.value.asked] == ["seat", "snack"]
+    assert [question.name for question in raised.value.asked] == ["seat", "snack"]
 
 
 async def test_unasked_answers_fail_unless_allowed() -> None:
@@ -137,7 +137,7 @@ async def test_an_ignored_question_is_asked_again_or_is_an_error() -> None:
     answers: dict[Any, Any] = {"seat": [IGNORE, {"row": "back"}], "snack": DECLINE}
     call = await User(cinema(), answers).call("book", film="Solaris")
     assert call.value == "Solaris, back, decline"
-    assert call.keys == ["seat", "seat", "snack"]
+    assert call.names == ["seat", "seat", "snack"]
     assert call.questions[0].answer is None
     with pytest.raises(MCPError, match="the client has no answer"):
         await User(cinema(), {"seat": IGNORE}, era=Era.LIVE).call("book", film="Solaris")
@@ -147,7 +147,7 @@ async def test_an_ignored_question_is_asked_again_or_is_an_error() -> None:
 async def test_a_call_may_be_left_waiting() -> None:
     call = await User(cinema(), {"seat": {"row": "back"}, "snack": LEAVE}).call("book", film="Solaris")
     assert call.left
-    assert call.keys == ["seat", "snack"]
+    assert call.names == ["seat", "snack"]
     assert call.states is not None
     assert call.states[-1] is State.AWAITING_INPUT
 
@@ -193,7 +193,7 @@ async def test_a_server_elsewhere_is_asked_by_pattern_and_function(roundtrip_era
     assert call.value == "Solaris, back, decline"
     assert call.states is None
     assert call.questions[0].message == "Which row for Solaris?"
-    assert call.keys == {Era.RETRY: ["seat", "snack"], Era.LIVE: [None, None]}[roundtrip_era]
+    assert call.names == {Era.RETRY: ["seat", "snack"], Era.LIVE: [None, None]}[roundtrip_era]
 
 
 def handlers() -> list[Any]:

@@ -96,7 +96,7 @@ async def look(visit: Visit) -> None:
 async def test_user_visits_the_page_and_the_call_goes_on(till: Till, over: Any) -> None:
     call = await User(cinema(till), visits={"pay": press_pay}, over=over).call("buy", row=3)
     assert call.value == "Row 3, receipt R-1."
-    assert [question.key for question in call.questions] == ["pay"]
+    assert [question.name for question in call.questions] == ["pay"]
     assert (till.visits, till.bookings) == (2, ["R-1"])
 
 

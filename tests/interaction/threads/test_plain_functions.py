@@ -54,11 +54,13 @@ async def test_functions_that_wait_for_each_other_both_end(plain_body: bool) -> 
     server, barrier = Server[Any]("shop"), threading.Barrier(2)
     first, second = waiting(barrier), waiting(barrier)
 
-    def body(one: Annotated[int, Resolve(first, key="one")], other: Annotated[int, Resolve(second, key="two")]) -> int:
+    def body(
+        one: Annotated[int, Resolve(first, name="one")], other: Annotated[int, Resolve(second, name="two")]
+    ) -> int:
         return one + other
 
     async def async_body(
-        one: Annotated[int, Resolve(first, key="one")], other: Annotated[int, Resolve(second, key="two")]
+        one: Annotated[int, Resolve(first, name="one")], other: Annotated[int, Resolve(second, name="two")]
     ) -> int:
         return one + other
 
@@ -137,7 +139,7 @@ async def test_inline_functions_run_on_the_loop_and_no_others_do() -> None:
     def noting(name: str) -> Callable[[], int]:
         return lambda: places.note(name)
 
-    def after(value: Annotated[int, Resolve(noting("inline resolver"), key="inline", inline=True)]) -> int:
+    def after(value: Annotated[int, Resolve(noting("inline resolver"), name="inline", inline=True)]) -> int:
         return places.note("resolver")
 
     @server.tool(inline=True)
@@ -229,7 +231,7 @@ async def test_cancelled_call_starts_no_further_function(era: Era, seconds: floa
     ran, trace = list[str](), Steps()
     server = Server[Any]("shop", trace=trace)
 
-    def after(value: Annotated[str, Resolve(held, key="held")]) -> str:
+    def after(value: Annotated[str, Resolve(held, name="held")]) -> str:
         ran.append("after")
         return value
 
@@ -254,7 +256,7 @@ async def test_plain_body_may_return_a_coroutine() -> None:
         return f"later {value}"
 
     @server.tool(name="tool")
-    def body(value: Annotated[int, Resolve(lambda: 1, key="one")]) -> Any:
+    def body(value: Annotated[int, Resolve(lambda: 1, name="one")]) -> Any:
         return later(value)
 
     assert await call(server, Era.RETRY) == "later 1"

@@ -31,7 +31,7 @@ def body_of(kind: str, held: Held) -> Callable[..., Any]:
     def plain() -> str:
         return held()
 
-    def with_resolver(one: Annotated[str, Resolve(held.__call__, key="held")]) -> str:
+    def with_resolver(one: Annotated[str, Resolve(held.__call__, name="held")]) -> str:
         return one
 
     async def with_dependency(one: Annotated[str, Depends(entering)]) -> str:
@@ -109,7 +109,7 @@ def slow_shop(held: Held) -> Server[Any]:
     def kind() -> str:
         return "kind"
 
-    async def slow_resolver(value: Annotated[str, Resolve(held.__call__, key="value")]) -> str:
+    async def slow_resolver(value: Annotated[str, Resolve(held.__call__, name="value")]) -> str:
         return value
 
     server.tool(name="slow_resolver")(slow_resolver)

@@ -414,7 +414,7 @@ def slots_of(held: Held) -> Server[Any]:
     async def loop() -> str:
         return "hello"
 
-    async def resolved(value: Annotated[str, Resolve(held.__call__, key="value")]) -> str:
+    async def resolved(value: Annotated[str, Resolve(held.__call__, name="value")]) -> str:
         return value
 
     server.tool(name="resolved")(resolved)

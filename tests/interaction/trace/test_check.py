@@ -76,9 +76,9 @@ def test_answer_that_no_longer_counts_is_asked_again(recording: Recording, capsy
                 ],
                 ["'buyer': its answer is no longer valid", "name: Value error, too short"],
             ),
-            ([("Resolve(buyer)", 'Resolve(buyer, key="who")')], ["'buyer': renamed without was=, it is 'who' now"]),
+            ([("Resolve(buyer)", 'Resolve(buyer, name="who")')], ["'buyer': renamed without was=, it is 'who' now"]),
             (
-                [("Resolve(buyer)", 'Resolve(buyer, key="who", was=("buyer",))'), ("Your name?", "Who are you?")],
+                [("Resolve(buyer)", 'Resolve(buyer, name="who", was=("buyer",))'), ("Your name?", "Who are you?")],
                 ["'buyer': reworded, it is 'who' now"],
             ),
         ],
@@ -159,8 +159,8 @@ def test_a_pure_refactoring_is_compatible(recording: Recording, capsys: pytest.C
                     "    return Elicit(text, Copies)",
                 )
             ],
-            [("async def buyer()", "async def person()"), ("Resolve(buyer)", 'Resolve(person, key="buyer")')],
-            [("Resolve(buyer)", 'Resolve(buyer, key="who", was=("buyer",))')],
+            [("async def buyer()", "async def person()"), ("Resolve(buyer)", 'Resolve(person, name="buyer")')],
+            [("Resolve(buyer)", 'Resolve(buyer, name="who", was=("buyer",))')],
             [("    number: int =", '    """Copies."""\n\n    number: int =')],
             [('return f"{buyer.name}', 'return f"for {buyer.name}')],
         ],
@@ -186,8 +186,8 @@ def test_waiting_call_is_checked_with_its_pending_questions(
     check_each(
         [
             ([("Really {", "Sure about {")], "asks 1 again"),
-            ([("Resolve(sure)", 'Resolve(sure, key="certain")')], "asks 1 again"),
-            ([("Resolve(sure)", 'Resolve(sure, key="certain", was=("sure",))')], "compatible"),
+            ([("Resolve(sure)", 'Resolve(sure, name="certain")')], "asks 1 again"),
+            ([("Resolve(sure)", 'Resolve(sure, name="certain", was=("sure",))')], "compatible"),
             ([WITHOUT_SURE], "diverges at round 2"),
         ],
         check,

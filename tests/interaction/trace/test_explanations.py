@@ -79,7 +79,7 @@ class Shop:
         async def confirm() -> Elicit[Any]:
             return Elicit(message, schema)
 
-        async def order(title: str, choice: Annotated[Any, Resolve(confirm, key=key)]) -> str:
+        async def order(title: str, choice: Annotated[Any, Resolve(confirm, name=key)]) -> str:
             return title
 
         return self.with_tool(order, build, **options)
@@ -193,7 +193,7 @@ async def test_other_build(shop: Shop) -> None:
         return Elicit("Where to?", City)
 
     async def order(
-        title: str, choice: Annotated[Choice, Resolve(sure, key="confirm")], city: Annotated[City, Resolve(where)]
+        title: str, choice: Annotated[Choice, Resolve(sure, name="confirm")], city: Annotated[City, Resolve(where)]
     ) -> str:
         return title
 

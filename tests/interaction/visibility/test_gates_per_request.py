@@ -287,7 +287,7 @@ async def test_gate_and_two_parameters_share_one_run_per_request() -> None:
 async def test_gates_naming_different_nodes_alike_are_both_evaluated() -> None:
     server = Server[Any]("shop")
     for number in range(5):
-        server.add_tool(saying("done"), f"tool-{number}", enabled=Resolve(Switch(on=number != 3), key="same"))
+        server.add_tool(saying("done"), f"tool-{number}", enabled=Resolve(Switch(on=number != 3), name="same"))
     async with connect(server, Era.RETRY) as client:
         assert await tools(client) == ["tool-0", "tool-1", "tool-2", "tool-4"]
 

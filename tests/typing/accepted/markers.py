@@ -72,8 +72,8 @@ resolvers = [
     Resolve(Chooser),
     Resolve(Chooser("back")),
     Resolve(partial(Chooser, "back")),
-    Resolve(lambda: 1, key="one"),
-    Resolve(either, key="seat", was=("row",), once=True),
+    Resolve(lambda: 1, name="one"),
+    Resolve(either, name="seat", was=("row",), once=True),
 ]
 assert_type(resolvers, list[Resolve])
 

@@ -28,7 +28,7 @@ class Seat(BaseModel):
 
 
 def is_seat(question: AskedQuestion) -> bool:
-    return question.key == "seat"
+    return question.name == "seat"
 
 
 def make(keys: Sequence[bytes]) -> Server:

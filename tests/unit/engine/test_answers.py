@@ -60,7 +60,7 @@ def test_last_invalid_answer_ends_the_call_naming_the_question(options: dict[str
         assert (rounds.reason("measure"), rounds.asked["measure"].attempts) == ("invalid", number)
     with pytest.raises(AnswerRejected, match="'measure'") as caught:
         rounds.round({"measure": question}, {"measure": responses[attempts - 1]})
-    assert (caught.value.key, caught.value.attempts) == ("measure", attempts)
+    assert (caught.value.name, caught.value.attempts) == ("measure", attempts)
 
 
 def test_leg_without_an_answer_keeps_the_invalid_count() -> None:
@@ -126,7 +126,7 @@ def test_question_losing_two_answers_in_a_row_is_volatile() -> None:
     rounds.round({"confirm": question(2)}, {"confirm": yes(ok=True)})
     with pytest.raises(QuestionVolatile, match="once=True") as caught:
         rounds.round({"confirm": question(3)}, {"confirm": yes(ok=True)})
-    assert (caught.value.key, caught.value.changed) == ("confirm", ("message",))
+    assert (caught.value.name, caught.value.changed) == ("confirm", ("message",))
 
 
 def test_a_question_may_be_volatile_if_it_says_so() -> None:
@@ -176,7 +176,7 @@ def test_an_answer_follows_a_rename(is_recorded: bool) -> None:
     if is_recorded:
         rounds.round({"confirm": confirm()}, answer)
         answer = {}
-    rounds.redeploy(alone(confirm, key="sure", was=("older", "confirm")))
+    rounds.redeploy(alone(confirm, name="sure", was=("older", "confirm")))
     assert rounds.round({"sure": confirm()}, answer) == {"sure": YES}
     assert list(rounds.entries) == ["sure"]
 
@@ -185,7 +185,7 @@ def test_new_answer_replaces_the_one_under_a_former_name() -> None:
     rounds = Rounds(alone(confirm))
     rounds.round({"confirm": confirm()})
     rounds.round({"confirm": confirm()}, {"confirm": yes(ok=True)})
-    rounds.redeploy(alone(confirm, key="sure", was=("confirm",)))
+    rounds.redeploy(alone(confirm, name="sure", was=("confirm",)))
     other = Elicit("Really?", Choice)
     assert rounds.round({"sure": other}) == {"sure": None}
     assert rounds.round({"sure": other}, {"sure": yes(ok=False)}) == {"sure": NO}

@@ -65,7 +65,7 @@ def test_value_beyond_its_annotation_is_rejected_by_key() -> None:
     for value, annotation in beyond:
         with pytest.raises(ValueNotStorable, match="'quote'") as caught:
             kept(value, annotation)
-        assert caught.value.key == "quote"
+        assert caught.value.name == "quote"
 
 
 def test_outdated_fixed_value_is_computed_again() -> None:
@@ -75,7 +75,7 @@ def test_outdated_fixed_value_is_computed_again() -> None:
     def quote_in_words() -> str:
         return "one"
 
-    rounds = Rounds(alone(quote_in_words, key="quote", once=True))
+    rounds = Rounds(alone(quote_in_words, name="quote", once=True))
     rounds.answers.remember(rounds.node("quote"), "one")
     newer = Rounds(alone(quote, once=True))
     newer.answers.computed = rounds.answers.computed
@@ -145,7 +145,7 @@ def test_fixed_value_follows_a_rename() -> None:
 
     older = Rounds(alone(quote, once=True))
     older.answers.remember(older.node("quote"), 7)
-    newer = Rounds(alone(quote, key="price", was=("quote",), once=True))
+    newer = Rounds(alone(quote, name="price", was=("quote",), once=True))
     newer.answers.computed = older.answers.computed
     assert newer.answers.recall(newer.node("price")) == Outcome(7)
     assert list(newer.answers.computed.values) == ["price"]

@@ -101,7 +101,7 @@ def chain(ran: list[str] | None = None) -> Plan:
     def ask_after(value: Annotated[int, Resolve(one)]) -> Elicit[bool]:
         return ask()
 
-    def last(sure: Annotated[bool, Resolve(ask_after, key="ask")]) -> str:
+    def last(sure: Annotated[bool, Resolve(ask_after, name="ask")]) -> str:
         if ran is not None:
             ran.append("last")
         return str(sure)
@@ -146,9 +146,9 @@ async def test_kept_plain_value_is_recalled_without_its_function(kept: tuple[str
     parts = [noting(key) for key in keys]
 
     def tool(
-        p0: Annotated[str, Resolve(parts[0], key="n0", once=True)],
-        p1: Annotated[str, Resolve(parts[1], key="n1", once=True)],
-        p2: Annotated[str, Resolve(parts[2], key="n2", once=True)],
+        p0: Annotated[str, Resolve(parts[0], name="n0", once=True)],
+        p1: Annotated[str, Resolve(parts[1], name="n1", once=True)],
+        p2: Annotated[str, Resolve(parts[2], name="n2", once=True)],
     ) -> None: ...
 
     memory = Memory(kept={key: f"kept {key}" for key in kept})
@@ -239,7 +239,7 @@ async def test_coroutine_of_a_plain_function_is_awaited_on_the_loop(
 
 @pytest.mark.parametrize("made", [fail, lambda: later_error()], ids=["in the thread", "on the loop"])
 async def test_isolated_failure_ends_only_its_driven_function(made: Callable[[], Any]) -> None:
-    def after(value: Annotated[int, Resolve(made, key="made")]) -> int:
+    def after(value: Annotated[int, Resolve(made, name="made")]) -> int:
         raise AssertionError("it has nothing to run with")
 
     def tool(a: Annotated[int, Resolve(after)], b: Annotated[int, Resolve(two)]) -> None: ...

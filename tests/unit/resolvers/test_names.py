@@ -65,7 +65,7 @@ def test_reordering_parameters_moves_no_name() -> None:
 
 
 def test_key_keeps_its_name_and_claims_the_bare_one() -> None:
-    def tool(a: Annotated[int, Resolve(ONE, key="ask")], b: Annotated[int, Resolve(TWO)]) -> None: ...
+    def tool(a: Annotated[int, Resolve(ONE, name="ask")], b: Annotated[int, Resolve(TWO)]) -> None: ...
 
     assert by_fn(tool) == {ONE: "ask", TWO: "ask@b"}
 
@@ -104,7 +104,7 @@ def test_repeated_mentions_of_a_function_make_one_node() -> None:
 
     def tool(
         a: Annotated[int, Resolve(ONE)],
-        b: Annotated[int, Resolve(ONE, key="named", was=("old",))],
+        b: Annotated[int, Resolve(ONE, name="named", was=("old",))],
         c: Annotated[int, Resolve(counter.method)],
         d: Annotated[int, Resolve(nested)],
         e: Annotated[int, Resolve(ONE, was=("older",), once=True)],
@@ -141,7 +141,7 @@ def test_unshared_function_has_a_node_per_parameter() -> None:
 
 def test_a_plan_knows_all_names_a_node_answers_to() -> None:
     def tool(
-        a: Annotated[int, Resolve(ONE, was=("old", "older"))], b: Annotated[int, Resolve(TWO, key="b")]
+        a: Annotated[int, Resolve(ONE, was=("old", "older"))], b: Annotated[int, Resolve(TWO, name="b")]
     ) -> None: ...
 
     plan = plan_of(tool)
@@ -152,8 +152,8 @@ def test_a_plan_knows_all_names_a_node_answers_to() -> None:
 def test_fingerprint_distinguishes_added_renamed_kept_and_moved_nodes() -> None:
     def tool(a: Annotated[int, Resolve(ONE)]) -> None: ...
     def moved(z: int, renamed: Annotated[int, Resolve(ONE)]) -> None: ...
-    def added(a: Annotated[int, Resolve(ONE)], b: Annotated[int, Resolve(asker, key="b")]) -> None: ...
-    def named(a: Annotated[int, Resolve(ONE, key="n")]) -> None: ...
+    def added(a: Annotated[int, Resolve(ONE)], b: Annotated[int, Resolve(asker, name="b")]) -> None: ...
+    def named(a: Annotated[int, Resolve(ONE, name="n")]) -> None: ...
     def kept(a: Annotated[int, Resolve(ONE, once=True)]) -> None: ...
 
     def fingerprint(fn: Callable[..., Any]) -> str:

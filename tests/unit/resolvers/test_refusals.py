@@ -218,20 +218,20 @@ def test_indistinguishable_lambdas_are_rejected_with_advice() -> None:
 
     assert plan_of(order)
 
-    def twice(a: Annotated[int, Resolve(first)], b: Annotated[int, Resolve(number, key="<lambda>@a")]) -> None: ...
+    def twice(a: Annotated[int, Resolve(first)], b: Annotated[int, Resolve(number, name="<lambda>@a")]) -> None: ...
     def thrice(
         a: Annotated[int, Resolve(first)],
-        b: Annotated[int, Resolve(number, key="<lambda>@a")],
+        b: Annotated[int, Resolve(number, name="<lambda>@a")],
         c: Annotated[int, Resolve(second)],
     ) -> None: ...
 
     assert plan_of(twice)
     message = refusal(thrice)
-    assert all(part in message for part in ("'order'", "'<lambda>'", "'number'", "'<lambda>@a'", "key="))
+    assert all(part in message for part in ("'order'", "'<lambda>'", "'number'", "'<lambda>@a'", "name="))
 
 
 def test_function_with_two_keys_is_rejected() -> None:
-    def order(a: Annotated[int, Resolve(number, key="m")], b: Annotated[int, Resolve(number, key="n")]) -> None: ...
+    def order(a: Annotated[int, Resolve(number, name="m")], b: Annotated[int, Resolve(number, name="n")]) -> None: ...
 
     message = refusal(order)
     assert all(name in message for name in ("'order'", "'number'", "'m'", "'n'"))
@@ -239,8 +239,8 @@ def test_function_with_two_keys_is_rejected() -> None:
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    [({"was": ("other",)}, {}), ({"was": ("old",)}, {"was": ("old",)}), ({"key": "n", "was": ("m",)}, {"key": "m"})],
-    ids=["the name of another", "one former name for two", "the key of another"],
+    [({"was": ("other",)}, {}), ({"was": ("old",)}, {"was": ("old",)}), ({"name": "n", "was": ("m",)}, {"name": "m"})],
+    ids=["the name of another", "one former name for two", "the given name of another"],
 )
 def test_shared_former_name_is_rejected(first: dict[str, Any], second: dict[str, Any]) -> None:
     def other() -> int:
@@ -252,14 +252,14 @@ def test_shared_former_name_is_rejected(first: dict[str, Any], second: dict[str,
     assert all(name in message for name in ("'order'", "'number'", "'other'"))
 
 
-def test_former_names_are_a_sequence_and_keys_not_empty() -> None:
+def test_former_names_are_a_sequence_and_names_not_empty() -> None:
     with pytest.raises(TypeError, match=r"was=\('old',\)"):
         Resolve(number, was="old")
-    with pytest.raises(ValueError, match="key=''"):
-        Resolve(number, key="")
+    with pytest.raises(ValueError, match="name=''"):
+        Resolve(number, name="")
     said = "^'~old' cannot name a question; give it a name that does not begin with '~'$"
     with pytest.raises(ValueError, match=said):
-        Resolve(number, key="~old")
+        Resolve(number, name="~old")
     with pytest.raises(ValueError, match=said):
         Resolve(number, was=["new", "~old"])
 

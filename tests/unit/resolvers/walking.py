@@ -41,7 +41,7 @@ def tool_of(*resolvers: Callable[..., Any]) -> Callable[..., Any]:
 
     parameters = [inspect.Parameter(f"p{n}", inspect.Parameter.KEYWORD_ONLY) for n in range(len(resolvers))]
     tool.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    tool.__annotations__ = {f"p{n}": Annotated[Any, Resolve(fn, key=f"n{n}")] for n, fn in enumerate(resolvers)}
+    tool.__annotations__ = {f"p{n}": Annotated[Any, Resolve(fn, name=f"n{n}")] for n, fn in enumerate(resolvers)}
     return tool
 
 

@@ -110,7 +110,7 @@ def test_sentence_says_why_the_question_was_asked() -> None:
                 {**renamed, "build": "2"},
                 "ctx.ask('format', ..., was=('size',)), unless the body still asks by that name",
             ),
-            (Reason.RENAMED, {**renamed, "key": "unnamed-x-1"}, "as in key='size'."),
+            (Reason.RENAMED, {**renamed, "key": "unnamed-x-1"}, "as in name='size'."),
             (
                 Reason.REWORDED,
                 {"before": {"message": DIGEST}, "message": {**DIGEST, "digest": "other"}},

@@ -35,7 +35,7 @@ async def test_a_server_without_flaws_passes_under_every_network(name: str) -> N
     for tool, answers in ANSWERS.items():
         ledger = Ledger()
         conversation = await call(maker(ledger=ledger), tool, honest(name))
-        assert (conversation.text, conversation.keys) == (HONEST[tool], list(answers))
+        assert (conversation.text, conversation.names) == (HONEST[tool], list(answers))
         assert ledger.booked == ([tool] if answers else [])
 
 
@@ -101,7 +101,7 @@ async def test_each_flaw_is_found_by_its_own_network(find: Find) -> None:
 @pytest.mark.parametrize("rolling", [False, True])
 async def test_answers_by_name_are_kept_when_another_build_takes_over(rolling: bool) -> None:
     kept = await call(maker(), "transfer", Deploy(maker(reversed_questions=True), rolling=rolling))
-    assert (kept.text, kept.keys) == (HONEST["transfer"], ["sender", "receiver"])
+    assert (kept.text, kept.names) == (HONEST["transfer"], ["sender", "receiver"])
 
 
 @pytest.mark.parametrize("name", ["hop", "delay", "duplicate-at-once"])

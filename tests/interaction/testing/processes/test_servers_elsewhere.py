@@ -36,4 +36,4 @@ async def test_a_server_on_stdio_is_asked_by_pattern(era: Era) -> None:
     call = await User(stdio(cinema), {re.compile("row for"): "back"}).call("need", film="Solaris")
     assert call.value == {"film": "Solaris", "row": "back"}
     assert call.states is None
-    assert call.keys == {Era.RETRY: ["seat"], Era.LIVE: [None]}[era]
+    assert call.names == {Era.RETRY: ["seat"], Era.LIVE: [None]}[era]

@@ -50,7 +50,9 @@ def shop() -> Server[Any]:
     server: Server[Any] = Server("shop")
 
     @server.tool()
-    def order(title: str, consent: Annotated[ElicitationResult[Consent], Resolve(consent, key='say "yes" <b>')]) -> str:
+    def order(
+        title: str, consent: Annotated[ElicitationResult[Consent], Resolve(consent, name='say "yes" <b>')]
+    ) -> str:
         return f"{title} {consent}"
 
     @server.tool()

@@ -16,7 +16,7 @@ async def test_a_call_is_served_by_processes_in_turn() -> None:
         one.start(cast(Any, make))
         other.start(cast(Any, make))
         user = User([one.url, other.url], ANSWERS["book"], network=(Hop(), Duplicate()))
-        assert (await user.call("book", film="Solaris")).keys == ["seat", "snack"]
+        assert (await user.call("book", film="Solaris")).names == ["seat", "snack"]
         with pytest.raises(Inapplicable, match=r"in this process only: User\(server\), not User\(url\)"):
             await User([one.url, other.url], ANSWERS["book"], network=Delay()).call("book", film="Solaris")
 
