@@ -230,7 +230,7 @@ def _token(count: int) -> Conversation:
 
 
 def _once(count: int, *, calls: int) -> Conversation:
-    title = f"chain of {count} questions, once=True, whole call"
+    title = f"chain of {count} questions, remember=True, whole call"
     return _whole_call(f"once-{count}", title, workload=words(*[1] * count, once=True), calls=calls)
 
 

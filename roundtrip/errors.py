@@ -231,8 +231,8 @@ class QuestionVolatile(RoundtripError):
         what = " and ".join(changed)
         super().__init__(
             f"question {name!r} has another {what} each time it is asked, so its answers never fit. Keep values that "
-            "vary (a time, a random value) out of the question, fix them for the call with Resolve(fn, once=True) or "
-            "ctx.step(), or pass volatile_ok=True to Elicit if the question will stop changing"
+            "vary (a time, a random value) out of the question, fix them for the call with Resolve(fn, remember=True) "
+            "or ctx.step(), or pass volatile_ok=True to Elicit if the question will stop changing"
         )
         self.name = name
         self.changed = tuple(changed)
@@ -560,7 +560,7 @@ class ValueNotStorable(RoundtripError):
     """A value that must travel in the token has no JSON form. The message does not contain the value."""
 
     def __init__(self, name: str, *, reason: str, cure: str | None = None) -> None:
-        default = "Return a value that its annotation can convert to JSON, or do not use once=True or ctx.step for it"
+        default = "Return a value that its annotation can convert to JSON, or use neither remember=True nor ctx.step"
         super().__init__(f"the value of {name!r} cannot be remembered: {reason}. {cure or default}")
         self.name = name
         self.reason = reason

@@ -85,14 +85,14 @@ async def resolve_arguments(
 
     Raises:
         ToolError: The user declined or cancelled a question whose consumer takes the bare value.
-        KeysMissing: A resolver keeps a value with `once=True`, and the server has no key to seal it with.
+        KeysMissing: A resolver keeps a value with `remember=True`, and the server has no key to seal it with.
     """
     server = context.mcp_server
     codec = server.journal_codec if isinstance(server, Server) else JournalCodec(None)
     if plans.plan.may_carry_secrets and not codec.can_seal:
         raise KeysMissing(
-            f"{', '.join(resolved_params)}: once=True keeps values in the token, and this server has no key to seal "
-            "them with; run the function on roundtrip.Server"
+            f"{', '.join(resolved_params)}: remember=True keeps values in the token, and this server has no key to "
+            "seal them with; run the function on roundtrip.Server"
         )
     journal = _restore(codec, context.request_state)
     request = context.request_context if context.protocol_version is not None else None

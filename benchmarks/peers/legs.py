@@ -305,8 +305,8 @@ async def step_ours() -> str:
         return voucher
 
     runs = await computing.called(with_marker(plain, OurResolve(computing.voucher)))
-    fixed_runs = await fixed.called(with_marker(once, OurResolve(fixed.voucher, once=True)))
-    return f"a resolver {runs}; `once=True`: {fixed_runs}; `ctx.step`: {await stepping.called(stepped)}"
+    fixed_runs = await fixed.called(with_marker(once, OurResolve(fixed.voucher, remember=True)))
+    return f"a resolver {runs}; `remember=True`: {fixed_runs}; `ctx.step`: {await stepping.called(stepped)}"
 
 
 async def step_sdk() -> str:

@@ -11,7 +11,7 @@ from benchmarks.variants.variant import Variant
 from benchmarks.workloads import KEY, Workload
 from roundtrip import Elicit, Recorder, Resolve, Sample, Server
 
-_MARKERS: Final = Markers(resolve=Resolve, elicit=Elicit, sample=Sample, once=partial(Resolve, once=True))
+_MARKERS: Final = Markers(resolve=Resolve, elicit=Elicit, sample=Sample, once=partial(Resolve, remember=True))
 
 _PROGRAM: Final = """\
 from roundtrip import Server

@@ -134,7 +134,7 @@ class RecordedRound:
     by: Literal["resolvers", "body", "author"]
     questions: Mapping[str, SeenQuestion]
     computed: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """The values of steps and `once=True` that were fixed before this round, if recorded."""
+    """The values of steps and `remember=True` that were fixed before this round, if recorded."""
     answers: dict[str, Answer] = field(default_factory=dict[str, Answer])
     approvals: Mapping[str, SeenQuestion] = field(default_factory=dict[str, SeenQuestion])
     """The approvals for which the call waited, which has no questions then."""

@@ -135,7 +135,7 @@ def obstacle_at(round_: RecordedRound) -> str | None:
 
 
 def _kept(traced: TracedCall) -> Iterator[Recorded | None]:
-    """Yield the results of steps, and the values of `once=True`, as recorded."""
+    """Yield the results of steps, and the values of `remember=True`, as recorded."""
     for serving in traced.servings:
         for line in serving.happened:
             yield from (fixed.value for fixed in line.fixed)

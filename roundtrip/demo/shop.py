@@ -68,7 +68,7 @@ def make_shop(instance: str, *, key: str, trace: "Trace") -> Server[Any]:
     def total(
         edition: Annotated[Edition, Resolve(edition)],
         delivery: Annotated[Delivery, Resolve(delivery)],
-        quote: Annotated[Quote, Resolve(quote, once=True)],
+        quote: Annotated[Quote, Resolve(quote, remember=True)],
     ) -> float:
         return quote.prices[edition.binding] + (_POSTAGE if delivery.way == "post" else 0)
 
@@ -80,7 +80,7 @@ def make_shop(instance: str, *, key: str, trace: "Trace") -> Server[Any]:
         title: str,
         edition: Annotated[Edition, Resolve(edition)],
         delivery: Annotated[Delivery, Resolve(delivery)],
-        quote: Annotated[Quote, Resolve(quote, once=True)],
+        quote: Annotated[Quote, Resolve(quote, remember=True)],
         total: Annotated[float, Resolve(total)],
         consent: Annotated[Consent, Resolve(consent)],
     ) -> Receipt:

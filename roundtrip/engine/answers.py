@@ -93,10 +93,10 @@ class Answers(NodeOutcomes):
         Raises:
             AnswerRejected: The last permitted answer was invalid.
             SchemaNotRenderable: The protocol cannot show the question.
-            ValueNotStorable: The annotation of a `once` node does not name its question, so the answer cannot be
+            ValueNotStorable: The annotation of a remembered node does not name its question, so the answer cannot be
                 restored.
         """
-        if node.once:
+        if node.remember:
             _check_restorable(node, marker)
         return self.settle_question(node.names, marker, decisive=node.consumer is not None)
 
@@ -347,7 +347,7 @@ class Answers(NodeOutcomes):
     # Nodes that keep their first outcome for the call.
 
     def keeps(self, node: Node) -> bool:
-        """Return True if `recall` is certain to have the value of a `once` node, and not a declined question."""
+        """Return True if `recall` is certain to have the value of a remembered node, and not a declined question."""
         if not self.known.same_build or not self.known.asked.keys().isdisjoint(node.names):
             return False
         entry = self.entries.get(node.key)
@@ -356,7 +356,7 @@ class Answers(NodeOutcomes):
         return entry.action is Action.ACCEPT and not is_page(entry.pin)
 
     def recall(self, node: Node) -> Outcome | None:
-        """Return the outcome of a `once` node on an earlier leg, computed or answered."""
+        """Return the outcome of a remembered node on an earlier leg, computed or answered."""
         if any(name in self.known.asked for name in node.names):
             # Its question is still open, so a known value belongs to another question.
             return None
@@ -383,7 +383,7 @@ class Answers(NodeOutcomes):
         return None
 
     def remember(self, node: Node, value: Any) -> None:
-        """Keep the value of a `once` node: see `ComputedValues.remember`."""
+        """Keep the value of a remembered node: see `ComputedValues.remember`."""
         self.computed.remember(node, value)
 
     # Reviews.
@@ -393,7 +393,7 @@ class Answers(NodeOutcomes):
         form = self.forms.get(key)
         plan = self.leg.plan
         index = plan.names.get(key) if form is None else None
-        if index is None or not plan.nodes[index].once:
+        if index is None or not plan.nodes[index].remember:
             return form
         # The function has not run on this leg, so the form comes from its annotation.
         return _form_asked_by(plan.nodes[index])
@@ -452,12 +452,12 @@ def _is_of_kind(question: Question, response: InputResponse | None) -> bool:
 
 
 def _check_restorable(node: Node, marker: Marker) -> None:
-    """Check that the annotation of a `once` node names its question: it is restored without running the function."""
+    """Check that a remembered node is annotated with its question: it is restored without calling the function."""
     if isinstance(marker, SdkElicit) and marker.schema != node.asked:
         name = getattr(marker.schema, "__name__", repr(marker.schema))
         raise ValueNotStorable(
             node.key,
-            reason=f"{node.label} asks with once=True, and its return annotation must be Elicit[{name}]",
+            reason=f"{node.label} asks with remember=True, and its return annotation must be Elicit[{name}]",
         )
 
 

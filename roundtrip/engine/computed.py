@@ -1,4 +1,4 @@
-"""Values that the server computes once for a call: of `once=True` nodes, of steps, and in place of answers.
+"""Values that the server computes once for a call: of `remember=True` nodes, of steps, and in place of answers.
 
 The token carries them sealed. If the body runs once, the ledger also has the values of interrupted legs.
 """
@@ -49,7 +49,7 @@ class ComputedValues:
             self.watch(Fixed(name, plain))
 
     def remember(self, node: Node, value: Any) -> None:
-        """Fix the value that a `once` node has computed: see `storable`."""
+        """Fix the value that a remembered node has computed: see `storable`."""
         with storable(node.key):
             plain = adapter_of(node).dump_python(value, mode="json", by_alias=True, warnings="error")
         self.fix(node.key, plain)
@@ -95,7 +95,7 @@ def stand_in_name(name: str) -> str:
 
 
 def adapter_of(node: Node) -> TypeAdapter[Any]:
-    """Return the adapter that turns a `once` node's value into JSON and back."""
+    """Return the adapter that turns a remembered node's value into JSON and back."""
     return node.computed if node.computed is not None else TypeAdapter(Any)
 
 

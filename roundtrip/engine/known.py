@@ -122,8 +122,8 @@ class KnownAnswers:
 
         The question of an unread response may belong to another build, have another wording here, or depend on a
         question that is asked again. On a later leg the response counts like any other entry, so that users answer
-        once. Responses to `once` nodes are left out: their entries are final without a check of the wording, so they
-        must have been read under it.
+        once. Responses to remembered nodes are left out: their entries are final without a check of the wording, so
+        they must have been read under it.
         """
         entries = dict(self.entries)
         for key, response in self.responses.items():
@@ -141,7 +141,7 @@ class KnownAnswers:
     def foreign_asked(self) -> dict[str, Asked]:
         """Return the questions of another build whose answers this build carries along unread.
 
-        While such a question is listed as asked, a `once` node of that build checks the wording of its answer first.
+        While such a question is listed as asked, a remembered node of that build first checks its answer's wording.
         """
         return {
             key: asked
@@ -151,7 +151,7 @@ class KnownAnswers:
 
     def _is_once(self, name: str) -> bool:
         index = self.plan.names.get(name)
-        return index is not None and self.plan.nodes[index].once
+        return index is not None and self.plan.nodes[index].remember
 
 
 def wording_reason(changed: tuple[str, ...]) -> Reason:

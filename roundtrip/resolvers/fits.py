@@ -69,7 +69,7 @@ def must_ask(returns: Any, filled: Any) -> bool:
     )
 
 
-def once_adapter(returns: Any, filled: Any, subject: str) -> TypeAdapter[Any]:
+def remembered_adapter(returns: Any, filled: Any, subject: str) -> TypeAdapter[Any]:
     """Return the adapter for keeping a resolver's value, by its return annotation, or else by its consumer's."""
     asking = asking_arms(returns)
     plain = [arm for arm in arms_of(returns) if arm not in asking]

@@ -35,13 +35,13 @@ class Resolve(SdkResolve):
         fn: A function, coroutine function, method, class, callable object or partial.
         name: The question's name on the wire and in calls in flight. By default the function's name.
         was: Names this question had in earlier versions, so that a rename does not ask again.
-        once: Keep the first value of `fn` for the whole call: it does not run again on later legs.
+        remember: Keep the first value of `fn` for the whole call: it does not run again on later legs.
         inline: Run a plain `fn` on the event loop, and not in a worker thread. It must not block.
 
     Example:
         ```python
         @server.tool()
-        async def order(title: str, quote: Annotated[float, Resolve(get_quote, once=True)]) -> str: ...
+        async def order(title: str, quote: Annotated[float, Resolve(get_quote, remember=True)]) -> str: ...
         ```
     """
 
@@ -51,7 +51,7 @@ class Resolve(SdkResolve):
         *,
         name: str | None = None,
         was: Sequence[str] = (),
-        once: bool = False,
+        remember: bool = False,
         inline: bool = False,
     ) -> None:
         super().__init__(fn)
@@ -66,7 +66,7 @@ class Resolve(SdkResolve):
                 raise ValueError(f"{given!r} cannot name a question; give it a name that does not begin with '~'")
         self.name = name
         self.was = tuple(was)
-        self.once = once
+        self.remember = remember
         self.inline = inline
 
     def __get_pydantic_core_schema__(self, source: object, handler: object) -> Never:

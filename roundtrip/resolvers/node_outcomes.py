@@ -35,15 +35,15 @@ class NodeOutcomes:
         return None
 
     def recall(self, node: Node) -> Outcome | None:
-        """Return the outcome of a `once` node on an earlier leg, if it has one."""
+        """Return the outcome of a remembered node on an earlier leg, if it has one."""
         return None
 
     def keeps(self, node: Node) -> bool:
-        """Return True if `recall` would give the value of a `once` node."""
+        """Return True if `recall` would give the value of a remembered node."""
         return False
 
     def remember(self, node: Node, value: Any) -> None:
-        """Keep the value that a `once` node has computed."""
+        """Keep the value that a remembered node has computed."""
 
 
 class Reused(NamedTuple):
@@ -59,7 +59,7 @@ def reuse_known(plan: Plan, known: Mapping[Hashable, Outcome]) -> Reused:
     # A node that takes the call's arguments, or is kept for the call, has another value in the call than before it.
     of_call: set[int] = set()
     for node in nodes:
-        takes = node.once or any(entry.source is Source.ARGUMENT for entry in node.inputs)
+        takes = node.remember or any(entry.source is Source.ARGUMENT for entry in node.inputs)
         if takes or not of_call.isdisjoint(node.needs):
             of_call.add(node.index)
     outcomes: dict[int, Outcome] = {}
@@ -79,9 +79,9 @@ def reuse_known(plan: Plan, known: Mapping[Hashable, Outcome]) -> Reused:
 
 
 def reuse_kept(plan: Plan, source: NodeOutcomes) -> Reused | None:
-    """Reuse kept `once` nodes, and skip those which only kept nodes need. Return None if none can be skipped."""
+    """Reuse kept remembered nodes, and skip those which only kept nodes need. Return None if none can be skipped."""
     nodes = plan.nodes
-    kept = {node.index for node in nodes if node.once and source.keeps(node)}
+    kept = {node.index for node in nodes if node.remember and source.keeps(node)}
     roots = {root.node for root in plan.roots}
     skipped = {index for index in kept - roots if kept.issuperset(nodes[index].dependents)}
     if not skipped:

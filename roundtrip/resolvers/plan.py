@@ -47,7 +47,7 @@ class Node(NamedTuple):
     """Its key without the path that distinguishes it from nodes of the same name."""
     names: tuple[str, ...]
     """Its key, then its former keys. An answer in flight may have any of them."""
-    once: bool
+    remember: bool
     is_async: bool
     """True for a coroutine function, and for one whose context manager is async."""
     enters: bool
@@ -58,9 +58,9 @@ class Node(NamedTuple):
     consumer: str | None
     """The first parameter that takes its bare value. The report of a declined question names it."""
     computed: TypeAdapter[Any] | None
-    """Turns a value into JSON and back, for `once`."""
+    """Turns a value into JSON and back, for `remember`."""
     asked: Any
-    """The schema or result type of the question in its annotation, for `once`."""
+    """The schema or result type of the question in its annotation, for `remember`."""
     asks_page: bool = False
     """True if its annotation says that it sends the user to a page; `asked` is the type of the page's value."""
     must_ask: bool = False

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, get_origin
 from roundtrip.errors import CircularDependencyError, InvalidSignature
 from roundtrip.questions.markers import is_marker
 from roundtrip.resolvers.annotations import asking_arms, marker_of, read_marker
-from roundtrip.resolvers.fits import asked_type, check_asking, is_page, misfit, must_ask, once_adapter
+from roundtrip.resolvers.fits import asked_type, check_asking, is_page, misfit, must_ask, remembered_adapter
 from roundtrip.resolvers.markers import Dependency, Marker, Resolve
 from roundtrip.resolvers.plan import EMPTY, Input, Node, Plan, Source
 from roundtrip.resolvers.signatures import (
@@ -41,7 +41,7 @@ class _Draft:
     label: str
     key: str | None
     was: tuple[str, ...]
-    once: bool
+    remember: bool
     inline: bool
     enters: bool
     path: tuple[str, ...]
@@ -111,7 +111,7 @@ class _Planner:
             never_suspended=[node.inline for node in nodes],
             functions=self.functions,
             enters=any(node.enters for node in nodes),
-            may_carry_secrets=any(node.once for node in nodes),
+            may_carry_secrets=any(node.remember for node in nodes),
             lanes=lanes,
             home=home,
         )
@@ -173,7 +173,7 @@ class _Planner:
 
     def _merge(self, draft: _Draft, marker: Marker) -> None:
         """Merge a second mention of a function into its node. It may repeat options, not change them."""
-        key, was, once, inline = _options(marker)
+        key, was, remember, inline = _options(marker)
         if key is not None and draft.key is not None and key != draft.key:
             raise InvalidSignature(
                 f"{self.owner}: {draft.label!r} is named both {draft.key!r} and {key!r}; a function is one "
@@ -181,7 +181,7 @@ class _Planner:
             )
         draft.key = draft.key or key
         draft.was = tuple(dict.fromkeys((*draft.was, *was)))
-        draft.once = draft.once or once
+        draft.remember = draft.remember or remember
         draft.inline = draft.inline or inline
         draft.enters = draft.enters or _is_entered(marker, draft.fn)
 
@@ -213,10 +213,10 @@ class _Planner:
                 "wrap it in a function"
             ) from error
         hints = hints_of(fn)
-        key, was, once, inline = _options(marker)
+        key, was, remember, inline = _options(marker)
         returns = fn if inspect.isclass(fn) else hints.get("return", Any)
         check_asking(returns, label, f"{self.owner}, parameter {path[-1]!r}")
-        draft = _Draft(who, fn, label, key, was, once, inline, _is_entered(marker, fn), path, returns, filled)
+        draft = _Draft(who, fn, label, key, was, remember, inline, _is_entered(marker, fn), path, returns, filled)
         # A parameter that a partial has bound is filled; an argument of the same name must not replace it.
         bound = given_by_partials(fn)
         parameters = [parameter for parameter in signature.parameters.values() if parameter.name not in bound]
@@ -389,13 +389,13 @@ class _Planner:
             for entry in draft.inputs
         )
         asking = asking_arms(draft.returns)
-        if draft.once and draft.enters:
+        if draft.remember and draft.enters:
             raise InvalidSignature(
-                f"{self.owner}: Resolve({draft.label}, once=True) must not make a context manager, which is exited "
+                f"{self.owner}: Resolve({draft.label}, remember=True) must not make a context manager, which is exited "
                 "when the leg ends; keep a plain value, and enter it in another function"
             )
-        subject = f"{self.owner}: Resolve({draft.label}, once=True)"
-        computed = once_adapter(draft.returns, draft.filled, subject) if draft.once else None
+        subject = f"{self.owner}: Resolve({draft.label}, remember=True)"
+        computed = remembered_adapter(draft.returns, draft.filled, subject) if draft.remember else None
         return Node(
             index=draft.index,
             who=draft.who,
@@ -404,7 +404,7 @@ class _Planner:
             key=draft.full_key,
             bare_key=draft.name,
             names=(draft.full_key, *draft.was),
-            once=draft.once,
+            remember=draft.remember,
             is_async=(waits := is_async(draft.fn) or (draft.enters and makes_async_manager(draft.fn))),
             # A test may replace an inline function by a coroutine function.
             inline=draft.inline and not waits,
@@ -461,9 +461,9 @@ def _is_entered(marker: Marker, fn: Callable[..., Any]) -> bool:
 
 
 def _options(marker: Marker) -> tuple[str | None, tuple[str, ...], bool, bool]:
-    """Return the name, the former names, `once` and `inline`."""
+    """Return the name, the former names, `remember` and `inline`."""
     if isinstance(marker, Resolve):
-        return marker.name, marker.was, marker.once, marker.inline
+        return marker.name, marker.was, marker.remember, marker.inline
     return None, (), False, isinstance(marker, Dependency) and marker.inline
 
 
@@ -496,5 +496,5 @@ def _lanes(nodes: Sequence[Node], roots: Sequence[Input]) -> tuple[tuple[int | N
 
 def _fingerprint(nodes: Sequence[Node]) -> str:
     """Return a short digest of the graph. It changes when a node is added, removed or renamed, not when moved."""
-    shape = sorted((node.key, sorted(nodes[need].key for need in node.needs), node.once) for node in nodes)
+    shape = sorted((node.key, sorted(nodes[need].key for need in node.needs), node.remember) for node in nodes)
     return hashlib.sha256(repr(shape).encode()).hexdigest()[:6]

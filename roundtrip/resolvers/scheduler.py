@@ -71,7 +71,7 @@ class Scheduler:
     context: Callable[[], Any]
     """Makes the value of parameters annotated as context."""
     outcomes: NodeOutcomes
-    """Knows the answers to questions, and the kept values of `once` nodes."""
+    """Knows the answers to questions, and the kept values of remembered nodes."""
     threads: Threads
     managers: Managers | None = None
     """Exits context managers. Without it, dependencies must not make any."""
@@ -213,11 +213,11 @@ class Scheduler:
             group.tasks.cancel_scope.cancel()
 
     def _recall_plain(self) -> bool:
-        """Settle plain `once` nodes whose values are kept, without a thread. Return True if there were any."""
+        """Settle plain remembered nodes whose values are kept, without a thread. Return True if there were any."""
         found = False
         while self._plain and self.declined is None:
             node = self.plan.nodes[self._plain[0]]
-            outcome = self.outcomes.recall(node) if node.once else None
+            outcome = self.outcomes.recall(node) if node.remember else None
             if outcome is None:
                 break
             found = True
@@ -281,7 +281,7 @@ class Scheduler:
             self.watch(NodeEnded(node.key, how))
 
     async def _run_node(self, node: Node, beside: _Group | None) -> NodeHow:
-        outcome = self.outcomes.recall(node) if node.once else None
+        outcome = self.outcomes.recall(node) if node.remember else None
         if outcome is not None:
             self._settle(node, outcome)
             return "recalled"
@@ -342,7 +342,7 @@ class Scheduler:
                     f"resolver {node.label!r} must return the question that its annotation names, got None; "
                     "return it: `return Elicit(...)`"
                 )
-            if node.once:
+            if node.remember:
                 self.outcomes.remember(node, value)
             outcome = Outcome(value)
         self._settle(node, outcome)

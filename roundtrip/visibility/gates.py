@@ -116,10 +116,10 @@ def _plan_gates(owner: str, roots: Mapping[str, Marker], replacements: Replaceme
                 f"{owner} may not ask, and {node.label!r} returns a question: a list must be answered at once. Ask "
                 "in a resolver of the function itself, or use confirm="
             )
-        if node.once:
+        if node.remember:
             raise InvalidSignature(
-                f"{owner} is evaluated for every request, and Resolve({node.label}, once=True) would keep its value "
-                "for a whole call; leave once= out"
+                f"{owner} is evaluated for every request, and Resolve({node.label}, remember=True) would keep its "
+                "value for a whole call; leave remember= out"
             )
     return plan
 

@@ -100,7 +100,7 @@ def once(agency: Agency) -> Feature:
         agency.count("quotes")
         return agency.secret_quote
 
-    async def agree(nights: int, quote: Annotated[str, Resolve(quote, once=True)]) -> Elicit[Consent]:
+    async def agree(nights: int, quote: Annotated[str, Resolve(quote, remember=True)]) -> Elicit[Consent]:
         del quote
         return Elicit(f"Agree to the price of {nights} nights?", Consent)
 

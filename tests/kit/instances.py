@@ -33,7 +33,7 @@ def shop(build: str = "1", **options: Any) -> Server[Any]:
     @server.tool()
     async def order(
         title: str,
-        price: Annotated[int, Resolve(price, once=True)],
+        price: Annotated[int, Resolve(price, remember=True)],
         copies: Annotated[Copies, Resolve(how_many)],
         wrapped: Annotated[Choice, Resolve(wrap)],
     ) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def next_shop() -> Server[Any]:
         wrapped: Annotated[Choice, Resolve(wrap)],
         discount: Annotated[int, Resolve(discount)],
         copies: Annotated[Copies, Resolve(how_many)],
-        price: Annotated[int, Resolve(price, once=True)],
+        price: Annotated[int, Resolve(price, remember=True)],
         title: str,
     ) -> dict[str, Any]:
         return ordered(title, price, copies, wrapped, discount=discount)

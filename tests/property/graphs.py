@@ -191,7 +191,7 @@ class Built:
         names = [f"p{need.node}" for need in wanted]
         annotations: dict[str, Any] = {
             name: _need(
-                Resolve(before[need.node], name=f"n{need.node}", once=self.graph.nodes[need.node].once),
+                Resolve(before[need.node], name=f"n{need.node}", remember=self.graph.nodes[need.node].once),
                 outcome=need.outcome,
             )
             for name, need in zip(names, wanted, strict=True)

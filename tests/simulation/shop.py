@@ -125,7 +125,7 @@ def make_server(
 
     async def book(
         order: str,
-        price: Annotated[str, Resolve(quote, once=True)],
+        price: Annotated[str, Resolve(quote, remember=True)],
         seats: Annotated[int, Resolve(how_many)],
         where: Annotated[str, Resolve(which_place)],
         ctx: Context,

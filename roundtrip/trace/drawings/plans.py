@@ -78,7 +78,7 @@ def _graph(tool: str, plan: Plan, prefix: str) -> Graph:
 
 def _node(node: Node, prefix: str) -> Box:
     asking = _asking(node)
-    remarks = [node.label if node.label != node.key else None, asking, "once per call" if node.once else None]
+    remarks = [node.label if node.label != node.key else None, asking, "once per call" if node.remember else None]
     kind = BoxKind.VALUE if asking is None else BoxKind.QUESTION
     return Box(f"{prefix}_n{node.index}", kind, node.key, ", ".join(filter(None, remarks)))
 

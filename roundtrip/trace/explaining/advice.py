@@ -42,7 +42,7 @@ QUESTIONS: Final[Mapping[Reason, Advice]] = {
     ),
     Reason.VOLATILE: Advice(
         "its wording changed between two legs of one build, so that the answer to it was lost",
-        "fix the varying value with Resolve(fn, once=True) or ctx.step(), or keep it (a time, a random "
+        "fix the varying value with Resolve(fn, remember=True) or ctx.step(), or keep it (a time, a random "
         "value) out of the question",
     ),
     Reason.OTHER_BUILD: Advice(
@@ -135,7 +135,7 @@ FAILURES: Final[Mapping[str, Advice]] = {
     ),
     "QuestionVolatile": Advice(
         "a question has other words each time it is asked, so that no answer to it counts",
-        "fix the varying value with Resolve(fn, once=True) or ctx.step(), or keep it out of the question",
+        "fix the varying value with Resolve(fn, remember=True) or ctx.step(), or keep it out of the question",
     ),
     "QuestionDeclined": Advice(
         "the user declined or cancelled a question whose answer it needs",
@@ -235,7 +235,7 @@ FAILURES: Final[Mapping[str, Advice]] = {
     ),
     "ValueNotStorable": Advice(
         "a value for the token has no JSON form",
-        "annotate it with a type that has a JSON form, or do not store it with once=True, ctx.step or done=",
+        "annotate it with a type that has a JSON form, or do not store it with remember=True, ctx.step or done=",
     ),
     "NotSendable": Advice(
         "a result cannot carry the value that it returned",

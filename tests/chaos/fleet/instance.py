@@ -107,7 +107,7 @@ def till(books: Books, ledger: Ledger, keys: Sequence[str]) -> Server[Any]:
     @server.tool(exactly_once=True)
     async def pay(
         number: int,
-        began: Annotated[str, Resolve(began, once=True)],
+        began: Annotated[str, Resolve(began, remember=True)],
         payer: Annotated[str, Resolve(payer)],
         euros: Annotated[int, Resolve(euros)],
         sure: Annotated[bool, Resolve(near)],
@@ -142,7 +142,7 @@ def next_till(books: Books, ledger: Ledger, keys: Sequence[str]) -> Server[Any]:
     @server.tool(exactly_once=True)
     async def pay(
         number: int,
-        began: Annotated[str, Resolve(began, once=True)],
+        began: Annotated[str, Resolve(began, remember=True)],
         buyer: Annotated[str, Resolve(buyer, was=("payer",))],
         tip: Annotated[int, Resolve(tip)],
         euros: Annotated[int, Resolve(euros)],

@@ -52,7 +52,7 @@ async def by_dependency(film: str, ctx: Context, price: int = Depends(lambda: 3)
     return price
 
 
-async def by_once(film: str, fixed: Annotated[int, Resolve(lambda: 3, once=True)], ctx: Context) -> int:
+async def by_once(film: str, fixed: Annotated[int, Resolve(lambda: 3, remember=True)], ctx: Context) -> int:
     await ctx.ask("ok", "Go on?", bool)
     return fixed
 
@@ -134,7 +134,7 @@ def fred() -> dict[str, Any]:
 
 FEATURES: Final[dict[str, Feature]] = {
     "`Resolve(fn)`": Feature(lambda: by_resolver, {"ask_seats": SEATS}),
-    "`Resolve(fn, once=True)`": Feature(lambda: by_once, {"ok": True}),
+    "`Resolve(fn, remember=True)`": Feature(lambda: by_once, {"ok": True}),
     "`Depends(fn)`": Feature(lambda: by_dependency),
     "`ctx.ask`": Feature(lambda: in_body, SEATS),
     "`ctx.blocking.ask`": Feature(lambda: blocking, SEATS),

@@ -254,7 +254,7 @@ async def how_many() -> Elicit[int]:
 async def test_once_answer_can_be_reviewed(era: Era) -> None:
     """The resolver's function does not run again."""
 
-    async def body(copies: Annotated[int, Resolve(how_many, once=True)], ctx: Context[Any, Any]) -> str:
+    async def body(copies: Annotated[int, Resolve(how_many, remember=True)], ctx: Context[Any, Any]) -> str:
         kept = await ctx.ask("wrap", f"Wrap {copies}?", bool)
         await ctx.review("check", "Is this right?", of=["how_many"])
         return f"{copies}, {'wrapped' if kept else 'bare'}"

@@ -172,7 +172,7 @@ def asking_body(server: Server) -> None:
     @server.tool()
     async def order(
         ctx: Context[Any, Any],
-        drawn: Annotated[int, Resolve(number, once=True)],
+        drawn: Annotated[int, Resolve(number, remember=True)],
         said: Annotated[Any, Resolve(sampled)],
         held: Held = Depends(session),
     ) -> str:

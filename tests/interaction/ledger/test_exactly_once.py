@@ -119,7 +119,7 @@ async def test_repeated_leg_reuses_steps_and_fixed_values(shop: Shop) -> None:
 
     async def order(
         pays: Annotated[bool, Resolve(pays)],
-        fixed: Annotated[int, Resolve(draw, once=True)],
+        fixed: Annotated[int, Resolve(draw, remember=True)],
         ctx: Context[Any, Any],
     ) -> str:
         stepped = await ctx.step("step", draw)

@@ -46,7 +46,7 @@ class Safe:
     def __call__(self, keys: Any = (KEY,)) -> Server:
         server = Server("safe", keys=keys, ledger=self.ledger)
 
-        async def code(minted: Annotated[str, Resolve(self.minted, once=True)]) -> Any:
+        async def code(minted: Annotated[str, Resolve(self.minted, remember=True)]) -> Any:
             return Elicit("The code?", exactly(minted), guesses=self._guesses, attempts=self._attempts)
 
         @server.tool(exactly_once=self._once)

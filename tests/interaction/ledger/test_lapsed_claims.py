@@ -160,7 +160,7 @@ async def test_a_claim_is_taken_back_though_noting_is_cut_short(monkeypatch: pyt
     ledger = Hanging()
     shop = Shop(ledger)
 
-    async def ask(ctx: Context[Any, Any], drawn: Annotated[int, Resolve(number, once=True)]) -> str:
+    async def ask(ctx: Context[Any, Any], drawn: Annotated[int, Resolve(number, remember=True)]) -> str:
         return f"{drawn} {await ctx.ask('sure', 'Sure?', bool)}"
 
     shop.add(ask)

@@ -149,7 +149,7 @@ async def test_function_with_other_bound_values_is_another_dependency() -> None:
 async def test_resolve_and_depends_of_one_function_are_one_node() -> None:
     @server_of
     async def order(
-        kept: Annotated[str, Resolve(current_account, once=True)],
+        kept: Annotated[str, Resolve(current_account, remember=True)],
         account: Annotated[str, Depends(current_account)],
         sure: bool = Depends(sure),
         answer: Annotated[bool | None, Resolve(sure, name="certain")] = None,

@@ -61,7 +61,7 @@ class Held:
     def __exit__(self, *exc_info: object) -> None: ...
 
 
-def takes_held(held: Annotated[str, Resolve(Held, once=True)], again: str = Depends(Held)) -> str:
+def takes_held(held: Annotated[str, Resolve(Held, remember=True)], again: str = Depends(Held)) -> str:
     return held + again
 
 
@@ -82,8 +82,11 @@ REFUSED: dict[str, tuple[Any, list[str]]] = {
         Depends(skips_one),
         ["'skips_one' takes 'account' by position only, after 'floor'", "remove the '/'"],
     ),
-    "a generator that is kept": (Resolve(yields, once=True), ["Resolve(yields, once=True)", "keep a plain value"]),
-    "a context manager that is kept": (Depends(takes_held), ["Resolve(Held, once=True)", "keep a plain value"]),
+    "a generator that is kept": (
+        Resolve(yields, remember=True),
+        ["Resolve(yields, remember=True)", "keep a plain value"],
+    ),
+    "a context manager that is kept": (Depends(takes_held), ["Resolve(Held, remember=True)", "keep a plain value"]),
 }
 
 

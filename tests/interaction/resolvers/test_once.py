@@ -1,4 +1,4 @@
-"""`once=True`: fixed for the call, not run again, read only where needed, and unreadable to the client."""
+"""`remember=True`: fixed for the call, not run again, read only where needed, and unreadable to the client."""
 
 import itertools
 import re
@@ -36,7 +36,7 @@ class Runs:
             self.quoted += 1
             return Quote(price=100 + self.quoted, note=self.note)
 
-        async def confirm(quote: Annotated[Quote, Resolve(quote, once=True)]) -> Elicit[Choice]:
+        async def confirm(quote: Annotated[Quote, Resolve(quote, remember=True)]) -> Elicit[Choice]:
             self.asked += 1
             return Elicit(f"Pay {quote.price}?", Choice)
 
@@ -45,7 +45,7 @@ class Runs:
 
         @server.tool()
         async def order(
-            quote: Annotated[Quote, Resolve(quote, once=True)],
+            quote: Annotated[Quote, Resolve(quote, remember=True)],
             choice: Annotated[Choice, Resolve(confirm)],
             wrapped: Annotated[Choice, Resolve(wrap)],
         ) -> str:
@@ -93,7 +93,7 @@ async def test_answers_of_the_client_itself_can_be_read_by_it() -> None:
 async def test_value_of_a_function_without_annotation_is_computed_once() -> None:
     numbers = itertools.count(1)
     server = Server[Any]("shop", keys=[KEY])
-    stamp = Resolve(lambda: {"number": next(numbers)}, name="stamp", once=True)
+    stamp = Resolve(lambda: {"number": next(numbers)}, name="stamp", remember=True)
 
     @server.tool()
     async def order(stamp: Annotated[dict[str, int], stamp], ok: Annotated[Choice, Resolve(sure)]) -> str:
@@ -120,7 +120,7 @@ class Word(BaseModel):
 
 
 class Chain:
-    """Three `once` questions in a chain, and one without `once`."""
+    """Three remembered questions in a chain, and one that is asked anew."""
 
     def __init__(self) -> None:
         self.ran: list[str] = []
@@ -132,17 +132,17 @@ class Chain:
         async def first() -> Elicit[Word]:
             return Elicit("First?", Word)
 
-        async def second(before: Annotated[Word, Resolve(first, once=True)]) -> Elicit[Word]:
+        async def second(before: Annotated[Word, Resolve(first, remember=True)]) -> Elicit[Word]:
             ran.append(f"second after {before.text}")
             return Elicit("Second?", Word)
 
-        async def third(before: Annotated[Word, Resolve(second, once=True)]) -> Elicit[Word]:
+        async def third(before: Annotated[Word, Resolve(second, remember=True)]) -> Elicit[Word]:
             ran.append(f"third after {before.text}")
             return Elicit("Third?", Word)
 
         async def last(
-            before: Annotated[Word, Resolve(third, once=True)],
-            early: Annotated[Word, Resolve(first if needs_first else third, once=True)],
+            before: Annotated[Word, Resolve(third, remember=True)],
+            early: Annotated[Word, Resolve(first if needs_first else third, remember=True)],
         ) -> Elicit[Word]:
             ran.append(f"last after {before.text} and {early.text}")
             return Elicit("Last?", Word)

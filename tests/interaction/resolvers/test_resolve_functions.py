@@ -102,7 +102,7 @@ async def test_sealed_value_is_rejected_on_a_keyless_server() -> None:
     async def draw() -> int:
         return 4
 
-    async def lottery(number: Annotated[int, Resolve(draw, once=True)]) -> int:
+    async def lottery(number: Annotated[int, Resolve(draw, remember=True)]) -> int:
         return number
 
     resolved = find_resolved_parameters(lottery)
@@ -120,4 +120,4 @@ async def test_sealed_value_is_rejected_on_a_keyless_server() -> None:
 
     await User(server, era=Era.RETRY).call("play")
     (problem,) = problems
-    assert "once=True" in str(problem)
+    assert "remember=True" in str(problem)

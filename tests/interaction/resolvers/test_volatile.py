@@ -39,7 +39,7 @@ async def test_timestamp_in_a_question_ends_the_call_with_advice() -> None:
     call = await User(resolving(stamps(), trace=trace), {"confirm": {"ok": True}}).call("order")
     assert call.is_error
     assert call.text.startswith("Error executing tool order: question 'confirm' has another message each time")
-    assert "once=True" in call.text
+    assert "remember=True" in call.text
     assert "volatile_ok=True" in call.text
     # Two answers were lost before it was sure; a limit of the client's on rounds was not what ended it.
     assert len(call.questions) == 2

@@ -53,7 +53,7 @@ def make_vault(plant: Markers, **options: Any) -> Server[Any]:
     async def number() -> str:
         return secret_of_once
 
-    async def owner(number: Annotated[str, Resolve(number, once=True)], box: str) -> Elicit[Owner]:
+    async def owner(number: Annotated[str, Resolve(number, remember=True)], box: str) -> Elicit[Owner]:
         del number
         return Elicit(f"Who owns box {box}?", Owner)
 

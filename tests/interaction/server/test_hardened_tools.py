@@ -38,7 +38,7 @@ def secretive(**options: Any) -> Server:
         return "kept"
 
     @server.tool
-    async def by_resolver(kept: Annotated[int, Resolve(margin, once=True)]) -> str:
+    async def by_resolver(kept: Annotated[int, Resolve(margin, remember=True)]) -> str:
         return "kept"
 
     @server.prompt()

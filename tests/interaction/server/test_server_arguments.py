@@ -67,7 +67,7 @@ async def secret() -> int:
 
 
 async def keeps_a_secret(
-    number: Annotated[int, Resolve(secret, once=True)], choice: Annotated[Choice, Resolve(sure)]
+    number: Annotated[int, Resolve(secret, remember=True)], choice: Annotated[Choice, Resolve(sure)]
 ) -> str:
     return f"{number} {choice.ok}"
 
@@ -158,7 +158,7 @@ async def test_state_sealed_with_a_missing_key_is_rejected() -> None:
 def test_computed_values_still_need_seal_keys() -> None:
     server = Server[Any]("shop", request_state_security=RequestStateSecurity(keys=[KEY]))
 
-    async def pick(number: Annotated[int, Resolve(lambda: 42, once=True, name="number")]) -> int:
+    async def pick(number: Annotated[int, Resolve(lambda: 42, remember=True, name="number")]) -> int:
         return number
 
     with pytest.raises(KeysMissing, match="seal_keys="):

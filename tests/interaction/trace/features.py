@@ -160,7 +160,7 @@ def serve(ledger: Ledger, effect: Effect, bus: Heard | None = None, **options: A
     async def price() -> int:
         return next(prices)
 
-    def agree(price: Annotated[int, Resolve(price, once=True)]) -> Elicit[bool]:
+    def agree(price: Annotated[int, Resolve(price, remember=True)]) -> Elicit[bool]:
         return Elicit(f"That is {price}. Agreed?", bool)
 
     def last(agree: Annotated[bool, Resolve(agree)], guests: Annotated[Guests, Resolve(guests)]) -> Guests:
@@ -238,8 +238,8 @@ def serve(ledger: Ledger, effect: Effect, bus: Heard | None = None, **options: A
     @server.tool()
     async def once_asked(
         hotel: str,
-        party: Annotated[Guests, Resolve(guests, once=True)],
-        agree: Annotated[bool, Resolve(agree, once=True)],
+        party: Annotated[Guests, Resolve(guests, remember=True)],
+        agree: Annotated[bool, Resolve(agree, remember=True)],
     ) -> str:
         effect.append("once asked")
         return f"{party.adults} guests"

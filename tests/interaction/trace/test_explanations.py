@@ -184,7 +184,7 @@ async def test_volatile(shop: Shop) -> None:
     text = shop.explained(Reason.VOLATILE)
     assert "Question 'confirm'" in text
     assert "'It is 1 o\\'clock. Sure?'" in text or '"It is 1 o\'clock. Sure?"' in text
-    assert "once=True" in text
+    assert "remember=True" in text
     assert "ctx.step()" in text
 
 
@@ -299,7 +299,7 @@ async def test_a_seal_that_another_key_made(shop: Shop) -> None:
     async def price() -> int:
         return 3
 
-    async def confirm(price: Annotated[int, Resolve(price, once=True)]) -> Elicit[Choice]:
+    async def confirm(price: Annotated[int, Resolve(price, remember=True)]) -> Elicit[Choice]:
         return Elicit(f"{price}, sure?", Choice)
 
     async def order(title: str, choice: Annotated[Choice, Resolve(confirm)]) -> str:

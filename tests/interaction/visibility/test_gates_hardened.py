@@ -50,7 +50,7 @@ async def test_fixed_call_value_is_not_taken_from_a_gate() -> None:
     server = Server("shop", keys=[KEY])
 
     @server.tool(enabled=draw)
-    async def lottery(number: Annotated[int, Resolve(draw, once=True)], ctx: Context) -> str:
+    async def lottery(number: Annotated[int, Resolve(draw, remember=True)], ctx: Context) -> str:
         await ctx.ask("sure", "Sure?", bool)
         return str(number)
 

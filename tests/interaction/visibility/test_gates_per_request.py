@@ -219,7 +219,7 @@ IMPOSSIBLE: list[tuple[Any, str]] = [
     (asks, "gate of tool 'forecast' may not ask, and 'asks'"),
     (Depends(same, asks), "may not ask, and 'asks'"),
     (with_city, "evaluated before there are arguments.*'city' of resolver 'with_city' cannot be filled"),
-    (Resolve(Switch(), once=True), "once="),
+    (Resolve(Switch(), remember=True), "remember="),
     ("pro", "got 'pro'"),
     (0, "got 0"),
 ]

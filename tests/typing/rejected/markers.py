@@ -44,7 +44,7 @@ Elicit("How many?", 7)  # error: reportArgumentType reportCallIssue
 Resolve()  # error: reportCallIssue
 Resolve("choose")  # error: reportArgumentType
 Resolve(choose, "seat")  # error: reportCallIssue
-Resolve(choose, once="yes")  # error: reportArgumentType
+Resolve(choose, remember="yes")  # error: reportArgumentType
 Sample("Say something.")  # error: reportCallIssue
 Sample(["Say something."], max_tokens=10)  # error: reportArgumentType
 ListRoots("all")  # error: reportCallIssue

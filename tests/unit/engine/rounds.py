@@ -69,14 +69,14 @@ class Rounds:
     def round(
         self, questions: Mapping[str, Marker], responses: Mapping[str, InputResponse | None] | None = None
     ) -> dict[str, Outcome | None]:
-        """Return the outcomes of questions on this leg. `once` nodes look for a kept value first, as in a walk."""
+        """Return the outcomes of questions on this leg. Remembered nodes look for a kept value first, as in a walk."""
         answers = self.answers = answers_of(self.plan, self.journal, build=self.build)
         if self.journal is not None:
             answers.deliver(responses or {}, self.journal.asked)
         outcomes: dict[str, Outcome | None] = {}
         for key, marker in questions.items():
             node = self.node(key)
-            outcomes[key] = (answers.recall(node) if node.once else None) or answers.settle(node, marker)
+            outcomes[key] = (answers.recall(node) if node.remember else None) or answers.settle(node, marker)
         while answers.open and answers.known.adopt(answers.open, lambda index: False):
             for key in list(answers.open):
                 outcomes[key] = answers.settle(self.node(key), questions[key])

@@ -124,7 +124,7 @@ def test_question_losing_two_answers_in_a_row_is_volatile() -> None:
     rounds = Rounds(alone(confirm))
     rounds.round({"confirm": question(1)})
     rounds.round({"confirm": question(2)}, {"confirm": yes(ok=True)})
-    with pytest.raises(QuestionVolatile, match="once=True") as caught:
+    with pytest.raises(QuestionVolatile, match="remember=True") as caught:
         rounds.round({"confirm": question(3)}, {"confirm": yes(ok=True)})
     assert (caught.value.name, caught.value.changed) == ("confirm", ("message",))
 

@@ -1,4 +1,4 @@
-"""The first value of a `once` node is final for the call, and belongs to the wording of its question."""
+"""The first value of a remembered node is final for the call, and belongs to the wording of its question."""
 
 import datetime
 from typing import Annotated, Any
@@ -37,7 +37,7 @@ def kept(value: Any, annotation: Any) -> Any:
     def quote() -> Any: ...
 
     quote.__annotations__["return"] = annotation
-    rounds = Rounds(alone(quote, once=True))
+    rounds = Rounds(alone(quote, remember=True))
     node = rounds.node("quote")
     rounds.answers.remember(node, value)
     back = answers_of(rounds.plan)
@@ -75,16 +75,16 @@ def test_outdated_fixed_value_is_computed_again() -> None:
     def quote_in_words() -> str:
         return "one"
 
-    rounds = Rounds(alone(quote_in_words, name="quote", once=True))
+    rounds = Rounds(alone(quote_in_words, name="quote", remember=True))
     rounds.answers.remember(rounds.node("quote"), "one")
-    newer = Rounds(alone(quote, once=True))
+    newer = Rounds(alone(quote, remember=True))
     newer.answers.computed = rounds.answers.computed
     assert newer.answers.recall(newer.node("quote")) is None
 
 
 def test_discarded_answer_never_becomes_the_once_answer() -> None:
     """Shows S4."""
-    rounds = Rounds(alone(confirm, once=True))
+    rounds = Rounds(alone(confirm, remember=True))
     rounds.round({"confirm": transfer(10)})
     assert rounds.round({"confirm": transfer(1000)}, {"confirm": yes(ok=True)}) == {"confirm": None}
     refused = Outcome(Choice(ok=False))
@@ -98,7 +98,7 @@ def other() -> Elicit[Choice]:
 
 def test_answer_carried_by_another_build_counts_for_its_wording_only() -> None:
     def carried(amount: int) -> Outcome | None:
-        once = plan_of(a=Resolve(confirm, once=True))
+        once = plan_of(a=Resolve(confirm, remember=True))
         rounds = Rounds(once)
         rounds.round({"confirm": transfer(10)})
         rounds.redeploy(plan_of(b=other))
@@ -123,7 +123,7 @@ def test_each_kind_of_answer_keeps_its_type(marker: Marker, returns: Any, answer
     def ask() -> Any: ...
 
     ask.__annotations__["return"] = returns
-    rounds = Rounds(alone(ask, once=True))
+    rounds = Rounds(alone(ask, remember=True))
     rounds.round({"ask": marker})
     first = rounds.round({"ask": marker}, {"ask": answer})["ask"]
     assert first is not None
@@ -134,7 +134,7 @@ def test_each_kind_of_answer_keeps_its_type(marker: Marker, returns: Any, answer
 def test_once_question_with_an_unclear_annotation_is_rejected() -> None:
     def ask() -> Any: ...
 
-    rounds = Rounds(alone(ask, once=True))
+    rounds = Rounds(alone(ask, remember=True))
     with pytest.raises(ValueNotStorable, match=r"Elicit\[Choice\]"):
         rounds.round({"ask": Elicit("Sure?", Choice)})
 
@@ -143,9 +143,9 @@ def test_fixed_value_follows_a_rename() -> None:
     def quote() -> Annotated[int, "said"]:
         return 1
 
-    older = Rounds(alone(quote, once=True))
+    older = Rounds(alone(quote, remember=True))
     older.answers.remember(older.node("quote"), 7)
-    newer = Rounds(alone(quote, name="price", was=("quote",), once=True))
+    newer = Rounds(alone(quote, name="price", was=("quote",), remember=True))
     newer.answers.computed = older.answers.computed
     assert newer.answers.recall(newer.node("price")) == Outcome(7)
     assert list(newer.answers.computed.values) == ["price"]

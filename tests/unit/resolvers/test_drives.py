@@ -146,9 +146,9 @@ async def test_kept_plain_value_is_recalled_without_its_function(kept: tuple[str
     parts = [noting(key) for key in keys]
 
     def tool(
-        p0: Annotated[str, Resolve(parts[0], name="n0", once=True)],
-        p1: Annotated[str, Resolve(parts[1], name="n1", once=True)],
-        p2: Annotated[str, Resolve(parts[2], name="n2", once=True)],
+        p0: Annotated[str, Resolve(parts[0], name="n0", remember=True)],
+        p1: Annotated[str, Resolve(parts[1], name="n1", remember=True)],
+        p2: Annotated[str, Resolve(parts[2], name="n2", remember=True)],
     ) -> None: ...
 
     memory = Memory(kept={key: f"kept {key}" for key in kept})

@@ -261,7 +261,7 @@ def test_a_page_may_yield_what_no_form_can_show() -> None:
 
 
 def test_fixed_object_of_a_class_returns_as_that_class() -> None:
-    def tool(book: Annotated[Any, Resolve(Book, once=True)]) -> None: ...
+    def tool(book: Annotated[Any, Resolve(Book, remember=True)]) -> None: ...
 
     adapter = plan_of(tool, "title").nodes[0].computed
     assert adapter is not None

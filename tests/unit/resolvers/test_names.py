@@ -107,13 +107,13 @@ def test_repeated_mentions_of_a_function_make_one_node() -> None:
         b: Annotated[int, Resolve(ONE, name="named", was=("old",))],
         c: Annotated[int, Resolve(counter.method)],
         d: Annotated[int, Resolve(nested)],
-        e: Annotated[int, Resolve(ONE, was=("older",), once=True)],
+        e: Annotated[int, Resolve(ONE, was=("older",), remember=True)],
     ) -> None: ...
 
     plan = plan_of(tool)
     assert keys(plan) == ["named", "method", "nested"]
     assert plan.nodes[0].names == ("named", "old", "older")
-    assert plan.nodes[0].once
+    assert plan.nodes[0].remember
     assert [root.node for root in plan.roots] == [0, 0, 1, 2, 0]
 
 
@@ -154,7 +154,7 @@ def test_fingerprint_distinguishes_added_renamed_kept_and_moved_nodes() -> None:
     def moved(z: int, renamed: Annotated[int, Resolve(ONE)]) -> None: ...
     def added(a: Annotated[int, Resolve(ONE)], b: Annotated[int, Resolve(asker, name="b")]) -> None: ...
     def named(a: Annotated[int, Resolve(ONE, name="n")]) -> None: ...
-    def kept(a: Annotated[int, Resolve(ONE, once=True)]) -> None: ...
+    def kept(a: Annotated[int, Resolve(ONE, remember=True)]) -> None: ...
 
     def fingerprint(fn: Callable[..., Any]) -> str:
         return plan_of(fn, "value").fingerprint

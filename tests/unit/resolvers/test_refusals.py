@@ -269,12 +269,12 @@ def test_former_names_are_a_sequence_and_names_not_empty() -> None:
 
 def test_fixed_value_without_json_form_is_rejected_where_annotated() -> None:
     def quote() -> Any: ...
-    def order(price: Annotated[Any, Resolve(quote, once=True)]) -> None: ...
+    def order(price: Annotated[Any, Resolve(quote, remember=True)]) -> None: ...
 
     for kept in (threading.Lock, Request, Callable[[], int], int | Request, list[Request]):
         quote.__annotations__["return"] = kept
         message = refusal(order)
-        assert all(name in message for name in ("'order'", "quote", "once=True"))
+        assert all(name in message for name in ("'order'", "quote", "remember=True"))
 
 
 def test_consumer_type_checks_an_unannotated_resolver() -> None:
@@ -283,7 +283,7 @@ def test_consumer_type_checks_an_unannotated_resolver() -> None:
 
     del quote.__annotations__["return"]
 
-    def order(price: Annotated[Request, Resolve(quote, once=True)]) -> None: ...
+    def order(price: Annotated[Request, Resolve(quote, remember=True)]) -> None: ...
 
     assert "quote" in refusal(order)
 
@@ -292,7 +292,7 @@ def test_values_with_json_form_may_be_fixed() -> None:
     for kept in (int, str | None, list[Choice], dict[str, float], Choice | Elicit[Choice], Any):
 
         def quote() -> Any: ...
-        def order(price: Annotated[Any, Resolve(cast("Any", quote), once=True)]) -> None: ...
+        def order(price: Annotated[Any, Resolve(cast("Any", quote), remember=True)]) -> None: ...
 
         quote.__annotations__["return"] = kept
         assert plan_of(order).may_carry_secrets

@@ -45,7 +45,7 @@ async def test_watcher_sees_each_node_begin_and_end() -> None:
 
     def tool(
         a: Annotated[int, Resolve(computed)],
-        b: Annotated[int, Resolve(kept, once=True)],
+        b: Annotated[int, Resolve(kept, remember=True)],
         c: Annotated[bool, Resolve(ask)],
         d: int = Depends(entered),
     ) -> None: ...
@@ -134,10 +134,10 @@ async def test_watcher_sees_only_the_kept_values_that_are_needed() -> None:
     def first() -> int:
         raise AssertionError("only a kept value needs it")
 
-    def second(value: Annotated[int, Resolve(first, once=True)]) -> int:
+    def second(value: Annotated[int, Resolve(first, remember=True)]) -> int:
         raise AssertionError("its first outcome is final")
 
-    def tool(value: Annotated[int, Resolve(second, once=True)]) -> None: ...
+    def tool(value: Annotated[int, Resolve(second, remember=True)]) -> None: ...
 
     seen: list[Any] = []
     await start(plan_of(tool), Keeping(kept={"first": 1, "second": 2}), watch=seen.append).advance()

@@ -39,7 +39,7 @@ async def order() -> str:
     return ORDER
 
 
-async def confirmation(film: str, order: Annotated[str, Resolve(order, once=True)]) -> Elicit[bool]:
+async def confirmation(film: str, order: Annotated[str, Resolve(order, remember=True)]) -> Elicit[bool]:
     return Elicit(f"Pay {order} for {film}?", bool)
 
 
@@ -64,7 +64,7 @@ async def review(
 async def pay(
     film: str,
     confirmed: Annotated[bool, Resolve(confirmation)],
-    order: Annotated[str, Resolve(order, once=True)],
+    order: Annotated[str, Resolve(order, remember=True)],
 ) -> str:
     return f"{order} {confirmed}"
 
@@ -140,7 +140,7 @@ async def test_state_may_be_stored_anywhere(make: Callable[..., Server[Any]]) ->
 
 async def test_eavesdropper_knows_the_frozen_format() -> None:
     def leaking(keys: Sequence[bytes]) -> Server[Any]:
-        async def pay(film: str, order: Annotated[str, Resolve(order, once=True)], ctx: Context) -> str:
+        async def pay(film: str, order: Annotated[str, Resolve(order, remember=True)], ctx: Context) -> str:
             # What was fixed once becomes the name of a question, which anybody can read.
             sure = await ctx.ask(order, "Sure?", bool)
             return f"{order} {sure}"

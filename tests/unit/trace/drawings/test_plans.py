@@ -34,7 +34,7 @@ def price(title: str, ctx: Context) -> float:
     return len(title) + len(ctx.request_id)
 
 
-def consent(price: Annotated[float, Resolve(price, once=True)]) -> Elicit[Consent]:
+def consent(price: Annotated[float, Resolve(price, remember=True)]) -> Elicit[Consent]:
     return Elicit(f"{price}?", Consent)
 
 
