@@ -1,12 +1,13 @@
 """`Resolve` and `Depends`, the markers that fill a parameter by running a function."""
 
-from collections.abc import Callable, Sequence
+import hashlib
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Never, cast
 
 from mcp.server.mcpserver.resolve import Resolve as SdkResolve
 
 from roundtrip.errors import InvalidSignature
-from roundtrip.resolvers.signatures import display_name, is_async, is_async_generator_function
+from roundtrip.resolvers.signatures import display_name, identity, is_async, is_async_generator_function
 
 __all__ = ["Dependency", "Depends", "Marker", "Resolve", "SdkResolve", "check_inline"]
 
@@ -83,7 +84,7 @@ class Resolve(SdkResolve):
 class Dependency:
     """Marker that `Depends` makes: a function, its dependencies by position, and True if its value is shared."""
 
-    __slots__ = ("fn", "inline", "subs", "use_cache")
+    __slots__ = ("base", "fn", "inline", "subs", "use_cache")
 
     def __init__(
         self,
@@ -97,6 +98,10 @@ class Dependency:
                 raise TypeError(f"Depends({part!r}) takes functions; give it one that returns the value")
         self.fn: Callable[..., Any] = fn
         self.subs: tuple[Marker, ...] = tuple(sub if isinstance(sub, _MARKERS) else Dependency(sub) for sub in subs)
+        self.base: Hashable = identity(fn)
+        """A key that is equal for two mentions of one function with the same values passed by position."""
+        if subs:
+            self.base = self.base, digest_of([base_of(sub) for sub in self.subs])
         self.use_cache = use_cache
         if inline:
             check_inline(fn, subject=f"Depends({display_name(fn)})")
@@ -132,6 +137,16 @@ def Depends(
         ```
     """
     return Dependency(fn, *subs, use_cache=use_cache, inline=inline)
+
+
+def base_of(marker: "Marker") -> Hashable:
+    """Return a key that is equal for two mentions of one function with the same values passed by position."""
+    return marker.base if isinstance(marker, Dependency) else identity(marker.fn)
+
+
+def digest_of(parts: object) -> bytes:
+    """Return a digest of parts that may be nested too deep for tuples to be compared."""
+    return hashlib.sha256(repr(parts).encode()).digest()
 
 
 _MARKERS = (SdkResolve, Dependency)

@@ -10,7 +10,7 @@ from roundtrip.errors import CircularDependencyError, InvalidSignature
 from roundtrip.questions.markers import is_marker
 from roundtrip.resolvers.annotations import asking_arms, marker_of, read_marker
 from roundtrip.resolvers.fits import asked_type, check_asking, is_page, misfit, must_ask, remembered_adapter
-from roundtrip.resolvers.markers import Dependency, Marker, Resolve
+from roundtrip.resolvers.markers import Dependency, Marker, Resolve, base_of, digest_of
 from roundtrip.resolvers.plan import EMPTY, Input, Node, Plan, Source
 from roundtrip.resolvers.signatures import (
     arms_of,
@@ -44,7 +44,6 @@ class _Draft:
     remember: bool
     inline: bool
     enters: bool
-    path: tuple[str, ...]
     returns: Any
     filled: Any
     inputs: list[Input] = field(default_factory=list[Input])
@@ -52,6 +51,7 @@ class _Draft:
     """The nodes that this one needs, by the parameters they fill."""
     index: int = -1
     dependents: list[int] = field(default_factory=list[int])
+    path: tuple[str, ...] = ()
     full_key: str = ""
     consumer: str | None = None
 
@@ -76,7 +76,6 @@ class _Planner:
     context_types: tuple[type, ...]
     replacements: Replacements
     functions: dict[Hashable, Callable[..., Any]] = field(default_factory=dict[Hashable, Callable[..., Any]])
-    bases: dict[int, tuple[Marker, Hashable]] = field(default_factory=dict[int, tuple[Marker, Hashable]])
     drafts: dict[Hashable, _Draft] = field(default_factory=dict[Hashable, _Draft])
     order: list[_Draft] = field(default_factory=list[_Draft])
     """The nodes, each after those that it needs."""
@@ -87,7 +86,7 @@ class _Planner:
             for parameter, (marker, _) in resolved.items()
         }
         for parameter, mention in roots.items():
-            self._visit(mention, (parameter,))
+            self._visit(mention, parameter)
         self._check_fit(roots, self.owner)
         for draft in self.drafts.values():
             self._check_fit(draft.mentions, f"{self.owner}: {draft.label!r}")
@@ -118,18 +117,18 @@ class _Planner:
 
     # Reading the functions, depth first, without recursion: graphs may be deeper than Python's stack.
 
-    def _visit(self, mention: _Mention, path: tuple[str, ...]) -> None:
+    def _visit(self, mention: _Mention, parameter: str) -> None:
         open_: dict[Hashable, str] = {}
-        stack: list[tuple[_Mention, tuple[str, ...], bool]] = [(mention, path, False)]
+        stack: list[tuple[_Mention, str, bool]] = [(mention, parameter, False)]
         while stack:
-            mention, path, leaving = stack.pop()
-            who, marker, filled = mention
+            mention, parameter, leaving = stack.pop()
+            who, marker = mention.who, mention.marker
             if leaving:
                 open_.popitem()
                 self.drafts[who].index = len(self.order)
                 self.order.append(self.drafts[who])
                 continue
-            base = self._base_of(marker)
+            base = base_of(marker)
             if base in open_:
                 labels = list(open_.values())
                 cycle = labels[list(open_).index(base) :]
@@ -140,32 +139,15 @@ class _Planner:
             if who in self.drafts:
                 self._merge(self.drafts[who], marker)
                 continue
-            draft = self.drafts[who] = self._read(who, marker, path, filled)
+            draft = self.drafts[who] = self._read(mention, parameter)
             open_[base] = draft.label
-            stack.append((mention, path, True))
-            stack.extend((child, (*path, name), False) for name, child in reversed(draft.mentions.items()))
+            stack.append((mention, parameter, True))
+            stack.extend((child, name, False) for name, child in reversed(draft.mentions.items()))
 
     def _mention(self, marker: Marker, consumer: Hashable, parameter: str, filled: Any) -> _Mention:
-        base = self._base_of(marker)
+        base = base_of(marker)
         shared = not isinstance(marker, Dependency) or marker.use_cache
-        return _Mention(base if shared else (base, _digest((consumer, parameter))), marker, filled)
-
-    def _base_of(self, marker: Marker) -> Hashable:
-        """Return a key that is equal for two mentions of one function with the same values passed by position."""
-        stack = [marker]
-        while stack:
-            last = stack[-1]
-            subs = last.subs if isinstance(last, Dependency) else ()
-            unread = [sub for sub in subs if id(sub) not in self.bases]
-            if unread:
-                stack += unread
-                continue
-            stack.pop()
-            who = identity(last.fn)
-            # Kept with the marker, so that no other marker gets the same id.
-            base = (who, _digest([self.bases[id(sub)][1] for sub in subs])) if subs else who
-            self.bases[id(last)] = last, base
-        return self.bases[id(marker)][1]
+        return _Mention(base if shared else (base, digest_of((consumer, parameter))), marker, filled)
 
     def _needs(self, draft: _Draft) -> list[_Draft]:
         """Return the nodes that one needs, each once."""
@@ -185,7 +167,8 @@ class _Planner:
         draft.inline = draft.inline or inline
         draft.enters = draft.enters or _is_entered(marker, draft.fn)
 
-    def _read(self, who: Hashable, marker: Marker, path: tuple[str, ...], filled: Any) -> _Draft:
+    def _read(self, mention: _Mention, parameter: str) -> _Draft:
+        who, marker, filled = mention
         label = display_name(marker.fn)
         who_asked = identity(marker.fn)
         self.functions[who_asked] = marker.fn
@@ -203,20 +186,20 @@ class _Planner:
                 else (f"the result of calling {label!r}", f"leave out its parentheses: Resolve({label})")
             )
             raise InvalidSignature(
-                f"{self.owner}: parameter {path[-1]!r} must be filled by a function, got {got}; {cure}"
+                f"{self.owner}: parameter {parameter!r} must be filled by a function, got {got}; {cure}"
             )
         try:
             signature = inspect.signature(fn)
         except (TypeError, ValueError) as error:
             raise InvalidSignature(
-                f"{self.owner}: {label!r}, which should fill {path[-1]!r}, has no signature to read ({error}); "
+                f"{self.owner}: {label!r}, which should fill {parameter!r}, has no signature to read ({error}); "
                 "wrap it in a function"
             ) from error
         hints = hints_of(fn)
         key, was, remember, inline = _options(marker)
         returns = fn if inspect.isclass(fn) else hints.get("return", Any)
-        check_asking(returns, label, f"{self.owner}, parameter {path[-1]!r}")
-        draft = _Draft(who, fn, label, key, was, remember, inline, _is_entered(marker, fn), path, returns, filled)
+        check_asking(returns, label, f"{self.owner}, parameter {parameter!r}")
+        draft = _Draft(who, fn, label, key, was, remember, inline, _is_entered(marker, fn), returns, filled)
         # A parameter that a partial has bound is filled; an argument of the same name must not replace it.
         bound = given_by_partials(fn)
         parameters = [parameter for parameter in signature.parameters.values() if parameter.name not in bound]
@@ -449,11 +432,6 @@ def make_plan(
         hints = hints_of(fn)
         filled = {name: marker_of(hints.get(name))[1] for name in resolved}
     return _Planner(owner, arguments, context_types, replacements or {}).plan(resolved, filled)
-
-
-def _digest(parts: object) -> bytes:
-    """Return a digest of parts that may be nested too deep for tuples to be compared."""
-    return hashlib.sha256(repr(parts).encode()).digest()
 
 
 def _is_entered(marker: Marker, fn: Callable[..., Any]) -> bool:
