@@ -18,7 +18,7 @@ from mcp_types import (
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
-from roundtrip.engine.computed import ComputedValues, adapter_of, stand_in_name
+from roundtrip.engine.computed import STAND_IN, ComputedValues, adapter_of
 from roundtrip.engine.known import KEY_GONE, KnownAnswers, wording_reason
 from roundtrip.engine.leg import Leg
 from roundtrip.errors import AnswerRejected, QuestionVolatile, SchemaNotRenderable, ValueNotStorable
@@ -49,7 +49,6 @@ class Answers(NodeOutcomes):
         self.known = KnownAnswers(leg)
         self.entries = self.known.entries
         """The answers that have been read, by the names of their questions."""
-        self._pins = self.known.pins
         self._watch = leg.call.watch
         computed = {} if leg.journal is None else dict(leg.journal.computed)
         self.computed = ComputedValues(computed, set(computed), self._watch)
@@ -137,7 +136,7 @@ class Answers(NodeOutcomes):
         if name is None:
             return self._leave_new(names, waiting)
         asked, answered = known.asked[name], name in known.responses
-        changed = self._pins.changes(asked.pin, question)
+        changed = self.known.changes(asked.pin, question)
         if changed:
             waiting.changed = changed
             if answered:
@@ -181,7 +180,7 @@ class Answers(NodeOutcomes):
             return self.reuse(key, stand_in)
         name = next((name for name in names if name in known.asked), key)
         asked = known.asked.get(name, _NOT_PINNED)
-        changed = self._pins.changes(asked.pin, question) if asked is not _NOT_PINNED else ()
+        changed = self.known.changes(asked.pin, question) if asked is not _NOT_PINNED else ()
         answered = next((name for name in names if name in self.entries), key)
         if name in known.responses and changed:
             self._tell_read(key, known.responses[name], "lost")
@@ -191,16 +190,16 @@ class Answers(NodeOutcomes):
                 outcome, _ = _read(question, response)
             except AnswerInvalid as error:
                 entry = self.entries.get(answered)
-                waiting.consented = entry is not None and not self._pins.changes(entry.pin, question)
+                waiting.consented = entry is not None and not self.known.changes(entry.pin, question)
                 return self._leave_invalid(waiting, asked, response, error)
             self._take(names, response)
             # A second consent changes nothing: the page is still not done.
             if outcome.action is not Action.ACCEPT or key not in self.entries:
                 self._fresh.add(key)
-            self.entries[key] = Entry(outcome.action, self._pins.pin(question))
+            self.entries[key] = Entry(outcome.action, self.known.pin(question))
             answered = key
         entry = self.entries.get(answered)
-        differences = self._pins.changes(entry.pin, question) if entry is not None else ()
+        differences = self.known.changes(entry.pin, question) if entry is not None else ()
         if entry is not None and not differences:
             if entry.action is not Action.ACCEPT:
                 self.open.pop(key, None)
@@ -221,7 +220,7 @@ class Answers(NodeOutcomes):
                 return stand_in
             entry = self.entries.get(name)
             # An entry for another wording stays: a later leg may land on the build that has that wording.
-            if entry is None or self._pins.changes(entry.pin, question):
+            if entry is None or self.known.changes(entry.pin, question):
                 continue
             try:
                 outcome = question.restore(entry.action, entry.data)
@@ -247,8 +246,8 @@ class Answers(NodeOutcomes):
 
     def _renew(self, name: str, question: Question) -> None:
         """Pin an answer with the newest key, so that it still counts when the key of its pin has left the ring."""
-        if self._pins.pinner.rotates:
-            self.entries[name] = self.entries[name]._replace(pin=self._pins.pin(question))
+        if self.known.pinner.rotates:
+            self.entries[name] = self.entries[name]._replace(pin=self.known.pin(question))
 
     # Leaving a question open.
 
@@ -278,7 +277,7 @@ class Answers(NodeOutcomes):
 
     def _leave_open(self, waiting: PendingQuestion, reason: Reason, *, attempts: int = 0, discards: int = 0) -> None:
         waiting.reason = reason
-        waiting.asked = Asked(self._pins.pin(waiting.question), attempts, discards)
+        waiting.asked = Asked(self.known.pin(waiting.question), attempts, discards)
         self.open[waiting.key] = waiting
 
     # Values in place of an answer.
@@ -286,7 +285,7 @@ class Answers(NodeOutcomes):
     def stand_in_for(self, names: Iterable[str], question: Question) -> Outcome | None:
         """Return the value that replaces the answer to a question with one of these names."""
         values = self.computed.values
-        for name in [stand_in_name(name) for name in names]:
+        for name in [f"{STAND_IN}{name}" for name in names]:
             if name in values:
                 try:
                     return question.restore(Action.ACCEPT, values[name].value)
@@ -318,7 +317,7 @@ class Answers(NodeOutcomes):
             cure = "Give otherwise= a value that a client could answer; for a Sample or ListRoots, a whole result"
             cure = cure if source == "otherwise=" else None
             raise ValueNotStorable(waiting.key, reason=reason, cure=cure) from None
-        self.computed.fix(stand_in_name(waiting.key), plain)
+        self.computed.fix(f"{STAND_IN}{waiting.key}", plain)
 
     # Guesses that the ledger counts.
 
@@ -328,15 +327,15 @@ class Answers(NodeOutcomes):
 
     def _uncounted(self, names: tuple[str, ...], question: FormQuestion) -> Any:
         """Return the next answer to read, from an entry or a response, if the ledger has not counted it."""
-        if any(stand_in_name(name) in self.computed.values for name in names):
+        if any(f"{STAND_IN}{name}" in self.computed.values for name in names):
             return NOTHING
         for entry in [self.entries[name] for name in names if name in self.entries]:
-            accepted = entry.action is Action.ACCEPT and not self._pins.changes(entry.pin, question)
+            accepted = entry.action is Action.ACCEPT and not self.known.changes(entry.pin, question)
             if accepted and (names[0], json.dumps(entry.data, sort_keys=True)) not in self._counted:
                 return entry.data
         known = self.known
         name = next((name for name in names if name in known.asked), None)
-        if name is None or self._pins.changes(known.asked[name].pin, question):
+        if name is None or self.known.changes(known.asked[name].pin, question):
             return NOTHING
         response = known.responses.get(name)
         if not isinstance(response, ElicitResult) or response.action != "accept":

@@ -6,7 +6,7 @@ The token carries them sealed. If the body runs once, the ledger also has the va
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
@@ -16,8 +16,8 @@ from roundtrip.machine.facts import Fixed, Watch
 from roundtrip.machine.journal import Computed
 from roundtrip.resolvers.plan import Node
 
-_STAND_IN = "~"
-"""Prefix of the names of values that replace answers."""
+STAND_IN: Final = "~"
+"""Prefix of the names of values that replace the answers to questions."""
 
 
 class NotedValue(NamedTuple):
@@ -77,7 +77,7 @@ class ComputedValues:
         self.kept |= self.values.keys()
         self.revision += 1
         for name in stale:
-            for key in (name, _STAND_IN + name):
+            for key in (name, STAND_IN + name):
                 self.values.pop(key, None)
                 self.kept.discard(key)
         self._take_revision()
@@ -87,11 +87,6 @@ class ComputedValues:
         # Notes win: they are newer than the journal's values.
         self.values |= {key: Computed(value) for key, value in noted.items()}
         self.kept |= noted.keys()
-
-
-def stand_in_name(name: str) -> str:
-    """Return the name of the value that replaces the answer to a question."""
-    return _STAND_IN + name
 
 
 def adapter_of(node: Node) -> TypeAdapter[Any]:

@@ -12,7 +12,7 @@ from mcp_types import ElicitResult, InputResponse
 from roundtrip.engine.leg import Leg
 from roundtrip.machine.facts import Reason
 from roundtrip.machine.journal import ACTIONS, Action, Asked, Entry
-from roundtrip.machine.pins import CallPins, Pinner, is_by_software
+from roundtrip.machine.pins import Pinner, is_by_software
 from roundtrip.questions.wire import PendingQuestion, Question
 
 KEY_GONE: Final = ("key",)
@@ -28,7 +28,8 @@ class KnownAnswers:
     def __init__(self, leg: Leg) -> None:
         journal = leg.journal
         self.plan = leg.plan
-        self.pins = CallPins(leg.ports.pinner or Pinner(), leg.call.id)
+        self.pinner = leg.ports.pinner or Pinner()
+        self._call = leg.call.id
         self.entries = {} if journal is None else dict(journal.entries)
         """The answers that have been read, by the names of their questions."""
         self.same_build = journal is not None and journal.build == leg.build
@@ -45,6 +46,14 @@ class KnownAnswers:
         """The names and former names of the questions that were settled on this leg."""
         self.revised: set[str] = set()
         """The names of questions that may depend on an answer which a review has changed."""
+
+    def pin(self, question: Question) -> bytes:
+        """Return the pin of a question."""
+        return self.pinner.pin(self._call, question.message, question.schema)
+
+    def changes(self, pin: bytes, question: Question) -> tuple[str, ...]:
+        """Return the differences between a question and the one that was pinned: see `Pinner.changes`."""
+        return self.pinner.changes(pin, self._call, question.message, question.schema)
 
     def adopt(self, pending: Mapping[str, PendingQuestion], is_blocked: Callable[[int], bool]) -> bool:
         """Give questions the answers that another build wrote for them under their bare name or another path.
@@ -64,7 +73,7 @@ class KnownAnswers:
             rivals = [rival for rival in plan.nodes if rival.bare_key == node.bare_key and rival is not node]
             if any(
                 is_blocked(rival.index)
-                or (rival.key in pending and not self.pins.changes(pending[rival.key].asked.pin, waiting.question))
+                or (rival.key in pending and not self.changes(pending[rival.key].asked.pin, waiting.question))
                 for rival in rivals
             ):
                 continue
@@ -74,7 +83,7 @@ class KnownAnswers:
                     for name, pinned in known.items()
                     if name.partition("@")[0] == node.bare_key
                     and name not in plan.names
-                    and not self.pins.changes(pinned.pin, waiting.question)
+                    and not self.changes(pinned.pin, waiting.question)
                 ]
                 if len(names) == 1:
                     known[node.key] = known.pop(names[0])  # type: ignore[assignment]
@@ -96,7 +105,7 @@ class KnownAnswers:
             return Reason.REVISED, (), None
         entry = next((self.entries[name] for name in names if name in self.entries), None)
         if entry is not None:
-            changed = self.pins.changes(entry.pin, question)
+            changed = self.changes(entry.pin, question)
             if changed:
                 return wording_reason(changed), changed, None
             # The answer was valid for the same form before, and is not valid now.
@@ -105,7 +114,7 @@ class KnownAnswers:
             return Reason.NEW, (), None
         known: dict[str, Entry | Asked] = {**self.asked, **self.entries}
         for name, pinned in known.items():
-            if name not in self.plan.names and name not in self.seen and not self.pins.changes(pinned.pin, question):
+            if name not in self.plan.names and name not in self.seen and not self.changes(pinned.pin, question):
                 return Reason.RENAMED, (), name
         return (Reason.OTHER_BUILD if self._was_in_reach(names[0]) else Reason.NEW), (), None
 

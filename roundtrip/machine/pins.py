@@ -9,7 +9,7 @@ a key the digest is longer, and salted with the call's id alone.
 
 import hashlib
 from collections.abc import Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final
 
 from roundtrip.machine.journal import to_text
 
@@ -99,30 +99,6 @@ class Pinner:
         if pin[-1] != _mark_of(schema):
             return (*changed, "schema")
         return changed or ("key",)
-
-
-class _Wording(Protocol):
-    """Digests of a question's message and schema."""
-
-    @property
-    def message(self) -> bytes: ...
-    @property
-    def schema(self) -> bytes: ...
-
-
-class CallPins(NamedTuple):
-    """Pins of the questions of one call."""
-
-    pinner: Pinner
-    call: str
-
-    def pin(self, question: _Wording) -> bytes:
-        """Return the pin of a question."""
-        return self.pinner.pin(self.call, question.message, question.schema)
-
-    def changes(self, pin: bytes, question: _Wording) -> tuple[str, ...]:
-        """Return the differences between a question and the one that was pinned: see `Pinner.changes`."""
-        return self.pinner.changes(pin, self.call, question.message, question.schema)
 
 
 def is_page(pin: bytes) -> bool:
