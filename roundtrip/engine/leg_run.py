@@ -107,8 +107,6 @@ class LegRun:
         leg = self.leg
         self.answers = Answers(leg)
         self.rounds = Rounds(leg, self.answers, self._call_done, is_retry_era(leg.client.protocol_version))
-        if leg.ports.claim is not None:
-            self.shield = CancellationShield(has_timeout=leg.timeout is not None)
 
     def body(self) -> Body:
         """Return the asking side of the body's current run."""
@@ -134,8 +132,10 @@ class LegRun:
             # A task goes on where the leg of its client has ended.
             if call.state is not State.RESOLVING:
                 call.begin_leg()
-            if leg.ports.claim is not None and leg.journal is not None:
-                recalled = await self._begin_claim(leg.ports.claim, leg.journal)
+            # Without a token, the ledger could not know the call on its next leg.
+            claim = leg.ports.claim if leg.journal is not None else None
+            if claim is not None and leg.journal is not None:
+                recalled = await self._begin_claim(claim, leg.journal)
                 if recalled is not None:
                     return recalled
             work = self._resolve_and_execute()
@@ -144,9 +144,9 @@ class LegRun:
             if leg.ports.entered is not None:
                 # Entered before the timeout began, so exited outside of it.
                 work = leg.ports.entered.around(work, ended_by=_exception_of, outlive=leg.ports.outlive)
-            if leg.ports.claim is not None and leg.journal is not None and self.shield is not None:
-                computed = self.answers.computed.unnoted
-                work = record_outcome(leg.ports.claim, call, work, result_of=_result_of, computed=computed)
+            if claim is not None:
+                self.shield = CancellationShield(has_timeout=leg.timeout is not None)
+                work = record_outcome(claim, call, work, result_of=_result_of, computed=self.answers.computed.unnoted)
                 work = self.shield.around(work)
             end = await work
             if isinstance(end, Declined):
