@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from roundtrip.approvals.settings import Approvals, PendingApproval
     from roundtrip.docket.engine import DocketEngine
     from roundtrip.errors import InvalidSignature, RoundtripError
-    from roundtrip.legs.context import Context, get_access_token, get_context, get_http_headers, get_request
     from roundtrip.machine.call import Transition
     from roundtrip.machine.table import Event, State
     from roundtrip.pages.settings import Pages
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     )
     from roundtrip.questions.samples import Sampled
     from roundtrip.resolvers.markers import Depends, Resolve
+    from roundtrip.server.context import Context, get_access_token, get_context, get_http_headers, get_request
     from roundtrip.server.server import Server
     from roundtrip.tokens.tickets import Ticket
     from roundtrip.tools.content import ToolResult
@@ -97,7 +97,7 @@ if not TYPE_CHECKING:
         "roundtrip.approvals.settings": ["Approvals", "PendingApproval"],
         "roundtrip.tools.content": ["ToolResult"],
         "roundtrip.tools.media": ["Audio", "File", "Image"],
-        "roundtrip.legs.context": ["Context", "get_access_token", "get_context", "get_http_headers", "get_request"],
+        "roundtrip.server.context": ["Context", "get_access_token", "get_context", "get_http_headers", "get_request"],
         "roundtrip.pages.settings": ["Pages"],
         "roundtrip.server.server": ["Server"],
         "roundtrip.docket.engine": ["DocketEngine"],

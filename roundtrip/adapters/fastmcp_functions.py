@@ -22,6 +22,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, TextContent
 
 from roundtrip.adapters.fastmcp_names import (
+    Context,
     FastMCPError,
     PromptError,
     ResourceError,
@@ -36,6 +37,7 @@ from roundtrip.adapters.fastmcp_names import (
     wire_result,
 )
 from roundtrip.adapters.installation import Installation, InstalledServing, installation_in, serving_now
+from roundtrip.adapters.marked import misused_context
 from roundtrip.engine.leg import Authored, Finished, HandedOver, PlainBody, Suspended
 from roundtrip.errors import InvalidSignature, RoundtripError
 from roundtrip.legs.functions import AskingFunction, Kind, read_signature
@@ -121,6 +123,12 @@ class FastMcpFunction(AskingFunction):
                 raise
             # A ledger keeps failures as those of roundtrip's own servers.
             raise SdkToolError(str(error)) from error
+
+    def raise_mistake(self, error: AttributeError) -> None:
+        """Raise the error for an author's mistake, such as to ask with FastMCP's own context."""
+        super().raise_mistake(error)
+        if (mistake := misused_context(error, Context)) is not None:
+            raise mistake from error
 
     def plain_body(self, arguments: Mapping[str, Any]) -> PlainBody | None:
         """Return the body of a call, if it may run in one go with plain resolvers."""

@@ -20,12 +20,12 @@ from roundtrip.adapters.fastmcp_functions import ERRORS, function_of_plain
 from roundtrip.adapters.fastmcp_names import (
     FUNCTION_COMPONENTS,
     LISTS,
+    Context,
     FastMCP,
     TransformedTool,
     kind_and_name_of,
 )
-from roundtrip.adapters.marked import uses_roundtrip
-from roundtrip.legs.functions import misused_context
+from roundtrip.adapters.marked import misused_context, uses_roundtrip
 from roundtrip.resolvers.markers import Dependency
 
 logger = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ def _rejecting(run: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return await run(component, *given, **named)
         except Exception as error:
-            if (mistake := misused_context(error)) is None:
+            if (mistake := misused_context(error, Context)) is None:
                 raise
             raise ERRORS[kind_and_name_of(component)[0]](str(mistake)) from error
 

@@ -83,6 +83,7 @@ if TYPE_CHECKING:
 
 # Names of FastMCP that other modules take from this one.
 __all__ = [
+    "Context",
     "DisabledError",
     "FastMCP",
     "FastMCPError",

@@ -4,9 +4,11 @@ import inspect
 from collections.abc import Callable
 from typing import Any, get_args
 
+from roundtrip.errors import ContextOfHost
 from roundtrip.legs.asking import AskingContext
 from roundtrip.resolvers.markers import Dependency, Resolve
 from roundtrip.resolvers.signatures import hints_of
+from roundtrip.server.context import Context
 from roundtrip.tools.options import spec_of
 
 
@@ -28,6 +30,15 @@ def uses_roundtrip(fn: Callable[..., Any], *, kinds: tuple[type[Any], ...] = (Re
         isinstance(parameter.default, kinds) or _mentions(hints.get(name, parameter.annotation), kinds)
         for name, parameter in parameters.items()
     )
+
+
+def misused_context(error: BaseException | None, kind: type[Any]) -> ContextOfHost | None:
+    """Return the error to raise if an error, or a cause of it, is that code asked with a host's own kind of context."""
+    while error is not None and not isinstance(error, AttributeError):
+        error = error.__cause__
+    if error is None or not isinstance(error.obj, kind) or not hasattr(Context, str(error.name)):
+        return None
+    return ContextOfHost(str(error.name), kind=type(error.obj))
 
 
 def _mentions(annotation: Any, kinds: tuple[type[Any], ...]) -> bool:

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 from mcp.server import MCPServer
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server as LowLevelServer
+from mcp.server.mcpserver import Context as SdkContext
 from mcp.server.mcpserver.exceptions import ResourceError, ToolError
 from mcp.server.mcpserver.tools.base import Tool as SdkTool
 from mcp.server.mcpserver.utilities.func_metadata import func_metadata
@@ -37,10 +38,10 @@ from roundtrip.adapters.installation import (
     refuse_second,
     serving_now,
 )
-from roundtrip.adapters.marked import uses_roundtrip
+from roundtrip.adapters.marked import misused_context, uses_roundtrip
 from roundtrip.adapters.storing import install_stored_calls, wants_stored_calls
 from roundtrip.errors import InvalidSignature
-from roundtrip.legs.functions import Kind, misused_context, read_signature
+from roundtrip.legs.functions import Kind, read_signature
 from roundtrip.legs.requests import Incoming
 from roundtrip.legs.runner import result_of
 from roundtrip.machine.journal import Limits
@@ -261,7 +262,7 @@ def _naming_context(run: Callable[..., Any], kind: type[Exception]) -> Callable[
         try:
             return await run(*given, **named)
         except Exception as error:
-            if (mistake := misused_context(error)) is None:
+            if (mistake := misused_context(error, SdkContext)) is None:
                 raise
             raise kind(f"{error}: {mistake}") from error
 

@@ -52,7 +52,7 @@ from roundtrip.channels.waiting_calls import WaitingCalls, ask_client, out_of_re
 from roundtrip.engine.leg import Suspended
 from roundtrip.engine.ports import Channels
 from roundtrip.ledger.contract import LedgerDown
-from roundtrip.legs.context import Context
+from roundtrip.legs.asking import AskingContext
 from roundtrip.legs.extensions import LegExtension, LegPart
 from roundtrip.legs.parts import PROBE_TOOL
 from roundtrip.legs.requests import RequestRecord
@@ -187,10 +187,10 @@ class StoredCalls(LegExtension):
         if not channels.continues:
             return stored
 
-        async def continue_call(handle: str, ctx: Context, answers: _Answers = None) -> CallToolResult:
+        async def continue_call(handle: str, ctx: AskingContext[Any, Any], answers: _Answers = None) -> CallToolResult:
             return await stored.go_on(handle, answers, ctx)
 
-        async def continue_without_answers(handle: str, ctx: Context) -> CallToolResult:
+        async def continue_without_answers(handle: str, ctx: AskingContext[Any, Any]) -> CallToolResult:
             return await continue_call(handle, ctx)
 
         takes_answers = "model" in channels.names
@@ -497,7 +497,7 @@ class StoredCalls(LegExtension):
             await local.show(view, is_repeated=is_repeated)
             return self._reply_to(await self._waiting.changed(view, ctx) or view)
 
-    async def go_on(self, handle: str, answers: dict[str, Any] | None, ctx: Context) -> CallToolResult:
+    async def go_on(self, handle: str, answers: dict[str, Any] | None, ctx: AskingContext[Any, Any]) -> CallToolResult:
         """Return the result of a stored call, or word that it still waits; what `continue_call` does.
 
         Args:

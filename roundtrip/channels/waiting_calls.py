@@ -16,7 +16,7 @@ from roundtrip.errors import CapabilityMissing
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.machines import StoredState
 from roundtrip.ledger.tasks import CallEntry
-from roundtrip.legs.context import Context
+from roundtrip.legs.asking import AskingContext
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.questions.markers import ListRoots, Marker, SdkSample
 from roundtrip.questions.wire import question_of
@@ -142,7 +142,7 @@ def out_of_reach(error: Exception) -> MCPError:
     return store_down("Calls cannot be reached now")
 
 
-async def ask_client(ctx: Context, questions: Mapping[str, Any]) -> dict[str, Any] | None:
+async def ask_client(ctx: AskingContext[Any, Any], questions: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the client's answers as on the wire, by the keys of their questions; None if it cannot answer all.
 
     Args:

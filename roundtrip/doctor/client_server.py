@@ -12,8 +12,8 @@ from typing import Any, Final
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 
 from roundtrip.doctor.client_report import ClientReport, Trial, client_report
-from roundtrip.legs.context import Context
 from roundtrip.machine.journal import OUTCOMES
+from roundtrip.server.context import Context
 from roundtrip.server.server import Server
 from roundtrip.tools.content import ToolResult
 

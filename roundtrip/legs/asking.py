@@ -19,12 +19,12 @@ from roundtrip.engine.interruptions import clock_paused
 from roundtrip.errors import AskedTooLate, BodyMistake, UsedUnawaited
 from roundtrip.legs.call_info import CallInfo
 from roundtrip.machine.journal import Action
-from roundtrip.on_demand import load_on_use
 from roundtrip.questions.markers import (
     WEB,
     AnsweredBy,
     Elicit,
     ElicitUrl,
+    ExternalMarker,
     FormOptions,
     ListRoots,
     Marker,
@@ -39,12 +39,6 @@ from roundtrip.questions.markers import (
 )
 from roundtrip.questions.outcomes import ElicitationResult, Outcome
 from roundtrip.questions.samples import Sampled, read_structured, text_of
-
-if TYPE_CHECKING:
-    from roundtrip.questions import approvals
-    from roundtrip.questions.approvals import Approval, Approve
-else:
-    load_on_use(globals(), "roundtrip.questions.approvals")
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -76,13 +70,6 @@ class ChoiceOptions(AskOptions, Generic[T], total=False):
     """Options of a question that is asked with a message and its choices."""
 
     otherwise: Otherwise[T]
-
-
-class ApproveOptions(TypedDict, total=False):
-    """Options of `ctx.approve` besides its group and `otherwise`."""
-
-    within: float | timedelta | None
-    remind: float | timedelta | None
 
 
 class VisitOptions(TypedDict, total=False):
@@ -201,9 +188,9 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         self, name: str, message: str, schema: Mapping[T, str], /, **options: Unpack[ChoiceOptions[T]]
     ) -> Asking[T]: ...
     @overload
-    def ask(self, name: str, question: Elicit[T] | ElicitUrl[T], /, *, was: Sequence[str] = ...) -> Asking[T]: ...
-    @overload
-    def ask(self, name: str, question: "Approve", /, *, was: Sequence[str] = ...) -> "Asking[Approval]": ...
+    def ask(
+        self, name: str, question: Elicit[T] | ElicitUrl[T] | ExternalMarker[T], /, *, was: Sequence[str] = ...
+    ) -> Asking[T]: ...
     @overload
     def ask(self, name: str, question: SdkElicit[ModelT], /, *, was: Sequence[str] = ...) -> Asking[ModelT]: ...
     @overload
@@ -286,29 +273,6 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
             )
 
         return Asking(body, name, partial(body.ask, name, marker, was=tuple(was)), Outcome.as_result)
-
-    @overload
-    def approve(
-        self, name: str, message: str, /, *, by: str, otherwise: T, **options: Unpack[ApproveOptions]
-    ) -> "Asking[Approval | T]": ...
-    @overload
-    def approve(
-        self, name: str, message: str, /, *, by: str, **options: Unpack[ApproveOptions]
-    ) -> "Asking[Approval]": ...
-    def approve(self, name: str, message: str, /, **options: Any) -> Asking[Any]:
-        """Ask the people of a group to approve, and yield the `Approval`. The call waits without a worker.
-
-        Args:
-            name: The approval's name, as of a question.
-            message: The wording that is approved.
-            **options: Those of `Approve`: `by`, `within`, `remind` and `otherwise`.
-
-        Raises:
-            ApprovalRejected: The group rejected it.
-            ApprovalExpired: The group did not decide in time, and there is no `otherwise`.
-            BodyMistake: The server has no inbox, or the call cannot wait for so long.
-        """
-        return self.ask(name, approvals.Approve(message, **options))
 
     def ask_all(self, questions: Mapping[str, Marker]) -> Asking[dict[str, Any]]:
         """Ask several questions in one round and yield the values of their answers by name.

@@ -1,21 +1,27 @@
 """Provide `ctx.call`: the id and the progress of a call, and tickets for its pages."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from roundtrip.errors import BodyMistake
 from roundtrip.machine.call import Call
+
+if TYPE_CHECKING:
+    from roundtrip.legs.requests import StoredLeg
 
 
 class CallInfo:
     """Id and progress of a call."""
 
-    __slots__ = ("_call", "_issue", "task")
+    __slots__ = ("_call", "_issue", "stored")
 
-    def __init__(self, call: Call, issue: Callable[[str, bool], str | None], *, task: "TaskInfo | None" = None) -> None:
+    def __init__(
+        self, call: Call, issue: Callable[[str, bool], str | None], *, stored: "StoredLeg | None" = None
+    ) -> None:
         self._call = call
         self._issue = issue
-        self.task = task
-        """The task that the call is."""
+        self.stored = stored
+        """The leg of the stored call that this call is."""
 
     @property
     def id(self) -> str:
@@ -54,16 +60,3 @@ class CallInfo:
                 "principal=, or say ticket(..., unbound=True)"
             )
         return ticket
-
-
-class TaskInfo:
-    """Task of a running body: `ctx.task`."""
-
-    def __init__(self, task_id: str, say: Callable[[str], Awaitable[None]]) -> None:
-        self._say = say
-        self.id = task_id
-        """The id by which the client knows the task."""
-
-    async def status(self, message: str) -> None:
-        """Set the message that clients see with the status of the task. Quick changes are written once."""
-        await self._say(message)

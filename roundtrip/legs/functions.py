@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, cast
@@ -14,7 +13,7 @@ from mcp.server.mcpserver import Context as SdkContext
 from mcp_types import InputRequiredResult
 
 from roundtrip.engine.leg import DONE, PlainBody
-from roundtrip.errors import ContextOfHost, InvalidSignature, OutcomeUsedAsValue, UsedUnawaited
+from roundtrip.errors import InvalidSignature, OutcomeUsedAsValue, UsedUnawaited
 from roundtrip.legs.builds import Build
 from roundtrip.machine.journal import Limits
 from roundtrip.on_demand import load_on_use
@@ -324,7 +323,7 @@ class AskingFunction:
         try:
             return self._converted(call())
         except AttributeError as error:
-            _raise_mistake(error)
+            self.raise_mistake(error)
             raise
 
     async def _finish(self, result: Any) -> Any:
@@ -333,7 +332,7 @@ class AskingFunction:
             try:
                 result = self._converted(await result)
             except AttributeError as error:
-                _raise_mistake(error)
+                self.raise_mistake(error)
                 raise
         if self._resolves and isinstance(result, InputRequiredResult):
             raise InvalidSignature(
@@ -341,6 +340,16 @@ class AskingFunction:
                 "questions of a call are asked by one of the two, not by both"
             )
         return result
+
+    def raise_mistake(self, error: AttributeError) -> None:
+        """Raise the error for an unawaited answer, or for an outcome used as its value."""
+        used = error.obj
+        if inspect.iscoroutine(used) and used.__qualname__ in _ASKING:
+            used.close()
+            raise UsedUnawaited(f"ctx.{used.__name__}()") from error
+        if isinstance(used, AcceptedElicitation | DeclinedElicitation | CancelledElicitation):
+            kind = type(cast("object", used)).__name__.partition("[")[0]
+            raise OutcomeUsedAsValue(str(error.name), kind=kind) from error
 
     needs_request = False
     """True if a host may need the request of a client to run it."""
@@ -358,34 +367,3 @@ class AskingFunction:
 def _subject_of(kind: Kind, name: str, version: str | None, build: str, plan: str) -> tracing.ServedFunction:
     # One object for each function and plan: tracers may cache by it.
     return tracing.ServedFunction(_METHODS[kind], name, version, build, plan)
-
-
-def _raise_mistake(error: AttributeError) -> None:
-    """Raise the error for an unawaited answer, an outcome used as its value, or the context of the host."""
-    used = error.obj
-    if inspect.iscoroutine(used) and used.__qualname__ in _ASKING:
-        used.close()
-        raise UsedUnawaited(f"ctx.{used.__name__}()") from error
-    if isinstance(used, AcceptedElicitation | DeclinedElicitation | CancelledElicitation):
-        kind = type(cast("object", used)).__name__.partition("[")[0]
-        raise OutcomeUsedAsValue(str(error.name), kind=kind) from error
-    if (mistake := misused_context(error)) is not None:
-        raise mistake from error
-
-
-def misused_context(error: BaseException | None) -> ContextOfHost | None:
-    """Return the error to raise if an error, or a cause of it, is that code asked with the host's own context."""
-    while error is not None and not isinstance(error, AttributeError):
-        error = error.__cause__
-    if error is None or not isinstance(error.obj, (SdkContext, *contexts_of_fastmcp())):
-        return None
-    from roundtrip.legs.context import Context  # only mistakes need it
-
-    name = str(error.name)
-    return ContextOfHost(name, kind=type(error.obj)) if hasattr(Context, name) else None
-
-
-def contexts_of_fastmcp() -> tuple[type[Any], ...]:
-    """Return FastMCP's class of contexts, if the author has imported it."""
-    module: Any = sys.modules.get("fastmcp.server.context")
-    return () if module is None else (module.Context,)

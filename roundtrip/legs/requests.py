@@ -7,15 +7,14 @@ holds the author's context: each leg and each visibility gate offers its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Hashable, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar, cast
 
 from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver import Context as SdkContext
-from mcp.server.subscriptions import SubscriptionBus
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
 from mcp_types import (
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from roundtrip.engine.claim import Claim
     from roundtrip.engine.computed import ComputedValues
     from roundtrip.engine.ports import Channels, Waits
-    from roundtrip.legs.call_info import TaskInfo
     from roundtrip.machine.call import Call
     from roundtrip.machine.pins import Pinner
 
@@ -77,7 +75,6 @@ class StoredLeg(Protocol):
     by_model: Collection[str]
     """The names of the questions whose last answer a model gave."""
     pinner: Pinner
-    info: TaskInfo
     written: Journal | None
     """The journal with which the leg ends."""
 
@@ -144,21 +141,6 @@ class RequestRecord:
 
 REQUEST: ContextVar[RequestRecord | None] = ContextVar("roundtrip_request", default=None)
 """The request being served, of any method."""
-
-Listing = Literal["tools", "prompts", "resources"]
-"""A list that clients cache; templates are listed with the resources."""
-
-
-class ListRequest(Protocol):
-    """Request in which lists may change."""
-
-    def announced_by_author(self, listing: Listing, bus: SubscriptionBus | None) -> AbstractContextManager[None]:
-        """Surround the author's own event for a list, so that it is not published again."""
-        ...
-
-
-LIST_REQUEST: ContextVar[ListRequest | None] = ContextVar("roundtrip_changes", default=None)
-"""The request being served. Its record cannot be used: it is made later, and middlewares may change lists before."""
 
 OFFERED: ContextVar[ContextMaker | None] = ContextVar("roundtrip_context", default=None)
 

@@ -7,7 +7,7 @@ import asyncio
 import functools
 import logging
 import math
-from collections.abc import AsyncGenerator, Awaitable, Generator, Hashable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from roundtrip.engine.ports import BeginWaits
     from roundtrip.engine.teardown import TeardownStack
     from roundtrip.legs import call_info, leg_facts
-    from roundtrip.legs.context import Context
+    from roundtrip.legs.asking import AskingContext
     from roundtrip.legs.extensions import CountGuess, LegExtension, LegPart, LifespanWorker
     from roundtrip.questions.markers import Marker
     from roundtrip.questions.outcomes import Outcome
@@ -90,9 +90,12 @@ class LegRunner:
         parts: Parts,
         count_guess: CountGuess | None,
         begin_waits: BeginWaits | None,
+        make_context: Callable[..., AskingContext[Any, Any]],
     ) -> None:
         self.server = server
         self.parts = parts
+        self.make_context = make_context
+        """Makes the context of authors, given the options of `AskingContext`."""
         self.count_guess = count_guess
         self.begin_waits = begin_waits
         """Begins the waits of a body whose call is not stored."""
@@ -106,11 +109,9 @@ class LegRunner:
         self.page_wait = math.inf
         """The most seconds that a leg waits for a page."""
 
-    def context_of(self, request: ServerRequestContext[Any, Any]) -> Context[Any, Any]:
+    def context_of(self, request: ServerRequestContext[Any, Any]) -> AskingContext[Any, Any]:
         """Return a context that cannot ask, for code outside of legs."""
-        from roundtrip.legs.context import Context
-
-        return Context(request_context=request, mcp_server=self.server, subscriptions=self.parts.effects.bus)
+        return self.make_context(request_context=request, mcp_server=self.server, subscriptions=self.parts.effects.bus)
 
     @asynccontextmanager
     async def alive(self, state: Any) -> AsyncGenerator[None]:
@@ -367,17 +368,15 @@ class ServedLeg(OpenLeg):
             return None
         return self.function.plain_body(self.arguments)
 
-    def make_context(self, body: Body | None = None) -> Context[Any, Any]:
+    def make_context(self, body: Body | None = None) -> AskingContext[Any, Any]:
         """Return a context for the functions of the leg; only with a body it can ask."""
-        from roundtrip.legs.context import Context
-
-        return Context(
+        return self.runner.make_context(
             request_context=self.wire,
             mcp_server=self.runner.server,
             input_params=self.incoming.params(),
             subscriptions=self.parts.effects.bus,
             body=body,
-            call=call_info.CallInfo(self.call, self._issue_ticket, task=self.stored.info if self.stored else None),
+            call=call_info.CallInfo(self.call, self._issue_ticket, stored=self.stored),
         )
 
     def _issue_ticket(self, purpose: str, unbound: bool) -> str | None:

@@ -29,7 +29,7 @@ class Approval:
     reason: str | None = None
 
 
-class Approve(ExternalMarker):
+class Approve(ExternalMarker[Approval]):
     """Ask the people of a group to approve. The consumer receives the `Approval`.
 
     The call waits in the server's store, and holds no thread, worker or connection. Callers cannot decide their own

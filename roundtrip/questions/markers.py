@@ -325,8 +325,8 @@ MAX_APPROVED_CHARS: Final = 10_000
 """Characters of the wording that a group can be asked to approve."""
 
 
-class ExternalMarker:
-    """Question that no client answers, such as `Approve`: its outcome comes with the stored call."""
+class ExternalMarker(Generic[T]):
+    """Question that no client answers: its outcome comes with the stored call."""
 
     outcome_type: ClassVar[Any] = Any
     """The type that the consumer receives."""
@@ -336,7 +336,7 @@ class ExternalMarker:
         raise NotImplementedError
 
 
-Marker = SdkElicit[Any] | ElicitUrl[Any] | SdkSample | SdkListRoots | ExternalMarker
+Marker = SdkElicit[Any] | ElicitUrl[Any] | SdkSample | SdkListRoots | ExternalMarker[Any]
 """Question of this library or of the SDK."""
 
 MARKERS: Final = (SdkElicit, ElicitUrl, SdkSample, SdkListRoots, ExternalMarker)

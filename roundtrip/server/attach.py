@@ -35,7 +35,8 @@ from roundtrip.tokens.token import JournalCodec
 if TYPE_CHECKING:
     from roundtrip.engine.ports import BeginWaits
     from roundtrip.ledger.contract import Ledger
-    from roundtrip.server import overrides
+    from roundtrip.server import context, overrides
+    from roundtrip.server.context import Context
     from roundtrip.server.overrides import Overrides
     from roundtrip.tokens.tickets import Ticket
     from roundtrip.trace.writing import unwritten
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 else:
     load_on_use(
         globals(),
+        "roundtrip.server.context",
         "roundtrip.server.overrides",
         "roundtrip.trace.writing.unwritten",
     )
@@ -76,7 +78,7 @@ def install(
     Returns:
         The runner that serves legs of functions.
     """
-    legs = LegRunner(host, parts, count_guess, begin_waits)
+    legs = LegRunner(host, parts, count_guess, begin_waits, _make_context)
     place = next(i for i, entry in enumerate(server.middleware) if isinstance(entry, RequestStateBoundary))
     # Inside the SDK's span of the request, so that the spans of tracers belong to it.
     server.middleware[place] = RequestBoundary(
@@ -85,6 +87,10 @@ def install(
     install_lazy_spans(server.middleware)
     server.lifespan = _recorded(server.lifespan, legs)
     return legs
+
+
+def _make_context(**options: Any) -> Context[Any, Any]:
+    return context.Context(**options)
 
 
 class Attached:
@@ -196,8 +202,8 @@ def wrap(
         parameters.append(inspect.Parameter(_CONTEXT_PARAMETER, kind, annotation=context_type))
 
     async def wrapper(**arguments: Any) -> Any:
-        context = arguments.pop(_CONTEXT_PARAMETER, None)
-        return await serve(arguments, context)
+        host_context = arguments.pop(_CONTEXT_PARAMETER, None)
+        return await serve(arguments, host_context)
 
     wrapper.__name__ = wrapper.__qualname__ = display_name(fn)
     wrapper.__doc__ = fn.__doc__

@@ -29,7 +29,7 @@ from roundtrip.errors import InvalidSignature
 from roundtrip.legs.boundary import Request
 from roundtrip.legs.functions import FunctionSignature, read_signature
 from roundtrip.legs.parts import Parts
-from roundtrip.legs.requests import Incoming, Listing, begins_for_client, serving_client
+from roundtrip.legs.requests import Incoming, begins_for_client, serving_client
 from roundtrip.legs.runner import log_teardown
 from roundtrip.on_demand import load_on_use
 from roundtrip.once.extension import GuessCounter
@@ -41,12 +41,12 @@ from roundtrip.server.features import extensions_of, reject_waits, stored_featur
 from roundtrip.stored.storage import Storage, StoresCalls
 from roundtrip.tools.registered import ToolDefaults
 from roundtrip.visibility.notifications import Announcer
-from roundtrip.visibility.rules import Enabled, Strings, Visibility, read_enabled
+from roundtrip.visibility.rules import Enabled, Listing, Strings, Visibility, read_enabled
 
 # Loaded by servers that use them.
 if TYPE_CHECKING:
     from roundtrip.channels.stored_calls import StoredCalls
-    from roundtrip.server import prompt_legs
+    from roundtrip.server import context, prompt_legs
     from roundtrip.tools import failures
     from roundtrip.visibility import catalog, gates
 else:
@@ -54,6 +54,7 @@ else:
         globals(),
         "roundtrip.visibility.catalog",
         "roundtrip.tools.failures",
+        "roundtrip.server.context",
         "roundtrip.server.prompt_legs",
         "roundtrip.visibility.gates",
     )
@@ -135,8 +136,9 @@ class PromptsAndResources(Attached, StoresCalls, HookedServer[LifespanResultT]):
     def _gates(self) -> gates.GateEvaluator:
         """Return the evaluator of visibility gates."""
         return gates.GateEvaluator(
-            self,
-            effects=self._parts.effects,
+            lambda request: context.GateContext(
+                request_context=request, mcp_server=self, subscriptions=self._parts.effects.bus
+            ),
             replacements=lambda: self.overrides.replacements,
             report=log_teardown,
         )

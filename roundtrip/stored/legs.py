@@ -19,7 +19,6 @@ from roundtrip.engine.computed import ComputedValues
 from roundtrip.engine.leg import Authored, Suspended
 from roundtrip.engine.ports import Channels, Wait
 from roundtrip.errors import BodyMistake
-from roundtrip.legs.call_info import TaskInfo
 from roundtrip.legs.requests import ClientlessRequest, Incoming, RequestRecord
 from roundtrip.machine.call import Call
 from roundtrip.machine.journal import Journal, Limits
@@ -41,6 +40,19 @@ _ANSWER: Final[TypeAdapter[InputResponse]] = TypeAdapter(InputResponse)
 _UNTIL: Final = "~~until-"
 _RECEIVED: Final = "~~received-"
 _SLEEP: Final = "~sleep-"
+
+
+class TaskInfo:
+    """Task of a running body: `ctx.task`."""
+
+    def __init__(self, task_id: str, say: Callable[[str], Awaitable[None]]) -> None:
+        self._say = say
+        self.id = task_id
+        """The id by which the client knows the task."""
+
+    async def status(self, message: str) -> None:
+        """Set the message that clients see with the status of the task. Quick changes are written once."""
+        await self._say(message)
 
 
 @dataclass(eq=False, repr=False)

@@ -8,6 +8,7 @@ import functools
 import inspect
 import logging
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar, cast, get_args, get_origin
 
@@ -20,7 +21,7 @@ from pydantic import PydanticUserError
 
 from roundtrip.errors import InvalidSignature
 from roundtrip.legs.extensions import LegExtension
-from roundtrip.legs.functions import AskingFunction, FunctionSignature, contexts_of_fastmcp, read_signature
+from roundtrip.legs.functions import AskingFunction, FunctionSignature, read_signature
 from roundtrip.machine.journal import Limits
 from roundtrip.on_demand import load_on_use
 from roundtrip.questions.markers import ExternalMarker
@@ -284,13 +285,15 @@ def _metadata_of(signature: FunctionSignature, *, tool: str, structured: bool) -
     bound = given_by_partials(fn)
     visible: list[inspect.Parameter] = []
     original = inspect.signature(fn)
+    # Only an author who has imported it can name its context.
+    fastmcp: Any = sys.modules.get("fastmcp.server.context")
     for name, parameter in original.parameters.items():
         if name in signature.hidden or name in bound:
             continue
         annotation = hints.get(name, parameter.annotation)
         if isinstance(annotation, str):
             raise InvalidSignature(f"tool {tool!r}: the annotation {annotation!r} of {name!r} cannot be evaluated")
-        if any(annotation is theirs for theirs in contexts_of_fastmcp()):
+        if fastmcp is not None and annotation is fastmcp.Context:
             raise InvalidSignature(
                 f"tool {tool!r} takes FastMCP's Context as {name!r}, which only FastMCP's servers fill; import Context "
                 "from roundtrip"

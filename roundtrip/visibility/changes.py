@@ -34,9 +34,10 @@ from mcp_types import (
 )
 
 from roundtrip.legs.parts import Effects
-from roundtrip.legs.requests import Listing, holding
+from roundtrip.legs.requests import holding
 from roundtrip.revisions import is_retry_era
 from roundtrip.sdk import connection_of, session_id_of
+from roundtrip.visibility.rules import Listing
 
 logger = logging.getLogger("roundtrip")
 

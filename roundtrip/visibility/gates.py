@@ -16,19 +16,15 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
-from mcp.server import MCPServer
 from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver import Context as SdkContext
 from mcp_types import InputRequiredResult
 
-from roundtrip.engine.body import Body
 from roundtrip.engine.teardown import Report, TeardownStack
 from roundtrip.errors import BodyMistake, InvalidSignature
-from roundtrip.legs.context import Context
 from roundtrip.legs.functions import Planned
-from roundtrip.legs.parts import Effects
 from roundtrip.legs.requests import REQUEST, RequestRecord, holding, offer, take_back
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.resolvers.annotations import asking_arms
@@ -223,10 +219,13 @@ class GateEvaluator:
     """Evaluates the visibility gates of one server."""
 
     def __init__(
-        self, server: MCPServer[Any], *, effects: Effects, replacements: Callable[[], Replacements], report: Report
+        self,
+        make_context: Callable[[ServerRequestContext[Any, Any] | None], SdkContext[Any, Any]],
+        *,
+        replacements: Callable[[], Replacements],
+        report: Report,
     ) -> None:
-        self._server = server
-        self._effects = effects
+        self._make_context = make_context
         self._report = report
         self._replacements = replacements
         self._walks: dict[tuple[VisibilityGate, ...], tuple[Replacements, list[_GateWalk]]] = {}
@@ -242,7 +241,7 @@ class GateEvaluator:
         """Evaluate all the gates of a list."""
         request = REQUEST.get()
         found = self._found(request)
-        context = cache(lambda: self._context(request.context if request is not None else None))
+        context = cache(lambda: self._make_context(request.context if request is not None else None))
         opened: set[VisibilityGate] = set()
         for walk in self._walks_of(gates):
             managers, threads = TeardownStack(self._report), _GateThreads()
@@ -268,7 +267,7 @@ class GateEvaluator:
             unseen: The request, if no middleware of this package has seen it.
         """
         request = REQUEST.get()
-        made = cache(lambda: self._context(request.context if request is not None else unseen))
+        made = cache(lambda: self._make_context(request.context if request is not None else unseen))
         found = self._found(request)
         known = {**self._held(request), **found}
         walk = _walk_of((gate,), gate.planned.plan)
@@ -341,7 +340,7 @@ class GateEvaluator:
             take_back(offered)
         # A gate's context cannot ask, so a body must not get it.
         outcomes = {
-            who: found for who, found in scheduler.shared_outcomes().items() if not isinstance(found.value, GateContext)
+            who: found for who, found in scheduler.shared_outcomes().items() if not isinstance(found.value, SdkContext)
         }
         opened: set[VisibilityGate] = set()
         failures: dict[int, tuple[BaseException, list[VisibilityGate]]] = {}
@@ -376,25 +375,6 @@ class GateEvaluator:
         inside = _INSIDE.get()
         mine = inside is not None and inside.evaluator is self and inside.request is request and not inside.is_over
         return inside.known if inside is not None and mine else {}
-
-    def _context(self, wire: ServerRequestContext[Any, Any] | None) -> "GateContext":
-        return GateContext(request_context=wire, mcp_server=self._server, subscriptions=self._effects.bus)
-
-
-class GateContext(Context[Any, Any]):
-    """Context that visibility gates receive. It cannot ask: the request may be for a list."""
-
-    if TYPE_CHECKING:
-        # As in `Context`: to type checkers a model's subclass has a generated constructor.
-        def __init__(self, **options: Any) -> None: ...
-
-    def _running_body(self, name: str) -> Body:
-        raise BodyMistake(f"{name!r} is asked in a visibility gate, which may not ask: a list must be answered at once")
-
-    def _require_live_resolver(self, method: str) -> None:
-        raise BodyMistake(
-            f"ctx.{method}() is called in a visibility gate, which may not ask: a list must be answered at once"
-        )
 
 
 def _lasting(walk: _GateWalk, outcomes: Mapping[Hashable, Outcome]) -> _Found:

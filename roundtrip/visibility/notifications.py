@@ -7,6 +7,7 @@ of a request are not announced.
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,9 +16,9 @@ from mcp.server.subscriptions import SubscriptionBus
 from mcp_types import CacheableResult
 
 from roundtrip.legs.parts import Effects
-from roundtrip.legs.requests import LIST_REQUEST, Listing
 from roundtrip.on_demand import load_on_use
 from roundtrip.revisions import is_retry_era
+from roundtrip.visibility.rules import Listing
 
 if TYPE_CHECKING:
     from roundtrip.visibility import changes
@@ -28,7 +29,7 @@ else:
 _NOTING: Final = Lock()
 
 
-class _ServedRequest:
+class ListRequest:
     """Request in which lists may change."""
 
     __slots__ = ("announcer", "changes", "ctx")
@@ -49,6 +50,10 @@ class _ServedRequest:
         self.changes.forget(listing)
 
 
+LIST_REQUEST: ContextVar[ListRequest | None] = ContextVar("roundtrip_changes", default=None)
+"""The request being served. Its record cannot be used: it is made later, and middlewares may change lists before."""
+
+
 class Announcer:
     """Outermost middleware of one server: it announces changed lists, and keeps private lists out of caches."""
 
@@ -64,7 +69,7 @@ class Announcer:
         """
         served = LIST_REQUEST.get()
         # A tool of one server may change another, whose clients made no request.
-        if not isinstance(served, _ServedRequest) or served.announcer is not self:
+        if served is None or served.announcer is not self:
             return
         with _NOTING:
             if served.changes is None:
@@ -76,7 +81,7 @@ class Announcer:
         if ctx.request_id is None:
             result = await call_next(ctx)
             return result if is_retry_era(ctx.protocol_version) else self._notice(ctx, result)
-        served = _ServedRequest(self, ctx)
+        served = ListRequest(self, ctx)
         reset = LIST_REQUEST.set(served)
         try:
             result = await call_next(ctx)

@@ -26,6 +26,9 @@ else:
 Kind = Literal["tool", "prompt", "resource"]
 """The kind of a component; a resource template is a resource."""
 
+Listing = Literal["tools", "prompts", "resources"]
+"""A list that clients cache; templates are listed with the resources."""
+
 Enabled = bool | Callable[..., Any] | Marker
 """Type of `enabled=`: a constant, or a function that decides for each request."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from roundtrip import Context, Server
-from roundtrip.legs.context import BlockingContext
+from roundtrip.server.context import BlockingContext
 from tests.docs.pages import ROOT, blocks, name_of, pages
 
 _QUOTED: Final = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")

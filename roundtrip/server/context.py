@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import copy_context
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast, overload
 
 import anyio
@@ -15,24 +16,37 @@ from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp_types import LoggingLevel, LoggingMessageNotification, LoggingMessageNotificationParams
 from pydantic import AnyUrl
 from starlette.requests import Request
+from typing_extensions import TypedDict, Unpack
 
 from roundtrip.engine.body import BegunStep
 from roundtrip.errors import AskedTooLate, BodyMistake, NeedsTask
-from roundtrip.legs.asking import AskingContext
-from roundtrip.legs.requests import LIST_REQUEST, OFFERED, Listing, require_request
+from roundtrip.legs.asking import Asking, AskingContext
+from roundtrip.legs.requests import OFFERED, require_request
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.signatures import is_async
 from roundtrip.sdk import session_id_of
 from roundtrip.threads.loops import is_on_event_loop
+from roundtrip.visibility.notifications import LIST_REQUEST
+from roundtrip.visibility.rules import Listing
 
 if TYPE_CHECKING:
-    from roundtrip.legs.call_info import TaskInfo
+    from roundtrip.engine.body import Body
+    from roundtrip.questions import approvals
+    from roundtrip.questions.approvals import Approval
+    from roundtrip.stored.legs import TaskInfo, WorkerLeg
     from roundtrip.threads import workers
 else:
-    load_on_use(globals(), "roundtrip.threads.workers")
+    load_on_use(globals(), "roundtrip.questions.approvals", "roundtrip.threads.workers")
 
 T = TypeVar("T")
 P = ParamSpec("P")
+
+
+class ApproveOptions(TypedDict, total=False):
+    """Options of `ctx.approve` besides its group and `otherwise`."""
+
+    within: float | timedelta | None
+    remind: float | timedelta | None
 
 
 class Context(AskingContext[LifespanContextT, RequestT]):
@@ -56,6 +70,29 @@ class Context(AskingContext[LifespanContextT, RequestT]):
     if TYPE_CHECKING:
         # Without it, type checkers would derive a constructor from the fields of the model that the SDK's context is.
         def __init__(self, **options: Any) -> None: ...
+
+    @overload
+    def approve(
+        self, name: str, message: str, /, *, by: str, otherwise: T, **options: Unpack[ApproveOptions]
+    ) -> "Asking[Approval | T]": ...
+    @overload
+    def approve(
+        self, name: str, message: str, /, *, by: str, **options: Unpack[ApproveOptions]
+    ) -> "Asking[Approval]": ...
+    def approve(self, name: str, message: str, /, **options: Any) -> Asking[Any]:
+        """Ask the people of a group to approve, and yield the `Approval`. The call waits without a worker.
+
+        Args:
+            name: The approval's name, as of a question.
+            message: The wording that is approved.
+            **options: Those of `Approve`: `by`, `within`, `remind` and `otherwise`.
+
+        Raises:
+            ApprovalRejected: The group rejected it.
+            ApprovalExpired: The group did not decide in time, and there is no `otherwise`.
+            BodyMistake: The server has no inbox, or the call cannot wait for so long.
+        """
+        return self.ask(name, approvals.Approve(message, **options))
 
     async def read_resource(self, uri: str | AnyUrl) -> list[ReadResourceContents]:
         """Read a resource of this server. A resource that asks can be read in the live era only.
@@ -169,10 +206,9 @@ class Context(AskingContext[LifespanContextT, RequestT]):
         Raises:
             NeedsTask: The call is not a task.
         """
-        task = self._call.task if self._call is not None else None
-        if task is None:
+        if self._call is None or self._call.stored is None:
             raise NeedsTask("ctx.task")
-        return task
+        return cast("WorkerLeg", self._call.stored).info
 
     @property
     def blocking(self) -> "BlockingContext":
@@ -264,6 +300,22 @@ class BlockingContext:
             raise AskedTooLate("ctx.blocking")
 
         return anyio.from_thread.run(run)
+
+
+class GateContext(Context[Any, Any]):
+    """Context that visibility gates receive. It cannot ask: the request may be for a list."""
+
+    if TYPE_CHECKING:
+        # As in `Context`: to type checkers a model's subclass has a generated constructor.
+        def __init__(self, **options: Any) -> None: ...
+
+    def _running_body(self, name: str) -> "Body":
+        raise BodyMistake(f"{name!r} is asked in a visibility gate, which may not ask: a list must be answered at once")
+
+    def _require_live_resolver(self, method: str) -> None:
+        raise BodyMistake(
+            f"ctx.{method}() is called in a visibility gate, which may not ask: a list must be answered at once"
+        )
 
 
 def get_context() -> Context[Any, Any]:
