@@ -88,7 +88,6 @@ class _Tools:
         self.calls = ToolCalls(
             installation,
             installation.legs,
-            installation.storage,
             installation.desk,
             self.registry,
             gates=_no_gates,
@@ -106,7 +105,7 @@ class _Tools:
         tool = _registered(fn, spec, self._installation.defaults)
         self._installation.adopt(tool.function)
         if tool.function.hands_over:
-            extension.serve_extension(self.calls)
+            extension.serve_extension(self.calls, self._installation.storage.require(self.calls))
         self.registry.add(tool)
         return tool
 

@@ -25,6 +25,7 @@ def install_stored_calls(
     """Give a server of another class what its options need; see `features.install_stored_calls`."""
     installation.stored_calls = features.install_stored_calls(
         host,
+        installation.storage,
         channels=options.get("channels"),
         pages=options.get("pages"),
         approvals=options.get("approvals"),

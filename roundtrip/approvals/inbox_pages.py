@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from roundtrip.pages import rendering
     from roundtrip.pages.settings import Pages
     from roundtrip.stored.desk import ToolHost
+    from roundtrip.stored.service import CallService
 else:
     load_on_use(globals(), "roundtrip.approvals.inbox", "roundtrip.approvals.inbox_site", "roundtrip.pages.rendering")
 
@@ -23,6 +24,7 @@ def install_inbox(
     settings: Approvals,
     pages: Pages | None,
     host: ToolHost,
+    service: CallService | None,
     *,
     gives_links: bool,
     has_auth: bool,
@@ -37,7 +39,7 @@ def install_inbox(
             "approvals= needs pages=Pages(base_url=..., authenticate=...), which names the people who decide as "
             "principal= names callers"
         )
-    service, parts = host.storage.tasks, host.legs.parts
+    parts = host.legs.parts
     if service is None or not gives_links:
         raise ValueError("approvals= needs the channel 'link', by which a caller gets the result; add it to channels=")
     bind = parts.protection.policy.bind_principal

@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from roundtrip.legs.functions import AskingFunction
     from roundtrip.legs.runner import LegRunner, ServedEnd
     from roundtrip.stored.desk import ClientCall, Proceed, ToolHost
+    from roundtrip.stored.storage import Storage
     from roundtrip.tools.registered import RegisteredTool
 else:
     load_on_use(globals(), "roundtrip.channels.local.local_pages", "roundtrip.channels.stored_pages")
@@ -164,6 +165,7 @@ class StoredCalls(LegExtension):
         given: Iterable[ChannelName] | None,
         pages: Pages | None,
         host: ToolHost,
+        storage: Storage,
     ) -> StoredCalls | None:
         """Give a server stored calls, its pages, and the tool with which models continue calls that wait.
 
@@ -177,7 +179,7 @@ class StoredCalls(LegExtension):
         channels = ServerChannels.of(given, pages, knows_users=legs.parts.protection.policy.bind_principal is not None)
         if pages is None and not channels.continues:
             return None
-        service = host.storage.require(host, "channels=" if pages is None else "pages=")
+        service = storage.require(host, "channels=" if pages is None else "pages=")
         stored = cls(channels, pages, name=server.name, legs=legs, service=service)
         legs.extensions.append(stored)
         host.desk.steps.append(stored)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from roundtrip.pages.settings import Pages
     from roundtrip.stored.content import CallFeature
     from roundtrip.stored.desk import ToolHost
+    from roundtrip.stored.storage import Storage
     from roundtrip.tasks import extension
 else:
     load_on_use(
@@ -58,6 +59,7 @@ def stored_features() -> list[CallFeature]:
 
 def install_stored_calls(
     host: ToolHost,
+    storage: Storage,
     *,
     channels: Iterable[ChannelName] | None,
     pages: Pages | None,
@@ -71,10 +73,10 @@ def install_stored_calls(
         ValueError: The options contradict each other, or the server does not know its callers.
         InvalidSignature: The ledger cannot store calls.
     """
-    stored = stored_calls.StoredCalls.install(channels, pages, host)
+    stored = stored_calls.StoredCalls.install(channels, pages, host, storage)
     if approvals is not None:
         links = stored is not None and stored.gives_links
-        found = inbox_pages.install_inbox(approvals, pages, host, gives_links=links, has_auth=has_auth)
+        found = inbox_pages.install_inbox(approvals, pages, host, storage.tasks, gives_links=links, has_auth=has_auth)
         if stored is not None:
             stored.inbox = found
     return stored

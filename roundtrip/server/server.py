@@ -216,6 +216,7 @@ class Server(ToolServer[LifespanResultT]):
         if pages is not None or channels is not None or approvals is not None:
             self.stored_calls = install_stored_calls(
                 self._calls,
+                self.storage,
                 channels=channels,
                 pages=pages,
                 approvals=approvals,

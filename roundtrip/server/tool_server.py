@@ -66,7 +66,6 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
         self._calls = ToolCalls(
             self,
             self._legs,
-            self.storage,
             CallDesk(),
             self._tools,
             gates=lambda: self._gates,
@@ -131,7 +130,7 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
         if tool.visibility_gate is not None:
             self._track(tool.visibility_gate.planned)
         if tool.function.hands_over:
-            extension.serve_extension(self._calls)
+            extension.serve_extension(self._calls, self.storage.require(self._calls))
         if self._tools.add(tool):
             self._announcer.note("tools")
 

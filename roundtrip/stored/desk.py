@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from roundtrip.legs.functions import AskingFunction
     from roundtrip.legs.requests import Incoming, RequestRecord
     from roundtrip.legs.runner import LegRunner, ServedEnd
-    from roundtrip.stored.storage import Storage
 
 PageHandler = Callable[["Request"], Awaitable["Response"]]
 Proceed = Callable[[], Awaitable["ServedEnd | dict[str, Any]"]]
@@ -126,8 +125,6 @@ class ToolHost(ABC):
     server: HostServer
     legs: LegRunner
     """Serves the legs of their functions."""
-    storage: Storage
-    """What stores calls, if the server has it."""
     desk: CallDesk
 
     @abstractmethod

@@ -42,13 +42,9 @@ _HEADER_MISMATCH: Final = -32020
 _EXTENSION_MISSING: Final = -32021
 
 
-def serve_extension(host: ToolHost) -> None:
-    """Give a server the extension, once it has a tool that runs as a task.
-
-    Raises:
-        InvalidSignature: The ledger cannot store calls.
-    """
-    service, server = host.storage.require(host), host.server
+def serve_extension(host: ToolHost, service: CallService) -> None:
+    """Give a server the extension, once it has a tool that runs as a task."""
+    server = host.server
     entries: list[object] = [*server.middleware]
     if any(isinstance(entry, TaskMethods) for entry in entries):
         return
