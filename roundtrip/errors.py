@@ -293,8 +293,8 @@ class KeyUsedTwice(BodyMistake):
             advice = "give each question and each step a name of its own (in a loop, number them: f'item-{i}')"
         else:
             advice = (
-                f"question {formerly_of!r} also has it in was=, so an answer under this name could belong to either; "
-                "remove it from was=, or rename the other question or step"
+                f"question {formerly_of!r} also has it in former_names=, so an answer under this name could belong to "
+                "either; remove it there, or rename the other question or step"
             )
         super().__init__(f"the name {name!r} is used twice in one call; {advice}")
         self.name = name

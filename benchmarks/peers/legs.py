@@ -235,9 +235,9 @@ def ask_full_name() -> Elicit[Named]:
 
 async def rename_ours() -> str:
     silent = await renamed(of_resolver(ours(), OurResolve(ask_name)), of_resolver(ours(), OurResolve(ask_full_name)))
-    marker = OurResolve(ask_full_name, was=("ask_name",))
+    marker = OurResolve(ask_full_name, former_names=("ask_name",))
     told = await renamed(of_resolver(ours(), OurResolve(ask_name)), of_resolver(ours(), marker))
-    return f"{silent}; `was=`: {told}"
+    return f"{silent}; `former_names=`: {told}"
 
 
 async def rename_sdk() -> str:

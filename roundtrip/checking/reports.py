@@ -28,7 +28,7 @@ class Cause(StrEnum):
 
     REWORDED = "reworded"
     SCHEMA_CHANGED = "schema changed"
-    RENAMED = "renamed without was="
+    RENAMED = "renamed without former_names="
     INVALID = "its answer is no longer valid"
     UNKNOWN = "its answer is no longer found"
 

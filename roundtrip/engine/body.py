@@ -112,7 +112,7 @@ class Body:
         self._answers.words[name] = question.text
         return name
 
-    async def ask(self, key: str | None, marker: Marker, *, was: tuple[str, ...] = ()) -> Outcome:
+    async def ask(self, key: str | None, marker: Marker, former_names: Sequence[str] = ()) -> Outcome:
         """Return the outcome of one question.
 
         Raises:
@@ -121,16 +121,16 @@ class Body:
         """
         name = self.name(marker) if key is None else key
         self._enter(name)
-        for old in was:
+        for old in former_names:
             if old != name:
                 self._leave_name(old, of=name)
         if key is not None:
-            return (await self._settle({name: marker}, was))[name]
+            return (await self._settle({name: marker}, former_names))[name]
         if self._unkeyed:
             raise QuestionsUnkeyed
         self._unkeyed = True
         try:
-            outcomes = await self._settle({name: marker}, was)
+            outcomes = await self._settle({name: marker}, former_names)
         except Suspension:
             raise
         except BaseException as error:
@@ -328,21 +328,21 @@ class Body:
     def _is_taken(self, name: str) -> bool:
         return name in self._names or name in self._former or name in self._leg.plan.names
 
-    async def _settle(self, questions: Mapping[str, Marker | Review], was: tuple[str, ...]) -> dict[str, Outcome]:
+    async def _settle(self, questions: Mapping[str, Marker | Review], former: Sequence[str]) -> dict[str, Outcome]:
         if self.is_live:
             # One round at a time: concurrent tasks of a body take turns at the client.
             if self._lock is None:
                 self._lock = anyio.Lock()
             async with self._lock:
-                return await self._settle_now(questions, was)
-        return await self._settle_now(questions, was)
+                return await self._settle_now(questions, former)
+        return await self._settle_now(questions, former)
 
-    async def _settle_now(self, questions: Mapping[str, Marker | Review], was: tuple[str, ...]) -> dict[str, Outcome]:
+    async def _settle_now(self, questions: Mapping[str, Marker | Review], former: Sequence[str]) -> dict[str, Outcome]:
         outcomes: dict[str, Outcome] = {}
         while True:
             for key, marker in questions.items():
                 if key not in outcomes:
-                    outcome = self._answers.settle_question((key, *was), marker)
+                    outcome = self._answers.settle_question((key, *former), marker)
                     if outcome is not None:
                         outcomes[key] = outcome
             waiting = [self._answers.open[key] for key in questions if key not in outcomes]

@@ -60,10 +60,14 @@ def _seconds_of(given: float | timedelta, what: str) -> float:
     return float(seconds)
 
 
-class AskOptions(FormOptions, total=False):
-    """Options of a question that is asked with a message and a schema, besides `otherwise`."""
+class NameOptions(TypedDict, total=False):
+    """Options of a question that is asked as a whole."""
 
-    was: Sequence[str]
+    former_names: Sequence[str]
+
+
+class AskOptions(FormOptions, NameOptions, total=False):
+    """Options of a question that is asked with a message and a schema, besides `otherwise`."""
 
 
 class ChoiceOptions(AskOptions, Generic[T], total=False):
@@ -189,18 +193,18 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
     ) -> Asking[T]: ...
     @overload
     def ask(
-        self, name: str, question: Elicit[T] | ElicitUrl[T] | ExternalMarker[T], /, *, was: Sequence[str] = ...
+        self, name: str, question: Elicit[T] | ElicitUrl[T] | ExternalMarker[T], /, **options: Unpack[NameOptions]
     ) -> Asking[T]: ...
     @overload
-    def ask(self, name: str, question: SdkElicit[ModelT], /, *, was: Sequence[str] = ...) -> Asking[ModelT]: ...
+    def ask(self, name: str, question: SdkElicit[ModelT], /, **options: Unpack[NameOptions]) -> Asking[ModelT]: ...
     @overload
-    def ask(self, name: str, question: SdkSample, /, *, was: Sequence[str] = ...) -> Asking[CreateMessageResult]: ...
+    def ask(self, name: str, question: SdkSample, /, **options: Unpack[NameOptions]) -> Asking[CreateMessageResult]: ...
     @overload
-    def ask(self, name: str, question: SdkListRoots, /, *, was: Sequence[str] = ...) -> Asking[ListRootsResult]: ...
+    def ask(self, name: str, question: SdkListRoots, /, **options: Unpack[NameOptions]) -> Asking[ListRootsResult]: ...
     @overload
-    def ask(self, name: str, question: Marker, /, *, was: Sequence[str] = ...) -> Asking[Any]: ...
+    def ask(self, name: str, question: Marker, /, **options: Unpack[NameOptions]) -> Asking[Any]: ...
     def ask(
-        self, name: str, question: Any, schema: Any = _NO_SCHEMA, /, *, was: Sequence[str] = (), **options: Any
+        self, name: str, question: Any, schema: Any = _NO_SCHEMA, /, *, former_names: Sequence[str] = (), **options: Any
     ) -> Asking[Any]:
         """Ask one question and yield the value of its answer; a decline or a cancellation ends the call.
 
@@ -208,7 +212,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
             name: The question's name, the same on every leg and after a redeploy. In a loop, number it: `f"item-{i}"`.
             question: The message above a form, with the form's schema after it; or a whole question, as `ElicitUrl`.
             schema: The type of the answer, or the choices, as `Elicit` takes them.
-            was: Names that the question had in earlier versions, so that a rename does not ask again.
+            former_names: Names that the question had in earlier versions, so that a rename does not ask again.
             **options: For a message with a schema: `answered_by`, `attempts`, `guesses`, `otherwise` and `volatile_ok`
                 of `Elicit`.
 
@@ -217,9 +221,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
             BodyMistake: The question cannot be asked this way.
         """
         body, marker = self._running_body(name), _question("ask", name, question, schema, options)
-
-        asked = partial(body.ask, name, marker, was=tuple(was))
-        return Asking(body, name, asked, lambda outcome: outcome.require_value(name))
+        return Asking(body, name, partial(body.ask, name, marker, former_names), lambda one: one.require_value(name))
 
     @overload
     def ask_outcome(
@@ -251,14 +253,14 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
     ) -> Asking[ElicitationResult[T]]: ...
     @overload
     def ask_outcome(
-        self, name: str, question: Elicit[T] | ElicitUrl[T], /, *, was: Sequence[str] = ...
+        self, name: str, question: Elicit[T] | ElicitUrl[T], /, **options: Unpack[NameOptions]
     ) -> Asking[ElicitationResult[T]]: ...
     @overload
     def ask_outcome(
-        self, name: str, question: SdkElicit[ModelT], /, *, was: Sequence[str] = ...
+        self, name: str, question: SdkElicit[ModelT], /, **options: Unpack[NameOptions]
     ) -> Asking[ElicitationResult[ModelT]]: ...
     def ask_outcome(
-        self, name: str, question: Any, schema: Any = _NO_SCHEMA, /, *, was: Sequence[str] = (), **options: Any
+        self, name: str, question: Any, schema: Any = _NO_SCHEMA, /, *, former_names: Sequence[str] = (), **options: Any
     ) -> Asking[ElicitationResult[Any]]:
         """Ask the user one question, as `ask` does, and yield its outcome: accepted, declined or cancelled.
 
@@ -272,7 +274,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
                 "can decline that, so it has no outcome: use ctx.ask"
             )
 
-        return Asking(body, name, partial(body.ask, name, marker, was=tuple(was)), Outcome.as_result)
+        return Asking(body, name, partial(body.ask, name, marker, former_names), Outcome.as_result)
 
     def ask_all(self, questions: Mapping[str, Marker]) -> Asking[dict[str, Any]]:
         """Ask several questions in one round and yield the values of their answers by name.

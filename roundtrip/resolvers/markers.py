@@ -35,7 +35,7 @@ class Resolve(SdkResolve):
     Args:
         fn: A function, coroutine function, method, class, callable object or partial.
         name: The question's name on the wire and in calls in flight. By default the function's name.
-        was: Names this question had in earlier versions, so that a rename does not ask again.
+        former_names: Names this question had in earlier versions, so that a rename does not ask again.
         remember: Keep the first value of `fn` for the whole call: it does not run again on later legs.
         inline: Run a plain `fn` on the event loop, and not in a worker thread. It must not block.
 
@@ -51,22 +51,22 @@ class Resolve(SdkResolve):
         fn: Callable[..., Any],
         *,
         name: str | None = None,
-        was: Sequence[str] = (),
+        former_names: Sequence[str] = (),
         remember: bool = False,
         inline: bool = False,
     ) -> None:
         super().__init__(fn)
         if inline:
             check_inline(fn, subject=f"Resolve({display_name(fn)})")
-        if isinstance(was, str):
-            raise TypeError(f"Resolve(was={was!r}) takes a sequence of names: was=({was!r},)")
+        if isinstance(former_names, str):
+            raise TypeError(f"former_names must be a sequence of names, got {former_names!r}; give ({former_names!r},)")
         if name == "":
             raise ValueError("Resolve(name='') names nothing; leave it out to use the function's name")
-        for given in (name, *was):
+        for given in (name, *former_names):
             if given is not None and given.startswith("~"):
                 raise ValueError(f"{given!r} cannot name a question; give it a name that does not begin with '~'")
         self.name = name
-        self.was = tuple(was)
+        self.former_names = tuple(former_names)
         self.remember = remember
         self.inline = inline
 

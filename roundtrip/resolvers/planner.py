@@ -40,7 +40,7 @@ class _Draft:
     fn: Callable[..., Any]
     label: str
     key: str | None
-    was: tuple[str, ...]
+    former_names: tuple[str, ...]
     remember: bool
     inline: bool
     enters: bool
@@ -155,14 +155,14 @@ class _Planner:
 
     def _merge(self, draft: _Draft, marker: Marker) -> None:
         """Merge a second mention of a function into its node. It may repeat options, not change them."""
-        key, was, remember, inline = _options(marker)
+        key, former, remember, inline = _options(marker)
         if key is not None and draft.key is not None and key != draft.key:
             raise InvalidSignature(
                 f"{self.owner}: {draft.label!r} is named both {draft.key!r} and {key!r}; a function is one "
                 "question per call. Use one name=, or two functions"
             )
         draft.key = draft.key or key
-        draft.was = tuple(dict.fromkeys((*draft.was, *was)))
+        draft.former_names = tuple(dict.fromkeys((*draft.former_names, *former)))
         draft.remember = draft.remember or remember
         draft.inline = draft.inline or inline
         draft.enters = draft.enters or _is_entered(marker, draft.fn)
@@ -196,10 +196,10 @@ class _Planner:
                 "wrap it in a function"
             ) from error
         hints = hints_of(fn)
-        key, was, remember, inline = _options(marker)
+        key, former, remember, inline = _options(marker)
         returns = fn if inspect.isclass(fn) else hints.get("return", Any)
         check_asking(returns, label, f"{self.owner}, parameter {parameter!r}")
-        draft = _Draft(who, fn, label, key, was, remember, inline, _is_entered(marker, fn), returns, filled)
+        draft = _Draft(who, fn, label, key, former, remember, inline, _is_entered(marker, fn), returns, filled)
         # A parameter that a partial has bound is filled; an argument of the same name must not replace it.
         bound = given_by_partials(fn)
         parameters = [parameter for parameter in signature.parameters.values() if parameter.name not in bound]
@@ -386,7 +386,7 @@ class _Planner:
             label=draft.label,
             key=draft.full_key,
             bare_key=draft.name,
-            names=(draft.full_key, *draft.was),
+            names=(draft.full_key, *draft.former_names),
             remember=draft.remember,
             is_async=(waits := is_async(draft.fn) or (draft.enters and makes_async_manager(draft.fn))),
             # A test may replace an inline function by a coroutine function.
@@ -441,7 +441,7 @@ def _is_entered(marker: Marker, fn: Callable[..., Any]) -> bool:
 def _options(marker: Marker) -> tuple[str | None, tuple[str, ...], bool, bool]:
     """Return the name, the former names, `remember` and `inline`."""
     if isinstance(marker, Resolve):
-        return marker.name, marker.was, marker.remember, marker.inline
+        return marker.name, marker.former_names, marker.remember, marker.inline
     return None, (), False, isinstance(marker, Dependency) and marker.inline
 
 

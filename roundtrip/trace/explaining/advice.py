@@ -38,7 +38,7 @@ QUESTIONS: Final[Mapping[Reason, Advice]] = {
     ),
     Reason.RENAMED: Advice(
         "its answer is known under a name that no question has now",
-        "declare its former name with was=",
+        "declare its former name with former_names=",
     ),
     Reason.VOLATILE: Advice(
         "its wording changed between two legs of one build, so that the answer to it was lost",

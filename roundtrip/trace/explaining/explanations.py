@@ -341,12 +341,12 @@ def _advice_on_renaming(round_: Round, question: ShownQuestion, former: str) -> 
     """Return the advice on a question whose answer is known under a former name."""
     if round_.asked.by == "resolvers":
         cause = f"its answer is known as {former}, a name that no question has now"
-        return Advice(cause, f"say was=({former},) where it is resolved, as in Resolve(fn, was=({former},))")
+        return Advice(cause, f"name it where it is resolved, as in Resolve(fn, former_names=({former},))")
     # The body may still ask by that name later.
     cause = f"an answer to the same question is known as {former}, a name that the body had not asked for before"
     if question.key.startswith(UNNAMED):
         return Advice(cause, f"give it its name back, as in name={former}")
-    cure = f"say was=({former},) where it is asked, as in ctx.ask({quoted(question.key)}, ..., was=({former},))"
+    cure = f"name it where it is asked, as in ctx.ask({quoted(question.key)}, ..., former_names=({former},))"
     return Advice(cause, f"{cure}, unless the body still asks by that name")
 
 

@@ -130,10 +130,10 @@ def next_till(books: Books, ledger: Ledger, keys: Sequence[str]) -> Server[Any]:
     async def buyer(number: int) -> Elicit[str]:
         return Elicit(f"Who pays no. {number}?", str)
 
-    async def tip(buyer: Annotated[str, Resolve(buyer, was=("payer",))]) -> Elicit[int]:
+    async def tip(buyer: Annotated[str, Resolve(buyer, former_names=("payer",))]) -> Elicit[int]:
         return Elicit(f"What does {buyer} tip?", int)
 
-    async def euros(buyer: Annotated[str, Resolve(buyer, was=("payer",))]) -> Elicit[int]:
+    async def euros(buyer: Annotated[str, Resolve(buyer, former_names=("payer",))]) -> Elicit[int]:
         return Elicit(f"How much does {buyer} pay?", int)
 
     async def sure(euros: Annotated[int, Resolve(euros)]) -> Elicit[bool]:
@@ -143,7 +143,7 @@ def next_till(books: Books, ledger: Ledger, keys: Sequence[str]) -> Server[Any]:
     async def pay(
         number: int,
         began: Annotated[str, Resolve(began, remember=True)],
-        buyer: Annotated[str, Resolve(buyer, was=("payer",))],
+        buyer: Annotated[str, Resolve(buyer, former_names=("payer",))],
         tip: Annotated[int, Resolve(tip)],
         euros: Annotated[int, Resolve(euros)],
         sure: Annotated[bool, Resolve(sure)],

@@ -22,8 +22,8 @@ async def test_a_renamed_question_keeps_the_answers_of_calls_in_flight() -> None
         return await ctx.ask("left", LEFT) + await ctx.ask("right", RIGHT)
 
     async def after(ctx: Context[Any, Any]) -> int:
-        left = await ctx.ask("port", LEFT, was=["larboard", "left"])
-        return left + await ctx.ask("starboard", RIGHT, was=["right"])
+        left = await ctx.ask("port", LEFT, former_names=["larboard", "left"])
+        return left + await ctx.ask("starboard", RIGHT, former_names=["right"])
 
     # One answer is recorded under the old name, the other arrives under it.
     instances = [shop(before), shop(before), shop(after)]

@@ -225,26 +225,26 @@ async def test_one_name_of_two_questions_is_an_error() -> None:
 
     async def former_of_a_later(ctx: Context[Any, Any]) -> None:
         await ctx.ask("left", LEFT)
-        await ctx.ask("port", LEFT, was=["left"])
+        await ctx.ask("port", LEFT, former_names=["left"])
 
     async def former_of_an_earlier(ctx: Context[Any, Any]) -> None:
-        await ctx.ask("port", LEFT, was=["left"])
+        await ctx.ask("port", LEFT, former_names=["left"])
         await ctx.ask("left", LEFT)
 
     async def former_of_both(ctx: Context[Any, Any]) -> None:
-        await ctx.ask("port", LEFT, was=["left"])
-        await ctx.ask("larboard", LEFT, was=["left"])
+        await ctx.ask("port", LEFT, former_names=["left"])
+        await ctx.ask("larboard", LEFT, former_names=["left"])
 
     async def former_and_resolver(ctx: Context[Any, Any], width: Annotated[int, Resolve(left)]) -> None:
-        await ctx.ask("port", LEFT, was=["left"])
+        await ctx.ask("port", LEFT, former_names=["left"])
 
     cures: dict[Callable[..., Any], str] = {
         step_and_question: "f'item-{i}'",
         resolver_and_question: "f'item-{i}'",
-        former_of_a_later: "question 'port' also has it in was=",
-        former_of_an_earlier: "question 'port' also has it in was=",
-        former_of_both: "question 'larboard' also has it in was=",
-        former_and_resolver: "question 'port' also has it in was=",
+        former_of_a_later: "question 'port' also has it in former_names=",
+        former_of_an_earlier: "question 'port' also has it in former_names=",
+        former_of_both: "question 'larboard' also has it in former_names=",
+        former_and_resolver: "question 'port' also has it in former_names=",
     }
     told: dict[str, str] = {}
     for body, cure in cures.items():

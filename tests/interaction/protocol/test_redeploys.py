@@ -125,9 +125,9 @@ async def test_an_old_build_carries_answers_it_does_not_know_unchanged() -> None
     assert text_of(result) == "Ada True False True"
 
 
-def renamed(key: str, was: tuple[str, ...] = ()) -> Callable[..., Any]:
+def renamed(key: str, former_names: tuple[str, ...] = ()) -> Callable[..., Any]:
     async def order(
-        name: Annotated[Name, Resolve(asker("Name?"), name=key, was=was)],
+        name: Annotated[Name, Resolve(asker("Name?"), name=key, former_names=former_names)],
         sure: Annotated[Choice, Resolve(asker("Sure?", Choice), name="sure")],
     ) -> str:
         return f"{name.name} {sure.ok}"
@@ -136,7 +136,7 @@ def renamed(key: str, was: tuple[str, ...] = ()) -> Callable[..., Any]:
 
 
 async def test_renamed_question_keeps_its_answer_through_its_former_name() -> None:
-    hopper = LegByLeg([deploy(renamed("old"), "1")] * 2 + [deploy(renamed("new", was=("older", "old")), "2")])
+    hopper = LegByLeg([deploy(renamed("old"), "1")] * 2 + [deploy(renamed("new", former_names=("older", "old")), "2")])
     await hopper.leg("order")
     await hopper.leg("order", answers={"old": {"name": "Ada"}}, state=hopper.token)
     result = await hopper.leg("order", answers={"sure": {"ok": True}}, state=hopper.token)

@@ -336,7 +336,7 @@ def serve(ledger: Ledger, effect: Effect, bus: Heard | None = None, **options: A
         return Elicit(f"Which room at {hotel}?", Room)
 
     @server.tool(name="versions", version="2")
-    async def second(hotel: str, room: Annotated[Room, Resolve(suite, name="room", was=("guests",))]) -> str:
+    async def second(hotel: str, room: Annotated[Room, Resolve(suite, name="room", former_names=("guests",))]) -> str:
         effect.append("second")
         return f"second {room.name}"
 

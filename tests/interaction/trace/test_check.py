@@ -76,9 +76,15 @@ def test_answer_that_no_longer_counts_is_asked_again(recording: Recording, capsy
                 ],
                 ["'buyer': its answer is no longer valid", "name: Value error, too short"],
             ),
-            ([("Resolve(buyer)", 'Resolve(buyer, name="who")')], ["'buyer': renamed without was=, it is 'who' now"]),
             (
-                [("Resolve(buyer)", 'Resolve(buyer, name="who", was=("buyer",))'), ("Your name?", "Who are you?")],
+                [("Resolve(buyer)", 'Resolve(buyer, name="who")')],
+                ["'buyer': renamed without former_names=, it is 'who' now"],
+            ),
+            (
+                [
+                    ("Resolve(buyer)", 'Resolve(buyer, name="who", former_names=("buyer",))'),
+                    ("Your name?", "Who are you?"),
+                ],
                 ["'buyer': reworded, it is 'who' now"],
             ),
         ],
@@ -160,7 +166,7 @@ def test_a_pure_refactoring_is_compatible(recording: Recording, capsys: pytest.C
                 )
             ],
             [("async def buyer()", "async def person()"), ("Resolve(buyer)", 'Resolve(person, name="buyer")')],
-            [("Resolve(buyer)", 'Resolve(buyer, name="who", was=("buyer",))')],
+            [("Resolve(buyer)", 'Resolve(buyer, name="who", former_names=("buyer",))')],
             [("    number: int =", '    """Copies."""\n\n    number: int =')],
             [('return f"{buyer.name}', 'return f"for {buyer.name}')],
         ],
@@ -187,7 +193,7 @@ def test_waiting_call_is_checked_with_its_pending_questions(
         [
             ([("Really {", "Sure about {")], "asks 1 again"),
             ([("Resolve(sure)", 'Resolve(sure, name="certain")')], "asks 1 again"),
-            ([("Resolve(sure)", 'Resolve(sure, name="certain", was=("sure",))')], "compatible"),
+            ([("Resolve(sure)", 'Resolve(sure, name="certain", former_names=("sure",))')], "compatible"),
             ([WITHOUT_SURE], "diverges at round 2"),
         ],
         check,
@@ -276,8 +282,8 @@ def test_body_is_replayed_up_to_its_last_question_without_its_steps(
             ([("How many", "How much")], ["order: asks 1 again\n  'copies': reworded", "'How much of Dune?'"], []),
             ([(" euros?", " dollars?")], ["asks 1 again\n  'sure': reworded", "now:      '63 dollars?'"], []),
             ([('euros?", bool', 'euros?", str')], ["asks 1 again\n  'sure': schema changed"], []),
-            ([('"copies"', '"number"')], ["'copies': renamed without was=, it is 'number' now"], []),
-            ([('"sure"', '"safe"'), ("bool", 'bool, was=["sure"]')], ["order: compatible\n"], []),
+            ([('"copies"', '"number"')], ["'copies': renamed without former_names=, it is 'number' now"], []),
+            ([('"sure"', '"safe"'), ("bool", 'bool, former_names=["sure"]')], ["order: compatible\n"], []),
             ([('await ctx.ask("copies", f"How many of {title}?", int)', "7")], ["now:      runs the step 'pay'"], []),
             ([(sure, f'    await ctx.ask("more", "More?", bool)\n{sure}')], ["now:      asks 'more'\n"], []),
             ([(", ctx: Context", ""), ("await ctx", "await title")], ["at round 1\n", "now:      runs the body\n"], []),

@@ -129,7 +129,7 @@ async def play(servers: list[Server[Any]], *replies: dict[str, Reply]) -> None:
             {"confirm": YES},
             "its form changed ('note' is new) between build 1 and build 2",
         ),
-        (Reason.RENAMED, {"build": "2", "key": "approve"}, {"confirm": YES}, "Resolve(fn, was=('confirm',))"),
+        (Reason.RENAMED, {"build": "2", "key": "approve"}, {"confirm": YES}, "Resolve(fn, former_names=('confirm',))"),
     ],
     ids=lambda value: getattr(value, "name", None),
 )

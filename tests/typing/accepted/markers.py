@@ -73,7 +73,7 @@ resolvers = [
     Resolve(Chooser("back")),
     Resolve(partial(Chooser, "back")),
     Resolve(lambda: 1, name="one"),
-    Resolve(either, name="seat", was=("row",), remember=True),
+    Resolve(either, name="seat", former_names=("row",), remember=True),
 ]
 assert_type(resolvers, list[Resolve])
 

@@ -71,7 +71,7 @@ async def forms(ctx: Context) -> None:
     assert_type(outcome, ElicitationResult[Seat])
     if isinstance(outcome, AcceptedElicitation):
         assert_type(outcome.data, Seat)
-    assert_type(await ctx.ask("seat", "Which row?", Seat, was=["row"]), Seat)
+    assert_type(await ctx.ask("seat", "Which row?", Seat, former_names=["row"]), Seat)
     assert_type(await ctx.ask("sure", "Sure?", bool), bool)
     assert_type(await ctx.ask("size", "Which size?", Size), Size)
     assert_type(await ctx.ask("one", "Which?", {1: "One"}), int)
@@ -82,7 +82,7 @@ async def forms(ctx: Context) -> None:
     assert_type(await ctx.ask("count", "How many?", int, otherwise=None), int | None)
     assert_type(await ctx.ask("seat", "Which row?", Seat, otherwise=default_seat, volatile_ok=True), Seat)
     assert_type(await ctx.ask("row", Elicit("Which row?", Row)), Row)
-    assert_type(await ctx.ask_outcome("one", "Which?", {1: "One"}, was=["two"]), ElicitationResult[int])
+    assert_type(await ctx.ask_outcome("one", "Which?", {1: "One"}, former_names=["two"]), ElicitationResult[int])
     assert_type(await ctx.ask_outcome("many", "Which?", [{1: "One"}]), ElicitationResult[list[int]])
     assert_type(await ctx.ask_outcome("count", "How many?", int, otherwise=None), ElicitationResult[int | None])
     assert_type(await ctx.ask_outcome("row", Elicit("Which row?", Row)), ElicitationResult[Row])
@@ -119,7 +119,7 @@ async def others(ctx: Context) -> None:
 def waiting(ctx: Context) -> None:
     login = ElicitUrl("Log in.", "https://cinema.example", done=account)
     assert_type(ctx.blocking.ask_outcome("seat", "Which row?", Seat), ElicitationResult[Seat])
-    assert_type(ctx.blocking.ask("seat", "Which row?", Seat, was=["row"], attempts=2), Seat)
+    assert_type(ctx.blocking.ask("seat", "Which row?", Seat, former_names=["row"], attempts=2), Seat)
     assert_type(ctx.blocking.ask("row", "Which row?", Row), Row)
     assert_type(ctx.blocking.ask("one", "Which?", {1: "One"}), int)
     assert_type(ctx.blocking.ask("many", "Which?", [{1: "One"}]), list[int])

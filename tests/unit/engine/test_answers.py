@@ -176,7 +176,7 @@ def test_an_answer_follows_a_rename(is_recorded: bool) -> None:
     if is_recorded:
         rounds.round({"confirm": confirm()}, answer)
         answer = {}
-    rounds.redeploy(alone(confirm, name="sure", was=("older", "confirm")))
+    rounds.redeploy(alone(confirm, name="sure", former_names=("older", "confirm")))
     assert rounds.round({"sure": confirm()}, answer) == {"sure": YES}
     assert list(rounds.entries) == ["sure"]
 
@@ -185,7 +185,7 @@ def test_new_answer_replaces_the_one_under_a_former_name() -> None:
     rounds = Rounds(alone(confirm))
     rounds.round({"confirm": confirm()})
     rounds.round({"confirm": confirm()}, {"confirm": yes(ok=True)})
-    rounds.redeploy(alone(confirm, name="sure", was=("confirm",)))
+    rounds.redeploy(alone(confirm, name="sure", former_names=("confirm",)))
     other = Elicit("Really?", Choice)
     assert rounds.round({"sure": other}) == {"sure": None}
     assert rounds.round({"sure": other}, {"sure": yes(ok=False)}) == {"sure": NO}

@@ -145,7 +145,7 @@ def test_fixed_value_follows_a_rename() -> None:
 
     older = Rounds(alone(quote, remember=True))
     older.answers.remember(older.node("quote"), 7)
-    newer = Rounds(alone(quote, name="price", was=("quote",), remember=True))
+    newer = Rounds(alone(quote, name="price", former_names=("quote",), remember=True))
     newer.answers.computed = older.answers.computed
     assert newer.answers.recall(newer.node("price")) == Outcome(7)
     assert list(newer.answers.computed.values) == ["price"]

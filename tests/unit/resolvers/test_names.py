@@ -104,10 +104,10 @@ def test_repeated_mentions_of_a_function_make_one_node() -> None:
 
     def tool(
         a: Annotated[int, Resolve(ONE)],
-        b: Annotated[int, Resolve(ONE, name="named", was=("old",))],
+        b: Annotated[int, Resolve(ONE, name="named", former_names=("old",))],
         c: Annotated[int, Resolve(counter.method)],
         d: Annotated[int, Resolve(nested)],
-        e: Annotated[int, Resolve(ONE, was=("older",), remember=True)],
+        e: Annotated[int, Resolve(ONE, former_names=("older",), remember=True)],
     ) -> None: ...
 
     plan = plan_of(tool)
@@ -141,7 +141,7 @@ def test_unshared_function_has_a_node_per_parameter() -> None:
 
 def test_a_plan_knows_all_names_a_node_answers_to() -> None:
     def tool(
-        a: Annotated[int, Resolve(ONE, was=("old", "older"))], b: Annotated[int, Resolve(TWO, name="b")]
+        a: Annotated[int, Resolve(ONE, former_names=("old", "older"))], b: Annotated[int, Resolve(TWO, name="b")]
     ) -> None: ...
 
     plan = plan_of(tool)

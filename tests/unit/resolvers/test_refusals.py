@@ -239,7 +239,11 @@ def test_function_with_two_keys_is_rejected() -> None:
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    [({"was": ("other",)}, {}), ({"was": ("old",)}, {"was": ("old",)}), ({"name": "n", "was": ("m",)}, {"name": "m"})],
+    [
+        ({"former_names": ("other",)}, {}),
+        ({"former_names": ("old",)}, {"former_names": ("old",)}),
+        ({"name": "n", "former_names": ("m",)}, {"name": "m"}),
+    ],
     ids=["the name of another", "one former name for two", "the given name of another"],
 )
 def test_shared_former_name_is_rejected(first: dict[str, Any], second: dict[str, Any]) -> None:
@@ -253,15 +257,15 @@ def test_shared_former_name_is_rejected(first: dict[str, Any], second: dict[str,
 
 
 def test_former_names_are_a_sequence_and_names_not_empty() -> None:
-    with pytest.raises(TypeError, match=r"was=\('old',\)"):
-        Resolve(number, was="old")
+    with pytest.raises(TypeError, match=r"former_names must be .* got 'old'; give \('old',\)"):
+        Resolve(number, former_names="old")
     with pytest.raises(ValueError, match="name=''"):
         Resolve(number, name="")
     said = "^'~old' cannot name a question; give it a name that does not begin with '~'$"
     with pytest.raises(ValueError, match=said):
         Resolve(number, name="~old")
     with pytest.raises(ValueError, match=said):
-        Resolve(number, was=["new", "~old"])
+        Resolve(number, former_names=["new", "~old"])
 
 
 # Values that are kept.

@@ -108,7 +108,7 @@ def test_sentence_says_why_the_question_was_asked() -> None:
             (
                 Reason.RENAMED,
                 {**renamed, "build": "2"},
-                "ctx.ask('format', ..., was=('size',)), unless the body still asks by that name",
+                "ctx.ask('format', ..., former_names=('size',)), unless the body still asks by that name",
             ),
             (Reason.RENAMED, {**renamed, "key": "unnamed-x-1"}, "as in name='size'."),
             (
