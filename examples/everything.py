@@ -432,13 +432,13 @@ def test_input_required_result_multi_round(
 
 def name_if_possible() -> Elicit[Name]:
     """Ask the user if the client can show a form, otherwise use a default name."""
-    return Elicit("What is your name?", Name, otherwise=Name(name="friend"))
+    return Elicit("What is your name?", Name, fallback=Name(name="friend"))
 
 
 def greeting_if_possible() -> Sample:
     """Ask the client's model if there is one, otherwise say hello."""
     hello = CreateMessageResult(role="assistant", content=TextContent(text="Hello"), model="none")
-    return Sample("Generate a greeting", max_tokens=50, otherwise=hello)
+    return Sample("Generate a greeting", max_tokens=50, fallback=hello)
 
 
 @server.tool()

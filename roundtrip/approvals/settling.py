@@ -102,7 +102,7 @@ def _outcome_of(waiting: PendingQuestion, decision: Decision) -> Outcome | None:
         return Outcome(Approval(decision.who, decision.when, decision.reason))
     if decision.outcome == "rejected":
         raise ApprovalRejected(waiting.key, decision)
-    if waiting.question.otherwise is NOTHING:
+    if waiting.question.fallback is NOTHING:
         raise ApprovalExpired(waiting.key, decision)
     waiting.is_over = True
     return None

@@ -215,7 +215,7 @@ class Answers(NodeOutcomes):
     def _restore(self, names: tuple[str, ...], question: Question) -> Outcome | None:
         """Return the outcome that an earlier leg recorded for this wording."""
         for name in names:
-            stand_in = self.stand_in_for((name,), question) if question.otherwise is not NOTHING else None
+            stand_in = self.stand_in_for((name,), question) if question.fallback is not NOTHING else None
             if stand_in is not None:
                 return stand_in
             entry = self.entries.get(name)
@@ -290,18 +290,18 @@ class Answers(NodeOutcomes):
                 try:
                     return question.restore(Action.ACCEPT, values[name].value)
                 except AnswerInvalid:
-                    # Another build's value does not fit this one's type: `done` or `otherwise` is called again.
+                    # Another build's value does not fit this one's type: `done` or `fallback` is called again.
                     del values[name]
         return None
 
     async def stand_in(self, waiting: PendingQuestion) -> None:
-        """Answer an open question with the author's `otherwise=`, as the client cannot be asked: see `keep`."""
-        value = waiting.question.otherwise
+        """Answer an open question with the author's `fallback=`, as the client cannot be asked: see `keep`."""
+        value = waiting.question.fallback
         if callable(value):
             value = value()
             if inspect.isawaitable(value):
                 value = await value
-        self.keep(waiting, value, source="otherwise=")
+        self.keep(waiting, value, source="fallback=")
 
     def keep(self, waiting: PendingQuestion, value: Any, *, source: str) -> None:
         """Fix the value of an open question for the rest of the call, in place of an answer.
@@ -314,8 +314,8 @@ class Answers(NodeOutcomes):
             waiting.question.restore(Action.ACCEPT, plain)
         except (AnswerInvalid, AttributeError, PydanticSerializationError, ValueError):
             reason = f"{source} gave {type(value).__name__}, which is not an answer to the question"
-            cure = "Give otherwise= a value that a client could answer; for a Sample or ListRoots, a whole result"
-            cure = cure if source == "otherwise=" else None
+            cure = "Give fallback= a value that a client could answer; for a Sample or ListRoots, a whole result"
+            cure = cure if source == "fallback=" else None
             raise ValueNotStorable(waiting.key, reason=reason, cure=cure) from None
         self.computed.fix(f"{STAND_IN}{waiting.key}", plain)
 

@@ -114,7 +114,7 @@ class Settler(Protocol):
     """Settler of one kind of external questions, on the legs of one call."""
 
     def settle(self, waiting: PendingQuestion, computed: ComputedValues) -> Outcome | None:
-        """Return the outcome of a question; None leaves it open, with `is_over` set if `otherwise` must replace it."""
+        """Return the outcome of a question; None leaves it open, with `is_over` set if `fallback` must replace it."""
         ...
 
     def check(self, waiting: PendingQuestion) -> None:

@@ -53,7 +53,7 @@ class Rounds:
     """True if the leg asks for a link, and its client shows forms alone: its page has all questions from then on."""
 
     async def ask(self, batch: Sequence[PendingQuestion]) -> None:
-        """Ask questions and deliver the answers, or use `otherwise=` for questions that the client cannot be asked.
+        """Ask questions and deliver the answers, or use `fallback=` for questions that the client cannot be asked.
 
         After that, and after answers that were counted or came from pages, the caller asks the rest of the batch again.
 
@@ -214,7 +214,7 @@ class Rounds:
                     )
             question.require(waiting.key, capabilities)
         except CannotAsk:
-            if question.otherwise is NOTHING:
+            if question.fallback is NOTHING:
                 raise
             return False
         return True

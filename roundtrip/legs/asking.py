@@ -25,10 +25,10 @@ from roundtrip.questions.markers import (
     Elicit,
     ElicitUrl,
     ExternalMarker,
+    Fallback,
     FormOptions,
     ListRoots,
     Marker,
-    Otherwise,
     Sample,
     SampleOptions,
     SdkElicit,
@@ -67,13 +67,13 @@ class NameOptions(TypedDict, total=False):
 
 
 class AskOptions(FormOptions, NameOptions, total=False):
-    """Options of a question that is asked with a message and a schema, besides `otherwise`."""
+    """Options of a question that is asked with a message and a schema, besides `fallback`."""
 
 
 class ChoiceOptions(AskOptions, Generic[T], total=False):
     """Options of a question that is asked with a message and its choices."""
 
-    otherwise: Otherwise[T]
+    fallback: Fallback[T]
 
 
 class VisitOptions(TypedDict, total=False):
@@ -165,7 +165,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
 
     @overload
     def ask(
-        self, name: str, message: str, schema: TypeForm[T], /, *, otherwise: None, **options: Unpack[AskOptions]
+        self, name: str, message: str, schema: TypeForm[T], /, *, fallback: None, **options: Unpack[AskOptions]
     ) -> Asking[T | None]: ...
     @overload
     def ask(
@@ -184,7 +184,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         schema: TypeForm[T],
         /,
         *,
-        otherwise: Otherwise[T] = ...,
+        fallback: Fallback[T] = ...,
         **options: Unpack[AskOptions],
     ) -> Asking[T]: ...
     @overload
@@ -213,7 +213,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
             question: The message above a form, with the form's schema after it; or a whole question, as `ElicitUrl`.
             schema: The type of the answer, or the choices, as `Elicit` takes them.
             former_names: Names that the question had in earlier versions, so that a rename does not ask again.
-            **options: For a message with a schema: `answered_by`, `attempts`, `guesses`, `otherwise` and `volatile_ok`
+            **options: For a message with a schema: `answered_by`, `attempts`, `guesses`, `fallback` and `volatile_ok`
                 of `Elicit`.
 
         Raises:
@@ -225,7 +225,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
 
     @overload
     def ask_outcome(
-        self, name: str, message: str, schema: TypeForm[T], /, *, otherwise: None, **options: Unpack[AskOptions]
+        self, name: str, message: str, schema: TypeForm[T], /, *, fallback: None, **options: Unpack[AskOptions]
     ) -> Asking[ElicitationResult[T | None]]: ...
     @overload
     def ask_outcome(
@@ -244,7 +244,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         schema: TypeForm[T],
         /,
         *,
-        otherwise: Otherwise[T] = ...,
+        fallback: Fallback[T] = ...,
         **options: Unpack[AskOptions],
     ) -> Asking[ElicitationResult[T]]: ...
     @overload

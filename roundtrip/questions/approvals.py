@@ -41,7 +41,7 @@ class Approve(ExternalMarker[Approval]):
         within: Seconds, or a `timedelta`, after which it raises `ApprovalExpired`. By default as long as the call may
             live. A call that is not a task cannot wait longer than its `max_age`.
         remind: Seconds, or a `timedelta`, after which `Approvals(on_pending=...)` is called again, and again.
-        otherwise: The value, or a function that makes it, if the time is over. It must be JSON or an `Approval`.
+        fallback: The value, or a function that makes it, if the time is over. It must be JSON or an `Approval`.
 
     Raises:
         ValueError: A time or a text is out of its range.
@@ -62,7 +62,7 @@ class Approve(ExternalMarker[Approval]):
         by: str,
         within: float | timedelta | None = None,
         remind: float | timedelta | None = None,
-        otherwise: Any = NOTHING,
+        fallback: Any = NOTHING,
     ) -> None:
         for name, given in (("message", message), ("by", by)):
             if not isinstance(given, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -78,7 +78,7 @@ class Approve(ExternalMarker[Approval]):
         self.by = by
         self.within = None if within is None else seconds_of(within, "within")
         self.remind = None if remind is None else seconds_of(remind, "remind", least=_MIN_REMIND_SECONDS)
-        self.otherwise = otherwise
+        self.fallback = fallback
 
     @override
     def question(self) -> "ApprovalQuestion":
@@ -87,7 +87,7 @@ class Approve(ExternalMarker[Approval]):
 
     def worded(self, message: str) -> "Approve":
         """Return the same approval with another message."""
-        return Approve(message, by=self.by, within=self.within, remind=self.remind, otherwise=self.otherwise)
+        return Approve(message, by=self.by, within=self.within, remind=self.remind, fallback=self.fallback)
 
 
 def seconds_of(given: float | timedelta, name: str, *, least: float = 0.0) -> float:

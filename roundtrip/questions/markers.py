@@ -39,14 +39,14 @@ ChoiceT = TypeVar("ChoiceT")
 
 
 class _Nothing(Enum):
-    """Marks the absence of `otherwise=`, as None may be its value."""
+    """Marks the absence of `fallback=`, as None may be its value."""
 
     NOTHING = "nothing"
 
 
 NOTHING = _Nothing.NOTHING
 
-Otherwise: TypeAlias = T | Callable[[], T | Awaitable[T]] | Literal[_Nothing.NOTHING]
+Fallback: TypeAlias = T | Callable[[], T | Awaitable[T]] | Literal[_Nothing.NOTHING]
 """Value that replaces the answer of a client that cannot be asked, or a function that returns such a value."""
 
 AnsweredBy: TypeAlias = Literal["human", "anyone"]
@@ -59,7 +59,7 @@ ATTEMPTS = 3
 
 
 class FormOptions(TypedDict, total=False):
-    """Options of a form besides its message, its schema and `otherwise`."""
+    """Options of a form besides its message, its schema and `fallback`."""
 
     answered_by: AnsweredBy
     attempts: int
@@ -81,7 +81,7 @@ class Elicit(SdkElicit[Any], Generic[T]):
         guesses: The number of different answers that the call reads, replays of its legs included. The ledger counts
             each answer before it is validated; while the ledger is down, no answer is read. Use it for a secret that
             was made for this call alone: a client can begin another call, with new guesses.
-        otherwise: The value, or a function that makes it, for a client that cannot be asked.
+        fallback: The value, or a function that makes it, for a client that cannot be asked.
         volatile_ok: Accept that the wording changes from leg to leg. An answer counts only for unchanged wording.
         answered_by: `"anyone"` lets the model that called the tool answer in place of its user, if the server's
             `channels=` has the channel `model` and the client cannot ask. A question for a `"human"` is never offered
@@ -94,7 +94,7 @@ class Elicit(SdkElicit[Any], Generic[T]):
         ```
     """
 
-    # First, so that options whose types are unknown do not choose the one for `otherwise=None`. In all of them the type
+    # First, so that options whose types are unknown do not choose the one for `fallback=None`. In all of them the type
     # form stands alone, because mypy infers none from a union with a mapping.
     @overload
     def __init__(self, message: str, schema: TypeForm[T], **options: Unpack[FormOptions]) -> None: ...
@@ -104,16 +104,16 @@ class Elicit(SdkElicit[Any], Generic[T]):
         message: str,
         schema: TypeForm[ChoiceT],
         *,
-        otherwise: None,
+        fallback: None,
         **options: Unpack[FormOptions],
     ) -> None: ...
     @overload
     def __init__(
-        self, message: str, schema: TypeForm[T], *, otherwise: Otherwise[T], **options: Unpack[FormOptions]
+        self, message: str, schema: TypeForm[T], *, fallback: Fallback[T], **options: Unpack[FormOptions]
     ) -> None: ...
     @overload
     def __init__(
-        self, message: str, schema: Mapping[T, str], *, otherwise: Otherwise[T] = ..., **options: Unpack[FormOptions]
+        self, message: str, schema: Mapping[T, str], *, fallback: Fallback[T] = ..., **options: Unpack[FormOptions]
     ) -> None: ...
     @overload
     def __init__(
@@ -121,7 +121,7 @@ class Elicit(SdkElicit[Any], Generic[T]):
         message: str,
         schema: list[Mapping[ChoiceT, str]],
         *,
-        otherwise: Otherwise[list[ChoiceT]] = ...,
+        fallback: Fallback[list[ChoiceT]] = ...,
         **options: Unpack[FormOptions],
     ) -> None: ...
     def __init__(
@@ -131,7 +131,7 @@ class Elicit(SdkElicit[Any], Generic[T]):
         *,
         attempts: int = ATTEMPTS,
         guesses: int | None = None,
-        otherwise: Any = NOTHING,
+        fallback: Any = NOTHING,
         volatile_ok: bool = False,
         answered_by: AnsweredBy = "human",
     ) -> None:
@@ -148,7 +148,7 @@ class Elicit(SdkElicit[Any], Generic[T]):
             )
         self.attempts = attempts
         self.guesses = guesses
-        self.otherwise = otherwise
+        self.fallback = fallback
         self.volatile_ok = volatile_ok
         self.answered_by: AnsweredBy = answered_by
 
@@ -190,7 +190,7 @@ def require_scheme(url: str, schemes: Collection[str]) -> None:
 class PageOptions(TypedDict, Generic[T], total=False):
     """Options of a page besides its message, its URL and `done`."""
 
-    otherwise: Otherwise[T]
+    fallback: Fallback[T]
     wait: float
     volatile_ok: bool
     elicitation_id: str | None
@@ -209,7 +209,7 @@ class ElicitUrl(Generic[T]):
             until the user has finished, then the value that the consumer receives. Without it, consent is the answer,
             `True`.
         wait: Seconds that a leg waits for `done` before it asks again.
-        otherwise: The value, or a function that makes it, for a client that cannot open pages.
+        fallback: The value, or a function that makes it, for a client that cannot open pages.
         volatile_ok: Accept that the wording changes from leg to leg.
         elicitation_id: The page's id for its client; generated by default. Set it to announce the completion yourself.
         schemes: The schemes that the URL may have, by default those of web addresses. Clients open the URL, so foreign
@@ -238,7 +238,7 @@ class ElicitUrl(Generic[T]):
         *,
         done: Callable[..., Any] | None = None,
         wait: float = 20.0,
-        otherwise: Any = NOTHING,
+        fallback: Any = NOTHING,
         volatile_ok: bool = False,
         elicitation_id: str | None = None,
         schemes: Collection[str] = WEB,
@@ -250,7 +250,7 @@ class ElicitUrl(Generic[T]):
         self.url = url
         self.done = done
         self.wait = wait
-        self.otherwise = otherwise
+        self.fallback = fallback
         self.volatile_ok = volatile_ok
         self.elicitation_id = elicitation_id
 
@@ -272,7 +272,7 @@ class SampleOptions(SamplingParams, total=False):
     """Options of `Sample` besides its messages, their length and the type of the result."""
 
     attempts: int
-    otherwise: Otherwise[CreateMessageResult | CreateMessageResultWithTools]
+    fallback: Fallback[CreateMessageResult | CreateMessageResultWithTools]
 
 
 class Sample(SdkSample):
@@ -283,7 +283,7 @@ class Sample(SdkSample):
         max_tokens: The maximum length of the answer, in tokens.
         result_type: Ask the model for JSON of this type, and ask again if its answer does not fit.
         attempts: Times to ask for such JSON before an invalid answer ends the call.
-        otherwise: The result, or a function that makes it, for a client that cannot be asked.
+        fallback: The result, or a function that makes it, for a client that cannot be asked.
         **params: Further parameters of the request. With `tools` or `tool_choice` the result is a
             `CreateMessageResultWithTools`, and the client must have declared `sampling.tools`.
     """
@@ -295,13 +295,13 @@ class Sample(SdkSample):
         max_tokens: int,
         result_type: Any = None,
         attempts: int = ATTEMPTS,
-        otherwise: Otherwise[CreateMessageResult | CreateMessageResultWithTools] = NOTHING,
+        fallback: Fallback[CreateMessageResult | CreateMessageResultWithTools] = NOTHING,
         **params: Unpack[SamplingParams],
     ) -> None:
         _check_count("Sample(attempts=...)", attempts)
         self.result_type = result_type
         self.attempts = attempts
-        self.otherwise = otherwise
+        self.fallback = fallback
         if isinstance(messages, str):
             messages = [SamplingMessage(role="user", content=TextContent(type="text", text=messages))]
         if result_type is not None:
@@ -313,12 +313,12 @@ class Sample(SdkSample):
 class ListRoots(SdkListRoots):
     """Ask the client for its roots; the consumer receives the `ListRootsResult`.
 
-    `otherwise` is the result, or a function that makes it, for a client that cannot be asked.
+    `fallback` is the result, or a function that makes it, for a client that cannot be asked.
     """
 
-    def __init__(self, *, otherwise: Otherwise[ListRootsResult] = NOTHING) -> None:
+    def __init__(self, *, fallback: Fallback[ListRootsResult] = NOTHING) -> None:
         super().__init__()
-        self.otherwise = otherwise
+        self.fallback = fallback
 
 
 MAX_APPROVED_CHARS: Final = 10_000

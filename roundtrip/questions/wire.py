@@ -65,7 +65,7 @@ _SENT = ("properties", "required", "type")
 class Question(ABC):
     """Question to the client, made from a marker."""
 
-    __slots__ = ("attempts", "message", "otherwise", "result_type", "schema", "text", "volatile_ok")
+    __slots__ = ("attempts", "fallback", "message", "result_type", "schema", "text", "volatile_ok")
     is_for_anyone: bool = False
     """True if the model that called the tool may answer."""
 
@@ -83,7 +83,7 @@ class Question(ABC):
         # The SDK's own markers have no options.
         self.attempts: int = getattr(marker, "attempts", ATTEMPTS)
         self.volatile_ok: bool = getattr(marker, "volatile_ok", False)
-        self.otherwise: Any = getattr(marker, "otherwise", NOTHING)
+        self.fallback: Any = getattr(marker, "fallback", NOTHING)
 
     @abstractmethod
     def request(self, complaint: str | None = None, filled_in: Any = None) -> InputRequest:
@@ -374,7 +374,7 @@ class PendingQuestion:
     names: tuple[str, ...] = ()
     """Its name, and its former names."""
     is_over: bool = False
-    """True if the time of an external question is over, and `otherwise` has to replace its outcome."""
+    """True if the time of an external question is over, and `fallback` has to replace its outcome."""
     after: tuple[str, ...] = ()
     """The names of the questions that are answered when the call begins to wait for this external question."""
 

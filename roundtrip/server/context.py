@@ -43,7 +43,7 @@ P = ParamSpec("P")
 
 
 class ApproveOptions(TypedDict, total=False):
-    """Options of `ctx.approve` besides its group and `otherwise`."""
+    """Options of `ctx.approve` besides its group and `fallback`."""
 
     within: float | timedelta | None
     remind: float | timedelta | None
@@ -73,7 +73,7 @@ class Context(AskingContext[LifespanContextT, RequestT]):
 
     @overload
     def approve(
-        self, name: str, message: str, /, *, by: str, otherwise: T, **options: Unpack[ApproveOptions]
+        self, name: str, message: str, /, *, by: str, fallback: T, **options: Unpack[ApproveOptions]
     ) -> "Asking[Approval | T]": ...
     @overload
     def approve(
@@ -85,11 +85,11 @@ class Context(AskingContext[LifespanContextT, RequestT]):
         Args:
             name: The approval's name, as of a question.
             message: The wording that is approved.
-            **options: Those of `Approve`: `by`, `within`, `remind` and `otherwise`.
+            **options: Those of `Approve`: `by`, `within`, `remind` and `fallback`.
 
         Raises:
             ApprovalRejected: The group rejected it.
-            ApprovalExpired: The group did not decide in time, and there is no `otherwise`.
+            ApprovalExpired: The group did not decide in time, and there is no `fallback`.
             BodyMistake: The server has no inbox, or the call cannot wait for so long.
         """
         return self.ask(name, approvals.Approve(message, **options))

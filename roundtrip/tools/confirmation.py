@@ -67,9 +67,9 @@ class ToolConfirmation(NamedTuple):
             InvalidSignature: The template is empty, or mentions a name that is not an argument of the tool.
         """
         approve = given if isinstance(given, ExternalMarker) else None
-        if approve is not None and approve.otherwise is not NOTHING:
+        if approve is not None and approve.fallback is not NOTHING:
             raise InvalidSignature(
-                f"tool {tool!r}: confirm=Approve(...) must have no otherwise=, because a tool must not run without its "
+                f"tool {tool!r}: confirm=Approve(...) must have no fallback=, because a tool must not run without its "
                 "confirmation; leave it out"
             )
         template = cast("str", given if approve is None else approve.message)

@@ -70,7 +70,7 @@ def shop(*, approvals: Approvals | None = None, wait: float = 20, **options: Any
     async def close_books(year: int, ctx: Context) -> str:
         """Close the books of a year."""
         first = await ctx.approve("finance", f"Close {year}?", by="finance", within=3 * 24 * 3600, remind=3600)
-        second = await ctx.approve("safety", f"Is {year} safe?", by="safety", within=60, otherwise="unsure")
+        second = await ctx.approve("safety", f"Is {year} safe?", by="safety", within=60, fallback="unsure")
         return f"{year}: {first.who}, {second if isinstance(second, str) else second.who}"
 
     return server

@@ -148,7 +148,7 @@ FAILURES: Final[Mapping[str, Advice]] = {
     ),
     "ApprovalExpired": Advice(
         "the people who decide did not do so in time",
-        "give them longer with within=, remind them with remind=, or go on with otherwise=",
+        "give them longer with within=, remind them with remind=, or go on with fallback=",
     ),
     "CallerUnknown": Advice(
         "it needs an approval, and the server does not know its caller, who must not decide",
@@ -212,7 +212,7 @@ FAILURES: Final[Mapping[str, Advice]] = {
     ),
     "CapabilityMissing": Advice(
         "the client did not declare that it can be asked this",
-        "use a client that can, or set otherwise= for those that cannot",
+        "use a client that can, or set fallback= for those that cannot",
     ),
     "ChannelMissing": Advice(
         "its client is asked over the open connection, and this connection carries no questions", _ASK_LIVE

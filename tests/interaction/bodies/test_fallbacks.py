@@ -1,4 +1,4 @@
-"""`otherwise=` in bodies: the substitute for an answer that the client cannot give, fixed for the call and sealed."""
+"""`fallback=` in bodies: the substitute for an answer that the client cannot give, fixed for the call and sealed."""
 
 import itertools
 from collections.abc import Awaitable, Callable
@@ -32,13 +32,13 @@ async def in_a_while() -> Choice:
 
 
 @pytest.mark.parametrize(
-    ("otherwise", "note"), [(Choice(ok=False, note="value"), "value"), (at_once, "sync"), (in_a_while, "async")]
+    ("fallback", "note"), [(Choice(ok=False, note="value"), "value"), (at_once, "sync"), (in_a_while, "async")]
 )
 async def test_value_or_function_result_stands_in_for_a_form(
-    otherwise: Choice | Callable[[], Choice] | Callable[[], Awaitable[Choice]], note: str
+    fallback: Choice | Callable[[], Choice] | Callable[[], Awaitable[Choice]], note: str
 ) -> None:
     async def body(ctx: Context[Any, Any]) -> str:
-        answer = await ctx.ask_outcome("sure", "Sure?", Choice, otherwise=otherwise)
+        answer = await ctx.ask_outcome("sure", "Sure?", Choice, fallback=fallback)
         return f"{answer.action} {answer.data.note}" if answer.action == "accept" else answer.action
 
     assert (await User(shop(body), era=Era.RETRY, lacks=["elicitation"]).call("order")).text == f"accept {note}"
@@ -54,9 +54,9 @@ async def test_model_question_and_form_fallback_reach_a_client_without_forms(era
     async def body(ctx: Context[Any, Any]) -> str:
         answers = await ctx.ask_all(
             {
-                "sure": Elicit("Sure?", Choice, otherwise=Choice(ok=False, note="fallback")),
+                "sure": Elicit("Sure?", Choice, fallback=Choice(ok=False, note="fallback")),
                 "blurb": Sample("Praise Dune", max_tokens=5),
-                "roots": ListRoots(otherwise=ListRootsResult(roots=[])),
+                "roots": ListRoots(fallback=ListRootsResult(roots=[])),
             }
         )
         return f"{answers['sure'].note}, {answers['blurb'].content.text}, {len(answers['roots'].roots)}"
@@ -74,7 +74,7 @@ async def test_fallback_is_computed_once_and_sealed() -> None:
         return Choice(ok=True, note=f"SECRET-NUMBER-{next(numbers)}")
 
     async def body(ctx: Context[Any, Any]) -> str:
-        choice = await ctx.ask("sure", "Sure?", Choice, otherwise=note)
+        choice = await ctx.ask("sure", "Sure?", Choice, fallback=note)
         first = await ctx.sample("One", name="one")
         second = await ctx.sample(f"Two, after {choice.note[-1]}", name="two")
         return f"{choice.note} {first.text} {second.text}"
@@ -92,7 +92,7 @@ async def test_fallback_is_computed_once_and_sealed() -> None:
 
 async def test_fallback_holds_when_a_later_client_could_be_asked() -> None:
     async def body(ctx: Context[Any, Any]) -> str:
-        choice = await ctx.ask("sure", "Sure?", Choice, otherwise=Choice(ok=False, note="fallback"))
+        choice = await ctx.ask("sure", "Sure?", Choice, fallback=Choice(ok=False, note="fallback"))
         said = await ctx.sample("One", name="one")
         return f"{choice.note} {said.text}"
 
@@ -108,20 +108,20 @@ def wrong() -> Any:
     return "not a choice"
 
 
-@pytest.mark.parametrize("otherwise", [wrong, "neither"])
-async def test_invalid_fallback_is_a_clear_error(otherwise: Callable[[], Any]) -> None:
+@pytest.mark.parametrize("fallback", [wrong, "neither"])
+async def test_invalid_fallback_is_a_clear_error(fallback: Callable[[], Any]) -> None:
     async def body(ctx: Context[Any, Any]) -> str:
-        await ctx.ask("sure", "Sure?", Choice, otherwise=otherwise)
+        await ctx.ask("sure", "Sure?", Choice, fallback=fallback)
         return "never"
 
     call = await User(shop(body), era=Era.RETRY, lacks=["elicitation"]).call("order")
-    assert "the value of 'sure' cannot be remembered: otherwise= gave str" in call.text
-    assert "Give otherwise= a value that a client could answer" in call.text
+    assert "the value of 'sure' cannot be remembered: fallback= gave str" in call.text
+    assert "Give fallback= a value that a client could answer" in call.text
 
 
 async def test_older_client_without_a_channel_gets_fallback_or_explained_error() -> None:
     async def body(ctx: Context[Any, Any], fallback: bool) -> int:
-        question = Elicit("Left?", int, otherwise=0) if fallback else LEFT
+        question = Elicit("Left?", int, fallback=0) if fallback else LEFT
         return await ctx.ask("left", question)
 
     async with served(shop(body), json_response=True) as url:

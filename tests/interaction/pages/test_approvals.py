@@ -129,13 +129,13 @@ async def told(client: Client, asked: Any, text: str) -> Any:
     return result
 
 
-async def test_otherwise_does_not_replace_an_approval_of_another_wording() -> None:
+async def test_fallback_does_not_replace_an_approval_of_another_wording() -> None:
     prices, server = [5], shop(wait=0.2)
 
     @server.tool()
     async def pay(ctx: Context) -> str:
         price = prices[-1]
-        approval = await ctx.approve("ok", f"Pay {price}?", by="finance", within=0.2, otherwise=f"late for {price}")
+        approval = await ctx.approve("ok", f"Pay {price}?", by="finance", within=0.2, fallback=f"late for {price}")
         await ctx.ask("note", "Note?", int)
         return f"paid {price}: {approval}"
 
@@ -536,8 +536,8 @@ def test_registration_refuses_what_cannot_be_checked() -> None:
     server.add_tool(pay_some)
     with pytest.raises(InvalidSignature, match="Approval"):
         server.add_tool(pay_wrong)
-    with pytest.raises(InvalidSignature, match="must have no otherwise="):
-        server.add_tool(pay, confirm=Approve("Pay {amount}?", by="finance", otherwise=None))
+    with pytest.raises(InvalidSignature, match="must have no fallback="):
+        server.add_tool(pay, confirm=Approve("Pay {amount}?", by="finance", fallback=None))
     with pytest.raises(InvalidSignature, match="mentions 'sum'"):
         server.add_tool(pay, confirm=Approve("Pay {sum}?", by="finance"))
     with pytest.raises(InvalidSignature, match="max_age"):

@@ -46,11 +46,11 @@ async def test_a_client_that_declared_pages_alone_is_sent_to_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "era", "otherwise"),
+    ("place", "era", "fallback"),
     [("resolver", Era.LIVE, "a guest"), ("body", Era.RETRY, lambda: "a guest")],
 )
 async def test_author_substitute_replaces_a_page(
-    place: str, era: Era, otherwise: Any, monkeypatch: pytest.MonkeyPatch
+    place: str, era: Era, fallback: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Shows S6."""
     declare_only(monkeypatch, ElicitationCapability())
@@ -58,7 +58,7 @@ async def test_author_substitute_replaces_a_page(
     def done() -> str | None:
         raise AssertionError("no user was sent there")
 
-    async with connect(exporting(place, done=done, otherwise=otherwise), era, Person()) as client:
+    async with connect(exporting(place, done=done, fallback=fallback), era, Person()) as client:
         assert text_of(await client.call_tool("export", BOOK)) == "Dune for a guest"
 
 

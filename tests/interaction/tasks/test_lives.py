@@ -189,9 +189,9 @@ async def test_features_of_tools_work_inside_a_task(monkeypatch: pytest.MonkeyPa
         assert ctx.request_context.method == "tools/call"
         return f"{used} {await ctx.ask('sure', 'Sure?', bool)}"
 
-    @server.tool(name="otherwise", task=True)
-    async def otherwise(ctx: Context) -> str:
-        roots = await ctx.ask("roots", ListRoots(otherwise=ListRootsResult(roots=[])))
+    @server.tool(name="fallback", task=True)
+    async def fallback(ctx: Context) -> str:
+        roots = await ctx.ask("roots", ListRoots(fallback=ListRootsResult(roots=[])))
         return f"{roots.roots} {await ctx.ask('sure', 'Sure?', bool)}"
 
     @server.tool(name="review", task=True)
@@ -208,7 +208,7 @@ async def test_features_of_tools_work_inside_a_task(monkeypatch: pytest.MonkeyPa
     expected = {
         "plain": "7 True",
         "dependency": "connection True",
-        "otherwise": "[] True",
+        "fallback": "[] True",
         "review": "reviewed True",
         "page": "logged in",
     }

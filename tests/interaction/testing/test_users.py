@@ -163,7 +163,7 @@ async def test_roots_and_samples_may_be_answered_in_json_form_only() -> None:
 
 async def test_unaskable_client_gets_the_substitute_for_its_answer() -> None:
     async def rate(ctx: Context) -> int:
-        return await ctx.ask("stars", "How many stars?", int, otherwise=3)
+        return await ctx.ask("stars", "How many stars?", int, fallback=3)
 
     server = cinema(rate)
     assert (await User(server, {"stars": 5}).call("rate")).value == 5

@@ -237,7 +237,7 @@ async def pay(ctx: Context) -> str:
 
 @server.tool()
 async def fall_back(ctx: Context) -> int:
-    return await ctx.ask("stars", "Stars?", int, otherwise=3)
+    return await ctx.ask("stars", "Stars?", int, fallback=3)
 
 
 @server.tool()

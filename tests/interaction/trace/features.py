@@ -120,7 +120,7 @@ FEATURES: Final[Mapping[str, Feature]] = {
     ),
     "sample": Feature(_order("sample"), {"idea": "stay"}, ends="stay"),
     "roots": Feature(_order("roots"), ends="file:///shop"),
-    "otherwise": Feature(_order("otherwise"), lacks=frozenset({"elicitation"}), ends="7 nights"),
+    "fallback": Feature(_order("fallback"), lacks=frozenset({"elicitation"}), ends="7 nights"),
     "lacking": Feature(_order("resolver"), lacks=frozenset({"elicitation"}), ends="elicitation"),
     "exactly_once": Feature(_order("exactly_once"), {"guests": GUESTS}, ends="booked 2"),
     "exactly_once_plain": Feature(_order("exactly_once_plain"), ends="booked"),
@@ -283,11 +283,11 @@ def serve(ledger: Ledger, effect: Effect, bus: Heard | None = None, **options: A
         return str(folders.roots[0].uri)
 
     def nights() -> Elicit[int]:
-        return Elicit("How many nights?", int, otherwise=7)
+        return Elicit("How many nights?", int, fallback=7)
 
     @server.tool()
-    async def otherwise(hotel: str, nights: Annotated[int, Resolve(nights)]) -> str:
-        effect.append("otherwise")
+    async def fallback(hotel: str, nights: Annotated[int, Resolve(nights)]) -> str:
+        effect.append("fallback")
         return f"{nights} nights"
 
     @server.tool(exactly_once=True)

@@ -35,7 +35,7 @@ assert_type(Elicit("Which drink?", Drink), Elicit[Drink])
 Row = Literal["front", "back"]
 
 assert_type(Elicit("Which row?", Row), Elicit[Row])
-assert_type(Elicit("Which row?", Row, otherwise=None), Elicit[Row | None])
+assert_type(Elicit("Which row?", Row, fallback=None), Elicit[Row | None])
 assert_type(Elicit("How many?", Annotated[int, Field(ge=1)]), Elicit[int])
 assert_type(Elicit[Row]("Which row?", Row), Elicit[Row])
 
@@ -44,11 +44,11 @@ async def default_row() -> Row:
     return "front"
 
 
-assert_type(Elicit("Which row?", Row, otherwise=default_row), Elicit[Row])
+assert_type(Elicit("Which row?", Row, fallback=default_row), Elicit[Row])
 
 
 def seat_or_none() -> Elicit[Seat | None]:
-    return Elicit("Which row?", Seat, otherwise=None)
+    return Elicit("Which row?", Seat, fallback=None)
 
 
 def either(known: Seat | None) -> Seat | Elicit[Seat]:

@@ -33,7 +33,7 @@ def wrong_choices() -> Elicit[Literal["back"]]:
 
 
 def wrong_fallback() -> Elicit[int]:
-    return Elicit("How many?", int, otherwise="none")  # error: reportReturnType
+    return Elicit("How many?", int, fallback="none")  # error: reportReturnType
 
 
 def choose() -> Elicit[Seat]:

@@ -21,14 +21,14 @@ from tests.unit.engine.rounds import alone
 
 pytestmark = pytest.mark.anyio
 
-ASKED = Approve("Refund 5?", by="finance", within=60.0, otherwise="none").question()
+ASKED = Approve("Refund 5?", by="finance", within=60.0, fallback="none").question()
 
 
 async def served(settler: ApprovalSettler | None) -> LegEnd:
     """Return the end of a leg whose only parameter is the approval, and whose body returns it."""
 
     def refund() -> Approve:
-        return Approve("Refund 5?", by="finance", within=60.0, otherwise="none")
+        return Approve("Refund 5?", by="finance", within=60.0, fallback="none")
 
     async def execute(values: dict[str, Any], context: Any) -> Any:
         return values["value"]

@@ -41,7 +41,7 @@ def cinema(**options: Any) -> Server[Any]:
     @server.tool()
     async def guess(ctx: Context) -> str:
         """Ask a question that has a substitute."""
-        return str(await ctx.ask("mood", "Which mood?", str, otherwise="any"))
+        return str(await ctx.ask("mood", "Which mood?", str, fallback="any"))
 
     return server
 

@@ -118,7 +118,7 @@ OTHERWISE: dict[str, tuple[Change, set[str]]] = {
     ),
     "another_sample": (("Think of a book", "Think of a film"), {"retry_dreams", "live_dreams"}),
     "another_page": (("pay.example", "pay.invalid"), {"retry_pays", "live_pays"}),
-    "another_fallback": (("otherwise=3", "otherwise=4"), {"retry_falls_back", "live_falls_back"}),
+    "another_fallback": (("fallback=3", "fallback=4"), {"retry_falls_back", "live_falls_back"}),
     "another_error": (("out of film", "out of order"), {"retry_ends_with_an_error", "live_ends_with_an_error"}),
     "no_question": (
         (
