@@ -9,15 +9,15 @@ from roundtrip.cli.parsing import (
     TARGET_HELP,
     OptionsAnywhere,
     add_actions,
-    add_audit,
     add_files,
     add_json,
+    add_operator_log,
     whole_number,
 )
 
 _DESCRIPTION: Final = """\
 Look at the calls of transcripts, and act on those that a server stores. The server is loaded for its ledger, its keys
-and its on_pending, and serves no requests. Each action on a call is a line of the audit log, and one that cannot be
+and its on_pending, and serves no requests. Each action on a call is a line of the operator log, and one that cannot be
 logged is not done."""
 
 _ACTIONS: Final = {
@@ -70,7 +70,7 @@ def _configure_action(action: OptionsAnywhere, name: str) -> None:
         action.add_argument("calls", nargs="+", metavar="ID", help=f"{call['help']}; then transcripts, as FILE")
     if name == "retry":
         action.add_switch("--even-once", "also tasks whose body must not begin twice (exactly_once=True)")
-    add_audit(action)
+    add_operator_log(action)
 
 
 def view(name: str) -> Command:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from pathlib import Path
 from typing import Any, Final, cast
 
-from roundtrip.trace.writing.names import AUDIT_VARIABLE, TRACE_VARIABLE
+from roundtrip.trace.writing.names import OPERATOR_LOG_VARIABLE, TRACE_VARIABLE
 
 TARGET: Final = "MODULE:SERVER"
 TARGET_HELP: Final = (
@@ -255,11 +255,11 @@ def _meant(word: str, known: Iterable[str], *, dashes: str = "") -> str:
     return f"; did you mean '{dashes}{near[0]}'?" if near else ""
 
 
-def add_audit(parser: "OptionsAnywhere") -> None:
-    """Add `--audit`."""
+def add_operator_log(parser: "OptionsAnywhere") -> None:
+    """Add `--operator-log`."""
     parser.add_option(
-        "--audit",
+        "--operator-log",
         "FILE",
-        f"the audit log, which gets a line of each action; by default ${AUDIT_VARIABLE}, else audit.jsonl beside "
-        "the transcripts",
+        f"the operator log, which gets a line of each action; by default ${OPERATOR_LOG_VARIABLE}, else "
+        "operators.jsonl beside the transcripts",
     )

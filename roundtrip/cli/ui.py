@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from roundtrip.cli.command import Command
-from roundtrip.cli.parsing import PORT, TARGET, TARGET_HELP, OptionsAnywhere, add_audit, add_files
+from roundtrip.cli.parsing import PORT, TARGET, TARGET_HELP, OptionsAnywhere, add_files, add_operator_log
 
 _LOOPBACK: Final = "127.0.0.1"
 
@@ -21,7 +21,7 @@ access:
   token.
 
 actions:
-  Each action is written to the audit log, with its outcome and the user. Without a place for it there are no actions.
+  Each action is written to the operator log, with its outcome and the user. Without a log there are no actions.
 
 index:
   The pages use the index of `roundtrip trace index`, make it if needed, and keep it up to date."""
@@ -34,7 +34,7 @@ def _configure(parser: OptionsAnywhere) -> None:
     parser.add_option("--base-url", "URL", "the address of the pages in browsers: https://calls.example")
     parser.add_option("--users", "FILE", "users who may open the pages", type=Path)
     parser.add_option("--add-user", "NAME", "add a user to --users, or give one a new token, and end")
-    add_audit(parser)
+    add_operator_log(parser)
     parser.add_switch("--test-user", "answer questions as a test user: for development servers only")
     add_files(parser)
 

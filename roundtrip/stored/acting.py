@@ -1,4 +1,4 @@
-"""Act on stored calls for an operator, and write each action to the audit log, with its outcome.
+"""Act on stored calls for an operator, and write each action to the operator log, with its outcome.
 
 The commands and the pages of operators change stored calls only in this way.
 """
@@ -11,23 +11,23 @@ from typing import Any, Final, Literal
 
 from roundtrip.stored.content import CallNotChanged
 from roundtrip.stored.operations import AnswerUnfit, CallOperations
-from roundtrip.trace.writing.audit import AuditLog, AuditUnwritable
 from roundtrip.trace.writing.lines import OperatorAction
+from roundtrip.trace.writing.operator_log import OperatorLog, OperatorLogUnwritable
 
 _UNKNOWN: Final = "it was interrupted, or the store could not be used; look at the call to see if it was done"
 _UNFIT: Final = "the answer does not fit its question"
 """Written in place of the rule, which may have values: the choices of a form may be known to its user only."""
 
 
-class AuditedOperations:
+class LoggedOperations:
     """Operations of one operator on the tasks of a server. An action that cannot be logged is not done.
 
     Args:
         operations: The operations.
-        log: The audit log.
+        log: The operator log.
     """
 
-    def __init__(self, operations: CallOperations, log: AuditLog) -> None:
+    def __init__(self, operations: CallOperations, log: OperatorLog) -> None:
         self.operations = operations
         self._log = log
 
@@ -43,7 +43,7 @@ class AuditedOperations:
 
         Raises:
             CallNotChanged: The call does not allow it.
-            AuditUnwritable: The audit log cannot be written.
+            OperatorLogUnwritable: The operator log cannot be written.
             LedgerDown: The store cannot be used.
         """
         match action:
@@ -70,7 +70,7 @@ class AuditedOperations:
         Raises:
             AnswerUnfit: The answer does not fit the form of the question.
             CallNotChanged: The call does not allow it.
-            AuditUnwritable: The audit log cannot be written.
+            OperatorLogUnwritable: The operator log cannot be written.
             LedgerDown: The store cannot be used.
         """
 
@@ -88,7 +88,7 @@ class AuditedOperations:
                 write("rejected", _UNFIT if isinstance(error, AnswerUnfit) else str(error))
                 raise
             except BaseException:
-                with suppress(AuditUnwritable):
+                with suppress(OperatorLogUnwritable):
                     write("rejected", _UNKNOWN)
                 raise
             write("done", why or "")

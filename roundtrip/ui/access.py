@@ -18,8 +18,8 @@ from starlette.requests import Request
 
 from roundtrip.trace.page.loopback import Loopback
 from roundtrip.trace.page.requests import PageRejected, local_place
-from roundtrip.trace.writing.audit import user_of_system
 from roundtrip.trace.writing.folder_lock import locked_folder_of
+from roundtrip.trace.writing.operator_log import user_of_system
 
 _USER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", re.ASCII)
 _LINE: Final = re.compile(rf"({_USER.pattern}) sha256:([0-9a-f]{{64}})", re.ASCII)

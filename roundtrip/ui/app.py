@@ -36,7 +36,7 @@ from roundtrip.trace.page.requests import (
 )
 from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.reading.transcripts import NoTranscript
-from roundtrip.trace.writing.audit import AuditLog, AuditUnwritable
+from roundtrip.trace.writing.operator_log import OperatorLog, OperatorLogUnwritable
 from roundtrip.ui.access import Access, Entered
 from roundtrip.ui.fleet import fleet_data
 from roundtrip.ui.forks import Forks
@@ -74,18 +74,18 @@ class UiApp:
         index: The recorded calls.
         stored: The stored calls of a server.
         forks: The forks of recorded calls.
-        audit: The log of actions; None to allow none.
+        operator_log: The log of actions; None to allow none.
     """
 
     def __init__(
-        self, access: Access, index: CallIndex, stored: OperatedCalls, forks: Forks, audit: Path | None
+        self, access: Access, index: CallIndex, stored: OperatedCalls, forks: Forks, operator_log: Path | None
     ) -> None:
         self._access = access
         self._index = index
         self._lists = Lists(index)
         self._stored = stored
         self._forks = forks
-        self._audit = audit
+        self._operator_log = operator_log
         self._fleet: tuple[float, Data] | None = None
         self._data: Mapping[str, Callable[[Query], Awaitable[Data]]] = {
             "": lambda query: anyio.to_thread.run_sync(self._lists.calls, query),
@@ -126,7 +126,7 @@ class UiApp:
         if is_change(request):
             change = self._changes.get(entered.place)
             act = partial(change, entered.user) if change is not None else None
-            errors = (CallNotChanged, AuditUnwritable, LedgerDown)
+            errors = (CallNotChanged, OperatorLogUnwritable, LedgerDown)
             return await answer_change(request, act, *errors, is_from_here=entered.is_from_here)
         return await self._get(entered, parse_qs(request.url.query, keep_blank_values=True))
 
@@ -212,10 +212,10 @@ class UiApp:
         await self._stored.answer(self._log(user), call_id, key, action, asked.get("fields", {}))
         return {"done": "The answer is stored."}
 
-    def _log(self, user: str) -> AuditLog:
-        if self._audit is None:
-            raise ValueError("actions need an audit log; start roundtrip ui with --audit FILE")
-        return AuditLog(self._audit, program="ui", by=user)
+    def _log(self, user: str) -> OperatorLog:
+        if self._operator_log is None:
+            raise ValueError("actions need an operator log; start roundtrip ui with --operator-log FILE")
+        return OperatorLog(self._operator_log, program="ui", by=user)
 
     async def _fork(self, user: str, asked: Mapping[str, Any]) -> Data:
         at, answers = asked.get("at"), asked.get("answers", [])

@@ -15,13 +15,13 @@ from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.ledger.machines import StoredState
 from roundtrip.ledger.tasks import CallEntry
 from roundtrip.playground.forms import ShownForm, posted_of
-from roundtrip.stored.acting import AuditedOperations
+from roundtrip.stored.acting import LoggedOperations
 from roundtrip.stored.content import CallContent, CallNotChanged, ContentUnreadable, is_call_id
 from roundtrip.stored.operations import AnswerUnfit, Backlog, CallOperations
 from roundtrip.trace.explaining.wording import clock_text, distance_text
 from roundtrip.trace.page.data import Data
 from roundtrip.trace.page.requests import FormInvalid
-from roundtrip.trace.writing.audit import AuditLog
+from roundtrip.trace.writing.operator_log import OperatorLog
 
 T = TypeVar("T")
 
@@ -209,13 +209,13 @@ class OperatedCalls:
 
     # Actions.
 
-    async def answer(self, log: AuditLog, call_id: str, key: str, action: str, fields: object) -> None:
+    async def answer(self, log: OperatorLog, call_id: str, key: str, action: str, fields: object) -> None:
         """Answer an open question as a test user.
 
         Raises:
             FormInvalid: The texts do not fit the form.
             CallNotChanged: It cannot be done; the text says why.
-            AuditUnwritable: The audit log cannot be written.
+            OperatorLogUnwritable: The operator log cannot be written.
             LedgerDown: The store cannot be used.
         """
         acting = self.acting(log)
@@ -238,7 +238,7 @@ class OperatedCalls:
         except AnswerUnfit as error:
             raise error.__cause__ or error from None
 
-    def acting(self, log: AuditLog) -> AuditedOperations:
+    def acting(self, log: OperatorLog) -> LoggedOperations:
         """Return the actions on stored calls, which the log records.
 
         Raises:
@@ -246,7 +246,7 @@ class OperatedCalls:
         """
         if self._operations is None:
             raise CallNotChanged(self.problem)
-        return AuditedOperations(self._operations, log)
+        return LoggedOperations(self._operations, log)
 
     def _possible(self, entry: CallEntry, content: CallContent | None, now: float) -> list[str]:
         """Return the actions that are possible now. Calls that no key opens belong to another service."""

@@ -13,11 +13,11 @@ from roundtrip.cli.command import CommandFailed
 from roundtrip.cli.running.stored_calls import (
     Shelf,
     act_on_each,
-    audited,
     draw_facts,
     found_call,
     is_due,
     load_shelf,
+    logged_operations,
     stored_facts,
     using_store,
 )
@@ -55,7 +55,7 @@ def run(arguments: Namespace) -> int:
     files = [word for word in words if os.path.exists(word)]
     calls = [first, *(word for word in words if word not in files)]
     if wrong := [word for word in calls if "/" in word or word.endswith(".jsonl")]:
-        # Nothing is done before all words are understood: the directory says where the audit log is.
+        # Nothing is done before all words are understood: the directory says where the operator log is.
         raise CommandFailed(f"there is no file {wrong[0]!r}, and it is no id of a call")
     if LAST in calls and (files or os.environ.get(TRACE_VARIABLE)):
         # As the views of the same transcripts understand it.
@@ -168,7 +168,7 @@ def _answer(arguments: Namespace) -> int:
 
 
 async def _answer_one(shelf: Shelf, arguments: Namespace) -> int:
-    operations = audited(shelf, arguments, arguments.files)
+    operations = logged_operations(shelf, arguments, arguments.files)
     try:
         call_id = await found_call(shelf, arguments.call)
         if arguments.value in (":decline", ":cancel"):

@@ -1,4 +1,4 @@
-"""Load the stored calls of a server for commands: find them, show what is stored, and act on them with an audit log."""
+"""Load the stored calls of a server for commands: find, show and change them, and log each action."""
 
 import json
 import os
@@ -16,14 +16,14 @@ from roundtrip.cli.trace.terminal import Screen
 from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.ledger.machines import ENDED, StoredState
 from roundtrip.ledger.tasks import CallEntry
-from roundtrip.stored.acting import AuditedOperations
+from roundtrip.stored.acting import LoggedOperations
 from roundtrip.stored.book import CallBook
 from roundtrip.stored.content import CallNotChanged, ContentUnreadable
 from roundtrip.stored.operations import CallOperations
 from roundtrip.text import printable
 from roundtrip.trace.explaining.wording import clock_text
-from roundtrip.trace.writing.audit import AuditLog, AuditUnwritable, audit_path, user_of_system
-from roundtrip.trace.writing.names import AUDIT_VARIABLE
+from roundtrip.trace.writing.names import OPERATOR_LOG_VARIABLE
+from roundtrip.trace.writing.operator_log import OperatorLog, OperatorLogUnwritable, operator_log_path, user_of_system
 
 T = TypeVar("T")
 
@@ -66,9 +66,9 @@ def using_store(work: Callable[[], Awaitable[T]]) -> T:
     """Run asynchronous work on a store.
 
     Raises:
-        CommandFailed: The store cannot be used, or the audit log cannot be written.
+        CommandFailed: The store cannot be used, or the operator log cannot be written.
     """
-    with reported(LedgerDown, AuditUnwritable):
+    with reported(LedgerDown, OperatorLogUnwritable):
         return anyio.run(work)
 
 
@@ -87,29 +87,29 @@ async def found_call(shelf: Shelf, text: str) -> str:
     return call_id
 
 
-def audited(shelf: Shelf, arguments: Namespace, transcripts: Sequence[str]) -> AuditedOperations:
-    """Return the operations for the user of this process; without a place for the audit log, say so.
+def logged_operations(shelf: Shelf, arguments: Namespace, transcripts: Sequence[str]) -> LoggedOperations:
+    """Return the operations for the user of this process; without a place for the operator log, say so.
 
     Args:
         shelf: The stored calls.
         arguments: The arguments of the command.
         transcripts: The transcripts that it names.
     """
-    path = audit_path(arguments.audit, transcripts, os.environ)
+    path = operator_log_path(arguments.operator_log, transcripts, os.environ)
     if path is None:
-        note = f"this is in no audit log; name one with --audit, or set {AUDIT_VARIABLE}"
+        note = f"this is in no operator log; name one with --operator-log, or set {OPERATOR_LOG_VARIABLE}"
         print(f"roundtrip {arguments.command}: {note}", file=sys.stderr)
-    return AuditedOperations(shelf.operations, AuditLog(path, program="command", by=user_of_system()))
+    return LoggedOperations(shelf.operations, OperatorLog(path, program="command", by=user_of_system()))
 
 
 async def act_on_each(shelf: Shelf, arguments: Namespace, calls: Sequence[str], transcripts: Sequence[str]) -> int:
     """Do the action of the arguments on each call, print the outcomes, and return the exit code.
 
     Raises:
-        AuditUnwritable: The audit log cannot be written.
+        OperatorLogUnwritable: The operator log cannot be written.
         LedgerDown: The store cannot be used.
     """
-    operations = audited(shelf, arguments, transcripts)
+    operations = logged_operations(shelf, arguments, transcripts)
     even_once: bool = getattr(arguments, "even_once", False)
     failed = 0
     for text in calls:
@@ -173,7 +173,7 @@ async def stored_facts(shelf: Shelf, call_id: str, *, reveal: bool) -> dict[str,
 
 
 def _approval(record: Mapping[str, Any], *, is_over: bool, reveal: bool) -> dict[str, Any]:
-    """Return an approval for an audit. The wording, the person and the reason are values, and shown as such."""
+    """Return an approval for the record. The wording, the person and the reason are values, and shown as such."""
     made: Mapping[str, Any] = record["decision"] or {}
     shown: dict[str, Any] = {"name": record["name"], "by": record["by"], "state": state_of(record, is_over=is_over)}
     shown |= {"opened": record["opened"], "until": record["until"], "decided": made.get("when")}

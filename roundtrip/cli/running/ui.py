@@ -20,8 +20,8 @@ from roundtrip.trace.index.database import IndexUnusable
 from roundtrip.trace.index.index import CallIndex, index_path
 from roundtrip.trace.page.loopback import Loopback
 from roundtrip.trace.reading.transcripts import NoTranscript
-from roundtrip.trace.writing.audit import audit_path
 from roundtrip.trace.writing.names import TRACE_VARIABLE
+from roundtrip.trace.writing.operator_log import operator_log_path
 from roundtrip.ui.access import Access, LocalAccess, NamedUsers, UsersUnusable, add_user, read_users
 from roundtrip.ui.app import UiApp
 from roundtrip.ui.forks import Forks
@@ -47,7 +47,7 @@ async def _serve(arguments: Namespace) -> int:
     server = load_attached(arguments.server) if arguments.server is not None else None
     with listen_at(arguments.host, arguments.port) as listening:
         access, address = _access(arguments, listening.getsockname()[1])
-        path = audit_path(arguments.audit, names, os.environ)
+        path = operator_log_path(arguments.operator_log, names, os.environ)
         index = _open_index(names, [] if path is None else [path])
         stored = OperatedCalls(server, answers=arguments.test_user)
         app = UiApp(access, index, stored, Forks(arguments.server, names), path)

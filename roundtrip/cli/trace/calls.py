@@ -16,8 +16,8 @@ from roundtrip.trace.index.index import CallIndex, index_path
 from roundtrip.trace.index.rows import Row, row_of
 from roundtrip.trace.reading.calls import Traced, TracedCall
 from roundtrip.trace.reading.transcripts import NoTranscript, files_of
-from roundtrip.trace.writing.audit import audit_path
 from roundtrip.trace.writing.lines import RejectedLine
+from roundtrip.trace.writing.operator_log import operator_log_path
 
 _MAX_CANDIDATES: Final = 10
 """Calls that are listed if none, or more than one, has the given name."""
@@ -52,7 +52,7 @@ FoundCalls = ReadCalls | CallIndex
 
 
 def open_calls(arguments: Namespace, names: Sequence[str | Path] | None = None) -> FoundCalls:
-    """Return the calls of the named transcripts, with the actions of the audit log beside them.
+    """Return the calls of the named transcripts, with the actions of the operator log beside them.
 
     Lines that cannot be read are reported on standard error.
 
@@ -60,25 +60,25 @@ def open_calls(arguments: Namespace, names: Sequence[str | Path] | None = None) 
         CommandFailed: There is nothing to read.
     """
     names = named_files(arguments) if names is None else names
-    audit = _audit_log_beside([str(name) for name in names])
+    operator_log = _operator_log_beside([str(name) for name in names])
     path = index_path(names)
     if path is None or not path.exists():
-        return ReadCalls(load_files([*names, *audit]))
+        return ReadCalls(load_files([*names, *operator_log]))
     try:
-        index = CallIndex(names, path, later=audit)
+        index = CallIndex(names, path, later=operator_log)
         index.refresh()
     except NoTranscript as error:
         raise CommandFailed(str(error)) from error
     except IndexUnusable as error:
         warn(f"{error}; all lines are read instead")
-        return ReadCalls(load_files([*names, *audit]))
+        return ReadCalls(load_files([*names, *operator_log]))
     warn_of_losses(*index.unreadable())
     return index
 
 
-def _audit_log_beside(names: list[str]) -> list[Path]:
-    """Return the audit log of some transcripts, unless there is none or it is among them."""
-    path = audit_path(None, names, os.environ)
+def _operator_log_beside(names: list[str]) -> list[Path]:
+    """Return the operator log of some transcripts, unless there is none or it is among them."""
+    path = operator_log_path(None, names, os.environ)
     if path is None or not path.is_file():
         return []
     try:

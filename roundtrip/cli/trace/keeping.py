@@ -17,7 +17,7 @@ from roundtrip.trace.index.database import IndexUnusable
 from roundtrip.trace.index.index import CallIndex, index_path
 from roundtrip.trace.reading.pruning import IDLE_SECONDS, prune
 from roundtrip.trace.reading.transcripts import NoTranscript
-from roundtrip.trace.writing.audit import audit_path
+from roundtrip.trace.writing.operator_log import operator_log_path
 
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", re.IGNORECASE)
 _UNITS: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
@@ -61,13 +61,13 @@ def _prune(arguments: Namespace) -> int:
         raise CommandFailed("name what to delete: --older-than 30d, --max-size 20G, or both")
     names = named_files(arguments)
     try:
-        audit = audit_path(None, names, os.environ)
+        operator_log = operator_log_path(None, names, os.environ)
         pruned = prune(
             names,
             before=arguments.older_than,
             max_bytes=arguments.max_size,
             clock=time.time,
-            audit=audit,
+            operator_log=operator_log,
             is_rehearsal=arguments.dry_run,
         )
         print(*pruned.files, sep="\n", end="\n" if pruned.files else "")
@@ -82,7 +82,7 @@ def _prune(arguments: Namespace) -> int:
     verb = "would be deleted" if arguments.dry_run else "deleted"
     print(f"{count_text(len(pruned.files), 'file')} of {size_text(pruned.freed)} {verb}; {size_text(pruned.kept)} kept")
     if arguments.max_size is not None and pruned.kept > arguments.max_size:
-        kept = "the audit log, files written in the last hour, and what is no transcript are kept"
+        kept = "the operator log, files written in the last hour, and what is no transcript are kept"
         print(f"more than {size_text(arguments.max_size)}: {kept}", file=sys.stderr)
         return 1
     return 0
@@ -97,8 +97,8 @@ COMMANDS: Final = {
     ),
     "prune": view(
         "Delete old transcripts: whole files, the oldest first. A file that was written in the last "
-        f"{IDLE_SECONDS / 3600:g} hour is kept, and so is audit.jsonl. The exit code is 1 if more than --max-size "
-        "remains.",
+        f"{IDLE_SECONDS / 3600:g} hour is kept, and so is operators.jsonl. The exit code is 1 if more than "
+        "--max-size remains.",
         _prune,
         options=_prune_options,
     ),

@@ -78,7 +78,7 @@ CREATE INDEX notices_reason ON notices (event, reason, at, file, offset);
 """`digest` is of the first `head` bytes of a file, which may be values. The start of a call is copied into `marks`, so
 that the calls of a facet are in the order of lists. `omitted` marks lines that are not read again, of calls with very
 many requests; in `calls` it has the figures of these lines. `row` is null for a call that only lines of operators name.
-`others` are files beside the named ones, such as an audit log: a program that does not name them keeps their lines."""
+`others` are files beside the named ones, such as an operator log: a program that does not name them keeps the lines."""
 
 
 class IndexUnusable(Exception):

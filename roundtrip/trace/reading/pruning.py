@@ -8,7 +8,7 @@ from roundtrip.trace.reading.transcripts import Reading, files_of, parse_line
 
 IDLE_SECONDS: Final = 3600.0
 """A file is deleted only if it was not written for this time: a recorder that has it open finds out by then."""
-_KEPT_NAME: Final = "audit.jsonl"
+_KEPT_NAME: Final = "operators.jsonl"
 """The log of operators' actions, which is kept."""
 _LOOKED_AT: Final = 20
 _MAX_LINE_CHARS: Final = 1024 * 1024
@@ -30,7 +30,7 @@ def prune(
     before: float | None,
     max_bytes: int | None,
     clock: Callable[[], float],
-    audit: Path | None = None,
+    operator_log: Path | None = None,
     is_rehearsal: bool = False,
 ) -> Pruned:
     """Delete the files that were last written before a time, and further old ones until the rest is small enough.
@@ -40,20 +40,20 @@ def prune(
         before: The time.
         max_bytes: The size of the rest.
         clock: Returns the time now.
-        audit: The audit log, if it has another name or place.
+        operator_log: The operator log, if it has another name or place.
         is_rehearsal: True to delete nothing, and return the same.
 
     Raises:
         NoTranscript: A name means no file.
         OSError: A file cannot be read or deleted.
     """
-    audit = None if audit is None else audit.resolve()
+    operator_log = None if operator_log is None else operator_log.resolve()
     found = [(about.st_mtime, path, about.st_size) for path in files_of(names) for about in [path.stat()]]
     pruned = Pruned([], 0, sum(size for _, _, size in found))
     for written, path, size in sorted(found):
         is_old = before is not None and written < before
         is_too_much = max_bytes is not None and pruned.kept > max_bytes
-        is_kept = path.name == _KEPT_NAME or path.resolve() == audit
+        is_kept = path.name == _KEPT_NAME or path.resolve() == operator_log
         if is_kept or not (is_old or is_too_much) or not _is_transcript(path) or not _is_idle(path, clock()):
             continue
         if not is_rehearsal:

@@ -4,7 +4,7 @@ from typing import Final
 
 TRACE_VARIABLE: Final = "ROUNDTRIP_TRACE"
 REVEAL_VARIABLE: Final = "ROUNDTRIP_TRACE_REVEAL"
-AUDIT_VARIABLE: Final = "ROUNDTRIP_AUDIT"
+OPERATOR_LOG_VARIABLE: Final = "ROUNDTRIP_OPERATOR_LOG"
 
 SCOPE: Final = "roundtrip"
 """The instrumentation scope."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from roundtrip.trace.writing.audit import user_of_system
+from roundtrip.trace.writing.operator_log import user_of_system
 from tests.browser.conftest import Tab, expect
 from tests.browser.ui.asking_tasks import asked, begin, finish, run
 from tests.interaction.tasks import workshops
@@ -56,7 +56,7 @@ def test_operator_cancels_answers_and_forks(tab: Tab, ui: Operated, folder: Path
     page.get_by_role("button", name=f"Cancel {call}").click()
     page.get_by_role("button", name="Cancel the call").click()
     expect(page.locator("#acted")).to_have_text("The call is cancelled.")
-    (line,) = [json.loads(text) for text in (folder / "audit.jsonl").read_text().splitlines()]
+    (line,) = [json.loads(text) for text in (folder / "operators.jsonl").read_text().splitlines()]
     assert (line["action"], line["call"], line["by"]) == ("cancel", call, user_of_system())
     open_page(tab, f"{ui.url}actions")
     expect(page.locator("#rows")).to_contain_text("cancel")

@@ -1,4 +1,4 @@
-"""Tasks, approvals, rejected tokens, the audit log and the fleet follow their data, and act on calls."""
+"""Tasks, approvals, rejected tokens, the operator log and the fleet follow their data, and act on calls."""
 
 from typing import Any
 

@@ -96,7 +96,7 @@ def test_audit_attacks_it_over_http(module: Path, capsys: pytest.CaptureFixture[
 def test_calls_acts_on_stored_calls(
     module: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("ROUNDTRIP_AUDIT", str(module.parent / "audit.jsonl"))
+    monkeypatch.setenv("ROUNDTRIP_OPERATOR_LOG", str(module.parent / "operators.jsonl"))
     target = f"{module}:server"
     user = User(load_any_server(target), client="no-elicitation", page_headers={"x-user": "ann"})
     with pytest.raises(Unanswered, match="How many"):
@@ -115,7 +115,7 @@ def test_calls_acts_on_stored_calls(
     capsys.readouterr()
     assert main(["calls", "show", call, "--server", target, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["stored"]["state"] == "failed"
-    lines = [json.loads(line) for line in (module.parent / "audit.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (module.parent / "operators.jsonl").read_text().splitlines()]
     assert [(line["action"], line["tool"], line["outcome"]) for line in lines] == [
         ("remind", "reserve", "rejected"),
         ("answer", "reserve", "rejected"),

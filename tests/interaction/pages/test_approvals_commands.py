@@ -1,4 +1,4 @@
-"""The commands that show and decide approvals, and the audit in transcripts and the store."""
+"""The commands that show and decide approvals, and their record in transcripts and the store."""
 
 import json
 import re
@@ -149,7 +149,7 @@ async def test_trace_tells_who_approved_what(
         assert (secret in path.read_text()) is (reveal == "all")
 
 
-async def test_calls_show_is_an_audit(
+async def test_calls_show_is_a_record(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(FILE, str(tmp_path / "calls.db"))

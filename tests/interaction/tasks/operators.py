@@ -1,13 +1,13 @@
-"""Operators of stored calls, who write an audit log."""
+"""Operators of stored calls, who write an operator log."""
 
 from pathlib import Path
 from typing import Any
 
-from roundtrip.stored.acting import AuditedOperations
+from roundtrip.stored.acting import LoggedOperations
 from roundtrip.stored.operations import CallOperations
 from roundtrip.trace.reading.transcripts import read_files
-from roundtrip.trace.writing.audit import AuditLog
 from roundtrip.trace.writing.lines import ActedLine
+from roundtrip.trace.writing.operator_log import OperatorLog
 from tests.kit.peer import Peer
 
 __all__ = ["asking", "logged", "operator_of"]
@@ -20,15 +20,15 @@ async def asking(peer: Peer, tool: str = "order", key: str = "size", **arguments
     return task, task.split(".")[0]
 
 
-def operator_of(server: Any, path: Path | None = None, *, by: str = "ana") -> AuditedOperations:
+def operator_of(server: Any, path: Path | None = None, *, by: str = "ana") -> LoggedOperations:
     """Return the operations of a person on the calls of a server."""
     service = server.task_service
     assert service is not None
-    return AuditedOperations(CallOperations(service.book), AuditLog(path, program="ui", by=by))
+    return LoggedOperations(CallOperations(service.book), OperatorLog(path, program="ui", by=by))
 
 
 def logged(path: Path) -> list[ActedLine]:
-    """Return the lines of an audit log."""
+    """Return the lines of an operator log."""
     lines = read_files([path]).lines
     assert all(isinstance(line, ActedLine) for line in lines)
     return [line for line in lines if isinstance(line, ActedLine)]

@@ -1,4 +1,4 @@
-"""`roundtrip calls`: looking at calls of transcripts and stores, and acting on them with an audit log."""
+"""`roundtrip calls`: looking at calls of transcripts and stores, and acting on them with an operator log."""
 
 import json
 import os
@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from roundtrip.cli import main
-from roundtrip.trace.writing.audit import user_of_system
+from roundtrip.trace.writing.operator_log import user_of_system
 from tests.interaction.tasks import workshops
 from tests.interaction.tasks.operators import asking, logged
 from tests.kit.peer import peers, text_of
@@ -17,17 +17,17 @@ from tests.kit.transcripts import acted, write
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("workshop_folder")]
 SHOP = "tests.interaction.tasks.workshops:shop"
-NOTE = "this is in no audit log; name one with --audit, or set ROUNDTRIP_AUDIT"
+NOTE = "this is in no operator log; name one with --operator-log, or set ROUNDTRIP_OPERATOR_LOG"
 
 
 @pytest.fixture
-def audit(tmp_path: Path) -> Path:
-    return tmp_path / "audit.jsonl"
+def operator_log(tmp_path: Path) -> Path:
+    return tmp_path / "operators.jsonl"
 
 
 @pytest.fixture
 def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Record the servers of a test in a folder, which holds the audit log then."""
+    """Record the servers of a test in a folder, which holds the operator log then."""
     monkeypatch.setenv("ROUNDTRIP_TRACE", str(tmp_path / "calls.jsonl"))
     return tmp_path / "calls.jsonl"
 
@@ -37,11 +37,13 @@ async def run(*words: str) -> int:
     return await anyio.to_thread.run_sync(main, [*words])
 
 
-async def test_actions_print_their_outcome_and_are_logged(audit: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_actions_print_their_outcome_and_are_logged(
+    operator_log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     async with peers(workshops.shop()) as (peer,):
         task, call = await asking(peer, "build", secret="this")
         other, _ = await asking(peer, "build", secret="that")
-        options = ("--server", SHOP, "--audit", str(audit))
+        options = ("--server", SHOP, "--operator-log", str(operator_log))
         assert await run("calls", "cancel", task, "unknown", call, *options) == 1
         assert await run("calls", "expire", other, *options) == 0
         assert await run("calls", "retry", call, *options) == 1
@@ -58,7 +60,7 @@ async def test_actions_print_their_outcome_and_are_logged(audit: Path, capsys: p
         f"{call}: only lost tasks can be retried, and this one is cancelled",
     ]
     assert out[5].startswith(f"{call}: the server notifies no groups; give it")
-    lines = logged(audit)
+    lines = logged(operator_log)
     assert [(line.action, line.outcome) for line in lines] == [
         ("cancel", "done"),
         ("cancel", "rejected"),
@@ -67,13 +69,13 @@ async def test_actions_print_their_outcome_and_are_logged(audit: Path, capsys: p
         ("remind", "rejected"),
     ]
     assert {(line.by, line.instance, line.tool) for line in lines} == {(user_of_system(), "command", "build")}
-    assert stat.S_IMODE(os.stat(audit).st_mode) == 0o600
+    assert stat.S_IMODE(os.stat(operator_log).st_mode) == 0o600
 
 
 async def test_action_without_a_place_for_the_log_is_done_with_a_note(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("ROUNDTRIP_AUDIT", raising=False)
+    monkeypatch.delenv("ROUNDTRIP_OPERATOR_LOG", raising=False)
     monkeypatch.delenv("ROUNDTRIP_TRACE", raising=False)
     async with peers(workshops.shop()) as (peer,):
         task, call = await asking(peer, "build", secret="this")
@@ -86,11 +88,11 @@ async def test_action_without_a_place_for_the_log_is_done_with_a_note(
 async def test_nothing_is_done_if_the_log_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with peers(workshops.shop()) as (peer,):
         task, call = await asking(peer, "build", secret="this")
-        assert await run("calls", "cancel", call, "--server", SHOP, "--audit", str(tmp_path)) == 2
+        assert await run("calls", "cancel", call, "--server", SHOP, "--operator-log", str(tmp_path)) == 2
         assert (await peer.get(task))["status"] == "input_required"
     said = capsys.readouterr()
     assert said.out == ""
-    assert said.err.count("nothing was done; name another file with --audit or ROUNDTRIP_AUDIT") == 1
+    assert said.err.count("nothing was done; name another file with --operator-log or ROUNDTRIP_OPERATOR_LOG") == 1
 
 
 async def test_log_is_beside_the_named_transcripts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -99,11 +101,11 @@ async def test_log_is_beside_the_named_transcripts(tmp_path: Path, capsys: pytes
         _, call = await asking(peer, "build", secret="this")
         assert await run("calls", "cancel", call, str(tmp_path / "traces"), "--server", SHOP) == 0
     assert capsys.readouterr().out == f"{call}: cancelled\n"
-    assert [line.call for line in logged(tmp_path / "traces" / "audit.jsonl")] == [call]
+    assert [line.call for line in logged(tmp_path / "traces" / "operators.jsonl")] == [call]
 
 
 async def test_views_have_the_actions_and_what_is_stored(
-    trace: Path, audit: Path, capsys: pytest.CaptureFixture[str]
+    trace: Path, operator_log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with peers(workshops.shop()) as (peer,):
         _, call = await asking(peer, "build", secret="argument-4711")
@@ -130,7 +132,7 @@ async def test_views_have_the_actions_and_what_is_stored(
         assert await run("trace", "explain", call, str(name)) == 1
         assert "ended its life with a command" in capsys.readouterr().out
         assert indexed or await run("trace", "index", str(trace)) == 0
-    assert [line.action for line in logged(audit)] == ["expire"]
+    assert [line.action for line in logged(operator_log)] == ["expire"]
 
 
 async def test_stored_call_is_shown_without_its_transcript(
@@ -153,11 +155,11 @@ async def test_stored_call_is_shown_without_its_transcript(
     [("3", "first this 3"), ('{"value": 4}', "first this 4"), (":decline", None)],
 )
 async def test_test_user_answers(
-    value: str, result: str | None, audit: Path, capsys: pytest.CaptureFixture[str]
+    value: str, result: str | None, operator_log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with peers(workshops.shop()) as (peer,):
         task, call = await asking(peer, "build", secret="this")
-        options = ("--server", SHOP, "--test-user", "--audit", str(audit))
+        options = ("--server", SHOP, "--test-user", "--operator-log", str(operator_log))
         for wrong in ("large", "3.5", "[]", '{"size": 3}'):
             assert await run("calls", "answer", call, "size", wrong, *options) == 1
         said = capsys.readouterr().out
@@ -167,7 +169,7 @@ async def test_test_user_answers(
         assert await run("calls", "answer", call, "size", value, *options) == 0
         ended = await peer.until(task)
     assert text_of(ended) == result if result is not None else ended["result"]["isError"]
-    lines = logged(audit)
+    lines = logged(operator_log)
     assert [line.outcome for line in lines] == ["rejected"] * 5 + ["done"]
     assert lines[-1].why == "size"
     assert "large" not in str(lines)
@@ -176,7 +178,10 @@ async def test_test_user_answers(
 async def test_answer_needs_the_flag_for_test_users(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with peers(workshops.shop()) as (peer,):
         task, call = await asking(peer, "build", secret="this")
-        assert await run("calls", "answer", call, "size", "3", "--server", SHOP, "--audit", str(tmp_path / "log")) == 2
+        assert (
+            await run("calls", "answer", call, "size", "3", "--server", SHOP, "--operator-log", str(tmp_path / "log"))
+            == 2
+        )
         assert (await peer.get(task))["status"] == "input_required"
     assert "is for development servers only" in capsys.readouterr().err
     assert "log" not in os.listdir(tmp_path)
@@ -194,7 +199,8 @@ def test_hostile_lines_of_a_log_are_escaped(tmp_path: Path, capsys: pytest.Captu
     tale = Tale("call-1").began(1).asked({"key": "a", "kind": "form", "reason": "new"})
     (tmp_path / "calls.jsonl").write_text(tale.write())
     write(
-        tmp_path / "audit.jsonl", [acted(by=HOSTILE, tool=HOSTILE), acted(6, "retry", by=HOSTILE, outcome="rejected")]
+        tmp_path / "operators.jsonl",
+        [acted(by=HOSTILE, tool=HOSTILE), acted(6, "retry", by=HOSTILE, outcome="rejected")],
     )
     for words in (["show", "call-1"], ["ls"]):
         assert main(["calls", *words, str(tmp_path / "calls.jsonl")]) == 0

@@ -161,10 +161,10 @@ def test_old_transcripts_are_pruned_and_nothing_else(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     printed(capsys, "index", str(folder))
-    others = {"audit.jsonl": "", "data.jsonl": '{"film": "Mirror"}\n', "operators.jsonl": acted("ccc1")}
+    others = {"data.jsonl": '{"film": "Mirror"}\n', "operators.jsonl": "", "people.jsonl": acted("ccc1")}
     for name, text in others.items():
         (folder / name).write_text(text)
-    monkeypatch.setenv("ROUNDTRIP_AUDIT", str(folder / "audit.jsonl"))
+    monkeypatch.setenv("ROUNDTRIP_OPERATOR_LOG", str(folder / "operators.jsonl"))
     (folder / "ash.jsonl.1").write_text('ed","at":1}\n' + (folder / "ash.jsonl").read_text())
     (folder / "ash.jsonl").write_text(Tale("new1").began(1, "ash").write())
     for name, age in (("ash.jsonl.1", 40), ("birch.jsonl", 10), *((name, 100) for name in others)):
@@ -287,18 +287,18 @@ def acted(call: str, at: float = 5.0) -> str:
     return json.dumps({**line, "action": "cancel", "by": "ana", "outcome": "done", "why": ""}) + "\n"
 
 
-def test_programs_with_other_audit_logs_see_each_others_actions(tmp_path: Path) -> None:
-    folder, audit = tmp_path / "traces", tmp_path / "elsewhere.jsonl"
+def test_programs_with_other_operator_logs_see_each_others_actions(tmp_path: Path) -> None:
+    folder, operator_log = tmp_path / "traces", tmp_path / "elsewhere.jsonl"
     folder.mkdir()
     write_tales(folder / "a.jsonl", Tale("aaa1").began(1, "ash").asked(question("seat")))
-    audit.write_text(acted("aaa1"))
-    with closing(CallIndex([folder], index_path([folder]), later=[audit])) as ui:
+    operator_log.write_text(acted("aaa1"))
+    with closing(CallIndex([folder], index_path([folder]), later=[operator_log])) as ui:
         ui.refresh()
-        # Another program, which names no audit log.
+        # Another program, which names no operator log.
         assert [row["state"] for row in rows_of(folder)] == ["failed"]
         (row,) = ui.rows(CallFilter())
         assert row["state"] == "failed"
-        audit.unlink()
+        operator_log.unlink()
         ui.refresh()
         assert [row["state"] for row in ui.rows(CallFilter())] == ["awaiting_input"]
 

@@ -74,7 +74,7 @@ async def test_tail_shows_one_line_for_each_event_and_filters_them(path: Path) -
 
 async def test_tail_shows_actions_of_operators_by_their_tools(tmp_path: Path) -> None:
     write(tmp_path / "calls.jsonl", [began(), asked(1)])
-    write(tmp_path / "audit.jsonl", [acted(5, by="a\x1bna", tool=None), acted(6, call="other", tool="pay")])
+    write(tmp_path / "operators.jsonl", [acted(5, by="a\x1bna", tool=None), acted(6, call="other", tool="pay")])
     with tailing("--lines", "100", "--tool", "order", str(tmp_path)) as tail:
         lines = until(tail, " by ")
     assert lines[-1].split("  ")[1:] == ["command", "call-1", "order", "cancelled by a\\x1bna"]

@@ -1,4 +1,4 @@
-// The audit log: actions on calls, newest first.
+// The operator log: actions on calls, newest first.
 
 startList({
   words: "actions",

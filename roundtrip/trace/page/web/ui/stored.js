@@ -97,7 +97,7 @@ async function sendAnswer(question, content, action, form) {
   askAgain();
 }
 
-// Actions on this call, from the audit log.
+// Actions on this call, from the operator log.
 function drawLog() {
   byId("log").hidden = !call.actions.length;
   const rows = call.actions.map((one) => [one.at, one.by, make("b", "", one.action), stateBadge(one.outcome), one.why]);

@@ -22,7 +22,7 @@ for number in range(count):
 """
 
 
-@pytest.mark.parametrize("max_bytes", [40_000, 0], ids=["transcript", "audit log"])
+@pytest.mark.parametrize("max_bytes", [40_000, 0], ids=["transcript", "operator log"])
 def test_concurrent_writers_and_rotation_lose_no_line(tmp_path: Path, max_bytes: int) -> None:
     path = tmp_path / "calls.jsonl"
     command = [sys.executable, "-c", WRITER]

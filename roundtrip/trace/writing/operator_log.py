@@ -1,6 +1,6 @@
-"""Write the actions of operators on stored calls to an audit log, whose lines readers of transcripts understand.
+"""Write the actions of operators on stored calls to an operator log, whose lines readers of transcripts understand.
 
-An action that cannot be logged is not done: `AuditLog.open` comes before it, and the line after it.
+An action that cannot be logged is not done: `OperatorLog.open` comes before it, and the line after it.
 """
 
 import json
@@ -15,30 +15,30 @@ from roundtrip.errors import RoundtripError
 from roundtrip.system import SYSTEM, System
 from roundtrip.trace.writing.files import LineFile
 from roundtrip.trace.writing.lines import FORMAT, OperatorAction
-from roundtrip.trace.writing.names import AUDIT_VARIABLE, TRACE_VARIABLE
+from roundtrip.trace.writing.names import OPERATOR_LOG_VARIABLE, TRACE_VARIABLE
 
 OperatorProgram = Literal["command", "ui"]
 """The program of an operator, as the `instance` of a line."""
 WriteOutcome = Callable[[Literal["done", "rejected"], str], None]
 """Writes the line of an action with its outcome, and the reason for it or the name of its question."""
 
-_NAME: Final = "audit.jsonl"
+_NAME: Final = "operators.jsonl"
 _MAX_NAME_CHARS: Final = 256
 
 
-class AuditUnwritable(RoundtripError):
-    """The audit log cannot be written; the text says why, and if the action was done."""
+class OperatorLogUnwritable(RoundtripError):
+    """The operator log cannot be written; the text says why, and if the action was done."""
 
 
-def audit_path(given: str | None, transcripts: Sequence[str], environment: Mapping[str, str]) -> Path | None:
-    """Return the file of the audit log; None if no option, variable or transcript says where it is.
+def operator_log_path(given: str | None, transcripts: Sequence[str], environment: Mapping[str, str]) -> Path | None:
+    """Return the file of the operator log; None if no option, variable or transcript says where it is.
 
     Args:
         given: The option of the user.
         transcripts: The files and directories that the user named.
         environment: The variables of the process.
     """
-    if place := given or environment.get(AUDIT_VARIABLE):
+    if place := given or environment.get(OPERATOR_LOG_VARIABLE):
         return Path(place)
     beside = transcripts[0] if transcripts else environment.get(TRACE_VARIABLE)
     if not beside:
@@ -62,8 +62,8 @@ def user_of_system() -> str:
         return f"user {os.getuid()}"
 
 
-class AuditLog:
-    """Audit log of one operator. Several processes may write to its file, which only its owner can read.
+class OperatorLog:
+    """Operator log of one operator. Several processes may write to its file, which only its owner can read.
 
     Args:
         path: The file; None to log nothing.
@@ -86,7 +86,7 @@ class AuditLog:
         answered question; never with a value of the call.
 
         Raises:
-            AuditUnwritable: The file cannot be opened, or the line cannot be written.
+            OperatorLogUnwritable: The file cannot be opened, or the line cannot be written.
         """
         head = {"instance": self._program, "call": _plain(call)[:_MAX_NAME_CHARS]}
         head |= {} if tool is None else {"tool": _plain(tool)}
@@ -103,7 +103,7 @@ class AuditLog:
                 file.write(text.encode("ascii") + b"\n")
 
         if file is not None:
-            with self._writable(f"nothing was done; name another file with --audit or {AUDIT_VARIABLE}"):
+            with self._writable(f"nothing was done; name another file with --operator-log or {OPERATOR_LOG_VARIABLE}"):
                 if not file.path.parent.is_dir():
                     # A mistyped folder must not get a second log.
                     raise FileNotFoundError(ENOENT, "its folder does not exist")
@@ -116,13 +116,13 @@ class AuditLog:
 
     @contextmanager
     def _writable(self, effect: str) -> Generator[None]:
-        """Raise `AuditUnwritable` for errors of the file, which says what they mean for the action."""
+        """Raise `OperatorLogUnwritable` for errors of the file, which says what they mean for the action."""
         try:
             yield
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            raise AuditUnwritable(
-                f"the audit log {str(self.path)!r} must be writable, got: {reason}; {effect}"
+            raise OperatorLogUnwritable(
+                f"the operator log {str(self.path)!r} must be writable, got: {reason}; {effect}"
             ) from error
 
 

@@ -1,4 +1,4 @@
-"""The audit log of operators: its place, its lines, and files that cannot be written."""
+"""The operator log of operators: its place, its lines, and files that cannot be written."""
 
 import getpass
 import stat
@@ -9,8 +9,8 @@ import pytest
 
 from roundtrip.system import System
 from roundtrip.trace.reading.transcripts import read_files
-from roundtrip.trace.writing.audit import AuditLog, AuditUnwritable, audit_path, user_of_system
 from roundtrip.trace.writing.lines import ActedLine
+from roundtrip.trace.writing.operator_log import OperatorLog, OperatorLogUnwritable, operator_log_path, user_of_system
 from tests.kit.tables import check_each
 from tests.unit.trace.tales import HOSTILE
 
@@ -18,12 +18,12 @@ AT = 1_795_000_000.25
 SYSTEM = System(time=lambda: AT)
 
 
-def log_at(path: Path | None, by: str = "ana") -> AuditLog:
-    return AuditLog(path, program="command", by=by, system=SYSTEM)
+def log_at(path: Path | None, by: str = "ana") -> OperatorLog:
+    return OperatorLog(path, program="command", by=by, system=SYSTEM)
 
 
 def test_line_of_an_action_is_read_as_written(tmp_path: Path) -> None:
-    path = tmp_path / "audit.jsonl"
+    path = tmp_path / "operators.jsonl"
     with log_at(path).open("call-1", "order", "cancel") as write_outcome:
         write_outcome("rejected", "it has ended already")
     (read,) = read_files([path]).lines
@@ -42,7 +42,7 @@ def test_line_of_an_action_is_read_as_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [HOSTILE, "line\nline", "\udcff", "é" * 1000])
 def test_hostile_names_stay_in_their_line(tmp_path: Path, name: str) -> None:
-    path = tmp_path / "audit.jsonl"
+    path = tmp_path / "operators.jsonl"
     with log_at(path, by=name).open("call-1", name, "answer") as write_outcome:
         write_outcome("done", name)
     assert path.read_bytes().isascii()
@@ -53,13 +53,13 @@ def test_hostile_names_stay_in_their_line(tmp_path: Path, name: str) -> None:
 
 def test_file_is_opened_before_the_action(tmp_path: Path) -> None:
     def check(path: Path, told: str) -> None:
-        with pytest.raises(AuditUnwritable, match=told), log_at(path).open("call-1", "order", "cancel"):
+        with pytest.raises(OperatorLogUnwritable, match=told), log_at(path).open("call-1", "order", "cancel"):
             pass
 
     (tmp_path / "file").write_text("")
     unwritable = r"must be writable, got: .*; nothing was done; name another file"
-    places = (tmp_path, tmp_path / "file" / "audit.jsonl", Path("nul\0"))
-    missing = (tmp_path / "trces" / "audit.jsonl", "its folder does not exist; nothing was done")
+    places = (tmp_path, tmp_path / "file" / "operators.jsonl", Path("nul\0"))
+    missing = (tmp_path / "trces" / "operators.jsonl", "its folder does not exist; nothing was done")
     check_each([*((path, unwritable) for path in places), missing], check)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
@@ -69,7 +69,7 @@ def test_file_is_opened_before_the_action(tmp_path: Path) -> None:
 def test_full_disk_is_reported_with_the_outcome(outcome: Any, said: str) -> None:
     with (
         log_at(Path("/dev/full")).open("call-1", "order", "cancel") as write_outcome,
-        pytest.raises(AuditUnwritable, match=f"the action {said} all the same"),
+        pytest.raises(OperatorLogUnwritable, match=f"the action {said} all the same"),
     ):
         write_outcome(outcome, "")
 
@@ -85,17 +85,17 @@ def test_place_of_the_log_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def check(given: str | None, transcripts: list[str], variables: dict[str, str], expected: str | None) -> None:
         monkeypatch.chdir(tmp_path)
         (tmp_path / "folder").mkdir(exist_ok=True)
-        assert audit_path(given, transcripts, variables) == (None if expected is None else Path(expected))
+        assert operator_log_path(given, transcripts, variables) == (None if expected is None else Path(expected))
 
     check_each(
         [
-            ("a.jsonl", ["calls.jsonl"], {"ROUNDTRIP_AUDIT": "b.jsonl"}, "a.jsonl"),
-            (None, ["calls.jsonl"], {"ROUNDTRIP_AUDIT": "b.jsonl"}, "b.jsonl"),
-            (None, ["x/calls.jsonl"], {"ROUNDTRIP_TRACE": "y/calls.jsonl"}, "x/audit.jsonl"),
-            (None, ["folder", "other"], {}, "folder/audit.jsonl"),
-            (None, ["new/"], {}, "new/audit.jsonl"),
-            (None, [], {"ROUNDTRIP_TRACE": "y/calls.jsonl"}, "y/audit.jsonl"),
-            (None, [], {"ROUNDTRIP_AUDIT": "", "ROUNDTRIP_TRACE": ""}, None),
+            ("a.jsonl", ["calls.jsonl"], {"ROUNDTRIP_OPERATOR_LOG": "b.jsonl"}, "a.jsonl"),
+            (None, ["calls.jsonl"], {"ROUNDTRIP_OPERATOR_LOG": "b.jsonl"}, "b.jsonl"),
+            (None, ["x/calls.jsonl"], {"ROUNDTRIP_TRACE": "y/calls.jsonl"}, "x/operators.jsonl"),
+            (None, ["folder", "other"], {}, "folder/operators.jsonl"),
+            (None, ["new/"], {}, "new/operators.jsonl"),
+            (None, [], {"ROUNDTRIP_TRACE": "y/calls.jsonl"}, "y/operators.jsonl"),
+            (None, [], {"ROUNDTRIP_OPERATOR_LOG": "", "ROUNDTRIP_TRACE": ""}, None),
         ],
         check,
     )
