@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from mcp.server.mcpserver.exceptions import ToolError
 
+    from roundtrip.approvals.markers import Approval, Approve
     from roundtrip.approvals.settings import Approvals, PendingApproval
     from roundtrip.docket.engine import DocketEngine
     from roundtrip.errors import InvalidSignature, RoundtripError
     from roundtrip.machine.call import Transition
     from roundtrip.machine.table import Event, State
     from roundtrip.pages.settings import Pages
-    from roundtrip.questions.approvals import Approval, Approve
     from roundtrip.questions.markers import Elicit, ElicitUrl, ListRoots, Sample
     from roundtrip.questions.outcomes import (
         AcceptedElicitation,
@@ -79,7 +79,7 @@ if not TYPE_CHECKING:
     # The command line shows its help without the SDK, and a server does not pay for what it does not use.
     _HOMES: Final = {
         "mcp.server.mcpserver.exceptions": ["ToolError"],
-        "roundtrip.questions.approvals": ["Approval", "Approve"],
+        "roundtrip.approvals.markers": ["Approval", "Approve"],
         "roundtrip.questions.markers": ["Elicit", "ElicitUrl", "ListRoots", "Sample"],
         "roundtrip.questions.outcomes": [
             "AcceptedElicitation",

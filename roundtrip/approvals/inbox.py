@@ -29,6 +29,7 @@ from typing_extensions import override
 
 from roundtrip.approvals import rules
 from roundtrip.approvals.inbox_calls import Choice, InboxPage, Reader, ShownApproval
+from roundtrip.approvals.markers import ApprovalQuestion
 from roundtrip.approvals.persons import name_of
 from roundtrip.approvals.rules import Record
 from roundtrip.approvals.settings import Approvals, PendingApproval
@@ -38,7 +39,6 @@ from roundtrip.errors import InvalidSignature
 from roundtrip.ledger.tasks import CallEntry, EntrySummary
 from roundtrip.legs.extensions import LegExtension, LegPart
 from roundtrip.limited_logs import LimitedLog
-from roundtrip.questions.approvals import ApprovalQuestion
 from roundtrip.questions.markers import ExternalMarker
 from roundtrip.stored.book import reaching_store
 from roundtrip.stored.content import CallNotChanged, already_ended, is_call_id, split_id
@@ -48,11 +48,11 @@ from roundtrip.tools.task_mode import TaskMode
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+    from roundtrip.approvals.markers import Approve
     from roundtrip.engine.leg import Leg
     from roundtrip.legs.extensions import OpenLeg
     from roundtrip.legs.functions import AskingFunction
     from roundtrip.legs.parts import Parts
-    from roundtrip.questions.approvals import Approve
     from roundtrip.questions.wire import PendingQuestion
     from roundtrip.stored.book import CallBook
     from roundtrip.stored.content import CallContent, ChangeCall, Parking

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, cast
 
+from roundtrip.approvals.markers import Approval, ApprovalQuestion
 from roundtrip.errors import ApprovalExpired, ApprovalRejected, BodyMistake, CallerUnknown, QuestionVolatile
 from roundtrip.machine.facts import ApprovalRead
-from roundtrip.questions.approvals import Approval, ApprovalQuestion
 from roundtrip.questions.markers import NOTHING
 from roundtrip.questions.outcomes import Outcome
 

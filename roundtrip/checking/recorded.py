@@ -10,11 +10,11 @@ from typing import Any, Final, Literal, TypeVar, get_origin
 
 from pydantic import JsonValue
 
+from roundtrip.approvals.markers import ApprovalQuestion, Approve
 from roundtrip.errors import CapabilityMissing, Decision, QuestionVolatile, ToolTimedOut
 from roundtrip.machine.facts import Reason
 from roundtrip.machine.journal import ACTIONS, Action
 from roundtrip.machine.pins import PAGE, SAMPLE, SAMPLE_WITH_TOOLS, digest
-from roundtrip.questions.approvals import ApprovalQuestion, Approve
 from roundtrip.questions.forms import digest_of_form
 from roundtrip.questions.markers import ListRoots
 from roundtrip.questions.wire import (

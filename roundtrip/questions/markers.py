@@ -321,18 +321,22 @@ class ListRoots(SdkListRoots):
         self.fallback = fallback
 
 
-MAX_APPROVED_CHARS: Final = 10_000
-"""Characters of the wording that a group can be asked to approve."""
-
-
 class ExternalMarker(Generic[T]):
     """Question that no client answers: its outcome comes with the stored call."""
 
     outcome_type: ClassVar[Any] = Any
     """The type that the consumer receives."""
+    max_chars: ClassVar[int]
+    """Characters of the longest message."""
+    message: str
+    otherwise: Any = NOTHING
 
     def question(self) -> Any:
         """Return it as `question_of` does."""
+        raise NotImplementedError
+
+    def worded(self, message: str) -> "ExternalMarker[T]":
+        """Return the same question with another message."""
         raise NotImplementedError
 
 

@@ -319,7 +319,9 @@ class RootsQuestion(ModelQuestion):
 class ExternalQuestion(Question):
     """Question that has no form on the wire: a settler of the leg has its outcome, and no client."""
 
-    __slots__ = ()
+    __slots__ = ("by",)
+    by: str
+    """The people who settle it."""
 
     @abstractmethod
     def no_settler(self, key: str) -> RoundtripError:

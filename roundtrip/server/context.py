@@ -30,13 +30,13 @@ from roundtrip.visibility.notifications import LIST_REQUEST
 from roundtrip.visibility.rules import Listing
 
 if TYPE_CHECKING:
+    from roundtrip.approvals import markers
+    from roundtrip.approvals.markers import Approval
     from roundtrip.engine.body import Body
-    from roundtrip.questions import approvals
-    from roundtrip.questions.approvals import Approval
     from roundtrip.stored.legs import TaskInfo, WorkerLeg
     from roundtrip.threads import workers
 else:
-    load_on_use(globals(), "roundtrip.questions.approvals", "roundtrip.threads.workers")
+    load_on_use(globals(), "roundtrip.approvals.markers", "roundtrip.threads.workers")
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -92,7 +92,7 @@ class Context(AskingContext[LifespanContextT, RequestT]):
             ApprovalExpired: The group did not decide in time, and there is no `fallback`.
             BodyMistake: The server has no inbox, or the call cannot wait for so long.
         """
-        return self.ask(name, approvals.Approve(message, **options))
+        return self.ask(name, markers.Approve(message, **options))
 
     async def read_resource(self, uri: str | AnyUrl) -> list[ReadResourceContents]:
         """Read a resource of this server. A resource that asks can be read in the live era only.

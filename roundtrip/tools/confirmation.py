@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from datetime import date, time, timedelta
 from decimal import Decimal
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 from uuid import UUID
 
 from mcp.server.mcpserver.exceptions import ToolError
@@ -16,11 +16,8 @@ from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from roundtrip.errors import InvalidSignature
-from roundtrip.questions.markers import MAX_APPROVED_CHARS, NOTHING, Elicit, ExternalMarker
+from roundtrip.questions.markers import NOTHING, Elicit, ExternalMarker
 from roundtrip.text import printable, quoted
-
-if TYPE_CHECKING:
-    from roundtrip.questions.approvals import Approve
 
 _SHOWN = 200
 """Characters shown of a value."""
@@ -56,11 +53,11 @@ class ToolConfirmation(NamedTuple):
 
     key: str
     template: str
-    approve: Approve | None = None
+    approve: ExternalMarker[Any] | None = None
     """The approval that confirms it, in place of the user of its client."""
 
     @classmethod
-    def of(cls, given: str | Approve, *, tool: str, arguments: Mapping[str, str]) -> ToolConfirmation:
+    def of(cls, given: str | ExternalMarker[Any], *, tool: str, arguments: Mapping[str, str]) -> ToolConfirmation:
         """Return the confirmation of `@server.tool(confirm=given)`.
 
         Raises:
@@ -96,11 +93,11 @@ class ToolConfirmation(NamedTuple):
                 )
         return cls(f"confirm:{tool}", template, approve)
 
-    def named_question(self, arguments: Mapping[str, Any]) -> tuple[str, Elicit[Confirmation] | Approve]:
+    def named_question(self, arguments: Mapping[str, Any]) -> tuple[str, Elicit[Confirmation] | ExternalMarker[Any]]:
         """Return the question of one call, with its name."""
         return self.key, self.question(arguments)
 
-    def question(self, arguments: Mapping[str, Any]) -> Elicit[Confirmation] | Approve:
+    def question(self, arguments: Mapping[str, Any]) -> Elicit[Confirmation] | ExternalMarker[Any]:
         """Return the question of one call: the filled-in template, and every argument below it.
 
         The writer of the arguments must not be able to write the question: text stays in its quotes, on one line.
@@ -111,10 +108,10 @@ class ToolConfirmation(NamedTuple):
         text = "\n".join([filled_in, "", *listed]).rstrip()
         if self.approve is None:
             return Elicit(text, Confirmation)
-        if len(text) > MAX_APPROVED_CHARS:
+        if len(text) > self.approve.max_chars:
             raise ToolError(
-                f"arguments must have at most {MAX_APPROVED_CHARS} characters, as they have to be read before they are "
-                f"approved, got {len(text)}; send less at once"
+                f"arguments must have at most {self.approve.max_chars} characters, as they have to be read before "
+                f"they are approved, got {len(text)}; send less at once"
             )
         return self.approve.worded(text)
 

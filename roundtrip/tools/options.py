@@ -15,7 +15,7 @@ from roundtrip.resolvers.markers import Dependency
 from roundtrip.visibility.rules import Enabled
 
 if TYPE_CHECKING:
-    from roundtrip.questions.approvals import Approve
+    from roundtrip.questions.markers import ExternalMarker
     from roundtrip.tools import guard
 else:
     load_on_use(globals(), "roundtrip.tools.guard")
@@ -63,7 +63,7 @@ class ToolOptions(TypedDict, total=False):
     """False to hide the tool at first; or a visibility gate: a function or `Depends` that decides for each request."""
     dependencies: Sequence[Dependency | Callable[..., Any]] | None
     """Dependencies that run before the tool, although no parameter takes their values."""
-    confirm: str | Approve | None
+    confirm: str | ExternalMarker[Any] | None
     """Question that the user must accept before anything runs, with arguments in braces: `"Delete {path}?"`; or an
     `Approve` with such a message."""
     ttl: float | None

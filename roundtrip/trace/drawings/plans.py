@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from roundtrip.questions.approvals import Approve
+from roundtrip.approvals.markers import Approve
 from roundtrip.questions.markers import SdkElicit, SdkListRoots, SdkSample
 from roundtrip.resolvers.plan import Input, Node, Plan, Source
 from roundtrip.trace.drawings.machine import Format

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from json.encoder import encode_basestring_ascii as quoted
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple, cast
 
 from mcp_types import CreateMessageRequest, ElicitRequest, ElicitRequestURLParams, ListRootsRequest
 
@@ -29,9 +29,8 @@ from roundtrip.machine.facts import (
 )
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import CALL_MACHINE, Event, State
-from roundtrip.questions.approvals import ApprovalQuestion
 from roundtrip.questions.forms import Form
-from roundtrip.questions.wire import FormQuestion, PendingQuestion, UrlQuestion
+from roundtrip.questions.wire import ExternalQuestion, FormQuestion, PendingQuestion, UrlQuestion
 from roundtrip.trace.writing.redaction import Redaction, Taken
 from roundtrip.tracing import Beginning, Closed, DeclinedFact, Era, HandedFact, ServedFunction
 
@@ -290,10 +289,9 @@ class LineWriter:
 
 
 def _asked_approval(redaction: Redaction, waiting: PendingQuestion) -> str:
-    question = waiting.question
-    by = question.by if isinstance(question, ApprovalQuestion) else ""
+    question = cast("ExternalQuestion", waiting.question)
     message = redaction.render("questions", question.text)
-    return f'{{"key":{quoted(redaction.name(waiting.key))},"by":{quoted(by)},"message":{message}}}'
+    return f'{{"key":{quoted(redaction.name(waiting.key))},"by":{quoted(question.by)},"message":{message}}}'
 
 
 def _shown_wait(redaction: Redaction, wait: Wait) -> str:

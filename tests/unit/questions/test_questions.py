@@ -21,13 +21,12 @@ from mcp_types import (
 )
 from pydantic import BaseModel, FileUrl
 
+from roundtrip.approvals.markers import Approve
 from roundtrip.machine.journal import Action
 from roundtrip.machine.pins import digest
-from roundtrip.questions.approvals import Approve
 from roundtrip.questions.forms import AnswerInvalid
 from roundtrip.questions.markers import (
     ATTEMPTS,
-    MAX_APPROVED_CHARS,
     Elicit,
     ElicitUrl,
     ListRoots,
@@ -254,15 +253,15 @@ def test_an_author_may_allow_another_scheme_in_place_of_these() -> None:
 
 
 def test_approval_is_as_long_as_a_person_can_read_and_no_longer() -> None:
-    for limit in (MAX_APPROVED_CHARS, MAX_APPROVED_CHARS + 1):
+    for limit in (Approve.max_chars, Approve.max_chars + 1):
         shown = "Run it?\n\nscript: ''"
         confirmation = ToolConfirmation.of(Approve("Run it?", by="f"), tool="run", arguments={"script": ""})
         script = "x" * (limit - len(shown))
-        if limit == MAX_APPROVED_CHARS:
+        if limit == Approve.max_chars:
             assert len(Approve("x" * limit, by="f").message) == limit
             assert len(cast(Approve, confirmation.question({"script": script})).message) == limit
         else:
             with pytest.raises(ValueError, match="people have to read it"):
                 Approve("x" * limit, by="f")
-            with pytest.raises(ToolError, match=f"at most {MAX_APPROVED_CHARS} characters"):
+            with pytest.raises(ToolError, match=f"at most {Approve.max_chars} characters"):
                 confirmation.question({"script": script})

@@ -12,7 +12,7 @@ from roundtrip.errors import BodyMistake
 from roundtrip.machine.journal import Action
 from roundtrip.machine.pins import digest
 from roundtrip.questions.forms import AnswerInvalid
-from roundtrip.questions.markers import MAX_APPROVED_CHARS, NOTHING, ExternalMarker
+from roundtrip.questions.markers import NOTHING, ExternalMarker
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.questions.wire import ExternalQuestion
 
@@ -54,6 +54,7 @@ class Approve(ExternalMarker[Approval]):
     """
 
     outcome_type = Approval
+    max_chars = 10_000
 
     def __init__(
         self,
@@ -69,9 +70,9 @@ class Approve(ExternalMarker[Approval]):
                 raise TypeError(f"Approve({name}=...) must be a text, got {type(given).__name__}")
             if not given.strip():
                 raise ValueError(f"Approve({name}=...) must not be empty")
-            if len(given) > MAX_APPROVED_CHARS:
+            if len(given) > self.max_chars:
                 raise ValueError(
-                    f"Approve({name}=...) must have at most {MAX_APPROVED_CHARS} characters, got {len(given)}; "
+                    f"Approve({name}=...) must have at most {self.max_chars} characters, got {len(given)}; "
                     "people have to read it"
                 )
         self.message = message
@@ -85,6 +86,7 @@ class Approve(ExternalMarker[Approval]):
         """Return it as a question."""
         return ApprovalQuestion(self)
 
+    @override
     def worded(self, message: str) -> "Approve":
         """Return the same approval with another message."""
         return Approve(message, by=self.by, within=self.within, remind=self.remind, fallback=self.fallback)
@@ -107,7 +109,7 @@ def seconds_of(given: float | timedelta, name: str, *, least: float = 0.0) -> fl
 class ApprovalQuestion(ExternalQuestion):
     """Approval, as a question that has no form on the wire."""
 
-    __slots__ = ("by", "pin", "remind", "within")
+    __slots__ = ("pin", "remind", "within")
 
     def __init__(self, marker: Approve) -> None:
         super().__init__(marker, marker.message, digest(f"{marker.by}\0{marker.message}"), digest("approval"))
