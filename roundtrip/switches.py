@@ -5,6 +5,8 @@ from typing import Final, Literal
 
 FAST_LANE_VARIABLE: Final = "ROUNDTRIP_FAST_LANE"
 PROBE_VARIABLE: Final = "ROUNDTRIP_PROBE"
+PROBE_TOOL: Final = "roundtrip_probe"
+"""The tool that answers `roundtrip doctor`, if it is switched on."""
 RUN_TASKS_VARIABLE: Final = "ROUNDTRIP_RUN_TASKS"
 OWN: Final = "own"
 """The tasks that clients of this process have made or asked for, and no others."""

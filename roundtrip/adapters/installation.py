@@ -25,7 +25,6 @@ from mcp.shared.uri_template import UriTemplate
 from roundtrip.errors import InvalidSignature
 from roundtrip.legs.boundary import Request, RequestBoundary
 from roundtrip.legs.functions import AskingFunction, Kind
-from roundtrip.legs.parts import PartsOptions, parts_of
 from roundtrip.legs.requests import holding
 from roundtrip.on_demand import load_on_use
 from roundtrip.once.extension import GuessCounter
@@ -33,6 +32,7 @@ from roundtrip.resolvers.plan import Plan
 from roundtrip.server.attach import Attached
 from roundtrip.server.attach import install as attach
 from roundtrip.server.features import extensions_of, filled_by_docket, reject_waits, stored_features
+from roundtrip.server.settings import PartsOptions, parts_of
 from roundtrip.stored.desk import CallDesk
 from roundtrip.stored.storage import Storage, StoresCalls
 from roundtrip.switches import runs_tasks

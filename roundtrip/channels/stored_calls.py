@@ -54,7 +54,6 @@ from roundtrip.engine.ports import Channels
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.legs.asking import AskingContext
 from roundtrip.legs.extensions import LegExtension, LegPart
-from roundtrip.legs.parts import PROBE_TOOL
 from roundtrip.legs.requests import RequestRecord
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.journal import Journal, to_text
@@ -66,6 +65,7 @@ from roundtrip.stored.content import CallContent, ContentUnreadable, Pause, spli
 from roundtrip.stored.lease import lease_seconds
 from roundtrip.stored.model_answers import AnswersInvalid, AnswersRefused
 from roundtrip.stored.service import CallService
+from roundtrip.switches import PROBE_TOOL
 from roundtrip.tools.failures import store_down
 
 if TYPE_CHECKING:

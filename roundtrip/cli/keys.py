@@ -12,7 +12,7 @@ from typing import Final
 
 from roundtrip.cli.command import Command, CommandFailed, reported
 from roundtrip.cli.parsing import OptionsAnywhere, seconds
-from roundtrip.tokens.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE, KeyFile, Role, RoledKey
+from roundtrip.server.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE, KeyFile, Role, RoledKey
 from roundtrip.trace.writing.folder_lock import locked_folder_of
 
 _KEY_BYTES: Final = 32

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from roundtrip.cli.command import Command, CommandFailed
 from roundtrip.cli.parsing import OptionsAnywhere
-from roundtrip.tokens.key_files import KEY_FILE_VARIABLE
+from roundtrip.server.key_files import KEY_FILE_VARIABLE
 
 _DESCRIPTION: Final = """\
 Make a project in a new folder: a server with a tool that asks, tests with a snapshot, a key that git ignores,

@@ -48,8 +48,8 @@ from roundtrip.doctor.facts import (
     Said,
     Trouble,
 )
-from roundtrip.legs.parts import PROBE_TOOL
 from roundtrip.legs.requests import is_token_rejection
+from roundtrip.switches import PROBE_TOOL
 
 T = TypeVar("T")
 

@@ -6,32 +6,27 @@ so that its legs have no effect on the service.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from mcp.server.request_state import RequestStateSecurity
-from mcp.server.subscriptions import InMemorySubscriptionBus, SubscriptionBus
+from mcp.server.subscriptions import SubscriptionBus
 
 from roundtrip.machine.journal import Limits
 from roundtrip.on_demand import load_on_use
 from roundtrip.system import SYSTEM, System
-from roundtrip.tokens.protection import Protection, limits_of, protect
-from roundtrip.trace.writing.tracers import Tracers, tracers_of
+from roundtrip.tokens.protection import Protection
+from roundtrip.trace.writing.tracers import Tracers
 
 if TYPE_CHECKING:
-    from roundtrip.ledger import contract, memory
+    from roundtrip.ledger import memory
+    from roundtrip.ledger.contract import Ledger
     from roundtrip.legs.functions import AskingFunction
-    from roundtrip.tokens.protection import Keys, Principal
-    from roundtrip.trace.writing.tracers import Trace
 else:
-    load_on_use(globals(), "roundtrip.ledger.contract", "roundtrip.ledger.memory")
+    load_on_use(globals(), "roundtrip.ledger.memory")
 
-PROBE_TOOL: Final = "roundtrip_probe"
-"""The tool that answers `roundtrip doctor`."""
 _MAKING: Final = Lock()
 
 
@@ -54,7 +49,7 @@ class LegRehearsal(Protocol):
 class Effects:
     """Current ledger, tracers and bus of one server."""
 
-    given_ledger: contract.Ledger | None
+    given_ledger: Ledger | None
     """None until the first use of a ledger in memory, which few servers need."""
     tracers: Tracers
     bus: SubscriptionBus
@@ -63,7 +58,7 @@ class Effects:
     system: System = SYSTEM
 
     @property
-    def ledger(self) -> contract.Ledger:
+    def ledger(self) -> Ledger:
         """Return the ledger; make one in memory if none was given."""
         with _MAKING:
             if self.given_ledger is None:
@@ -103,65 +98,3 @@ class Parts(NamedTuple):
     def may_forget(self) -> bool:
         """Return True if the ledger is this process's alone, and other processes may have the keys of its calls."""
         return self.effects.given_ledger is None and not self.protection.own_key
-
-
-class PartsOptions(TypedDict, total=False):
-    """Options of a server for the parts that every leg uses; the docstring of `Server` says more."""
-
-    keys: Keys | None
-    """Secrets of at least 32 bytes, newest first, the same on every instance. By default those of ROUNDTRIP_KEYS or
-    ROUNDTRIP_KEY_FILE; without either, only this process can resume its calls."""
-    ttl: float | None
-    """Seconds a client may take over one leg's questions. The default is 600."""
-    max_age: float | None
-    """Seconds after which a call cannot be resumed. The default is 3600."""
-    encrypt: bool
-    """True to encrypt whole tokens."""
-    principal: Principal | Literal[False] | None
-    """Returns the owner of a token, given the request's context; False binds tokens to no one."""
-    audience: str | None
-    """The service that tokens are for. By default the server's name."""
-    seal_keys: Keys | None
-    """With `request_state_security=` of the server, the keys that seal values which the server computed."""
-    trace: Trace
-    """The place to record calls, as `Server(trace=...)` takes it. By default the one that ROUNDTRIP_TRACE names."""
-    ledger: contract.Ledger | None
-    """Keeps the results of tools that run once. By default in the memory of this process."""
-    max_token_bytes: int
-    """A longer token is neither made nor accepted."""
-    max_journal_bytes: int
-    """The most bytes that a call may remember."""
-    system: System
-    """The clocks, randomness and sleep to use."""
-
-
-def _check_ledger(given: object) -> None:
-    if not isinstance(given, contract.Ledger):
-        raise TypeError(f"ledger= must be a ledger, such as SqliteLedger('calls.db'), got {type(given).__name__}")
-
-
-def parts_of(
-    name: str | None,
-    *,
-    given: RequestStateSecurity | None,
-    bus: SubscriptionBus | None,
-    ttl: float | None = None,
-    max_age: float | None = None,
-    trace: Trace = None,
-    ledger: contract.Ledger | None = None,
-    system: System = SYSTEM,
-    **protection: Any,
-) -> Parts:
-    """Make the parts of a server from its arguments; `protection` are those of `protect`.
-
-    Raises:
-        ValueError: A key is too short, or the arguments contradict each other.
-        TypeError: The ledger is none.
-    """
-    if ledger is not None:
-        _check_ledger(ledger)
-    limits = limits_of(given, ttl=ttl, max_age=max_age)
-    made = protect(name, given=given, ttl=limits.ttl, environment=os.environ, system=system, **protection)
-    tracers = tracers_of(trace, environment=os.environ, key=made.trace_key)
-    bus = bus if bus is not None else InMemorySubscriptionBus()
-    return Parts(made, Effects(ledger, tracers, bus, system=system), limits, system)

@@ -329,7 +329,7 @@ class ExternalMarker(Generic[T]):
     max_chars: ClassVar[int]
     """Characters of the longest message."""
     message: str
-    otherwise: Any = NOTHING
+    fallback: Any = NOTHING
 
     def question(self) -> Any:
         """Return it as `question_of` does."""

@@ -18,10 +18,11 @@ from mcp.server.mcpserver.exceptions import ToolError
 
 from roundtrip.errors import ChannelMissing
 from roundtrip.ledger.contract import LedgerDown, Reach
-from roundtrip.legs.parts import PROBE_TOOL, Parts
+from roundtrip.legs.parts import Parts
 from roundtrip.on_demand import load_on_use
 from roundtrip.server.context import Context
 from roundtrip.stored.storage import Storage
+from roundtrip.switches import PROBE_TOOL
 from roundtrip.tools.options import ToolSpec
 from roundtrip.tools.registered import RegisteredTool, ToolDefaults, register
 from roundtrip.tools.registry import ToolRegistry

@@ -25,10 +25,10 @@ from mcp_types import Icon
 from starlette.applications import Starlette
 from typing_extensions import Unpack
 
-from roundtrip.legs.parts import PartsOptions, parts_of
 from roundtrip.on_demand import load_on_use
 from roundtrip.server.features import filled_by_docket, install_stored_calls
 from roundtrip.server.prompts_and_resources import LISTINGS
+from roundtrip.server.settings import PartsOptions, parts_of
 from roundtrip.server.tool_server import ToolServer
 from roundtrip.switches import FAST_LANE_VARIABLE, is_on, runs_tasks
 from roundtrip.tools.registered import ToolDefaults

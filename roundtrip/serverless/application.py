@@ -24,9 +24,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from roundtrip.http.connections import HttpOptions
 from roundtrip.ledger.contract import Reach
 from roundtrip.sdk import is_running
+from roundtrip.server.key_files import KEYS_VARIABLE
 from roundtrip.server.server import Server
 from roundtrip.threads.loops import finish_late_writes
-from roundtrip.tokens.key_files import KEYS_VARIABLE
 from roundtrip.tracing import FlushedTracer
 from roundtrip.untrusted import mapping_of
 

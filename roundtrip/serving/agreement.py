@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from roundtrip.ledger.contract import Reach
+from roundtrip.server.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE
 from roundtrip.server.probe import Identity
-from roundtrip.tokens.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE
 
 _GIVE_KEYS = (
     f"give all of them the same key: ROUNDTRIP_KEYS=$(roundtrip keys new --print), or a file with {KEY_FILE_VARIABLE} "

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from roundtrip.server.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE
 from roundtrip.server.probe import Identity
 from roundtrip.serving.agreement import caution_of_reload
 from roundtrip.serving.supervisor import Supervisor, WorkerFailed, WorkerPlan
-from roundtrip.tokens.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE
 
 logger = logging.getLogger("roundtrip")
 

@@ -11,9 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from pydantic_core import PydanticCustomError
 
 from roundtrip.channels.local.loopback_peers import is_loopback
+from roundtrip.server.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE
 from roundtrip.serving.names import ANY, host_from, origin_from
 from roundtrip.switches import PROBE_VARIABLE
-from roundtrip.tokens.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE
 from roundtrip.trace.writing.names import TRACE_VARIABLE
 
 DEFAULT_FILE: Final = "roundtrip.toml"

@@ -11,8 +11,9 @@ from roundtrip.engine.leg import Finished
 from roundtrip.ledger import MemoryLedger
 from roundtrip.ledger.machines import ENDED, TASK_MACHINE, StoredState
 from roundtrip.ledger.tasks import CallEntry
-from roundtrip.legs.parts import Effects, Parts, parts_of
+from roundtrip.legs.parts import Effects, Parts
 from roundtrip.machine.journal import Journal, to_text
+from roundtrip.server.settings import parts_of
 from roundtrip.stored.book import CallBook
 from roundtrip.stored.content import CallContent, CallOrigin
 from roundtrip.stored.desk import ToolHost

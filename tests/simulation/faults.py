@@ -12,11 +12,11 @@ from roundtrip.ledger.entry import LedgerEntry
 from roundtrip.ledger.machines import TASK_MACHINE, EntryEvent, EntryState, StoredEvent, StoredState
 from roundtrip.ledger.tasks import CallEntry
 from roundtrip.legs import boundary
-from roundtrip.legs.parts import Protection
 from roundtrip.once.exactly_once import LedgerClaim
 from roundtrip.stored import sweep
 from roundtrip.stored.content import CallSeal
 from roundtrip.stored.lease import CallLease
+from roundtrip.tokens.protection import Protection
 from roundtrip.tokens.token import Sealer
 from tests.simulation.store import SimulatedLedger, SimulatedTasks
 from tests.simulation.world import History, simulate

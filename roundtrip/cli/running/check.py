@@ -17,7 +17,7 @@ from roundtrip.cli.command import CommandFailed
 from roundtrip.cli.running.rehearsing import load_for_rehearsal, rehearse
 from roundtrip.cli.trace.sources import json_text, load
 from roundtrip.errors import RoundtripError
-from roundtrip.legs.parts import PROBE_TOOL
+from roundtrip.switches import PROBE_TOOL
 
 
 def run(arguments: Namespace) -> int:

@@ -20,6 +20,7 @@ from roundtrip.playground.inbox import PlayedInbox
 from roundtrip.playground.playground import Playground
 from roundtrip.playground.running import RunningPage, WatchedSupervisor, run_page
 from roundtrip.playground.writing import ServerPlace, TestWriter
+from roundtrip.server.key_files import keys_of
 from roundtrip.server.server import Server
 from roundtrip.serving.others import OtherServer, as_served
 from roundtrip.serving.process import serve, work
@@ -27,7 +28,6 @@ from roundtrip.serving.reloading import folders_of, prepare_processes
 from roundtrip.serving.settings import ServeSettings
 from roundtrip.serving.supervisor import WorkerFailed, WorkerPlan
 from roundtrip.switches import OWN, RUN_TASKS_VARIABLE
-from roundtrip.tokens.key_files import keys_of
 from roundtrip.trace.page.loopback import HOST
 from roundtrip.trace.writing.names import REVEAL_VARIABLE, TRACE_VARIABLE
 

@@ -18,6 +18,7 @@ from roundtrip.cli.running.loading import load_any_server, load_served
 from roundtrip.cli.running.starting import NO_WORKERS, exit_code_of, listen_for, require_fork, supervise
 from roundtrip.cli.serve import SWITCHES
 from roundtrip.doctor.local import PROBE_IGNORED
+from roundtrip.server.key_files import KEYS_VARIABLE
 from roundtrip.server.probe import Identity
 from roundtrip.serving.agreement import cautions
 from roundtrip.serving.process import logger, serve, set_up_logging, work
@@ -26,7 +27,6 @@ from roundtrip.serving.settings import BadSettings, ServeSettings, misspelled_va
 from roundtrip.serving.supervisor import Supervisor, WorkerPlan
 from roundtrip.switches import PROBE_VARIABLE, is_on
 from roundtrip.text import printable
-from roundtrip.tokens.key_files import KEYS_VARIABLE
 
 _NO_SETTINGS: Final = ("target", "command", "config", "folder", *SWITCHES)
 _SETTINGS_OF_STDIO: Final = ("log_level",)

@@ -16,9 +16,9 @@ from roundtrip.cli.trace.sources import present
 from roundtrip.cli.trace.terminal import Part, Screen
 from roundtrip.errors import TokenRejected
 from roundtrip.machine.journal import OUTCOMES, Journal
+from roundtrip.server.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE, KeyFile, keys_of
 from roundtrip.text import build_text
 from roundtrip.tokens.binding import TokenBinding
-from roundtrip.tokens.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE, KeyFile, keys_of
 from roundtrip.tokens.token import MAX_TOKEN_BYTES
 from roundtrip.trace.explaining.wording import duration_text, size_text
 from roundtrip.trace.reading.tokens import Sealed, SignatureCheck, TokenView, foreign_kind, token_data, view_token

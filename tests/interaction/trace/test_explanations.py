@@ -18,10 +18,10 @@ from roundtrip.cli import main
 from roundtrip.doctor.facts import Facts
 from roundtrip.doctor.findings import builds_text
 from roundtrip.errors import RejectionReason
-from roundtrip.legs.parts import PROBE_TOOL
 from roundtrip.machine.facts import Reason
 from roundtrip.machine.journal_bytes import FORMAT
 from roundtrip.machine.table import State
+from roundtrip.switches import PROBE_TOOL
 from roundtrip.testing import DECLINE, Answers, Clock, Era, LegByLeg, User
 from roundtrip.tokens.token import KeyRing, TokenCodec
 from roundtrip.trace.explaining.explanations import ExplainedSubject, explain

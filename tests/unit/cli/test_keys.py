@@ -10,7 +10,7 @@ import pytest
 
 from roundtrip import Server
 from roundtrip.cli import main
-from roundtrip.tokens.key_files import KeyFile, Role
+from roundtrip.server.key_files import KeyFile, Role
 from tests.kit.tables import check_each
 
 KEY = "7f" * 32

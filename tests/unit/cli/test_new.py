@@ -12,7 +12,7 @@ import yaml
 from packaging.requirements import Requirement
 
 from roundtrip.cli import main
-from roundtrip.tokens.key_files import KeyFile
+from roundtrip.server.key_files import KeyFile
 from tests.kit.tables import check_each
 
 

@@ -10,8 +10,7 @@ from mcp_types import CallToolResult, TextContent
 
 from roundtrip import Server
 from roundtrip.ledger import MemoryLedger
-from roundtrip.legs.parts import PROBE_TOOL
-from roundtrip.switches import PROBE_VARIABLE
+from roundtrip.switches import PROBE_TOOL, PROBE_VARIABLE
 from roundtrip.testing import Era
 
 pytestmark = pytest.mark.anyio

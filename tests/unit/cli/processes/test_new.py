@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from roundtrip.cli import main
-from roundtrip.tokens.key_files import KeyFile
+from roundtrip.server.key_files import KeyFile
 from tests.kit.environments import SECONDS, Environment
 
 

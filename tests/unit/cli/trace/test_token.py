@@ -16,7 +16,7 @@ from roundtrip.cli.command import CommandFailed
 from roundtrip.cli.parsing import OptionsAnywhere
 from roundtrip.cli.trace.token import configure, run
 from roundtrip.machine.journal import Action, Entry
-from roundtrip.tokens.key_files import KeyFile, Role, RoledKey
+from roundtrip.server.key_files import KeyFile, Role, RoledKey
 from tests.kit.secrets import BORN, NEW, OTHER, claims, codec, journal, payload, pinned
 from tests.kit.tables import check_each
 from tests.unit.cli.trace.tokens import HOSTILE, SECRET, TOKEN, hostile_token
