@@ -71,7 +71,7 @@ REQUIREMENTS: Final = (
         "S12",
         "MUST",
         "The page behind a question checks that its user is the asked user.",
-        ("tokens/tickets.py", "legs/call_info.py", "server/server.py"),
+        ("tokens/tickets.py", "legs/asking.py", "server/server.py"),
     ),
     Requirement(
         "F1",

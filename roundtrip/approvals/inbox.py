@@ -171,10 +171,10 @@ class Inbox(rules.ApprovalFeature, LegExtension):
 
     def settler(self, task: WorkerLeg | None, *, user: str | None, max_seconds: float) -> ApprovalSettler:
         """Return the settler of approvals for a leg of a call."""
-        rehearsal = self._parts.effects.rehearsal
-        if rehearsal is not None:
+        dry_run = self._parts.effects.dry_run
+        if dry_run is not None:
             # It has no caller, and less time than the recorded call had.
-            return ApprovalSettler(rehearsal.decided, math.inf)
+            return ApprovalSettler(dry_run.decided, math.inf)
         states: dict[str, ApprovalState] = {}
         approved: dict[str, tuple[tuple[str, str], ...]] = {}
         for record in rules.records_of(task.content) if task is not None else ():

@@ -272,7 +272,7 @@ class StoredCalls(LegExtension):
             MCPError: The tool raised a protocol error, its client cannot be asked, or the store cannot be used.
         """
         record = call.record
-        if self._legs.parts.effects.rehearsal is not None:
+        if self._legs.parts.effects.dry_run is not None:
             # It neither reads nor writes the store, which may have the call that is rehearsed.
             return await proceed()
         channels, is_retry = self._channels_of(record), is_retry_era(record.context.protocol_version)

@@ -12,6 +12,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from typing import Any, Final, Literal
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -19,10 +20,13 @@ from mcp.server.subscriptions import InMemorySubscriptionBus
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR
 from pydantic import BaseModel
+from typing_extensions import override
 
 from roundtrip.adapters.installation import Installation
 from roundtrip.approvals.settling import ApprovalState
+from roundtrip.engine.silent_body import Execute
 from roundtrip.errors import RoundtripError
+from roundtrip.legs.extensions import LegExtension, LegPart, OpenLeg
 from roundtrip.legs.functions import AskingFunction
 from roundtrip.legs.parts import Effects
 from roundtrip.legs.requests import asking_request
@@ -155,8 +159,22 @@ _ENDS: Final = {
 }
 
 
-class Rehearsal:
-    """The innermost middleware of a server in rehearsal, which gives each request a journal."""
+class _BodyStop(LegPart):
+    """Stop of one leg before its body."""
+
+    replaces_body = True
+
+    def __init__(self, rehearsed: Rehearsed, function: AskingFunction, *, outermost: bool) -> None:
+        self._stop = partial(rehearsed.stop, function, outermost=outermost)
+
+    @override
+    def around(self, execute: Execute) -> Execute:
+        self._stop()
+        return execute
+
+
+class Rehearsal(LegExtension):
+    """The innermost middleware of a server in rehearsal, which gives each request a journal, and stops its leg."""
 
     def __init__(self, effects: Effects) -> None:
         self._effects = effects
@@ -168,9 +186,13 @@ class Rehearsal:
         self.rehearsed = Rehearsed(decided=decided, bodies=bodies)
         """The result of the last request."""
         # New for each leg: the claims of one must not affect the next, which may be an earlier leg.
-        self._effects.use(
-            Effects(None, Tracers((self.rehearsed,)), InMemorySubscriptionBus(), rehearsal=self.rehearsed)
-        )
+        self._effects.use(Effects(None, Tracers((self.rehearsed,)), InMemorySubscriptionBus(), dry_run=self.rehearsed))
+
+    @override
+    def join(self, leg: OpenLeg) -> LegPart:
+        # A rehearsal has no authenticated user, and shows tickets to no user.
+        leg.binds_tickets = False
+        return _BodyStop(self.rehearsed, leg.function, outermost=leg.record is not None)
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """Serve one message."""
@@ -193,6 +215,7 @@ def rehearsing(server: Server[Any] | Installation[Any]) -> Generator[Rehearsal]:
         rehearsal = Rehearsal(server.effects)
         server.middleware.append(rehearsal)
         try:
-            yield rehearsal
+            with server.joined_by(rehearsal):
+                yield rehearsal
         finally:
             server.middleware.remove(rehearsal)

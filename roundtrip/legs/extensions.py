@@ -27,6 +27,8 @@ class LegPart:
     """False if the body may run without the engine."""
     may_store = False
     """True if the leg may end with a stored call."""
+    replaces_body = False
+    """True if something else may run in place of the body."""
 
     def complete(self, leg: Leg) -> None:
         """Add to the values with which the engine serves the leg."""
@@ -55,6 +57,8 @@ class OpenLeg:
     hands_over: bool
     """True if it ends before the body, whose call is stored."""
     channels: Channels | None
+    binds_tickets: bool
+    """False if no user receives its tickets, so that they need not be bound to one."""
     call: Call
     journal: Journal | None
     born: float

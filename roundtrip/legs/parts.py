@@ -1,6 +1,6 @@
 """Provide the parts of a server that every leg uses: its keys, its limits and its effects.
 
-Read the ledger, the tracers and the bus from `Effects` at each use, and do not store them: a rehearsal replaces them,
+Read the ledger, the tracers and the bus from `Effects` at each use, and do not store them: a dry run replaces them,
 so that its legs have no effect on the service.
 """
 
@@ -23,22 +23,17 @@ from roundtrip.trace.writing.tracers import Tracers
 if TYPE_CHECKING:
     from roundtrip.ledger import memory
     from roundtrip.ledger.contract import Ledger
-    from roundtrip.legs.functions import AskingFunction
 else:
     load_on_use(globals(), "roundtrip.ledger.memory")
 
 _MAKING: Final = Lock()
 
 
-class LegRehearsal(Protocol):
-    """Rehearsal of one leg, which stops before its body."""
+class DryRun(Protocol):
+    """Run of a server for no client, without effects on its service."""
 
     decided: Mapping[str, Any]
     """The decisions of persons who are no clients, by the names of their questions."""
-
-    def stop(self, function: AskingFunction, *, outermost: bool) -> None:
-        """End a leg before its body, unless the body may run here."""
-        ...
 
     def let_in(self, owner: str) -> None:
         """Note an item that was served although the request cannot see it."""
@@ -53,8 +48,7 @@ class Effects:
     """None until the first use of a ledger in memory, which few servers need."""
     tracers: Tracers
     bus: SubscriptionBus
-    rehearsal: LegRehearsal | None = None
-    """Set while the server rehearses: no body runs then."""
+    dry_run: DryRun | None = None
     system: System = SYSTEM
 
     @property

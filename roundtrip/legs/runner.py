@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from roundtrip.engine.body import Body
     from roundtrip.engine.ports import BeginWaits
     from roundtrip.engine.teardown import TeardownStack
-    from roundtrip.legs import call_info, leg_facts
+    from roundtrip.legs import asking, leg_facts
     from roundtrip.legs.asking import AskingContext
     from roundtrip.legs.extensions import CountGuess, LegExtension, LegPart, LifespanWorker
     from roundtrip.questions.markers import Marker
@@ -49,7 +49,7 @@ else:
         globals(),
         "roundtrip.engine.leg_run",
         "roundtrip.engine.ports",
-        "roundtrip.legs.call_info",
+        "roundtrip.legs.asking",
         "roundtrip.legs.leg_facts",
     )
 
@@ -256,6 +256,7 @@ class ServedLeg(OpenLeg):
         self.hands_over = function.hands_over and self.record is not None and self.record.may_become_task
         self.channels = self.record.channels if self.record is not None else None
         self.features: Sequence[LegPart] = ()
+        self.binds_tickets = True
         self.journal = self.record.journal if self.record is not None and self.is_retry else None
         self.parts = runner.parts
         system = self.parts.system
@@ -346,10 +347,8 @@ class ServedLeg(OpenLeg):
         return leg_run.end_authored(self.leg(None), result)
 
     async def execute(self, filled: dict[str, Any], context: Any) -> Any:
-        """Run the body, unless the server rehearses."""
-        rehearsal, function = self.parts.effects.rehearsal, self.function
-        if rehearsal is not None:
-            rehearsal.stop(function, outermost=self.record is not None)
+        """Run the body, or what the features of the leg make of it."""
+        function = self.function
         if not self.features:
             return await function.run(self.arguments, filled, context, self.threads)
 
@@ -362,9 +361,9 @@ class ServedLeg(OpenLeg):
         return await execute(filled, context)
 
     def plain_body(self) -> PlainBody | None:
-        """Return the body, if it may run in one go with plain resolvers. A server that rehearses runs none."""
-        is_elsewhere = self.hands_over or self.parts.effects.rehearsal is not None
-        if not self.function.plan.nodes or is_elsewhere:
+        """Return the body, if it may run in one go with plain resolvers."""
+        is_replaced = self.hands_over or any(part.replaces_body for part in self.features)
+        if not self.function.plan.nodes or is_replaced:
             return None
         return self.function.plain_body(self.arguments)
 
@@ -376,7 +375,7 @@ class ServedLeg(OpenLeg):
             input_params=self.incoming.params(),
             subscriptions=self.parts.effects.bus,
             body=body,
-            call=call_info.CallInfo(self.call, self._issue_ticket, stored=self.stored),
+            call=asking.CallInfo(self.call, self._issue_ticket, stored=self.stored),
         )
 
     def _issue_ticket(self, purpose: str, unbound: bool) -> str | None:
@@ -384,8 +383,7 @@ class ServedLeg(OpenLeg):
         protection = self.parts.protection
         user = protection.user(self.wire) if self.stored is None else self.stored.user
         principal = None if unbound else user
-        # A rehearsal has no authenticated user, and shows the ticket to no user.
-        if principal is None and not unbound and self.parts.effects.rehearsal is None:
+        if principal is None and not unbound and self.binds_tickets:
             return None
         return protection.ticket_office().issue(self.call.id, purpose, expires=self.end, principal=principal)
 

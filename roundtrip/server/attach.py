@@ -123,6 +123,15 @@ class Attached:
         finally:
             self._parts.effects.tracers.remove(tracer)
 
+    @contextmanager
+    def joined_by(self, feature: LegExtension) -> Generator[None]:
+        """Let a feature take part in all legs inside a `with` block, outside of the others."""
+        self._legs.extensions.insert(0, feature)
+        try:
+            yield
+        finally:
+            self._legs.extensions.remove(feature)
+
     def hurried(self, *, page_wait: float) -> AbstractContextManager[None]:
         """Limit the seconds that legs inside a `with` block wait for a page, as tests do."""
         return self._legs.hurried(page_wait)

@@ -111,7 +111,7 @@ class _TaskNeed(LegExtension):
 
     @override
     def join(self, leg: OpenLeg) -> None:
-        if leg.incoming.record is not None and leg.parts.effects.rehearsal is None:
+        if leg.incoming.record is not None and leg.parts.effects.dry_run is None:
             extension.require_task(leg.function, leg.incoming)
 
 

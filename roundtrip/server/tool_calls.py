@@ -233,7 +233,7 @@ class ToolCalls(ToolHost):
         if probe is not None and name == probe.name and name not in self.tools:
             return await self._run(probe, arguments, incoming)
         wanted = version if version is not None else _requested_version(name, incoming)
-        if self.legs.parts.effects.rehearsal is not None:
+        if self.legs.parts.effects.dry_run is not None:
             return await self._rehearse(name, arguments, incoming, wanted)
         for tool in self.tools.find(name, wanted):
             gate = tool.visibility_gate
@@ -255,8 +255,9 @@ class ToolCalls(ToolHost):
         opened = await self.gates().open(gate, incoming.request) if gate is not None else None
         if opened is not None:
             return await opened.around(self._run(tool, arguments, incoming, opened))
-        if self.legs.parts.effects.rehearsal is not None and (gate is not None or not self.tools.sees(tool)):
-            self.legs.parts.effects.rehearsal.let_in(f"tool {name!r}")
+        dry_run = self.legs.parts.effects.dry_run
+        if dry_run is not None and (gate is not None or not self.tools.sees(tool)):
+            dry_run.let_in(f"tool {name!r}")
         return await self._run(tool, arguments, incoming)
 
     async def _run(

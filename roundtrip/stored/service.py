@@ -104,7 +104,7 @@ class CallService:
 
     def start(self) -> None:
         """Run tasks on this event loop, while the server's lifespan is active here. A rehearsal runs none."""
-        if self._legs.parts.effects.rehearsal is not None:
+        if self._legs.parts.effects.dry_run is not None:
             return
         if self._delivers and self._legs.lifespans.get(asyncio.get_running_loop()):
             self._delivers.start()

@@ -120,7 +120,7 @@ class Catalog:
 
     def is_visible(self, kind: Shelf, identifier: str) -> bool:
         """Return True if the current request may see an item."""
-        if self._effects.rehearsal is not None:
+        if self._effects.dry_run is not None:
             return True
         if not self.sees(kind, identifier):
             return False
@@ -144,9 +144,9 @@ class Catalog:
         """
         if not self.has_gates(kind):
             return await work()
-        rehearsal = self._effects.rehearsal
+        dry_run = self._effects.dry_run
         for identifier in candidates:
-            if not self.sees(kind, identifier) and rehearsal is None:
+            if not self.sees(kind, identifier) and dry_run is None:
                 continue
             gate = self._gate_of(kind, identifier)
             if gate is None:
@@ -154,9 +154,9 @@ class Catalog:
             opened = await self._gate_evaluator().open(gate, unseen)
             if opened is not None:
                 return await opened.around(work())
-            if rehearsal is not None:
+            if dry_run is not None:
                 # A rehearsal has no user for whom a gate could open.
-                rehearsal.let_in(f"{kind} {identifier!r}")
+                dry_run.let_in(f"{kind} {identifier!r}")
                 return await work()
         return await self._gate_evaluator().serve_unseen(work())
 
