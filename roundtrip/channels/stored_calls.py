@@ -63,7 +63,7 @@ from roundtrip.revisions import FIRST_OF_RETRY_ERA, is_retry_era
 from roundtrip.stored.book import StoredView
 from roundtrip.stored.content import CallContent, ContentUnreadable, Pause, split_id
 from roundtrip.stored.lease import lease_seconds
-from roundtrip.stored.model_answers import AnswersInvalid, AnswersRefused
+from roundtrip.stored.model_answers import AnswersInvalid, AnswersRefused, names_for_model
 from roundtrip.stored.service import CallService
 from roundtrip.switches import PROBE_TOOL
 from roundtrip.tools.failures import store_down
@@ -438,7 +438,7 @@ class StoredCalls(LegExtension):
             entry.claim(_HOLDER, entry.due, lease=lease_seconds())
             questions = {name: (waiting.sent(), waiting.asked.pin.hex()) for name, waiting in end.questions.items()}
             pause = Pause(
-                to_text(self._book.journals.write(journal)), questions, None, (), for_model=end.names_for_model()
+                to_text(self._book.journals.write(journal)), questions, None, (), for_model=names_for_model(end)
             )
             pause = self._book.prepare(pause, end, content, journal.call_id)
             pause = pause._replace(shared_label=shared[0] if shared else None)

@@ -17,7 +17,7 @@ import anyio
 from docket.dependencies import Progress, Retry, Timeout, current_execution
 from typing_extensions import override
 
-from roundtrip.engine.interruptions import LegClock, Suspension, verdict_on, with_timeout
+from roundtrip.engine.interruptions import LegClock, Suspension, cancel_after, verdict_on, with_timeout
 from roundtrip.errors import BodyMistake, InvalidSignature, RoundtripError, ToolTimedOut
 from roundtrip.legs.extensions import LegExtension, LegPart
 from roundtrip.legs.requests import holding
@@ -65,9 +65,13 @@ class _LegTimeout(Timeout):
     def extend(self, by: timedelta | None = None) -> None:
         """Add some time, by default as much as it had at first."""
         added = self.base if by is None else by
-        if self._clock is not None:
+        clock = self._clock
+        if clock is not None:
             try:
-                self._clock.extend(added.total_seconds())
+                # Not once its time is over. After a pause, the clock starts again from the whole timeout.
+                if not clock.pauses and not clock.scope.cancel_called:
+                    left = clock.scope.deadline - anyio.current_time()
+                    cancel_after(clock.scope, left + added.total_seconds())
             except anyio.NoEventLoopError as error:
                 raise BodyMistake("timeout.extend() must be called in the body itself, and not in a thread") from error
         super().extend(added)

@@ -120,11 +120,6 @@ class LegClock:
     pauses: int = 0
     restarted: Callable[[], None] = lambda: None
 
-    def extend(self, seconds: float) -> None:
-        """Give the work more time, unless its time is over. During a pause it has no effect."""
-        if not self.pauses and not self.scope.cancel_called:
-            cancel_after(self.scope, self.scope.deadline - anyio.current_time() + seconds)
-
     def pause(self) -> None:
         """Stop this clock, and those of the legs that called this one."""
         self.pauses += 1

@@ -44,11 +44,6 @@ class Suspended(NamedTuple):
     external: Mapping[str, PendingQuestion] = MappingProxyType({})
     """The questions that it waits for and no client answers."""
 
-    def names_for_model(self) -> frozenset[str]:
-        """Return the names of the questions that a model may answer."""
-        named = self.questions.items() if self.channel == "model" else ()
-        return frozenset(name for name, waiting in named if waiting.question.is_for_anyone)
-
     def result(self) -> InputRequiredResult:
         """Return the result with which the SDK's handlers ask them."""
         requests = {key: waiting.request() for key, waiting in self.questions.items()}

@@ -2,13 +2,9 @@
 
 from collections.abc import Callable, Hashable
 from contextvars import Context
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
-
-
-SHARED_SECONDS: Final = 0.001
-"""Time for which a plain function may run before those that wait for its thread move to others."""
 
 
 class HeldThread(Protocol):

@@ -27,6 +27,7 @@ from roundtrip.machine.table import State
 from roundtrip.questions.wire import PendingQuestion, UrlQuestion
 from roundtrip.stored.content import CallContent, Pause
 from roundtrip.stored.lease import CallLease
+from roundtrip.stored.model_answers import names_for_model
 
 _PAGE_SECONDS: Final = 2.0
 """Time until the first look at a page that a user is visiting."""
@@ -146,7 +147,7 @@ class WorkerLeg:
             looks=looks + 1 if is_visiting else 0,
             attempt=attempt,
             needs_client=needs_client,
-            for_model=end.names_for_model() if isinstance(end, Suspended) else (),
+            for_model=names_for_model(end) if isinstance(end, Suspended) else (),
         )
 
 

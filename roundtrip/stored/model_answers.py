@@ -6,11 +6,14 @@ Which ones these are was stored when they were asked. Nothing that a client send
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from roundtrip.questions.fields import FieldInvalid, FormField, fields_of
 from roundtrip.stored.content import CallContent
 from roundtrip.text import quoted
+
+if TYPE_CHECKING:
+    from roundtrip.engine.leg import Suspended
 
 _VALUE: Final = "value"
 """The field of a form for a single value."""
@@ -23,6 +26,12 @@ class AnswersRefused(Exception):
 
 class AnswersInvalid(Exception):
     """An answer does not fit its question; the message names the question, the field and the rule."""
+
+
+def names_for_model(end: Suspended) -> frozenset[str]:
+    """Return the names of the questions of a leg that a model may answer."""
+    named = end.questions.items() if end.channel == "model" else ()
+    return frozenset(name for name, waiting in named if waiting.question.is_for_anyone)
 
 
 def answer_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:

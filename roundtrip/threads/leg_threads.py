@@ -13,8 +13,8 @@ import anyio
 import anyio.lowlevel
 
 from roundtrip.on_demand import load_on_use
-from roundtrip.resolvers.threads import SHARED_SECONDS, HeldThread, PlainRun
-from roundtrip.threads.slots import SHARED, Pool
+from roundtrip.resolvers.threads import HeldThread, PlainRun
+from roundtrip.threads.slots import SHARED, SHARED_SECONDS, Pool
 
 if TYPE_CHECKING:
     from roundtrip.engine import teardown

@@ -19,6 +19,9 @@ import anyio
 
 from roundtrip.errors import ThreadsExhausted
 
+SHARED_SECONDS: Final = 0.001
+"""Time for which a plain function may run before those that wait for its thread move to others."""
+
 _SHARE: Final = 2
 """The most slots of one owner, as a multiple of the free slots."""
 _RESERVED: Final = 0.25

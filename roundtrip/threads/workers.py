@@ -24,7 +24,8 @@ import anyio.from_thread
 from anyio._core._eventloop import set_current_async_library, threadlocals  # pyright: ignore[reportUnknownVariableType]
 from anyio.lowlevel import current_token
 
-from roundtrip.resolvers.threads import SHARED_SECONDS, PlainRun
+from roundtrip.resolvers.threads import PlainRun
+from roundtrip.threads.slots import SHARED_SECONDS
 
 logger = logging.getLogger("roundtrip")
 
