@@ -10,6 +10,7 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import InputRequiredResult
 
+from roundtrip.docket import foreign
 from roundtrip.engine.leg import DONE, Declined, Leg, Suspended
 from roundtrip.engine.leg_run import serve
 from roundtrip.engine.ports import Ports
@@ -53,7 +54,7 @@ def find_resolved_parameters(fn: Any) -> dict[str, tuple[Marker, bool]]:
     Raises:
         InvalidSignature: A marker is buried in a union or another type.
     """
-    return find_resolved(fn)
+    return find_resolved(fn, reject=foreign.reject)
 
 
 def build_resolver_plans(resolved_params: ResolvedParameters, tool_arg_names: Set[str]) -> ResolverPlans:
@@ -68,6 +69,7 @@ def build_resolver_plans(resolved_params: ResolvedParameters, tool_arg_names: Se
         arguments={name: name for name in tool_arg_names},
         context_types=(Context,),
         resolved=resolved_params,
+        reject=foreign.reject,
     )
     return ResolverPlans(plan)
 

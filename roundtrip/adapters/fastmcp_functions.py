@@ -38,6 +38,7 @@ from roundtrip.adapters.fastmcp_names import (
 )
 from roundtrip.adapters.installation import Installation, InstalledServing, installation_in, serving_now
 from roundtrip.adapters.marked import misused_context
+from roundtrip.docket import foreign
 from roundtrip.engine.leg import Authored, Finished, HandedOver, PlainBody, Suspended
 from roundtrip.errors import InvalidSignature, RoundtripError
 from roundtrip.legs.functions import AskingFunction, Kind, read_signature
@@ -279,7 +280,9 @@ def function_for_fastmcp(
     hints = hints_of(fn)
     injected = injected_parameters(fn, hints)
     dependencies = dependencies_of(spec.get("dependencies"), tool=name)
-    signature = read_signature(fn, kind=kind, name=name, dependencies=dependencies, injected=injected)
+    signature = read_signature(
+        fn, kind=kind, name=name, dependencies=dependencies, injected=injected, reject=foreign.reject
+    )
     not_clients = {*signature.hidden, *injected}
     clients = {each: each for each in inspect.signature(fn).parameters if each not in not_clients}
 

@@ -22,6 +22,7 @@ from mcp.server.subscriptions import SubscriptionBus
 from mcp.shared.exceptions import MCPError
 from mcp.shared.uri_template import UriTemplate
 
+from roundtrip.docket import foreign
 from roundtrip.errors import InvalidSignature
 from roundtrip.legs.boundary import Request, RequestBoundary
 from roundtrip.legs.functions import AskingFunction, Kind
@@ -31,7 +32,7 @@ from roundtrip.once.extension import GuessCounter
 from roundtrip.resolvers.plan import Plan
 from roundtrip.server.attach import Attached
 from roundtrip.server.attach import install as attach
-from roundtrip.server.features import extensions_of, filled_by_docket, reject_waits, stored_features
+from roundtrip.server.features import extensions_of, reject_waits, stored_features
 from roundtrip.server.settings import PartsOptions, parts_of
 from roundtrip.stored.desk import CallDesk
 from roundtrip.stored.storage import Storage, StoresCalls
@@ -159,7 +160,7 @@ class Installation(Attached, StoresCalls, Generic[HostT]):
         for_parts: dict[str, Any] = {name: options[name] for name in options.keys() & PartsOptions.__annotations__}
         parts = parts_of(low_level.name, given=given, bus=bus, **for_parts)
         self.parts = self._parts = parts._replace(no_empty_rounds=frozenset(no_empty_rounds))
-        self.defaults = ToolDefaults(self._parts.limits, build=options.get("build"), fill=filled_by_docket)
+        self.defaults = ToolDefaults(self._parts.limits, build=options.get("build"), foreign=foreign)
         self._features = extensions_of(self.parts, stored_of=lambda: self.stored_calls)
         self.legs = self._legs = attach(
             low_level,

@@ -40,6 +40,7 @@ from roundtrip.adapters.installation import (
 )
 from roundtrip.adapters.marked import misused_context, uses_roundtrip
 from roundtrip.adapters.storing import install_stored_calls, wants_stored_calls
+from roundtrip.docket import foreign
 from roundtrip.errors import InvalidSignature
 from roundtrip.legs.functions import Kind, read_signature
 from roundtrip.legs.requests import Incoming
@@ -47,7 +48,6 @@ from roundtrip.legs.runner import result_of
 from roundtrip.machine.journal import Limits
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.signatures import display_name
-from roundtrip.server.features import filled_by_docket
 from roundtrip.server.prompt_legs import in_legs
 from roundtrip.server.tool_calls import ToolCalls
 from roundtrip.tools.failures import log_tool_failure
@@ -64,7 +64,7 @@ else:
 logger = logging.getLogger("mcp.server.mcpserver.server")
 
 _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
-_UNBOUND: Final = ToolDefaults(Limits(ttl=600.0, max_age=3600.0), fill=filled_by_docket)
+_UNBOUND: Final = ToolDefaults(Limits(ttl=600.0, max_age=3600.0), foreign=foreign)
 """Options for tools that are bound before there is a server."""
 
 _REFUSED: Final = (
@@ -303,7 +303,7 @@ def _plain(kind: Kind, name: str, fn: Callable[..., Any], installation: Installa
     if not uses_roundtrip(fn):
         return fn
     refuse_options(spec_of(fn), [([*ToolSpec.__annotations__], "is for tools; leave it out")], owner=f"{kind} {name!r}")
-    signature = read_signature(fn, kind=kind, name=name)
+    signature = read_signature(fn, kind=kind, name=name, reject=foreign.reject)
     function, plain = in_legs(signature, installation.legs, defaults=installation.defaults)
     installation.adopt(function)
     return plain

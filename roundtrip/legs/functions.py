@@ -18,7 +18,7 @@ from roundtrip.legs.builds import Build
 from roundtrip.machine.journal import Limits
 from roundtrip.on_demand import load_on_use
 from roundtrip.questions.outcomes import AcceptedElicitation, CancelledElicitation, DeclinedElicitation
-from roundtrip.resolvers.annotations import filled_foreign, find_resolved
+from roundtrip.resolvers.annotations import Reject, accept, find_resolved
 from roundtrip.resolvers.markers import Marker, SdkResolve, check_inline
 from roundtrip.resolvers.plan import EMPTY, Plan
 from roundtrip.resolvers.signatures import (
@@ -86,6 +86,8 @@ class FunctionSignature(NamedTuple):
     """The names in `resolved` that are not parameters: their functions run, and their values are dropped."""
     foreign: Mapping[str, Any] = {}
     """The dependencies of another library that fill parameters."""
+    reject: Reject = accept
+    """Rejects other dependencies of that library."""
 
     @property
     def owner(self) -> str:
@@ -118,6 +120,8 @@ def read_signature(
     name: str,
     dependencies: Sequence[Marker] = (),
     injected: Collection[str] | None = None,
+    foreign: Mapping[str, Any] = MappingProxyType({}),
+    reject: Reject = accept,
 ) -> FunctionSignature:
     """Read the parameters of a function.
 
@@ -126,15 +130,16 @@ def read_signature(
         kind: The kind of item that it is registered as.
         name: The name that it is registered under; of a resource, its URI or template.
         dependencies: Markers of functions that run before it, though no parameter takes their values.
-        injected: The parameters that its host fills, if it fills any: then no other library fills any here.
+        injected: The parameters that its host fills, if it fills any.
+        foreign: The dependencies of another library that fill parameters.
+        reject: Rejects parameters that nothing would fill.
 
     Raises:
         InvalidSignature: A marker would be ignored, or the function asks in two ways.
     """
     owner = f"{kind} {name!r}"
-    foreign = filled_foreign(fn) if kind == "tool" and injected is None else {}
     filled_elsewhere = foreign if injected is None else injected
-    resolved = find_resolved(fn, owner=owner, besides=filled_elsewhere)
+    resolved = find_resolved(fn, owner=owner, besides=filled_elsewhere, reject=reject)
     if any(isinstance(marker, SdkResolve) for marker, _ in resolved.values()) and returns_input_required(fn):
         raise InvalidSignature(
             f"{owner} combines Resolve(...) parameters with a returned InputRequiredResult: the questions of a call "
@@ -148,7 +153,7 @@ def read_signature(
         if parameter not in filled
         and any(isinstance(arm, type) and issubclass(arm, SdkContext) for arm in arms_of(hint))
     )
-    return FunctionSignature(fn, kind, name, {**resolved, **unpassed}, contexts, frozenset(unpassed), foreign)
+    return FunctionSignature(fn, kind, name, {**resolved, **unpassed}, contexts, frozenset(unpassed), foreign, reject)
 
 
 def _plan(fn: Callable[..., Any] | None, *, resolved: planner.ResolvedParameters, **options: Any) -> Plan:
@@ -226,6 +231,7 @@ class AskingFunction:
                 arguments=arguments,
                 resolved=resolved,
                 replacements=replacements,
+                reject=signature.reject,
             )
         )
         self.source = Build([fn, *(node.fn for node in self.planned.plan.nodes)], build)
@@ -273,6 +279,7 @@ class AskingFunction:
             arguments=self._arguments,
             resolved={DONE: (SdkResolve(done), False)},
             replacements=self.planned.replacements,
+            reject=self._signature.reject,
         )
 
     def is_called(self, method: str, name: str) -> bool:

@@ -5,10 +5,9 @@ A marker that nothing would read is rejected, as a client could fill its paramet
 
 import inspect
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Annotated, Any, Final, cast, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin
 
 from roundtrip.errors import InvalidSignature
-from roundtrip.on_demand import load_on_use
 from roundtrip.questions.markers import MARKERS
 from roundtrip.resolvers.markers import Dependency, Depends, Marker, SdkResolve
 from roundtrip.resolvers.signatures import (
@@ -20,29 +19,16 @@ from roundtrip.resolvers.signatures import (
     wants_outcome,
 )
 
-if TYPE_CHECKING:
-    from roundtrip.resolvers import foreign
-else:
-    load_on_use(globals(), "roundtrip.resolvers.foreign")
-
-_FOREIGN_PACKAGES: Final = ("docket", "uncalled_for")
+Reject = Callable[[Any, str], None]
+"""Rejects a default, or a part of an annotation, that nothing would fill, given the parameter that has it."""
 
 
-def filled_foreign(fn: Callable[..., Any]) -> dict[str, Any]:
-    """Return the dependencies of Docket that the server fills, by the parameters of a tool's function."""
-    given = given_by_partials(fn)
-    found = {
-        name: parameter.default
-        for name, parameter in inspect.signature(fn).parameters.items()
-        if name not in given and _is_foreign(parameter.default)
-    }
-    if found:
-        return {name: default for name, default in found.items() if foreign.is_filled(default)}
-    return found
+def accept(given: Any, subject: str) -> None:
+    """Reject nothing."""
 
 
 def find_resolved(
-    fn: Callable[..., Any], *, owner: str | None = None, besides: Collection[str] = ()
+    fn: Callable[..., Any], *, owner: str | None = None, besides: Collection[str] = (), reject: Reject = accept
 ) -> dict[str, tuple[Marker, bool]]:
     """Return the parameters of a function that a `Resolve` or a `Dependency` fills, without those in `besides`.
 
@@ -55,7 +41,7 @@ def find_resolved(
     for name, parameter in inspect.signature(fn).parameters.items():
         if name in besides:
             continue
-        marker, filled = read_marker(parameter, hints.get(name), function=fn, owner=owner)
+        marker, filled = read_marker(parameter, hints.get(name), function=fn, owner=owner, reject=reject)
         if marker is not None and name not in given:
             found[name] = (marker, wants_outcome(filled))
     return found
@@ -71,17 +57,23 @@ def marker_of(annotation: Any, default: Any = None) -> tuple[Marker | None, Any]
 
 
 def read_marker(
-    parameter: inspect.Parameter, annotation: Any, *, function: Callable[..., Any] | str, owner: str | None
+    parameter: inspect.Parameter,
+    annotation: Any,
+    *,
+    function: Callable[..., Any] | str,
+    owner: str | None,
+    reject: Reject,
 ) -> tuple[Marker | None, Any]:
     """Return the marker of a parameter, and the type it takes, after checking its spelling.
 
     Raises:
-        InvalidSignature: A marker, or a dependency of another library, is written where nothing reads it.
+        InvalidSignature: A marker is written where nothing reads it, or `reject` has raised it.
     """
     name = function if isinstance(function, str) else display_name(function)
     subject = f"{f'{owner}: ' if owner is not None else ''}parameter {parameter.name!r} of {name!r}"
     extras = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
-    _check_not_foreign(parameter.default, extras, subject)
+    for part in (parameter.default, *extras):
+        reject(part, subject)
     _check_spelling(parameter, annotation, extras, subject)
     _check_not_bare(parameter, extras, subject)
     given = [one for one in (*extras, parameter.default) if isinstance(one, SdkResolve | Dependency)]
@@ -100,20 +92,6 @@ def read_marker(
 
 def _kind_of(marker: Any) -> str:
     return "Depends" if isinstance(marker, Dependency) else "Resolve"
-
-
-def _is_foreign(given: Any) -> bool:
-    """Return True for a dependency of Docket's or FastMCP's, or a class of them."""
-    kind = cast("type[Any]", given if isinstance(given, type) else type(given))
-    # Known by where its classes come from: Docket need not be installed, and is not imported.
-    return any(base.__module__.partition(".")[0] in _FOREIGN_PACKAGES for base in kind.__mro__)
-
-
-def _check_not_foreign(default: Any, extras: tuple[Any, ...], subject: str) -> None:
-    """Reject a dependency of Docket's or FastMCP's."""
-    for given in (default, *extras):
-        if _is_foreign(given):
-            raise foreign.rejection(given, subject)
 
 
 def _check_spelling(parameter: inspect.Parameter, annotation: Any, extras: tuple[Any, ...], subject: str) -> None:

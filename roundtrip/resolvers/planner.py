@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, get_origin
 
 from roundtrip.errors import CircularDependencyError, InvalidSignature
 from roundtrip.questions.markers import is_marker
-from roundtrip.resolvers.annotations import asking_arms, marker_of, read_marker
+from roundtrip.resolvers.annotations import Reject, accept, asking_arms, marker_of, read_marker
 from roundtrip.resolvers.fits import asked_type, check_asking, is_page, misfit, must_ask, remembered_adapter
 from roundtrip.resolvers.markers import Dependency, Marker, Resolve, base_of, digest_of
 from roundtrip.resolvers.plan import EMPTY, Input, Node, Plan, Source
@@ -75,6 +75,7 @@ class _Planner:
     arguments: Mapping[str, str]
     context_types: tuple[type, ...]
     replacements: Replacements
+    reject: Reject
     functions: dict[Hashable, Callable[..., Any]] = field(default_factory=dict[Hashable, Callable[..., Any]])
     drafts: dict[Hashable, _Draft] = field(default_factory=dict[Hashable, _Draft])
     order: list[_Draft] = field(default_factory=list[_Draft])
@@ -251,7 +252,7 @@ class _Planner:
     def _classify(self, draft: _Draft, parameter: inspect.Parameter, annotation: Any) -> None:
         name = parameter.name
         positional = parameter.kind is inspect.Parameter.POSITIONAL_ONLY
-        marker, filled = read_marker(parameter, annotation, function=draft.label, owner=self.owner)
+        marker, filled = read_marker(parameter, annotation, function=draft.label, owner=self.owner, reject=self.reject)
         if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
             if marker is not None:
                 raise InvalidSignature(
@@ -411,6 +412,7 @@ def make_plan(
     context_types: tuple[type, ...],
     resolved: ResolvedParameters,
     replacements: Replacements | None = None,
+    reject: Reject = accept,
 ) -> Plan:
     """Return the plan of a function.
 
@@ -421,6 +423,7 @@ def make_plan(
         context_types: The classes that annotate a parameter for the request's context.
         resolved: The parameters to fill.
         replacements: Functions that replace others.
+        reject: Rejects parameters that nothing would fill.
 
     Raises:
         InvalidSignature: The graph can never work.
@@ -431,7 +434,7 @@ def make_plan(
     if fn is not None:
         hints = hints_of(fn)
         filled = {name: marker_of(hints.get(name))[1] for name in resolved}
-    return _Planner(owner, arguments, context_types, replacements or {}).plan(resolved, filled)
+    return _Planner(owner, arguments, context_types, replacements or {}, reject).plan(resolved, filled)
 
 
 def _is_entered(marker: Marker, fn: Callable[..., Any]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Never
 
 from typing_extensions import override
@@ -20,10 +20,9 @@ if TYPE_CHECKING:
     from roundtrip.channels import stored_calls
     from roundtrip.channels.server_channels import ChannelName
     from roundtrip.channels.stored_calls import StoredCalls
-    from roundtrip.docket import dependencies
     from roundtrip.engine.computed import ComputedValues
     from roundtrip.legs.extensions import OpenLeg
-    from roundtrip.legs.functions import AskingFunction, FunctionSignature
+    from roundtrip.legs.functions import AskingFunction
     from roundtrip.legs.parts import Parts
     from roundtrip.pages.settings import Pages
     from roundtrip.stored.content import CallFeature
@@ -37,7 +36,6 @@ else:
         "roundtrip.approvals.inbox_pages",
         "roundtrip.approvals.rules",
         "roundtrip.channels.stored_calls",
-        "roundtrip.docket.dependencies",
         "roundtrip.tasks.extension",
     )
 
@@ -90,11 +88,6 @@ def reject_waits(caller: str, computed: ComputedValues) -> Never:
     """
     del computed
     raise NeedsTask(caller)
-
-
-def filled_by_docket(signature: FunctionSignature, policies: Mapping[type, object]) -> LegExtension:
-    """Return the feature that fills parameters of a function with dependencies of Docket."""
-    return dependencies.DocketParameters.of(signature, policies)
 
 
 class _TaskNeed(LegExtension):

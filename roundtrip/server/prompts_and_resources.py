@@ -25,6 +25,7 @@ from mcp_types import ResourceTemplate as WireTemplate
 from pydantic import AnyUrl
 from typing_extensions import Unpack
 
+from roundtrip.docket import foreign
 from roundtrip.errors import InvalidSignature
 from roundtrip.legs.boundary import Request
 from roundtrip.legs.functions import FunctionSignature, read_signature
@@ -228,8 +229,8 @@ class PromptsAndResources(Attached, StoresCalls, HookedServer[LifespanResultT]):
         **details: Any,
     ) -> None:
         """Register a function at the SDK and in the catalog: as it is, or one that serves a leg of it."""
-        signature = read_signature(fn, kind=kind, name=identifier)
-        seen_at_first, gate = read_enabled(enabled, owner=signature.owner)
+        signature = read_signature(fn, kind=kind, name=identifier, reject=foreign.reject)
+        seen_at_first, gate = read_enabled(enabled, owner=signature.owner, reject=foreign.reject)
         if gate is not None:
             self._track(gate.planned)
         in_legs = bool(signature.hidden) or (gate is not None and gate.enters)

@@ -25,8 +25,9 @@ from mcp_types import Icon
 from starlette.applications import Starlette
 from typing_extensions import Unpack
 
+from roundtrip.docket import foreign
 from roundtrip.on_demand import load_on_use
-from roundtrip.server.features import filled_by_docket, install_stored_calls
+from roundtrip.server.features import install_stored_calls
 from roundtrip.server.prompts_and_resources import LISTINGS
 from roundtrip.server.settings import PartsOptions, parts_of
 from roundtrip.server.tool_server import ToolServer
@@ -190,7 +191,7 @@ class Server(ToolServer[LifespanResultT]):
                 build=build,
                 strict=strict_input_validation,
                 inline=dereference_schemas,
-                fill=filled_by_docket,
+                foreign=foreign,
             ),
             on_duplicate=on_duplicate_tools or ("warn" if sdk.get("warn_on_duplicate_tools", True) else "ignore"),
             mask_errors=mask_error_details,

@@ -10,7 +10,7 @@ import logging
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, Protocol, TypeVar, cast, get_args, get_origin
 
 from mcp.server.mcpserver.tools.base import Tool as SdkTool
 from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata, func_metadata
@@ -25,6 +25,7 @@ from roundtrip.legs.functions import AskingFunction, FunctionSignature, read_sig
 from roundtrip.machine.journal import Limits
 from roundtrip.on_demand import load_on_use
 from roundtrip.questions.markers import ExternalMarker
+from roundtrip.resolvers.annotations import accept
 from roundtrip.resolvers.markers import Dependency
 from roundtrip.resolvers.signatures import display_name, given_by_partials, hints_of
 from roundtrip.tools.arguments import ArgumentReader
@@ -65,6 +66,26 @@ _OF_SDK_TOOLS: Final = ("name", "title", "description", "annotations", "icons", 
 _SECTIONED: Final = re.compile(r"^(?::\w|[A-Z][A-Za-z ]*:[ \t]*$|-{3,}[ \t]*$)", re.MULTILINE)
 
 
+class ForeignParameters(Protocol):
+    """Parameters that have dependencies of another library."""
+
+    def filled(self, fn: Callable[..., Any], /) -> Mapping[str, Any]:
+        """Return the dependencies that fill parameters of a tool's function."""
+        ...
+
+    def fill(self, signature: FunctionSignature, policies: Mapping[type, object], /) -> LegExtension:
+        """Return the feature that fills them."""
+        ...
+
+    def reject(self, given: Any, subject: str, /) -> None:
+        """Reject any other dependency of the library.
+
+        Raises:
+            InvalidSignature: It is one.
+        """
+        ...
+
+
 class ToolDefaults(NamedTuple):
     """Options of a server for all its tools."""
 
@@ -72,8 +93,8 @@ class ToolDefaults(NamedTuple):
     build: str | None = None
     strict: bool = False
     inline: bool = True
-    fill: Callable[[FunctionSignature, Mapping[type, object]], LegExtension] | None = None
-    """Makes the feature that fills parameters with dependencies of another library, given the policies of a tool."""
+    foreign: ForeignParameters | None = None
+    """Knows the parameters that have dependencies of another library."""
 
 
 class RegisteredTool(NamedTuple):
@@ -137,7 +158,12 @@ def register(
         raise ValueError("You must provide a name for lambda functions")
     _require_bound(fn, tool=name)
     signature = read_signature(
-        fn, kind="tool", name=name, dependencies=dependencies_of(spec.get("dependencies"), tool=name)
+        fn,
+        kind="tool",
+        name=name,
+        dependencies=dependencies_of(spec.get("dependencies"), tool=name),
+        foreign=defaults.foreign.filled(fn) if defaults.foreign is not None else {},
+        reject=defaults.foreign.reject if defaults.foreign is not None else accept,
     )
     metadata = prepared or _metadata_of(signature, tool=name, structured=spec.get("structured_output") is not False)
     derived = schema = metadata.arg_model.model_json_schema(by_alias=True)
@@ -174,7 +200,9 @@ def register(
     # Serve a hand-written schema unchanged: its references and anchors belong to its author.
     by_hand = given is not None or (isinstance(target, SdkTool) and schema != derived)
     enabled, visibility_gate = read_enabled(
-        spec.get("enabled"), owner=f"tool {name!r}" if version is None else f"tool {name!r}, version {version}"
+        spec.get("enabled"),
+        owner=f"tool {name!r}" if version is None else f"tool {name!r}, version {version}",
+        reject=signature.reject,
     )
     if not isinstance(target, SdkTool):
         mark_registered(target)
@@ -239,7 +267,7 @@ def asking_function(
         inline=bool(spec.get("inline")),
         hands_over=task is not None,
         policies=policies,
-        extension=defaults.fill(signature, policies) if signature.foreign and defaults.fill is not None else None,
+        extension=defaults.foreign.fill(signature, policies) if signature.foreign and defaults.foreign else None,
     )
 
 

@@ -27,7 +27,7 @@ from roundtrip.errors import BodyMistake, InvalidSignature
 from roundtrip.legs.functions import Planned
 from roundtrip.legs.requests import REQUEST, RequestRecord, holding, offer, take_back
 from roundtrip.questions.outcomes import Outcome
-from roundtrip.resolvers.annotations import asking_arms
+from roundtrip.resolvers.annotations import Reject, accept, asking_arms
 from roundtrip.resolvers.cancellation import cancel_requests, is_cancelled
 from roundtrip.resolvers.markers import Dependency, Marker, SdkResolve
 from roundtrip.resolvers.node_outcomes import NodeOutcomes
@@ -75,7 +75,7 @@ class VisibilityGate:
         return self.planned.plan.enters
 
 
-def read_gate(enabled: Callable[..., Any] | Marker, *, owner: str) -> VisibilityGate:
+def read_gate(enabled: Callable[..., Any] | Marker, *, owner: str, reject: Reject = accept) -> VisibilityGate:
     """Return the gate that `enabled=` gives an item.
 
     Raises:
@@ -88,11 +88,12 @@ def read_gate(enabled: Callable[..., Any] | Marker, *, owner: str) -> Visibility
     else:
         raise InvalidSignature(f"{owner}: enabled= must be a bool, a function or Depends, got {enabled!r}")
     roots = {owner: marker}
-    planned = Planned(lambda replacements: _plan_gates(f"the visibility gate of {owner}", roots, replacements))
+    subject = f"the visibility gate of {owner}"
+    planned = Planned(lambda replacements: _plan_gates(subject, roots, replacements, reject))
     return VisibilityGate(owner, marker, planned)
 
 
-def _plan_gates(owner: str, roots: Mapping[str, Marker], replacements: Replacements) -> Plan:
+def _plan_gates(owner: str, roots: Mapping[str, Marker], replacements: Replacements, reject: Reject = accept) -> Plan:
     """Plan visibility gates together.
 
     Raises:
@@ -105,6 +106,7 @@ def _plan_gates(owner: str, roots: Mapping[str, Marker], replacements: Replaceme
         context_types=(SdkContext,),
         resolved={root: (marker, False) for root, marker in roots.items()},
         replacements=replacements,
+        reject=reject,
     )
     for node in plan.nodes:
         if _asks(node.fn):

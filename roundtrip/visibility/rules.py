@@ -16,6 +16,7 @@ from functools import partialmethod
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypedDict
 
 from roundtrip.on_demand import load_on_use
+from roundtrip.resolvers.annotations import Reject, accept
 from roundtrip.resolvers.markers import Marker
 
 if TYPE_CHECKING:
@@ -39,7 +40,9 @@ _PREFIXES: Final = {"tool": "tool", "prompt": "prompt", "resource": "resource", 
 _FORMS: Final = "tool:NAME, tool:NAME@VERSION, prompt:NAME, resource:URI, template:URI_TEMPLATE"
 
 
-def read_enabled(enabled: Enabled | None, *, owner: str) -> tuple[bool, gates.VisibilityGate | None]:
+def read_enabled(
+    enabled: Enabled | None, *, owner: str, reject: Reject = accept
+) -> tuple[bool, gates.VisibilityGate | None]:
     """Read `enabled=`: return False for an item that is hidden at first, and the gate that decides for each request.
 
     Raises:
@@ -47,7 +50,7 @@ def read_enabled(enabled: Enabled | None, *, owner: str) -> tuple[bool, gates.Vi
     """
     if enabled is None or isinstance(enabled, bool):
         return enabled is not False, None
-    return True, gates.read_gate(enabled, owner=owner)
+    return True, gates.read_gate(enabled, owner=owner, reject=reject)
 
 
 class Component(NamedTuple):

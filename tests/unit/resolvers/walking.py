@@ -10,7 +10,7 @@ import anyio
 from roundtrip import Resolve
 from roundtrip.questions.markers import Marker
 from roundtrip.questions.outcomes import Outcome
-from roundtrip.resolvers.annotations import find_resolved
+from roundtrip.resolvers.annotations import Reject, accept, find_resolved
 from roundtrip.resolvers.node_outcomes import NodeOutcomes
 from roundtrip.resolvers.plan import Node, Plan
 from roundtrip.resolvers.planner import make_plan
@@ -23,11 +23,15 @@ class Request:
     """Class of contexts in these plans."""
 
 
-def plan_of(fn: Callable[..., Any], *arguments: str, aliases: Mapping[str, str] | None = None) -> Plan:
+def plan_of(
+    fn: Callable[..., Any], *arguments: str, aliases: Mapping[str, str] | None = None, reject: Reject = accept
+) -> Plan:
     """Return the plan of a tool with these arguments."""
     names = {name: name for name in arguments} | dict(aliases or {})
-    resolved = find_resolved(fn, owner="tool 'order'")
-    return make_plan(fn, owner="tool 'order'", arguments=names, context_types=(Request,), resolved=resolved)
+    resolved = find_resolved(fn, owner="tool 'order'", reject=reject)
+    return make_plan(
+        fn, owner="tool 'order'", arguments=names, context_types=(Request,), resolved=resolved, reject=reject
+    )
 
 
 def keys(plan: Plan) -> list[str]:

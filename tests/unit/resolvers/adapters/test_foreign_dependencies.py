@@ -10,6 +10,7 @@ from fastmcp.dependencies import Depends as FastMcpDepends
 from fastmcp.dependencies import Progress as FastMcpProgress
 
 from roundtrip import InvalidSignature, Resolve
+from roundtrip.docket.foreign import reject
 from tests.unit.resolvers.walking import plan_of
 
 
@@ -52,7 +53,7 @@ def test_a_dependency_of_another_library_is_rejected_with_its_cure() -> None:
 
         for tool, owner in ((order, "order"), (annotated, "annotated"), (outer, "order")):
             with pytest.raises(InvalidSignature) as caught:
-                plan_of(tool)
+                plan_of(tool, reject=reject)
             message = str(caught.value)
             if f"parameter 'wait' of '{owner}'" not in message or named not in message or not message.endswith(cure):
                 wrong.append(message)

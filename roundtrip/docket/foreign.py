@@ -1,0 +1,88 @@
+"""Decide which dependencies of Docket the server fills, and say what to write in place of the others.
+
+They are known by the names of their classes: Docket and FastMCP need not be installed, and are not imported for this.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from roundtrip.errors import InvalidSignature
+from roundtrip.on_demand import load_on_use
+from roundtrip.resolvers.signatures import given_by_partials
+
+if TYPE_CHECKING:
+    from roundtrip.docket import dependencies
+    from roundtrip.legs.extensions import LegExtension
+    from roundtrip.legs.functions import FunctionSignature
+else:
+    load_on_use(globals(), "roundtrip.docket.dependencies")
+
+_PACKAGES: Final = ("docket", "uncalled_for")
+_FILLED: Final = frozenset(("Timeout", "Retry", "ExponentialRetry", "Progress", "TaskKey", "TaskLogger"))
+_NOT_DOCKETS: Final = "Docket only delivers the call, and does not run it; use ctx.call and ctx.task of a Context"
+_NO_LIMIT: Final = "Docket sees no arguments; limit the legs of a worker with its --concurrency"
+_NO_SCHEDULE: Final = "a call runs once; call the tool from a scheduler instead"
+_CURES: Final = {
+    "CallArgument": "name the parameter as the argument of the tool",
+    "ConcurrencyLimit": _NO_LIMIT,
+    "Cooldown": _NO_LIMIT,
+    "Cron": _NO_SCHEDULE,
+    "CurrentContext": "annotate the parameter with roundtrip's Context",
+    "CurrentDocket": _NOT_DOCKETS,
+    "CurrentExecution": _NOT_DOCKETS,
+    "CurrentWorker": _NOT_DOCKETS,
+    "Debounce": _NO_LIMIT,
+    "Depends": "import Depends from roundtrip",
+    "Logged": "roundtrip logs no arguments; leave it out",
+    "Perpetual": _NO_SCHEDULE,
+    "RateLimit": _NO_LIMIT,
+    "Shared": "yield the value from the lifespan of the server",
+    "TaskArgument": "name the parameter as the argument of the tool",
+}
+
+
+def filled(fn: Callable[..., Any]) -> dict[str, Any]:
+    """Return the dependencies that the server fills, by the parameters of a tool's function."""
+    given = given_by_partials(fn)
+    parameters = inspect.signature(fn).parameters.values()
+    return {each.name: each.default for each in parameters if each.name not in given and _is_filled(each.default)}
+
+
+def fill(signature: FunctionSignature, policies: Mapping[type, object]) -> LegExtension:
+    """Return the feature that fills the parameters of a tool."""
+    return dependencies.DocketParameters.of(signature, policies)
+
+
+def reject(given: Any, subject: str) -> None:
+    """Reject a dependency of Docket's or FastMCP's, or a class of them, where the server does not fill it.
+
+    Raises:
+        InvalidSignature: It is one.
+    """
+    kind = cast("type[Any]", given if isinstance(given, type) else type(given))
+    if not any(base.__module__.partition(".")[0] in _PACKAGES for base in kind.__mro__):
+        return
+    name = _name_of(kind)
+    is_of_fastmcp = kind.__module__.startswith("fastmcp.")
+    cure = _CURES.get(name, "leave it out")
+    if name == "Progress" and is_of_fastmcp:
+        cure = "import Progress from docket"
+    elif name in _FILLED:
+        cure = f"it is filled only as the default of a tool's own parameter: {name.lower()}: {name} = {name}(...)"
+    raise InvalidSignature(
+        f"{subject} must not have a dependency of {'FastMCP' if is_of_fastmcp else 'Docket'}'s, got {name}(...), which "
+        f"roundtrip does not fill here; {cure}"
+    )
+
+
+def _is_filled(default: Any) -> bool:
+    # Neither a class without parentheses, nor an author's own subclass.
+    kind = cast("type[Any]", type(default))
+    return kind.__module__.partition(".")[0] == "docket" and _name_of(kind) in _FILLED
+
+
+def _name_of(kind: type[Any]) -> str:
+    return kind.__name__.lstrip("_")
