@@ -19,7 +19,6 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Protocol
 
 import anyio
-from anyio.abc import TaskGroup
 
 from roundtrip.errors import InvalidSignature
 from roundtrip.machine.facts import NodeBegan, NodeEnded, NodeHow, Watch
@@ -53,7 +52,9 @@ class LastFunctions(Protocol):
 class _Group:
     """Nodes of one scheduler that run side by side, in tasks."""
 
-    tasks: TaskGroup
+    start: Callable[..., object]
+    """Starts a function beside those that run."""
+    scope: anyio.CancelScope
     in_flight: int = 0
     """The number of nodes that run in tasks beside the one that runs the others."""
     failure: BaseException | None = None
@@ -180,8 +181,9 @@ class Scheduler:
             self._missing[node.index] = needed + (node.index in reused.skipped)
 
     async def _run_together(self) -> None:
-        group = _Group(anyio.create_task_group())
-        async with group.tasks:
+        running = anyio.create_task_group()
+        group = _Group(running.start_soon, running.cancel_scope)
+        async with running:
             await self._drain(group)
         if group.failure is not None:
             raise group.failure
@@ -204,13 +206,13 @@ class Scheduler:
                     await self._run(node, beside=group)
                     group.in_flight -= 1
                 else:
-                    group.tasks.start_soon(self._drain, group, node)
+                    group.start(self._drain, group, node)
         except Exception as error:  # noqa: BLE001 - raised by `_run_together`, without the group around it
             if group.failure is None:
                 group.failure = error
-            group.tasks.cancel_scope.cancel()
+            group.scope.cancel()
         if self.declined is not None:
-            group.tasks.cancel_scope.cancel()
+            group.scope.cancel()
 
     def _recall_plain(self) -> bool:
         """Settle plain remembered nodes whose values are kept, without a thread. Return True if there were any."""
@@ -362,7 +364,7 @@ class Scheduler:
             return done.value
         never_suspended[node.index] = False
         if beside is not None:
-            beside.tasks.start_soon(self._drain, beside)
+            beside.start(self._drain, beside)
         while True:
             try:
                 received = yield pending
@@ -487,7 +489,7 @@ class Scheduler:
     def continue_beside(self, group: _Group) -> None:
         """Run other nodes while a thread still runs one."""
         group.in_flight += 1
-        group.tasks.start_soon(self._drain, group)
+        group.start(self._drain, group)
 
 
 @dataclass(slots=True, eq=False, repr=False)
