@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from roundtrip.machine.call import Call
     from roundtrip.machine.journal import Journal, Limits
     from roundtrip.questions.markers import Marker
-    from roundtrip.questions.outcomes import Outcome
     from roundtrip.questions.wire import PendingQuestion
+    from roundtrip.resolvers.node_outcomes import Reused
     from roundtrip.resolvers.plan import Plan
     from roundtrip.resolvers.threads import Threads
 
@@ -101,7 +101,7 @@ class Leg:
     confirmation: tuple[str, Marker] | None = None
     """A question, with its name, that must be accepted before anything runs."""
     build: str = ""
-    known: Mapping[Hashable, Outcome] | None = None
+    reused: Reused | None = None
     """The outcomes of nodes that ran for the request before the leg began."""
     is_of_tool: bool = True
     """False for a prompt or a resource."""

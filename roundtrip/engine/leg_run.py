@@ -261,7 +261,7 @@ class LegRun:
             outcomes=answers,
             threads=leg.threads,
             managers=entered,
-            known=leg.known,
+            reused=leg.reused,
             watch=self.leg.call.watch,
             cancelled=self._cancelled,
             last=last,

@@ -7,7 +7,7 @@ import asyncio
 import functools
 import logging
 import math
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Hashable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from roundtrip.legs.asking import AskingContext
     from roundtrip.legs.extensions import CountGuess, LegExtension, LegPart, LifespanWorker
     from roundtrip.questions.markers import Marker
-    from roundtrip.questions.outcomes import Outcome
+    from roundtrip.resolvers.node_outcomes import Reused
     from roundtrip.resolvers.plan import Plan
     from roundtrip.threads.leg_threads import LegThreads
 else:
@@ -219,8 +219,7 @@ class LegRunner:
 class OpenedGates(Protocol):
     """Visibility gates that opened for a request, and what their functions found."""
 
-    @property
-    def known(self) -> Mapping[Hashable, Outcome]:
+    def reused_in(self, plan: Plan) -> Reused | None:
         """Return the values for a leg."""
         ...
 
@@ -336,7 +335,7 @@ class ServedLeg(OpenLeg):
                 entered=opened.managers if opened is not None else None,
             ),
             plain_body=self.plain_body(),
-            known=opened.known if opened is not None else None,
+            reused=opened.reused_in(function.planned.plan) if opened is not None else None,
         )
         for part in self.features:
             part.complete(leg)

@@ -1,12 +1,11 @@
 """Provide the outcomes of nodes that do not come from their functions: answers, kept values, those of other plans."""
 
-from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple
 
 from roundtrip.machine.journal import OUTCOMES
 from roundtrip.questions.markers import Marker
 from roundtrip.questions.outcomes import Outcome
-from roundtrip.resolvers.plan import Node, Plan, Source
+from roundtrip.resolvers.plan import Node, Plan
 
 
 class DeclinedParameter(NamedTuple):
@@ -51,31 +50,6 @@ class Reused(NamedTuple):
 
     outcomes: dict[int, Outcome]
     skipped: set[int]
-
-
-def reuse_known(plan: Plan, known: Mapping[Hashable, Outcome]) -> Reused:
-    """Reuse the outcomes of another plan, and skip the nodes that only those would need."""
-    nodes = plan.nodes
-    # A node that takes the call's arguments, or is kept for the call, has another value in the call than before it.
-    of_call: set[int] = set()
-    for node in nodes:
-        takes = node.remember or any(entry.source is Source.ARGUMENT for entry in node.inputs)
-        if takes or not of_call.isdisjoint(node.needs):
-            of_call.add(node.index)
-    outcomes: dict[int, Outcome] = {}
-    needed: set[int] = set()
-    open_ = [root.node for root in plan.roots]
-    while open_:
-        index = open_.pop()
-        if index in needed:
-            continue
-        needed.add(index)
-        outcome = known.get(nodes[index].shared_as) if index not in of_call else None
-        if outcome is None:
-            open_.extend(nodes[index].needs)
-        else:
-            outcomes[index] = outcome
-    return Reused(outcomes, {node.index for node in nodes if node.index not in needed})
 
 
 def reuse_kept(plan: Plan, source: NodeOutcomes) -> Reused | None:

@@ -14,7 +14,7 @@ import functools
 import heapq
 import inspect
 import types
-from collections.abc import Awaitable, Callable, Generator, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Protocol
 
@@ -27,7 +27,7 @@ from roundtrip.questions.markers import Marker, is_marker
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.resolvers.cancellation import cancel_requests, is_cancelled, strayed
 from roundtrip.resolvers.entering import Managers, PlainEntry, checked
-from roundtrip.resolvers.node_outcomes import DeclinedParameter, NodeOutcomes, Reused, reuse_kept, reuse_known
+from roundtrip.resolvers.node_outcomes import DeclinedParameter, NodeOutcomes, Reused, reuse_kept
 from roundtrip.resolvers.plan import Input, Node, Plan, Source
 from roundtrip.resolvers.threads import Threads
 
@@ -76,7 +76,7 @@ class Scheduler:
     threads: Threads
     managers: Managers | None = None
     """Exits context managers. Without it, dependencies must not make any."""
-    known: Mapping[Hashable, Outcome] | None = None
+    reused: Reused | None = None
     """Outcomes of nodes that ran for this request already, in another plan."""
     is_isolated: Callable[[BaseException], bool] | None = None
     """Returns True for an error that ends only its node and those that need it. It is kept in `failed`."""
@@ -89,7 +89,8 @@ class Scheduler:
     failed: dict[int, BaseException] = field(default_factory=dict[int, BaseException], init=False)
     waiting: dict[int, Marker] = field(default_factory=dict[int, Marker], init=False)
     declined: DeclinedParameter | None = field(default=None, init=False)
-    _settled: list[Outcome | None] = field(init=False)
+    settled: list[Outcome | None] = field(init=False)
+    """For each node, its outcome, once it has one."""
     _missing: list[int] = field(init=False)
     """For each node, the number of nodes that it needs and that are not settled."""
     # Heaps, so that the first in plan order runs. Context managers are entered one at a time: that must happen in
@@ -101,17 +102,17 @@ class Scheduler:
 
     def __post_init__(self) -> None:
         plan = self.plan
-        self._settled = [None] * len(plan.nodes)
+        self.settled = [None] * len(plan.nodes)
         self._missing = [len(node.needs) for node in plan.nodes]
-        if self.known:
-            self._reuse(reuse_known(plan, self.known))
+        if self.reused is not None:
+            self._reuse(self.reused)
         elif plan.may_carry_secrets and (reused := reuse_kept(plan, self.outcomes)) is not None:
             self._reuse(reused)
             for index in reused.outcomes:
                 self._note_begin(plan.nodes[index])
                 self._note_end(plan.nodes[index], "recalled")
         for node in plan.nodes:
-            if not self._missing[node.index] and self._settled[node.index] is None:
+            if not self._missing[node.index] and self.settled[node.index] is None:
                 self._push(node.index)
 
     async def advance(self) -> None:
@@ -149,23 +150,7 @@ class Scheduler:
 
     def is_blocked(self, index: int) -> bool:
         """Return True for a node that needs a waiting node."""
-        return self._settled[index] is None and index not in self.waiting
-
-    def failure_of(self, index: int) -> BaseException | None:
-        """Return the error for which an isolated node has no value: its own, or that of a node it needs."""
-        below = [index]
-        while below:
-            place = below.pop()
-            if place in self.failed:
-                return self.failed[place]
-            if self._settled[place] is None:
-                below.extend(self.plan.nodes[place].needs)
-        return None
-
-    def shared_outcomes(self) -> dict[Hashable, Outcome]:
-        """Return the outcomes so far, by the identities of the nodes."""
-        found = zip(self.plan.nodes, self._settled, strict=True)
-        return {node.shared_as: outcome for node, outcome in found if outcome is not None}
+        return self.settled[index] is None and index not in self.waiting
 
     def waiting_nodes(self) -> list[Node]:
         """Return the nodes whose questions wait for an answer, in the plan's order."""
@@ -174,10 +159,10 @@ class Scheduler:
     def _reuse(self, reused: Reused) -> None:
         """Settle nodes before any runs, and never run those that only they need."""
         for index, outcome in reused.outcomes.items():
-            self._settled[index] = outcome
+            self.settled[index] = outcome
         for node in self.plan.nodes:
             # A skipped node gets one more, so that its count never reaches 0.
-            needed = sum(self._settled[need] is None for need in node.needs)
+            needed = sum(self.settled[need] is None for need in node.needs)
             self._missing[node.index] = needed + (node.index in reused.skipped)
 
     async def _run_together(self) -> None:
@@ -413,7 +398,7 @@ class Scheduler:
         elif entry.source is Source.ARGUMENT:
             into[entry.parameter] = self.arguments[entry.name]
         else:
-            outcome = self._settled[entry.node]
+            outcome = self.settled[entry.node]
             if outcome is None:
                 raise RuntimeError(f"{self.plan.nodes[entry.node].label} was needed before it was settled")
             if entry.outcome:
@@ -426,13 +411,13 @@ class Scheduler:
         return True
 
     def _settle(self, node: Node, outcome: Outcome) -> None:
-        self._settled[node.index] = outcome
+        self.settled[node.index] = outcome
         if outcome.action is not Action.ACCEPT and node.consumer is not None:
             self.declined = self.declined or DeclinedParameter(node.consumer, outcome)
             return
         for index in node.dependents:
             self._missing[index] -= 1
-            if not self._missing[index] and self._settled[index] is None:
+            if not self._missing[index] and self.settled[index] is None:
                 self._push(index)
 
     def _push(self, index: int) -> None:

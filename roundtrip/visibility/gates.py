@@ -30,8 +30,8 @@ from roundtrip.questions.outcomes import Outcome
 from roundtrip.resolvers.annotations import Reject, accept, asking_arms
 from roundtrip.resolvers.cancellation import cancel_requests, is_cancelled
 from roundtrip.resolvers.markers import Dependency, Marker, SdkResolve
-from roundtrip.resolvers.node_outcomes import NodeOutcomes
-from roundtrip.resolvers.plan import Plan
+from roundtrip.resolvers.node_outcomes import NodeOutcomes, Reused
+from roundtrip.resolvers.plan import Plan, Source
 from roundtrip.resolvers.planner import Replacements, make_plan
 from roundtrip.resolvers.scheduler import Scheduler
 from roundtrip.resolvers.signatures import hints_of, returns_input_required
@@ -191,6 +191,10 @@ class OpenGates:
             if self.threads is not None:
                 self.threads.close()
 
+    def reused_in(self, plan: Plan) -> Reused | None:
+        """Return the values that a leg uses again; None without any."""
+        return reuse_known(plan, self.known) if self.known else None
+
     def hand_over(self, threads: LegThreads, plan: Plan) -> None:
         """Have a leg's functions run in the threads of the functions whose values they share."""
         if self.threads is not None:
@@ -332,7 +336,7 @@ class GateEvaluator:
             outcomes=NodeOutcomes(),
             threads=threads,
             managers=managers,
-            known=known,
+            reused=reuse_known(walk.plan, known) if known else None,
             is_isolated=_its_own(),
         )
         offered = offer(context)
@@ -342,7 +346,7 @@ class GateEvaluator:
             take_back(offered)
         # A gate's context cannot ask, so a body must not get it.
         outcomes = {
-            who: found for who, found in scheduler.shared_outcomes().items() if not isinstance(found.value, SdkContext)
+            who: found for who, found in shared_outcomes(scheduler).items() if not isinstance(found.value, SdkContext)
         }
         opened: set[VisibilityGate] = set()
         failures: dict[int, tuple[BaseException, list[VisibilityGate]]] = {}
@@ -351,7 +355,7 @@ class GateEvaluator:
             outcome = outcomes.get(walk.plan.nodes[root.node].shared_as)
             failure = None
             if outcome is None:
-                failure = scheduler.failure_of(root.node) or BodyMistake(
+                failure = failure_of(scheduler, root.node) or BodyMistake(
                     "a visibility gate must yield a bool, got a question or its own context; a gate may not ask"
                 )
             else:
@@ -377,6 +381,49 @@ class GateEvaluator:
         inside = _INSIDE.get()
         mine = inside is not None and inside.evaluator is self and inside.request is request and not inside.is_over
         return inside.known if inside is not None and mine else {}
+
+
+def shared_outcomes(scheduler: Scheduler) -> dict[Hashable, Outcome]:
+    """Return the outcomes so far, by the identities of the nodes."""
+    found = zip(scheduler.plan.nodes, scheduler.settled, strict=True)
+    return {node.shared_as: outcome for node, outcome in found if outcome is not None}
+
+
+def failure_of(scheduler: Scheduler, index: int) -> BaseException | None:
+    """Return the error for which an isolated node has no value: its own, or that of a node it needs."""
+    below = [index]
+    while below:
+        place = below.pop()
+        if place in scheduler.failed:
+            return scheduler.failed[place]
+        if scheduler.settled[place] is None:
+            below.extend(scheduler.plan.nodes[place].needs)
+    return None
+
+
+def reuse_known(plan: Plan, known: Mapping[Hashable, Outcome]) -> Reused:
+    """Reuse the outcomes of another plan, and skip the nodes that only those would need."""
+    nodes = plan.nodes
+    # A node that takes the call's arguments, or is kept for the call, has another value in the call than before it.
+    of_call: set[int] = set()
+    for node in nodes:
+        takes = node.remember or any(entry.source is Source.ARGUMENT for entry in node.inputs)
+        if takes or not of_call.isdisjoint(node.needs):
+            of_call.add(node.index)
+    outcomes: dict[int, Outcome] = {}
+    needed: set[int] = set()
+    open_ = [root.node for root in plan.roots]
+    while open_:
+        index = open_.pop()
+        if index in needed:
+            continue
+        needed.add(index)
+        outcome = known.get(nodes[index].shared_as) if index not in of_call else None
+        if outcome is None:
+            open_.extend(nodes[index].needs)
+        else:
+            outcomes[index] = outcome
+    return Reused(outcomes, {node.index for node in nodes if node.index not in needed})
 
 
 def _lasting(walk: _GateWalk, outcomes: Mapping[Hashable, Outcome]) -> _Found:

@@ -14,6 +14,7 @@ from roundtrip.questions.outcomes import Outcome
 from roundtrip.resolvers.plan import Plan
 from roundtrip.resolvers.scheduler import Scheduler
 from roundtrip.threads.leg_threads import LegThreads
+from roundtrip.visibility.gates import failure_of, shared_outcomes
 from tests.kit.waiting import WAIT
 from tests.unit.resolvers.walking import Memory, plan_of, tool_of
 
@@ -247,8 +248,8 @@ async def test_isolated_failure_ends_only_its_driven_function(made: Callable[[],
     walk = Walk(plan_of(tool), isolated=lambda error: isinstance(error, KeyError))
     await walk.advance()
     assert [(index, type(error)) for index, error in walk.scheduler.failed.items()] == [(0, KeyError)]
-    assert isinstance(walk.scheduler.failure_of(1), KeyError)
-    assert [outcome.value for outcome in walk.scheduler.shared_outcomes().values()] == [2]
+    assert isinstance(failure_of(walk.scheduler, 1), KeyError)
+    assert [outcome.value for outcome in shared_outcomes(walk.scheduler).values()] == [2]
     assert {(key, how) for key, how in walk.facts if how != "began"} == {("made", "failed"), ("two", "computed")}
 
 

@@ -1,6 +1,6 @@
 """A walk that begins with the values of another, and a walk in which a failure ends its own node only."""
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -8,10 +8,17 @@ import pytest
 from roundtrip import Depends, Elicit, InvalidSignature
 from roundtrip.machine.journal import Action
 from roundtrip.questions.outcomes import Outcome
+from roundtrip.resolvers.plan import Plan
 from roundtrip.resolvers.scheduler import Scheduler
+from roundtrip.visibility.gates import failure_of, reuse_known, shared_outcomes
 from tests.unit.resolvers.walking import keys, plan_of, start, tool_of
 
 pytestmark = pytest.mark.anyio
+
+
+def begin(plan: Plan, known: Mapping[Hashable, Outcome]) -> Scheduler:
+    """Return a walk that uses the values of another."""
+    return start(plan, reused=reuse_known(plan, known))
 
 
 async def values_of(walk: Scheduler) -> dict[str, Any]:
@@ -38,19 +45,19 @@ async def test_known_node_and_its_exclusive_requirements_do_not_run() -> None:
 
     gate = start(plan_of(tool_of(account)))
     await gate.advance()
-    found = gate.shared_outcomes()
+    found = shared_outcomes(gate)
     assert [outcome.value for outcome in found.values()] == ["s", "sa"]
     runs.clear()
-    assert await values_of(start(plan_of(tool_of(account)), known=found)) == {"p0": "sa"}
+    assert await values_of(begin(plan_of(tool_of(account)), found)) == {"p0": "sa"}
     assert runs == []
-    assert await values_of(start(plan_of(tool_of(account, beside)), known=found)) == {"p0": "sa", "p1": "sb"}
+    assert await values_of(begin(plan_of(tool_of(account, beside)), found)) == {"p0": "sa", "p1": "sb"}
     assert runs == ["beside"]
     # The session alone was not kept: it runs for who needs it, and not for the account.
     known = {who: outcome for who, outcome in found.items() if outcome.value == "sa"}
     runs.clear()
-    assert await values_of(start(plan_of(tool_of(account)), known=known)) == {"p0": "sa"}
+    assert await values_of(begin(plan_of(tool_of(account)), known)) == {"p0": "sa"}
     assert runs == []
-    assert await values_of(start(plan_of(tool_of(account, beside)), known=known)) == {"p0": "sa", "p1": "sb"}
+    assert await values_of(begin(plan_of(tool_of(account, beside)), known)) == {"p0": "sa", "p1": "sb"}
     assert runs == ["session", "beside"]
 
 
@@ -64,7 +71,7 @@ async def test_known_decline_ends_consumers_of_its_value() -> None:
     declined = Outcome(action=Action.DECLINE)
     for consumer, parameter in ((ask, "p0"), (after, "sure")):
         plan = plan_of(tool_of(consumer))
-        walk = start(plan, known={plan.nodes[0].shared_as: declined})
+        walk = begin(plan, {plan.nodes[0].shared_as: declined})
         await walk.advance()
         if walk.declined is None:
             walk.fill({})
@@ -94,9 +101,9 @@ async def test_node_failure_affects_only_its_consumers() -> None:
     await walk.advance()
     places = {node.label: node.index for node in plan.nodes}
     assert walk.failed == {places["fails"]: boom}
-    assert [walk.failure_of(places[name]) for name in ("fails", "needs", "far")] == [boom, boom, boom]
-    assert walk.failure_of(places["beside"]) is None
-    assert [outcome.value for outcome in walk.shared_outcomes().values()] == [0, 7]
+    assert [failure_of(walk, places[name]) for name in ("fails", "needs", "far")] == [boom, boom, boom]
+    assert failure_of(walk, places["beside"]) is None
+    assert [outcome.value for outcome in shared_outcomes(walk).values()] == [0, 7]
 
 
 async def test_foreign_failure_ends_the_scheduler() -> None:
@@ -120,8 +127,8 @@ async def test_waiting_node_has_not_failed() -> None:
     walk = start(plan, is_isolated=lambda error: True)
     await walk.advance()
     assert keys(plan) == ["ask", "n0"]
-    assert walk.failure_of(1) is None
-    assert walk.shared_outcomes() == {}
+    assert failure_of(walk, 1) is None
+    assert shared_outcomes(walk) == {}
 
 
 @pytest.mark.parametrize("inline", [False, True])
