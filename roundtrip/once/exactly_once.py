@@ -27,10 +27,9 @@ from roundtrip.errors import (
 from roundtrip.ledger.contract import ClaimAnswer, ClaimStatus, Ledger, LedgerDown
 from roundtrip.ledger.holders import holder_name
 from roundtrip.legs.requests import SKEW
-from roundtrip.machine.journal import from_text, to_text
 from roundtrip.system import SYSTEM, System
 from roundtrip.threads.loops import run_later
-from roundtrip.tokens.token import Sealer
+from roundtrip.tokens.token import Sealer, open_text, seal_text
 from roundtrip.tools.failures import Crashed, tool_failure
 from roundtrip.tools.options import OnUnknown
 
@@ -48,8 +47,6 @@ SETTLE_SECONDS: Final = 300.0
 """Time for which a result is offered to a ledger that was down when the body ended."""
 _HOLDER_BYTES: Final = 12
 _NAME_BYTES: Final = 16
-_SEALED_PREFIX: Final = "s1."
-"""The prefix of sealed text in a ledger. JSON cannot begin with it."""
 _FIRST_PAUSE_SECONDS: Final = 0.5
 _MAX_PAUSE_SECONDS: Final = 5.0
 
@@ -273,25 +270,16 @@ class LedgerClaim(Claim):
                 self._noted.setdefault(revision, {})[key] = value
 
     def _seal(self, text: str, use: str) -> str:
-        """Return the stored form of a text: sealed for one use in this call, if the server has keys."""
-        if self.sealer is None:
-            return text
-        return _SEALED_PREFIX + to_text(self.sealer.seal(text.encode("utf-8", "surrogatepass"), self._bound(use)))
+        return seal_text(self.sealer, text, self.call_id, self._digest, use)
 
     def _open(self, stored: str, use: str) -> str:
         """Return the text that a ledger has kept.
 
         Raises:
-            LedgerUnavailable: It was sealed with another key or for another use, or is not sealed and should be.
+            LedgerUnavailable: No key of this server opens it.
         """
-        is_sealed = stored.startswith(_SEALED_PREFIX)
-        if self.sealer is None and not is_sealed:
-            return stored
         try:
-            if self.sealer is None or not is_sealed:
-                raise ValueError("keys on one side only")
-            sealed = from_text(stored.removeprefix(_SEALED_PREFIX))
-            return self.sealer.open(sealed, self._bound(use)).decode("utf-8", "surrogatepass")
+            return open_text(self.sealer, stored, self.call_id, self._digest, use)
         except (TokenRejected, ValueError) as error:
             logger.error(
                 "the ledger has an entry for %s that no key of this server opens; give all instances that share a "
@@ -299,9 +287,6 @@ class LedgerClaim(Claim):
                 self.owner,
             )
             raise LedgerUnavailable(self.owner) from error
-
-    def _bound(self, use: str) -> bytes:
-        return json.dumps([self.call_id, self._digest, use]).encode()
 
     async def _claim_in_turn(self) -> ClaimAnswer:
         """Claim the call as soon as no other leg has the claim.

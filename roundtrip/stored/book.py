@@ -285,9 +285,7 @@ class CallBook:
         former = [to_text(key) for key in self._pin_keys[1:]]
         content.pin_keys += [key for key in former if key not in content.pin_keys]
         entry.content = self.seal.write(content, entry.call_id)
-        notes = [self.seal.open(note, entry.call_id, "note") for note in entry.notes]
-        entry.notes = [self.seal.seal(note, entry.call_id, "note") for note in notes]
-        entry.rewrites_notes = bool(notes)
+        self.seal.rewrite_notes(entry, self.seal.notes(entry))
 
     async def answer(self, call_id: str, responses: Mapping[str, Any]) -> None:
         """Store answers to open questions of a task, and ignore others."""

@@ -11,14 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 from roundtrip.errors import RoundtripError, TokenRejected
 from roundtrip.ledger.machines import StoredEvent
 from roundtrip.ledger.tasks import CallEntry
-from roundtrip.machine.journal import from_text, to_text
-from roundtrip.tokens.token import Sealer
+from roundtrip.tokens.token import SEALED_PREFIX, Sealer, open_text, seal_text
 
 if TYPE_CHECKING:
     from roundtrip.engine.leg import Authored, Suspended
-
-_SEALED_PREFIX: Final = "s1."
-"""The prefix of sealed text, before the public name of its key. JSON cannot begin with it."""
 
 _FOR_USERS: Final = "elicitation/create"
 KeysT = TypeVar("KeysT", bound="CallSection")
@@ -393,15 +389,22 @@ class CallSeal:
 
     def seal(self, value: Any, call_id: str, use: str) -> str:
         """Return the stored form of a JSON value, for one use in one call."""
-        if self._sealer is None:
-            return json.dumps([self._service, value], separators=(",", ":"))
-        text = json.dumps(value, separators=(",", ":"))
-        sealed = self._sealer.seal(text.encode("utf-8", "surrogatepass"), self._bound(call_id, use))
-        return f"{_SEALED_PREFIX}{self.hint}.{to_text(sealed)}"
+        # Sealed text is bound to the service, and other text names it.
+        text = json.dumps(value if self._sealer is not None else [self._service, value], separators=(",", ":"))
+        return seal_text(self._sealer, text, "task", self._service, call_id, use, hint=f"{self.hint}.")
+
+    def notes(self, entry: CallEntry) -> list[Any]:
+        """Return the notes of a task: the revision, the name and the result of each step."""
+        return [self.open(note, entry.call_id, "note") for note in entry.notes]
+
+    def rewrite_notes(self, entry: CallEntry, notes: Sequence[Any]) -> None:
+        """Replace the notes of a task."""
+        entry.notes = [self.seal(note, entry.call_id, "note") for note in notes]
+        entry.rewrites_notes = bool(notes)
 
     def hint_of(self, stored: str) -> str:
         """Return the public name of the key under which a text is sealed; empty for text that is not sealed."""
-        return stored.removeprefix(_SEALED_PREFIX).rpartition(".")[0] if stored.startswith(_SEALED_PREFIX) else ""
+        return stored.removeprefix(SEALED_PREFIX).rpartition(".")[0] if stored.startswith(SEALED_PREFIX) else ""
 
     def open(self, stored: str, call_id: str, use: str) -> Any:
         """Return a stored value.
@@ -409,19 +412,13 @@ class CallSeal:
         Raises:
             ContentUnreadable: No key of this server opens it, or it is another service's.
         """
-        is_sealed = stored.startswith(_SEALED_PREFIX)
         try:
-            if self._sealer is None or not is_sealed:
-                if self._sealer is not None or is_sealed:
-                    raise ValueError("keys on one side only")
-                service, value = json.loads(stored)
-                if service != self._service:
-                    raise ValueError("another service")
+            value = json.loads(open_text(self._sealer, stored, "task", self._service, call_id, use))
+            if self._sealer is not None:
                 return value
-            sealed = from_text(stored.rpartition(".")[2])
-            return json.loads(self._sealer.open(sealed, self._bound(call_id, use)).decode("utf-8", "surrogatepass"))
+            service, value = value
+            if service != self._service:
+                raise ValueError("another service")
+            return value
         except (TokenRejected, ValueError) as error:
             raise ContentUnreadable from error
-
-    def _bound(self, call_id: str, use: str) -> bytes:
-        return json.dumps(["task", self._service, call_id, use]).encode()

@@ -110,10 +110,8 @@ class CallLease(Claim):
 
     def drop_results(self, entry: CallEntry) -> None:
         """Keep only the names of the steps since the task was last parked: no leg needs their results."""
-        seal, use = self._book.seal, "note"
-        notes = [seal.open(note, self.call_id, use) for note in entry.notes]
-        entry.notes = [seal.seal([revision, key, None], self.call_id, use) for revision, key, _ in notes]
-        entry.rewrites_notes = bool(notes)
+        seal = self._book.seal
+        seal.rewrite_notes(entry, [(revision, key, None) for revision, key, _ in seal.notes(entry)])
 
     async def renew(self) -> None:
         """Extend the lease."""

@@ -11,6 +11,7 @@ before it is decoded, and has exactly one spelling.
 `specs/token.md` has the bytes and the threats. `specs/vectors/` has tokens that every version of the format decodes.
 """
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -35,6 +36,8 @@ else:
     load_on_use(globals(), "roundtrip.tokens.signing")
 
 MAX_TOKEN_BYTES: Final = 64 * 1024
+SEALED_PREFIX: Final = "s1."
+"""The prefix of sealed text in a ledger. JSON cannot begin with it."""
 _MIN_KEY_BYTES: Final = 32
 
 _NONCE_BYTES: Final = 12
@@ -124,6 +127,37 @@ class Sealer:
                 continue
             return _unframed(framed)
         raise TokenRejected(RejectionReason.SEAL)
+
+
+def seal_text(sealer: Sealer | None, text: str, *bound_to: str, hint: str = "") -> str:
+    """Return the form of a text in a ledger: sealed, or as it is without a sealer.
+
+    Args:
+        sealer: Seals texts that leave the memory of this process.
+        text: The text, which is JSON.
+        bound_to: Opening needs the same.
+        hint: Stands before the sealed text.
+    """
+    if sealer is None:
+        return text
+    sealed = sealer.seal(text.encode("utf-8", "surrogatepass"), json.dumps(bound_to).encode())
+    return f"{SEALED_PREFIX}{hint}{to_text(sealed)}"
+
+
+def open_text(sealer: Sealer | None, stored: str, *bound_to: str) -> str:
+    """Return a text that a ledger has kept.
+
+    Raises:
+        TokenRejected: No key fits, or it was sealed for another use.
+        ValueError: It is malformed, or it is sealed and should not be, or the other way round.
+    """
+    is_sealed = stored.startswith(SEALED_PREFIX)
+    if sealer is None and not is_sealed:
+        return stored
+    if sealer is None or not is_sealed:
+        raise ValueError("keys on one side only")
+    sealed = from_text(stored.rpartition(".")[2])
+    return sealer.open(sealed, json.dumps(bound_to).encode()).decode("utf-8", "surrogatepass")
 
 
 def _framed(plain: bytes) -> bytes:

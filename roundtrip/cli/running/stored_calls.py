@@ -147,7 +147,7 @@ async def stored_facts(shelf: Shelf, call_id: str, *, reveal: bool) -> dict[str,
     shown = _facts(entry, now)
     try:
         content = shelf.book.seal.read(entry.content, call_id)
-        steps = [shelf.book.seal.open(note, call_id, "note")[1] for note in entry.notes]
+        steps = [name for _, name, _ in shelf.book.seal.notes(entry)]
     except ContentUnreadable:
         return shown | {"readable": False}
     journal = shelf.book.read_journal(content)
