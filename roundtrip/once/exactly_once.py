@@ -26,7 +26,6 @@ from roundtrip.errors import (
 )
 from roundtrip.ledger.contract import ClaimAnswer, ClaimStatus, Ledger, LedgerDown
 from roundtrip.ledger.holders import holder_name
-from roundtrip.legs.requests import SKEW
 from roundtrip.system import SYSTEM, System
 from roundtrip.threads.loops import run_later
 from roundtrip.tokens.token import Sealer, open_text, seal_text
@@ -59,7 +58,7 @@ class LedgerClaim(Claim):
     call_id: str
     tool: str
     keep: float
-    """Seconds after which no leg of the call can arrive."""
+    """Seconds after which the ledger may forget the call."""
     on_unknown: OnUnknown = "fail"
     sealer: Sealer | None = None
     """Seals results and notes; None without keys, or if they never leave the memory of this process."""
@@ -315,7 +314,7 @@ class LedgerClaim(Claim):
             self._digest,
             holder=self._holder,
             lease=LEASE_SECONDS,
-            keep=self.keep + SKEW,
+            keep=self.keep,
             rerun=self.on_unknown == "rerun",
             tentative=tentative,
             account=self.account,
@@ -351,7 +350,7 @@ class LedgerClaim(Claim):
 
     async def _record(self, result: str | None) -> None:
         is_recorded = await self.ledger.settle(
-            self.call_id, holder=self._holder, epoch=self._epoch, result=result, keep=self.keep + SKEW
+            self.call_id, holder=self._holder, epoch=self._epoch, result=result, keep=self.keep
         )
         if not is_recorded:
             logger.warning("%s ran, but the ledger has forgotten its call, or given it to another leg", self.owner)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import json
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from typing_extensions import override
 
+from roundtrip.errors import GuessUncounted
+from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.legs.extensions import LegExtension, LegPart
-from roundtrip.legs.requests import announced_name
+from roundtrip.legs.requests import SKEW, announced_name
 from roundtrip.on_demand import load_on_use
 from roundtrip.tools.promises import OncePolicy, warn_of_promise
 
@@ -18,11 +23,13 @@ if TYPE_CHECKING:
     from roundtrip.legs.extensions import OpenLeg
     from roundtrip.legs.functions import AskingFunction
     from roundtrip.legs.parts import Parts
-    from roundtrip.once import ledger_use
+    from roundtrip.once import exactly_once
 else:
-    load_on_use(globals(), "roundtrip.once.ledger_use")
+    load_on_use(globals(), "roundtrip.once.exactly_once")
 
 logger = logging.getLogger("roundtrip")
+
+_DIGEST_BYTES: Final = 9
 
 
 class ExactlyOnce(LegExtension):
@@ -62,7 +69,18 @@ class _OncePart(LegPart):
             return
         leg.ports.begin_unclaimed = begin_unclaimed
         if self.needs_engine:
-            leg.ports.claim = ledger_use.LedgerUse(self._served).claim(self._policy)
+            leg.ports.claim = self._claim()
+
+    def _claim(self) -> exactly_once.LedgerClaim:
+        served, policy, parts = self._served, self._policy, self._served.parts
+        ledger, tool, keep = parts.effects.ledger, served.function.name, _keep(served)
+        claim = exactly_once.LedgerClaim(ledger, served.call.id, tool, keep, policy.on_unknown, system=parts.system)
+        if ledger.reach > Reach.PROCESS:
+            # Values that never leave this process need no seal, and only its memory is scarce.
+            claim.sealer = parts.protection.ledger_sealer
+        else:
+            claim.account = _account(served)
+        return claim
 
     def _begin_unclaimed(self) -> Callable[[], None] | None:
         """Return a function that logs that a body began without a token; None if an empty round provides a token."""
@@ -89,11 +107,14 @@ class GuessCounter:
     async def count(self, leg: OpenLeg, key: str, answer: Any, guesses: int) -> bool:
         """Count an answer to a question of a leg; return False if it is one too many.
 
+        After a rotation of keys, a repeated answer may be counted again. No count is lost.
+
         Raises:
             GuessUncounted: The ledger could not count the answer.
         """
-        use = ledger_use.LedgerUse(leg)
-        if self._warns and use.is_of_process:
+        parts, call_id = leg.parts, leg.call.id
+        ledger = parts.effects.ledger
+        if self._warns and ledger.reach is Reach.PROCESS:
             self._warns = False
             logger.warning(
                 "%s has a question with guesses=, and other processes with the same keys may count guesses apart; give "
@@ -101,4 +122,26 @@ class GuessCounter:
                 "ledger=MemoryLedger() if this is the only process",
                 leg.function.owner,
             )
-        return await use.count_guess(key, answer, guesses)
+        counted = json.dumps([call_id, key, answer], sort_keys=True).encode()
+        item = hmac.digest(parts.protection.guess_key or b"", counted, "sha256").hex()
+        question = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).hexdigest()
+        name = f"{call_id}/guesses/{question}"
+        try:
+            return await ledger.count(name, item, most=guesses, keep=_keep(leg), account=_account(leg))
+        except LedgerDown as error:
+            logger.error("%s", error)
+            raise GuessUncounted(leg.function.owner) from error
+
+
+def _keep(leg: OpenLeg) -> float:
+    """Return the seconds after which the ledger may forget the call: no leg of it can arrive."""
+    journal, limits = leg.journal, leg.function.limits
+    # The build that began the call, perhaps another one, chose how long its tokens live.
+    left = limits.max_age if journal is None else max(0.0, journal.end - leg.parts.system.time())
+    return left + SKEW
+
+
+def _account(leg: OpenLeg) -> str:
+    """Return the caller or tool that entries count for, in a ledger that limits the room of each."""
+    principal = leg.principal()
+    return f"tool {leg.function.name}" if principal is None else f"caller {principal}"

@@ -40,7 +40,6 @@ _IMPORTED_BY_LEGS: Final = (
     "anyio._backends._asyncio",
     "roundtrip.engine.leg_run",
     "roundtrip.once.exactly_once",
-    "roundtrip.once.ledger_use",
     "roundtrip.threads.workers",
     "roundtrip.tokens.signing",
 )
