@@ -122,14 +122,14 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown() -> None:
-    """Give tasks their lease back, and log lines their budget.
+    """Give calls their lease back, and log lines their budget.
 
     Servers for other processes shorten the lease, also where a test makes one itself.
     """
     refill()
-    claim: Any = sys.modules.get("roundtrip.stored.lease")
-    if claim is not None:
-        claim.LEASE_SECONDS = _LEASE_SECONDS
+    lease: Any = sys.modules.get("roundtrip.ledger.lease")
+    if lease is not None:
+        lease.LEASE_SECONDS = _LEASE_SECONDS
 
 
 def pytest_xdist_auto_num_workers() -> int:

@@ -52,6 +52,7 @@ from roundtrip.channels.waiting_calls import WaitingCalls, ask_client, out_of_re
 from roundtrip.engine.leg import Suspended
 from roundtrip.engine.ports import Channels
 from roundtrip.ledger.contract import LedgerDown
+from roundtrip.ledger.lease import lease_seconds
 from roundtrip.legs.asking import AskingContext
 from roundtrip.legs.extensions import LegExtension, LegPart
 from roundtrip.legs.requests import RequestRecord
@@ -62,7 +63,6 @@ from roundtrip.pages.settings import DEFAULT_WAIT_SECONDS, Pages
 from roundtrip.revisions import FIRST_OF_RETRY_ERA, is_retry_era
 from roundtrip.stored.book import StoredView
 from roundtrip.stored.content import CallContent, ContentUnreadable, Pause, split_id
-from roundtrip.stored.lease import lease_seconds
 from roundtrip.stored.model_answers import AnswersInvalid, AnswersRefused, names_for_model
 from roundtrip.stored.service import CallService
 from roundtrip.switches import PROBE_TOOL

@@ -293,7 +293,7 @@ class Body:
                 return restored
         # A plain body goes on in its thread: nothing else tells it that the call was cancelled.
         await anyio.lowlevel.checkpoint_if_cancelled()
-        claim = self._leg.ports.claim if self._leg.journal is not None else None
+        claim = self._leg.ports.claim
         if claim is not None:
             await claim.require_held()
         self.tell(StepBegan(key))

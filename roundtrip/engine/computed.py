@@ -3,7 +3,7 @@
 The token carries them sealed. If the body runs once, the ledger also has the values of interrupted legs.
 """
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -39,7 +39,7 @@ class ComputedValues:
     watch: Watch | None = None
     revision: int = 0
     """The number of times that a review has changed answers on this leg."""
-    _noted: Mapping[int, Mapping[str, Any]] = field(default_factory=dict[int, Mapping[str, Any]])
+    _noted: Sequence[NotedValue] = ()
     _due: list[NotedValue] = field(default_factory=list[NotedValue])
 
     def fix(self, name: str, plain: Any) -> None:
@@ -54,8 +54,8 @@ class ComputedValues:
             plain = adapter_of(node).dump_python(value, mode="json", by_alias=True, warnings="error")
         self.fix(node.key, plain)
 
-    def take_noted(self, noted: Mapping[int, Mapping[str, Any]]) -> None:
-        """Use the values of an earlier run of this leg, by their revision.
+    def take_noted(self, noted: Sequence[NotedValue]) -> None:
+        """Use the values of an earlier run of this leg.
 
         A value of a later revision is used only after that revision: until then the journal's value is right.
         """
@@ -83,9 +83,9 @@ class ComputedValues:
         self._take_revision()
 
     def _take_revision(self) -> None:
-        noted = self._noted.get(self.revision, {})
         # Notes win: they are newer than the journal's values.
-        self.values |= {key: Computed(value) for key, value in noted.items()}
+        noted = {key: Computed(value) for revision, key, value in self._noted if revision == self.revision}
+        self.values |= noted
         self.kept |= noted.keys()
 
 

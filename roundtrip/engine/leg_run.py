@@ -17,7 +17,7 @@ from mcp_types import ElicitResult, InputRequiredResult
 
 from roundtrip.engine.answers import Answers
 from roundtrip.engine.body import Body
-from roundtrip.engine.claim import Claim, answers_digest, record_outcome
+from roundtrip.engine.claim import answers_digest, record_outcome
 from roundtrip.engine.interruptions import (
     CancellationShield,
     Revision,
@@ -128,16 +128,20 @@ class LegRun:
     async def serve(self) -> LegEnd:
         """Serve the leg: see `serve` of this module."""
         leg, call, rounds = self.leg, self.leg.call, self.rounds
+        claim, record = leg.ports.claim, leg.ports.record
         try:
             # A task goes on where the leg of its client has ended.
             if call.state is not State.RESOLVING:
                 call.begin_leg()
-            # Without a token, the ledger could not know the call on its next leg.
-            claim = leg.ports.claim if leg.journal is not None else None
-            if claim is not None and leg.journal is not None:
-                recalled = await self._begin_claim(claim, leg.journal)
+            if record is not None and leg.journal is not None:
+                accepted = leg.confirmation is None or _accepts(leg, leg.journal, leg.confirmation[0])
+                terms = answers_digest(leg.journal, leg.responses)
+                recalled = await record.begin(terms, at_once=accepted and not leg.plan.nodes)
                 if recalled is not None:
-                    return recalled
+                    call.apply(Event.RECALL)
+                    return Finished(recalled)
+            if claim is not None:
+                self.answers.computed.take_noted(claim.noted)
             work = self._resolve_and_execute()
             if leg.timeout is not None:
                 work = with_timeout(leg.timeout, work)
@@ -146,7 +150,10 @@ class LegRun:
                 work = leg.ports.entered.around(work, ended_by=_exception_of, outlive=leg.ports.outlive)
             if claim is not None:
                 self.shield = CancellationShield(has_timeout=leg.timeout is not None)
-                work = record_outcome(claim, call, work, result_of=_result_of, computed=self.answers.computed.unnoted)
+                work = claim.hold(work)
+                if record is not None:
+                    computed = self.answers.computed.unnoted
+                    work = record_outcome(record, call, work, result_of=_result_of, computed=computed)
                 work = self.shield.around(work)
             end = await work
             if isinstance(end, Declined):
@@ -176,17 +183,6 @@ class LegRun:
             if failure is raised:
                 raise
             raise failure from (None if failure is verdict else raised)
-
-    async def _begin_claim(self, claim: Claim, journal: Journal) -> Finished | None:
-        """Claim the call; a result that is recorded already ends the leg."""
-        leg = self.leg
-        at_once = not leg.plan.nodes and (leg.confirmation is None or _accepts(leg, journal, leg.confirmation[0]))
-        recalled = await claim.begin(answers_digest(journal, leg.responses), at_once=at_once)
-        if recalled is not None:
-            leg.call.apply(Event.RECALL)
-            return Finished(recalled.value)
-        self.answers.computed.take_noted(claim.noted())
-        return None
 
     async def _resolve_and_execute(self) -> Finished | Declined:
         """Ask for the confirmation, resolve, and run the body until no review changes an answer."""
@@ -227,21 +223,19 @@ class LegRun:
                 return declined
             if self._body_value is not None and leg.plain_body is not None:
                 return Finished(await leg.plain_body.finish(self._body_value[0]))
-        if leg.ports.hands_over:
-            self._is_handed_over = not leg.ports.needs_token
+        ports = leg.ports
+        if ports.hands_over or ports.needs_token:
+            # A round without questions: only a token gives the call an id under which the ledger knows its body.
+            self._is_handed_over = ports.hands_over and not ports.needs_token
             raise Suspension
-        is_unclaimed = leg.ports.claim is not None and leg.journal is None
-        if is_unclaimed:
-            if leg.ports.begin_unclaimed is None:
-                # A round without questions: only a token gives the call an id under which the ledger knows its body.
-                raise Suspension
-            leg.ports.begin_unclaimed()
-        elif leg.ports.claim is not None and self.shield is not None:
-            await leg.ports.claim.start_body()
+        if ports.begin_unclaimed is not None:
+            ports.begin_unclaimed()
+        elif ports.claim is not None and self.shield is not None:
+            await ports.claim.start_body()
             self.shield.begin()
         call.apply(Event.EXECUTE)
         if call.watch is not None:
-            call.watch(BodyBegan(is_unclaimed))
+            call.watch(BodyBegan(ports.begin_unclaimed is not None))
         if self.body_cannot_ask and self._context is None:
             return Finished(await self.execute(values, None))
         with self.body().running(), cancellations_restored():
@@ -251,8 +245,8 @@ class LegRun:
         """Fill `values`, and ask the questions that this needs."""
         leg, answers = self.leg, self.answers
         last: _BodyInThread | None = None
-        # Facts go to the watch in the leg's own task. A claim is made there too, before the body begins.
-        if leg.plain_body is not None and leg.ports.claim is None and leg.call.watch is None:
+        # Facts go to the watch in the leg's own task.
+        if leg.plain_body is not None and leg.call.watch is None:
             last = _BodyInThread(self, leg.plain_body, values, entered)
         scheduler = Scheduler(
             leg.plan,
@@ -320,7 +314,7 @@ class LegRun:
             requests = result.input_requests or {}
             self.leg.call.apply(Event.ASK, keys=tuple(requests), authored=True, requests=requests)
         state = result.request_state
-        if state is None and leg.ports.claim is not None:
+        if state is None and (leg.ports.claim is not None or leg.ports.begin_unclaimed is not None):
             # Without a token the next leg would be another call, without a claim.
             state = ""
         return Authored(result, self.rounds.remember(authored=state) if state is not None else None)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from mcp_types import ClientCapabilities, InputRequest, InputResponse
     from pydantic import BaseModel
 
-    from roundtrip.engine.claim import Claim
+    from roundtrip.engine.claim import Claim, RecordedClaim
     from roundtrip.engine.computed import ComputedValues
     from roundtrip.engine.teardown import Outlive, Report, TeardownStack
     from roundtrip.machine.pins import Pinner
@@ -139,9 +139,11 @@ class Ports:
     """What the server and its features give to a leg. Without them, it asks its client alone, and remembers nothing."""
 
     claim: Claim | None = None
-    """The claim on the call in the ledger, if the body must run once."""
+    """The claim on the call, if it is stored, or if its body must run once."""
+    record: RecordedClaim | None = None
+    """The same claim, if it records the outcome: the body must run once, and the call is not stored."""
     begin_unclaimed: Callable[[], None] | None = None
-    """Reports a body that should run once and begins without a token. None if an empty round gives it a token first."""
+    """Reports a body that should run once, and begins without a token and so without a claim."""
     needs_token: bool = False
     """True to ask for nothing first, so that a repeated request is known by its token."""
     count_guess: CountGuess | None = None

@@ -361,8 +361,8 @@ class ServedLeg(OpenLeg):
 
     def plain_body(self) -> PlainBody | None:
         """Return the body, if it may run in one go with plain resolvers."""
-        is_replaced = self.hands_over or any(part.replaces_body for part in self.features)
-        if not self.function.plan.nodes or is_replaced:
+        is_elsewhere = self.hands_over or self.stored is not None or any(part.replaces_body for part in self.features)
+        if not self.function.plan.nodes or is_elsewhere:
             return None
         return self.function.plain_body(self.arguments)
 

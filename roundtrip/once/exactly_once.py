@@ -1,12 +1,12 @@
-"""Provide the claim of a leg on its call, for tools whose body must run once."""
+"""Claim of a leg on its call in the ledger, for tools whose body must run once."""
 
-import asyncio
 import hashlib
 import json
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -14,7 +14,6 @@ from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, ErrorData
 
-from roundtrip.engine.claim import Claim, Recalled
 from roundtrip.engine.computed import NotedValue
 from roundtrip.errors import (
     CallHasEnded,
@@ -26,6 +25,7 @@ from roundtrip.errors import (
 )
 from roundtrip.ledger.contract import ClaimAnswer, ClaimStatus, Ledger, LedgerDown
 from roundtrip.ledger.holders import holder_name
+from roundtrip.ledger.lease import Lease, lease_seconds
 from roundtrip.system import SYSTEM, System
 from roundtrip.threads.loops import run_later
 from roundtrip.tokens.token import Sealer, open_text, seal_text
@@ -35,8 +35,6 @@ from roundtrip.tools.options import OnUnknown
 logger = logging.getLogger("roundtrip")
 
 # Not `Final`: read at each use, as tests set shorter times.
-LEASE_SECONDS = 30.0
-"""Time after which a silent process counts as dead. A process renews its claims three times as often."""
 PATIENCE_SECONDS = 20.0
 """Time to wait for another leg that has the claim, before the client gets `StillRunning`."""
 MAX_RESULT_CHARS = 16 * 1024 * 1024
@@ -51,8 +49,8 @@ _MAX_PAUSE_SECONDS: Final = 5.0
 
 
 @dataclass(eq=False)
-class LedgerClaim(Claim):
-    """Claim of one leg on its call in the ledger."""
+class LedgerClaim(Lease):
+    """Claim of one leg on its call in the ledger, and the record of the call's outcome."""
 
     ledger: Ledger
     call_id: str
@@ -74,21 +72,13 @@ class LedgerClaim(Claim):
     """True once the leg has ended. Then its late writes must not claim the call again."""
     _free_chars: int = 0
     """Characters that the call may still note."""
-    _timer: asyncio.TimerHandle | None = None
-    """The timer of the next renewal. Most bodies end before the first one."""
-    _renewal: asyncio.Task[None] | None = None
 
     def __post_init__(self) -> None:
         super().__init__(f"tool {self.tool!r}")
         self._holder = holder_name(self.system.entropy(_HOLDER_BYTES))
 
-    @property
-    def lease(self) -> float:
-        """Return the length of a lease."""
-        return LEASE_SECONDS
-
-    async def begin(self, terms: str, *, at_once: bool) -> Recalled | None:
-        """Claim the call, or recall its result.
+    async def begin(self, terms: str, *, at_once: bool) -> CallToolResult | None:
+        """Claim the call, or return its result.
 
         Args:
             terms: The digest of the client's answers.
@@ -104,31 +94,25 @@ class LedgerClaim(Claim):
         self._digest, self._is_firm = terms, at_once
         try:
             answer = await self._claim_in_turn()
+            self._read_notes(answer.notes)
         except LedgerDown as error:
             logger.error("%s", error)
             # The ledger may have granted the claim before it failed. Other legs would wait for this one.
             self._release_later()
             raise LedgerUnavailable(self.owner) from error
         except BaseException:
-            # Cancelled, perhaps after the ledger had granted the claim.
+            # Cancelled, perhaps after the ledger had granted the claim; or without the notes, steps would run again.
             with anyio.CancelScope(shield=True):
                 await self.release()
             raise
         if answer.status is ClaimStatus.GRANTED:
-            try:
-                self._read_notes(answer.notes)
-            except LedgerUnavailable:
-                # Without the notes, steps would run again.
-                await self.release()
-                raise
-            self._free_chars = MAX_NOTED_CHARS - sum(len(name) + len(value) for name, value in answer.notes.items())
-            self._renew_in_time()
+            self.renew_in_time()
             return None
         if answer.status is ClaimStatus.UNKNOWN or answer.result is None:
             raise OutcomeUnknown(self.owner)
         if answer.answers_digest != terms:
             raise CallHasEnded(self.owner)
-        return Recalled(_parsed(self._open(answer.result, "result")))
+        return _parsed(self._open(answer.result, "result"))
 
     async def start_body(self) -> None:
         """Record that the body begins now.
@@ -155,45 +139,45 @@ class LedgerClaim(Claim):
         Raises:
             CallTakenOver: Another leg has taken the call over.
         """
-        with _reported(self.owner, "save a computed value"):
-            digest = hashlib.blake2b(
-                f"{noted.revision}/{noted.key}".encode("utf-8", "surrogatepass"), digest_size=_NAME_BYTES
-            )
-            name = f"{self._digest}/{digest.hexdigest()}"
-            text = self._seal(json.dumps([noted.revision, noted.key, noted.value]), name)
-            self._free_chars -= len(name) + len(text)
-            if self._free_chars < 0:
-                logger.warning("%s could not save a computed value: its call has saved too many", self.owner)
-                return
-            await self._write_held(
-                lambda: self.ledger.note(self.call_id, name, text, holder=self._holder, epoch=self._epoch)
-            )
+        named = f"{noted.revision}/{noted.key}".encode("utf-8", "surrogatepass")
+        name = f"{self._digest}/{hashlib.blake2b(named, digest_size=_NAME_BYTES).hexdigest()}"
+        text = self._seal(json.dumps([noted.revision, noted.key, noted.value]), name)
+        self._free_chars -= len(name) + len(text)
+        if self._free_chars < 0:
+            logger.warning("%s could not save a computed value: its call has saved too many", self.owner)
+            return
+        await self._write(
+            "save a computed value",
+            lambda: self.ledger.note(self.call_id, name, text, holder=self._holder, epoch=self._epoch),
+        )
 
-    async def settle(self, value: Any) -> None:
-        """Record the body's result."""
-        await self._settle(lambda: _result_text(value), "save its result")
+    async def record(self, outcome: Any) -> None:
+        """Record the body's result, its error, or None if its outcome will never be known."""
+        self.close()
+        if isinstance(outcome, CallTakenOver):
+            # The lease has ended, and may still be this leg's. Released, the call would be free, and its body, which
+            # was stopped in the middle, would begin again. If another claim raised it, this one lapses.
+            return
+        is_error = isinstance(outcome, Exception)
+        purpose = f"save its {'error' if is_error else 'result' if outcome is not None else 'unknown outcome'}"
+        settle = partial(self._settle, self._stored(outcome, purpose))
 
-    async def fail(self, error: Exception) -> None:
-        """Record the body's error."""
-        await self._settle(lambda: _failure_text(self.tool, error), "save its error")
+        async def settle_later() -> None:
+            is_done = False
+            try:
+                is_done = await self._again(settle, SETTLE_SECONDS)
+            finally:
+                # The process ends, or the time is over.
+                if not is_done:
+                    logger.error("%s could not %s, and gives up", self.owner, purpose)
 
-    async def lose(self) -> None:
-        """Record that the outcome of the body will never be known."""
-        await self._settle(lambda: None, "save that its outcome is unknown")
+        await self._try(purpose, settle, lambda: run_later(settle_later()))
 
     async def release(self) -> None:
         """Release the claim."""
         self._is_released = True
-        self.stop_renewals()
-        try:
-            await self.ledger.release(self.call_id, holder=self._holder)
-        except LedgerDown as error:
-            logger.error("%s could not release its claim, and tries again: %s", self.owner, error)
-            self._release_later()
-        except BaseException:
-            # Cancelled, perhaps before the ledger had received it.
-            self._release_later()
-            raise
+        self.close()
+        await self._try("release its claim", self._free, self._release_later)
 
     async def renew(self) -> None:
         """Extend the lease.
@@ -201,48 +185,27 @@ class LedgerClaim(Claim):
         Raises:
             CallTakenOver: Another leg has taken the call over.
         """
-        with _reported(self.owner, "renew its claim"):
-            await self._write_held(
-                lambda: self.ledger.renew(self.call_id, holder=self._holder, epoch=self._epoch, lease=LEASE_SECONDS)
-            )
+        await self._write(
+            "renew its claim",
+            lambda: self.ledger.renew(self.call_id, holder=self._holder, epoch=self._epoch, lease=lease_seconds()),
+        )
 
-    def _renew_in_time(self) -> None:
-        """Extend the lease periodically, until `stop_renewals`."""
-        loop = asyncio.get_running_loop()
-        if self._timer is not None:
-            self._renewal = loop.create_task(self._renew_or_cancel())
-        self._timer = loop.call_later(LEASE_SECONDS / 3, self._renew_in_time)
-
-    async def _renew_or_cancel(self) -> None:
-        """Extend the lease, and cancel the work if another leg has taken the call over."""
-        with suppress(CallTakenOver):
-            await self.renew()
-
-    def stop_renewals(self) -> None:
-        """Let the lease end."""
-        for pending in (self._timer, self._renewal):
-            if pending is not None:
-                pending.cancel()
-        self._timer = self._renewal = None
-
-    async def _write_held(self, write: Callable[[], Awaitable[bool]]) -> None:
-        """Write as the holder of the claim.
+    async def _write(self, purpose: str, write: Callable[[], Awaitable[bool]]) -> None:
+        """Write as the holder of the claim. If the ledger is down, log it, and go on without it.
 
         Raises:
             CallTakenOver: Another leg has the claim.
         """
-        if self.is_taken_over or self._is_released:
-            raise CallTakenOver(self.owner)
-        began = anyio.current_time()
-        held = await self._written(write)
-        if not held and await self._claim_again():
-            # The ledger had lost the entry, or it was free again.
-            held = await self._written(write)
-        if not held:
-            self.stop_renewals()
-            self.lose_lease()
-            raise CallTakenOver(self.owner)
-        self._confirmed_at = began
+        try:
+            await self.write_held(partial(self._write_or_claim, write))
+        except LedgerDown as error:
+            logger.error("%s could not %s: %s", self.owner, purpose, error)
+
+    async def _write_or_claim(self, write: Callable[[], Awaitable[bool]]) -> bool:
+        if self._is_released:
+            return False
+        # If it fails, the ledger may have lost the entry, or it was free again.
+        return await self._written(write) or (await self._claim_again() and await self._written(write))
 
     async def _written(self, write: Callable[[], Awaitable[bool]]) -> bool:
         """Write, and again if the leg has claimed the call anew meanwhile: the write had the epoch before."""
@@ -263,10 +226,9 @@ class LedgerClaim(Claim):
         return answer.status is ClaimStatus.GRANTED and not self._is_released
 
     def _read_notes(self, notes: Mapping[str, str]) -> None:
-        for name, text in notes.items():
-            if name.startswith(f"{self._digest}/"):
-                revision, key, value = json.loads(self._open(text, name))
-                self._noted.setdefault(revision, {})[key] = value
+        own = {name: text for name, text in notes.items() if name.startswith(f"{self._digest}/")}
+        self.noted = [NotedValue(*json.loads(self._open(text, name))) for name, text in own.items()]
+        self._free_chars = MAX_NOTED_CHARS - sum(len(name) + len(value) for name, value in notes.items())
 
     def _seal(self, text: str, use: str) -> str:
         return seal_text(self.sealer, text, self.call_id, self._digest, use)
@@ -313,7 +275,7 @@ class LedgerClaim(Claim):
             self.call_id,
             self._digest,
             holder=self._holder,
-            lease=LEASE_SECONDS,
+            lease=lease_seconds(),
             keep=self.keep,
             rerun=self.on_unknown == "rerun",
             tentative=tentative,
@@ -324,99 +286,68 @@ class LedgerClaim(Claim):
             self._epoch = answer.epoch
         return answer
 
-    async def _settle(self, write: Callable[[], str | None], purpose: str) -> None:
-        self.stop_renewals()
-        result = self._stored_result(write, purpose)
+    def _stored(self, outcome: Any, purpose: str) -> str | None:
+        """Return the stored form of an outcome; None if it is unknown, or cannot be stored."""
+        if outcome is None:
+            return None
         try:
-            await self._record(result)
-        except LedgerDown as error:
-            logger.error("%s could not %s, and tries again: %s", self.owner, purpose, error)
-            run_later(self._record_later(result, purpose))
-        except BaseException:
-            # Cancelled, perhaps before the ledger had received it.
-            run_later(self._record_later(result, purpose))
-            raise
-
-    def _stored_result(self, write: Callable[[], str | None], purpose: str) -> str | None:
-        try:
-            result = write()
+            text = _text_of(self.tool, outcome)
+            if len(text) > MAX_RESULT_CHARS:
+                raise ValueError(f"it is too large, with {len(text)} characters")
         except (TypeError, ValueError) as error:
             logger.error("%s could not %s: %s", self.owner, purpose, error)
             return None
-        if result is not None and len(result) > MAX_RESULT_CHARS:
-            logger.error("%s could not %s: it is too large, with %d characters", self.owner, purpose, len(result))
-            return None
-        return self._seal(result, "result") if result is not None else None
+        return self._seal(text, "result")
 
-    async def _record(self, result: str | None) -> None:
+    async def _settle(self, result: str | None) -> None:
         is_recorded = await self.ledger.settle(
             self.call_id, holder=self._holder, epoch=self._epoch, result=result, keep=self.keep
         )
         if not is_recorded:
             logger.warning("%s ran, but the ledger has forgotten its call, or given it to another leg", self.owner)
 
-    async def _record_later(self, result: str | None, purpose: str) -> None:
-        """Record the result as soon as the ledger can be reached, even after the lease has ended."""
-        is_done = False
-        try:
-            async for _ in _attempts(self.system, SETTLE_SECONDS):
-                with suppress(LedgerDown):
-                    await self._record(result)
-                    is_done = True
-                    return
-        finally:
-            # The process ends, or the time is over.
-            if not is_done:
-                logger.error("%s could not %s, and gives up", self.owner, purpose)
+    async def _free(self) -> None:
+        await self.ledger.release(self.call_id, holder=self._holder)
 
     def _release_later(self) -> None:
         """Release the claim as soon as the ledger can be reached: other legs would wait for it."""
-        run_later(_release_twice(self.ledger, self.call_id, self._holder, self.system))
+        # Twice: the request for the claim may reach the ledger after the first release.
+        run_later(self._again(self._free, lease_seconds(), times=2))
+
+    async def _try(self, purpose: str, write: Callable[[], Awaitable[None]], later: Callable[[], None]) -> None:
+        """Write, and see to it later if the ledger is down, or if the leg is cancelled before the ledger answers."""
+        try:
+            await write()
+        except LedgerDown as error:
+            logger.error("%s could not %s, and tries again: %s", self.owner, purpose, error)
+            later()
+        except BaseException:
+            later()
+            raise
+
+    async def _again(self, write: Callable[[], Awaitable[None]], seconds: float, *, times: int = 1) -> bool:
+        """Write as soon as the ledger can be reached, even after the lease. Return False if the time is over first."""
+        ends, pause = anyio.current_time() + seconds, _FIRST_PAUSE_SECONDS
+        while times and anyio.current_time() < ends:
+            # Random, so that the many requests that arrived while the ledger was down do not all try at once.
+            await self.system.sleep(pause * (0.75 + self.system.entropy(1)[0] / 512))
+            pause = min(pause * 2, _MAX_PAUSE_SECONDS)
+            with suppress(LedgerDown):
+                await write()
+                times -= 1
+        return not times
 
 
-async def _attempts(system: System, seconds: float) -> AsyncGenerator[None]:
-    """Pause before each attempt, longer each time, until the time is over."""
-    ends = anyio.current_time() + seconds
-    pause = _FIRST_PAUSE_SECONDS
-    while anyio.current_time() < ends:
-        # Random, so that the many requests that arrived while the ledger was down do not all try at the same moment.
-        await system.sleep(pause * (0.75 + system.entropy(1)[0] / 512))
-        pause = min(pause * 2, _MAX_PAUSE_SECONDS)
-        yield
-
-
-async def _release_twice(ledger: Ledger, call_id: str, holder: str, system: System) -> None:
-    # Twice: the request for the claim may reach the ledger after the first release.
-    times = 0
-    async for _ in _attempts(system, LEASE_SECONDS):
-        with suppress(LedgerDown):
-            await ledger.release(call_id, holder=holder)
-            times += 1
-        if times == 2:
-            return
-
-
-@contextmanager
-def _reported(owner: str, purpose: str) -> Generator[None]:
-    """Log that a ledger is down, and go on without it."""
-    try:
-        yield
-    except LedgerDown as error:
-        logger.error("%s could not %s: %s", owner, purpose, error)
-
-
-def _result_text(value: Any) -> str:
-    if not isinstance(value, CallToolResult):
-        raise TypeError(f"a tool's result was expected, not {type(value).__name__}")
-    return json.dumps({"result": value.model_dump(mode="json", by_alias=True, exclude_none=True)})
-
-
-def _failure_text(tool: str, error: Exception) -> str:
-    failure = error if isinstance(error, MCPError) else tool_failure(tool, error, mask=False)
+def _text_of(tool: str, outcome: Any) -> str:
+    if isinstance(outcome, CallToolResult):
+        return json.dumps({"result": outcome.model_dump(mode="json", by_alias=True, exclude_none=True)})
+    if not isinstance(outcome, Exception):
+        raise TypeError(f"a tool's result was expected, not {type(outcome).__name__}")
+    failure = outcome if isinstance(outcome, MCPError) else tool_failure(tool, outcome, mask=False)
     if isinstance(failure, MCPError):
         return json.dumps({"protocol": failure.error.model_dump(mode="json", by_alias=True, exclude_none=True)})
     kind = "crashed" if isinstance(failure, UnexpectedToolError) else "failed"
-    return json.dumps({kind: str(error) or type(error).__name__})
+    return json.dumps({kind: str(outcome) or type(outcome).__name__})
 
 
 def _parsed(text: str) -> CallToolResult:

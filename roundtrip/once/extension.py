@@ -63,13 +63,16 @@ class _OncePart(LegPart):
 
     @override
     def complete(self, leg: Leg) -> None:
-        begin_unclaimed = self._begin_unclaimed()
-        if self._served.hands_over:
-            leg.ports.needs_token = leg.journal is None and begin_unclaimed is None
+        ports, hands_over = leg.ports, self._served.hands_over
+        if not self.needs_engine and not hands_over:
             return
-        leg.ports.begin_unclaimed = begin_unclaimed
-        if self.needs_engine:
-            leg.ports.claim = self._claim()
+        # The body begins in the leg's own task: only there can it be claimed first.
+        leg.plain_body = None
+        if leg.journal is None:
+            ports.begin_unclaimed = self._begin_unclaimed()
+            ports.needs_token = ports.begin_unclaimed is None
+        elif not hands_over:
+            ports.claim = ports.record = self._claim()
 
     def _claim(self) -> exactly_once.LedgerClaim:
         served, policy, parts = self._served, self._policy, self._served.parts

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 from mcp.server.auth.middleware.auth_context import auth_context_var
 from mcp.server.context import ServerRequestContext
 
+from roundtrip.ledger.lease import lease_seconds
 from roundtrip.ledger.machines import StoredEvent
 from roundtrip.ledger.tasks import CallEntry
 from roundtrip.machine.journal import Journal
 from roundtrip.stored.book import CallBook
 from roundtrip.stored.content import CallContent
-from roundtrip.stored.lease import CallLease, lease_seconds
+from roundtrip.stored.lease import CallLease
 from roundtrip.stored.legs import WorkerLeg
 
 if TYPE_CHECKING:

@@ -17,12 +17,13 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ErrorData
 
 from roundtrip.ledger.contract import LedgerDown
+from roundtrip.ledger.lease import lease_seconds
 from roundtrip.ledger.tasks import CallEntry
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.journal import Journal
 from roundtrip.stored.book import CallBook, StoredView
 from roundtrip.stored.content import CallContent
-from roundtrip.stored.lease import CallLease, lease_seconds
+from roundtrip.stored.lease import CallLease
 from roundtrip.stored.legs import WorkerLeg
 from roundtrip.stored.worker import CallWorker
 
@@ -63,7 +64,7 @@ class _LocalClaim(CallLease):
                 self._seen.saw(entry, now)
                 return StoredView(entry, self._book.seal.read(entry.content, self.call_id))
         # Another instance was faster, with a copy of the request.
-        self.lose_lease()
+        self.lose()
         return await self._book.view(self.call_id)
 
     async def _replace(self, stored: CallEntry, now: float) -> bool:

@@ -1,20 +1,17 @@
-"""Provide the lease of a worker on a task, as the claim of the leg that it serves."""
+"""Lease of a worker on a stored call, which is the claim of the leg that it serves."""
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
-from contextvars import Context
 from functools import partial
 from itertools import chain, repeat
 from typing import Final
 
 import anyio
 
-from roundtrip.engine.claim import Claim
 from roundtrip.engine.computed import NotedValue
-from roundtrip.errors import CallTakenOver
 from roundtrip.ledger.contract import LedgerDown
+from roundtrip.ledger.lease import Lease, lease_seconds
 from roundtrip.ledger.machines import StoredEvent
 from roundtrip.ledger.tasks import CallEntry, SeenEntry
 from roundtrip.limited_logs import LimitedLog
@@ -25,11 +22,9 @@ logger = logging.getLogger("roundtrip")
 # Limited, as a store that is down is tried again and again by each leg.
 _LOG: Final = LimitedLog(logger)
 
-# Not `Final`: read at each use, as tests set shorter times.
-LEASE_SECONDS = 30.0
-"""Time after which a silent worker counts as dead. A worker renews three times as often."""
 _PAUSES: Final = (0.1, 0.5, 1.0, 2.0)
 """Pauses between attempts to write to a store that cannot be used; the last one comes again and again."""
+# Not `Final`: read at each use, as tests set shorter times.
 END_SECONDS = 600.0
 """Time for which a worker tries to store how a leg has ended, even after its lease: no other worker knows it."""
 _LOOK_SECONDS: Final = 0.05
@@ -38,21 +33,16 @@ _MESSAGE_SECONDS: Final = 0.5
 """Least time between two writes of a status message."""
 
 
-def lease_seconds() -> float:
-    """Return the length of a lease."""
-    return LEASE_SECONDS
-
-
 def _lease_of(entry: CallEntry) -> float:
     """Return the time after which a task of a silent worker goes on, or is lost.
 
     No other worker can continue a body that must not begin twice. So its worker has time to store how it has ended.
     """
-    return LEASE_SECONDS + (END_SECONDS if entry.runs_once and entry.has_begun else 0.0)
+    return lease_seconds() + (END_SECONDS if entry.runs_once and entry.has_begun else 0.0)
 
 
-class CallLease(Claim):
-    """Lease of a worker on a task. Every write needs it, and fails once another worker has claimed the task.
+class CallLease(Lease):
+    """Lease of a worker on a task.
 
     Args:
         book: The tasks.
@@ -73,20 +63,10 @@ class CallLease(Claim):
         self._runs_once = entry.runs_once
         self.takes_over = entry.takes_over
         """True if the worker that had the task before stopped renewing its lease."""
-        for note in entry.notes:
-            revision, key, value = book.seal.open(note, entry.call_id, "note")
-            self._noted.setdefault(revision, {})[key] = value
-        self._confirmed_at = anyio.current_time()
-        self._late: set[asyncio.Task[None]] = set()
+        self.noted = [NotedValue(*book.seal.open(note, entry.call_id, "note")) for note in entry.notes]
         self._message_at = -_MESSAGE_SECONDS
-        self._is_saying = self._is_looking = False
         self.message: str | None = None
         """The last status message of this leg."""
-
-    @property
-    def lease(self) -> float:
-        """Return the length of a lease."""
-        return LEASE_SECONDS
 
     def clock(self) -> float:
         """Return the time of the store's clock, which was not earlier when the task was found to be due."""
@@ -124,13 +104,10 @@ class CallLease(Claim):
         if now - self._message_at >= _MESSAGE_SECONDS:
             self._message_at = now
             await self.write_content(StoredEvent.NOTE, lambda content, entry, now: None)
-        elif not self._is_saying:
-            self._is_saying = True
-            self._later(partial(self._say_later, self._message_at + _MESSAGE_SECONDS - now))
+        else:
+            self.begin_soon(self._say_again, after=self._message_at + _MESSAGE_SECONDS - now)
 
-    async def _say_later(self, seconds: float) -> None:
-        await anyio.sleep(seconds)
-        self._is_saying = False
+    async def _say_again(self) -> None:
         await self.say(self.message or "")
 
     async def write_content(
@@ -170,22 +147,20 @@ class CallLease(Claim):
             CallTakenOver: The lease is lost, or the task cannot be read or written: then another worker goes on behind
                 what is stored.
         """
-        began = anyio.current_time()
+        await self.write_held(partial(self._changed, self._fenced(work), patience))
 
+    def _fenced(self, work: Callable[[CallEntry, float], None]) -> Callable[[CallEntry, float], bool]:
         def fenced(entry: CallEntry, now: float) -> bool:
             if not entry.is_held(self._holder, self._epoch):
                 return False
             work(entry, now)
             return True
 
-        if self.is_taken_over or not await self._changed(fenced, patience):
-            self.lose_lease()
-            raise CallTakenOver(self.owner)
-        self._confirmed_at = began
+        return fenced
 
     async def _changed(self, work: Callable[[CallEntry, float], bool], patience: float) -> bool:
         """Change the task, and try again for a while if the store cannot be used; return True on success."""
-        ends = max(self._confirmed_at + LEASE_SECONDS, anyio.current_time() + patience)
+        ends = max(self._confirmed_at + lease_seconds(), anyio.current_time() + patience)
         for pause in chain(_PAUSES, repeat(_PAUSES[-1])):
             try:
                 return await self._change_once(work)
@@ -206,14 +181,8 @@ class CallLease(Claim):
 
     async def give_up(self) -> None:
         """Release the lease before the leg has ended, so that another worker continues at once."""
-
-        def give_up(entry: CallEntry, now: float) -> bool:
-            if entry.is_held(self._holder, self._epoch):
-                entry.give_up(now)
-            return True
-
         try:
-            await self._change_once(give_up)
+            await self._change_once(self._fenced(CallEntry.give_up))
         except LedgerDown as error:
             logger.error("a worker could not release a task of %s: %s", self.owner, error)
 
@@ -225,35 +194,10 @@ class CallLease(Claim):
 
         The store announces this worker's own writes, too, so several announcements cause one look.
         """
-        if not self._is_looking:
-            self._is_looking = True
-            self._later(self._look_later)
-
-    def renew_soon(self) -> None:
-        """Extend the lease, in an asyncio task of its own."""
-        self._later(self.renew)
-
-    def close(self) -> None:
-        """End what was begun to be done soon."""
-        for task in self._late:
-            task.cancel()
-
-    def _later(self, work: Callable[[], Awaitable[None]]) -> None:
-        async def quietly() -> None:
-            with suppress(CallTakenOver):
-                await work()
-
-        task = asyncio.get_running_loop().create_task(quietly(), context=Context())
-        self._late.add(task)
-        task.add_done_callback(self._late.discard)
-
-    async def _look_later(self) -> None:
-        await anyio.sleep(_LOOK_SECONDS)
-        self._is_looking = False
-        await self._look()
+        self.begin_soon(self._look, after=_LOOK_SECONDS)
 
     async def _look(self) -> None:
         with suppress(LedgerDown):
             entry, _ = await self._book.store.load(self.call_id)
             if entry is None or not entry.is_held(self._holder, self._epoch):
-                self.lose_lease()
+                self.lose()

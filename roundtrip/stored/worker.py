@@ -20,13 +20,14 @@ from roundtrip.engine.leg import Authored, Finished, Suspended
 from roundtrip.errors import BodyMistake, CallTakenOver, TokenRejected
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.holders import buried_processes, hear_of_deaths, holder_name, is_buried
+from roundtrip.ledger.lease import lease_seconds
 from roundtrip.ledger.machines import StoredEvent, StoredState
 from roundtrip.ledger.tasks import CallEntry
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.stored.book import CallBook
 from roundtrip.stored.content import CallContent, CallFeature, ContentUnreadable, Tell
-from roundtrip.stored.lease import END_SECONDS, CallLease, lease_seconds
+from roundtrip.stored.lease import END_SECONDS, CallLease
 from roundtrip.stored.legs import WorkerLeg
 from roundtrip.stored.sweep import CallDelivery, Sweep, begin_work
 from roundtrip.system import System
@@ -127,7 +128,6 @@ class CallWorker:
         loop = asyncio.get_running_loop()
         self._followers: set[asyncio.Task[None]] = set()
         self._stop_hearing = hear_of_deaths(lambda: loop.call_soon_threadsafe(self._follow_dead))
-        self._renewals = begin_work(self._renew(), "renew leases of tasks")
         if buried_processes():
             self._follow_dead()
 
@@ -157,11 +157,12 @@ class CallWorker:
         self._delivery.pause()
         self._stop_listening()
         self._stop_hearing()
-        running = [self._renewals, *self._followers, *self._running.values(), *self._apart.values()]
+        running = [*self._followers, *self._running.values(), *self._apart.values()]
         for task in running:
             task.cancel()
         with anyio.move_on_after(_STOP_SECONDS, shield=True):
-            await asyncio.wait(running)
+            if running:
+                await asyncio.wait(running)
             for feature in self._book.features:
                 await feature.stop()
         await self._delivery.close()
@@ -205,12 +206,6 @@ class CallWorker:
         task.add_done_callback(partial(self._ended, self._running, call_id))
         task.add_done_callback(lambda _: self._delivery.look_soon())
         return task
-
-    async def _renew(self) -> None:
-        while True:
-            await self._system.sleep(lease_seconds() / 3)
-            for claim in list(self._claims.values()):
-                claim.renew_soon()
 
     def _follow_dead(self) -> None:
         """Make the tasks of dead workers due, in an asyncio task of its own."""
@@ -306,12 +301,13 @@ class CallWorker:
         """End the running leg of a task without a word to the store, as if this process had died."""
         claim = self._claims.get(call_id)
         if claim is not None:
-            claim.lose_lease()
+            claim.lose()
 
     async def _serve_leg(self, leg: WorkerLeg) -> None:
         """Serve a leg, and store how it ended."""
         claim = leg.claim
         self._claims[claim.call_id] = claim
+        claim.renew_in_time()
         try:
             end = await self._serve(leg)
         except MCPError as error:

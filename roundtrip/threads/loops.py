@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from anyio.lowlevel import current_token
 
-_LATER_TASKS: Final[set[asyncio.Task[None]]] = set()
+_LATER_TASKS: Final[set[asyncio.Task[Any]]] = set()
 """Asyncio tasks that write to a ledger later. An event loop has only weak references to its tasks."""
 
 
@@ -29,7 +29,7 @@ def is_on_event_loop() -> bool:
     return True
 
 
-def run_later(work: Coroutine[Any, Any, None]) -> None:
+def run_later(work: Coroutine[Any, Any, object]) -> None:
     """Run a write in an asyncio task of its own."""
     task = asyncio.get_running_loop().create_task(work, context=contextvars.Context())
     _LATER_TASKS.add(task)

@@ -4,7 +4,7 @@ import os
 from typing import Any, Final
 
 from roundtrip import Approvals, Context, Pages, Server
-from roundtrip.stored import lease
+from roundtrip.ledger import lease
 from tests.kit.approving import BASE, GROUPS, KEY, reader, user_of
 from tests.kit.stores import ledger_at
 

@@ -13,12 +13,13 @@ from roundtrip.errors import BodyNotRun, OutcomeUnknown, StillRunning
 from roundtrip.ledger import MemoryLedger, waiting
 from roundtrip.ledger.contract import ClaimAnswer, Reach
 from roundtrip.ledger.entry import EntryLedger, LedgerEntry
+from roundtrip.ledger.lease import LEASE_SECONDS
 from roundtrip.ledger.machines import EntryState
 from roundtrip.ledger.waiting import Waiting
 from roundtrip.machine.call import Call
 from roundtrip.machine.table import State
 from roundtrip.once import exactly_once
-from roundtrip.once.exactly_once import LEASE_SECONDS, LedgerClaim
+from roundtrip.once.exactly_once import LedgerClaim
 from roundtrip.system import System
 from tests.exhaustive.explorer import Operations, Worker
 from tests.simulation.loop import Process, at_once
@@ -123,10 +124,9 @@ class PayingOnce:
             try:
                 recalled = await claim.begin("the answers", at_once=False)
                 if recalled is not None:
-                    return f"result of {_text_of(recalled.value)}"
-                result = await record_outcome(
-                    claim, call, self._pay(worker, claim, call), result_of=lambda value: value, computed=tuple
-                )
+                    return f"result of {_text_of(recalled)}"
+                work = claim.hold(self._pay(worker, claim, call))
+                result = await record_outcome(claim, call, work, result_of=lambda value: value, computed=tuple)
                 return f"result of {_text_of(result)}"
             except OutcomeUnknown:
                 return "unknown"

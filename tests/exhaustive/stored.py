@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 from roundtrip.engine.computed import NotedValue
 from roundtrip.engine.leg import Finished
 from roundtrip.ledger import MemoryLedger
+from roundtrip.ledger.lease import LEASE_SECONDS
 from roundtrip.ledger.machines import ENDED, TASK_MACHINE, StoredState
 from roundtrip.ledger.tasks import CallEntry
 from roundtrip.legs.parts import Effects, Parts
@@ -17,7 +18,7 @@ from roundtrip.server.settings import parts_of
 from roundtrip.stored.book import CallBook
 from roundtrip.stored.content import CallContent, CallOrigin
 from roundtrip.stored.desk import ToolHost
-from roundtrip.stored.lease import END_SECONDS, LEASE_SECONDS
+from roundtrip.stored.lease import END_SECONDS, CallLease
 from roundtrip.stored.legs import WorkerLeg
 from roundtrip.stored.sweep import CallDelivery
 from roundtrip.stored.worker import CallWorker
@@ -161,21 +162,21 @@ class StoredCall:
 
     async def _ship(self, worker: Worker, leg: WorkerLeg) -> dict[str, Any]:
         """Do what the engine of a leg does with a body of one step."""
-        claim = leg.claim
-        with claim.holding():
-            await claim.start_body()
-            self.bodies.append(worker.number)
-            value = claim.noted().get(0, {}).get(_STEP)
-            if value is None:
-                await claim.require_held()
-                if not self._runs_once and self._stored():
-                    self.broken.append("a stored step began again")
-                await self.operations.ask("the step", lambda: self.steps.append(worker.number))
-                value = f"parcel of {'abc'[worker.number]}"
-                if not self._runs_once:
-                    await claim.note(NotedValue(0, _STEP, value))
-            return {"content": [{"type": "text", "text": value}]}
-        raise AssertionError("the claim is not held, and says nothing")
+        return await leg.claim.hold(self._run(worker, leg.claim))
+
+    async def _run(self, worker: Worker, claim: CallLease) -> dict[str, Any]:
+        await claim.start_body()
+        self.bodies.append(worker.number)
+        value = next((noted.value for noted in claim.noted if noted.key == _STEP), None)
+        if value is None:
+            await claim.require_held()
+            if not self._runs_once and self._stored():
+                self.broken.append("a stored step began again")
+            await self.operations.ask("the step", lambda: self.steps.append(worker.number))
+            value = f"parcel of {'abc'[worker.number]}"
+            if not self._runs_once:
+                await claim.note(NotedValue(0, _STEP, value))
+        return {"content": [{"type": "text", "text": value}]}
 
     def _entry(self) -> CallEntry:
         entry, now = at_once(self.memory.tasks.load(_CALL))

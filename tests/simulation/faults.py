@@ -26,6 +26,7 @@ __all__ = ["FAULTS", "first_broken", "found"]
 Patch = pytest.MonkeyPatch
 
 _ARROWS: Final = cast("dict[tuple[StoredState, StoredEvent], StoredState]", TASK_MACHINE.targets)
+_NOTHING: Final = property(lambda lease: [], lambda lease, noted: None)
 
 
 def stale_worker_writes(patch: Patch) -> None:
@@ -60,11 +61,7 @@ def lease_of_a_body_frees_its_entry(patch: Patch) -> None:
 
 def steps_of_a_repeated_leg_run_again(patch: Patch) -> None:
     """Let a leg forget the steps that an earlier copy of it has stored in the ledger."""
-
-    def noted(claim: LedgerClaim) -> dict[int, dict[str, Any]]:
-        return {}
-
-    patch.setattr(LedgerClaim, "noted", noted)
+    patch.setattr(LedgerClaim, "noted", _NOTHING, raising=False)
 
 
 def result_belongs_to_any_answers(patch: Patch) -> None:
@@ -100,7 +97,7 @@ def one_failure_ends_all_renewals(patch: Patch) -> None:
     """Extend no lease of a process any more once it could not reach the ledger."""
     down: list[Ledger] = []
     ledgers, claims = cast("Any", SimulatedLedger), cast("Any", LedgerClaim)
-    change, renew_in_time = ledgers._change, claims._renew_in_time
+    change, renew_in_time = ledgers._change, claims.renew_in_time
 
     async def noticing(ledger: SimulatedLedger, *given: Any, **options: Any) -> Any:
         try:
@@ -114,7 +111,7 @@ def one_failure_ends_all_renewals(patch: Patch) -> None:
             renew_in_time(claim)
 
     patch.setattr(SimulatedLedger, "_change", noticing)
-    patch.setattr(LedgerClaim, "_renew_in_time", renew_before)
+    patch.setattr(LedgerClaim, "renew_in_time", renew_before)
 
 
 def only_the_newest_key_opens(patch: Patch) -> None:
@@ -128,18 +125,24 @@ def only_the_newest_key_opens(patch: Patch) -> None:
     patch.setattr(Sealer, "__init__", forgetting)
 
 
+def _release_after(patch: Patch, outcomes: type) -> None:
+    record = LedgerClaim.record
+
+    async def releasing(claim: LedgerClaim, outcome: Any) -> None:
+        await (claim.release() if isinstance(outcome, outcomes) else record(claim, outcome))
+
+    patch.setattr(LedgerClaim, "record", releasing)
+
+
 def failed_body_runs_again(patch: Patch) -> None:
     """Free the entry of a body that has failed, as if it had not begun."""
 
-    async def fail(claim: LedgerClaim, error: Exception) -> None:
-        await claim.release()
-
-    patch.setattr(LedgerClaim, "fail", fail)
+    _release_after(patch, Exception)
 
 
 def body_that_timed_out_runs_again(patch: Patch) -> None:
     """Free the entry of a body that was stopped in its middle."""
-    patch.setattr(LedgerClaim, "lose", LedgerClaim.release)
+    _release_after(patch, type(None))
 
 
 def any_leg_releases_an_entry(patch: Patch) -> None:
@@ -174,11 +177,7 @@ def lost_announcement_loses_a_task(patch: Patch) -> None:
 
 def stored_steps_run_again(patch: Patch) -> None:
     """Let the next worker forget the steps of the one before."""
-
-    def noted(claim: CallLease) -> dict[int, dict[str, Any]]:
-        return {}
-
-    patch.setattr(CallLease, "noted", noted)
+    patch.setattr(CallLease, "noted", _NOTHING, raising=False)
 
 
 def cancellation_changes_an_end(patch: Patch) -> None:
@@ -210,7 +209,7 @@ def long_body_loses_its_lease(patch: Patch) -> None:
     def renew_in_time(claim: LedgerClaim) -> None:
         pass
 
-    patch.setattr(LedgerClaim, "_renew_in_time", renew_in_time)
+    patch.setattr(LedgerClaim, "renew_in_time", renew_in_time)
 
 
 def lost_task_is_not_told(patch: Patch) -> None:

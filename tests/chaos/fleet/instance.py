@@ -20,8 +20,7 @@ from redis.asyncio import Redis
 from starlette.applications import Starlette
 
 from roundtrip import Context, Elicit, Resolve, Server
-from roundtrip.ledger import Ledger, RedisLedger, SqliteLedger
-from roundtrip.once import exactly_once
+from roundtrip.ledger import Ledger, RedisLedger, SqliteLedger, lease
 from tests.kit.hosts import PatientServer
 
 __all__ = ["BODIES", "KEYS", "PREFIX", "SLOWEST", "done_key", "ids_key", "listening", "opened"]
@@ -196,13 +195,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--redis", required=True)
     parser.add_argument("--file", required=True)
-    parser.add_argument("--lease", type=float, default=exactly_once.LEASE_SECONDS)
+    parser.add_argument("--lease", type=float, default=lease.LEASE_SECONDS)
     parser.add_argument("--skew", type=float, default=0.0)
     parser.add_argument("--build", choices=sorted(BUILDS), default="1")
     parser.add_argument("--keys", default="old")
     options = parser.parse_args(arguments)
     logging.disable(logging.INFO)
-    exactly_once.LEASE_SECONDS = options.lease
+    lease.LEASE_SECONDS = options.lease
     if options.skew:
         true_time = time.time
         time.time = lambda: true_time() + options.skew

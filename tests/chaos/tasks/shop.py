@@ -13,8 +13,7 @@ import anyio
 import uvicorn
 
 from roundtrip import Context, Elicit, Resolve, Server
-from roundtrip.ledger import PostgresLedger, RedisLedger, SqliteLedger
-from roundtrip.stored import lease
+from roundtrip.ledger import PostgresLedger, RedisLedger, SqliteLedger, lease
 from tests.chaos.fleet.instance import listening
 from tests.kit.hosts import PatientServer
 

@@ -12,7 +12,7 @@ from mcp_types import CreateMessageResult, TextContent
 from pydantic import BaseModel
 
 from roundtrip import Context, ElicitUrl
-from roundtrip.ledger import MemoryLedger
+from roundtrip.ledger import MemoryLedger, lease
 from roundtrip.once import exactly_once
 from roundtrip.testing import LegByLeg
 from tests.interaction.ledger.shops import Shop, begun, cut_short, text_of
@@ -116,7 +116,7 @@ class Paused:
 
 @pytest.mark.parametrize("then", ["steps", "waits"])
 async def test_a_body_that_was_paused_and_taken_over_stops(then: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exactly_once, "LEASE_SECONDS", 0.5)
+    monkeypatch.setattr(lease, "LEASE_SECONDS", 0.5)
     monkeypatch.setattr(exactly_once, "PATIENCE_SECONDS", 0.2)
     paused = Paused(then)
     await paused.legs.leg("pay")
@@ -140,7 +140,7 @@ async def test_a_body_that_was_paused_and_taken_over_stops(then: str, monkeypatc
 
 async def test_a_body_goes_on_whose_entry_the_ledger_has_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """If it were stopped, the next leg would run it again."""
-    monkeypatch.setattr(exactly_once, "LEASE_SECONDS", 0.0)
+    monkeypatch.setattr(lease, "LEASE_SECONDS", 0.0)
     ledger = MemoryLedger()
     shop = Shop(ledger)
     steps: list[str] = []

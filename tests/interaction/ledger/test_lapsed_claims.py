@@ -14,10 +14,11 @@ from roundtrip.engine import claim
 from roundtrip.engine.claim import record_outcome
 from roundtrip.errors import CallTakenOver, OutcomeUnknown
 from roundtrip.ledger import ClaimAnswer, LedgerDown, MemoryLedger
+from roundtrip.ledger.lease import LEASE_SECONDS
 from roundtrip.machine.call import Call
 from roundtrip.machine.table import State
 from roundtrip.once import exactly_once
-from roundtrip.once.exactly_once import LEASE_SECONDS, LedgerClaim
+from roundtrip.once.exactly_once import LedgerClaim
 from roundtrip.system import System
 from roundtrip.testing import Clock, LegByLeg
 from tests.interaction.ledger.shops import Shop, begun, text_of
@@ -71,7 +72,7 @@ async def test_body_that_was_stopped_in_the_middle_does_not_begin_again() -> Non
 
     call = Call("call", state=State.RESOLVING)
     with pytest.raises(CallTakenOver):
-        await record_outcome(claim, call, work(), result_of=lambda value: value, computed=tuple)
+        await record_outcome(claim, call, claim.hold(work()), result_of=lambda value: value, computed=tuple)
     with pytest.raises(OutcomeUnknown):
         await LedgerClaim(ledger, "call", "pay", keep=3600.0).begin("the answers", at_once=False)
 
@@ -220,7 +221,7 @@ async def test_leg_that_lost_its_claim_does_not_begin_its_body() -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(slow)
             await began.wait()
-            ledger.clock.advance(exactly_once.LEASE_SECONDS + 1)
+            ledger.clock.advance(LEASE_SECONDS + 1)
             assert text_of(await legs.leg("look", state=legs.token)) == "12, no. 1"
             go_on.set()
         assert text_of(await legs.leg("look", state=legs.token)) == "12, no. 1"

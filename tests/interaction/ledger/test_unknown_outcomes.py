@@ -11,7 +11,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 
-from roundtrip.ledger import ClaimAnswer, LedgerDown, MemoryLedger
+from roundtrip.ledger import ClaimAnswer, LedgerDown, MemoryLedger, lease
 from roundtrip.ledger.machines import EntryState
 from roundtrip.once import exactly_once
 from roundtrip.system import SYSTEM, System
@@ -149,7 +149,7 @@ async def test_unstorable_result_reaches_its_client_and_is_unknown_later(
     assert text_of(bought) == "tea no. 1, paid"
     assert "tool 'buy' could not save its result" in caplog.text
     assert (await reason_of(legs, "buy", TEA, answers=YES))[1] == "still_running"
-    clock.advance(exactly_once.LEASE_SECONDS + 1)
+    clock.advance(lease.LEASE_SECONDS + 1)
     again = await legs.leg("buy", TEA, answers=YES, state=legs.token)
     assert "the outcome of this call is unknown" in text_of(again)
     assert shop.ran == ["tea"]
@@ -164,7 +164,7 @@ async def test_temporarily_unstorable_result_is_stored_later(
     ledger.down.add("settle")
     await legs.leg("buy", TEA, answers=YES, state=legs.token)
     if lapsed:
-        clock.advance(exactly_once.LEASE_SECONDS + 1)
+        clock.advance(lease.LEASE_SECONDS + 1)
         assert "unknown" in text_of(await legs.leg("buy", TEA, answers=YES, state=legs.token))
     ledger.down.clear()
     await until_kept(ledger)
@@ -244,7 +244,7 @@ async def test_concurrent_caller_waits_and_gets_the_same_result(shop: Shop) -> N
 async def test_body_may_outlive_its_lease_and_waiters_learn_it(
     shop: Shop, ledger: Failing, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exactly_once, "LEASE_SECONDS", 0.3)
+    monkeypatch.setattr(lease, "LEASE_SECONDS", 0.3)
     held = Held(shop)
     legs = await held.begin()
     with anyio.fail_after(WAIT):

@@ -16,4 +16,4 @@ def workshop_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let commands run in the folder of the checkout, with workshops in the test's own folder and short leases."""
     monkeypatch.setenv(workshops.FOLDER, str(tmp_path))
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr("roundtrip.stored.lease.LEASE_SECONDS", 1.0)
+    monkeypatch.setattr("roundtrip.ledger.lease.LEASE_SECONDS", 1.0)

@@ -16,11 +16,12 @@ from mcp import MCPError
 from roundtrip import Context, ElicitUrl, Server, after
 from roundtrip.engine.leg import Authored, Suspended
 from roundtrip.errors import CallTakenOver
-from roundtrip.ledger import LedgerDown, MemoryLedger, SqliteLedger
+from roundtrip.ledger import LedgerDown, MemoryLedger, SqliteLedger, lease
 from roundtrip.ledger.machines import StoredEvent, StoredState
 from roundtrip.ledger.memory_tasks import MemoryCallStore
 from roundtrip.ledger.tasks import CallEntry, change_task
-from roundtrip.stored import lease, legs, service
+from roundtrip.stored import lease as stored_lease
+from roundtrip.stored import legs, service
 from roundtrip.stored.content import ContentUnreadable, Pause
 from roundtrip.stored.legs import WorkerLeg
 from roundtrip.stored.operations import CallOperations
@@ -264,7 +265,7 @@ async def test_end_survives_an_outage_that_is_longer_than_the_lease(
     how: str, said: str, bodies: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The body runs no more often than without the outage."""
-    monkeypatch.setattr(lease, "_PAUSES", (0.01,))
+    monkeypatch.setattr(stored_lease, "_PAUSES", (0.01,))
     save, failures = MemoryCallStore.save, 0
 
     async def flaky(tasks: MemoryCallStore, entry: CallEntry, *, version: int) -> bool:
@@ -446,7 +447,7 @@ async def test_task_shown_as_lost_gets_no_result() -> None:
     shop = Shop(MemoryLedger(system=system), system=system)
     async with peers(shop.server) as (peer,):
         task_id = await shop.paying(peer)
-        clock.advance(lease.LEASE_SECONDS + lease.END_SECONDS + 1)
+        clock.advance(lease.LEASE_SECONDS + stored_lease.END_SECONDS + 1)
         assert (await peer.until(task_id))["status"] == "failed"
         shop.go_on.set()
         service = shop.server.task_service

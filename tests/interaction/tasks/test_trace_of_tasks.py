@@ -17,7 +17,7 @@ from roundtrip.cli.trace.showing import show
 from roundtrip.cli.trace.terminal import Screen
 from roundtrip.ledger import MemoryLedger, holders
 from roundtrip.ledger.holders import bury
-from roundtrip.stored.lease import LEASE_SECONDS
+from roundtrip.ledger.lease import LEASE_SECONDS
 from roundtrip.system import SYSTEM, System
 from roundtrip.testing import Clock, Era, TaskUnfinished, User
 from roundtrip.trace.explaining.explanations import ExplainedSubject, explain

@@ -6,8 +6,7 @@ from typing import Any, Final
 import anyio
 
 from roundtrip import Context, Server
-from roundtrip.ledger import RedisLedger, SqliteLedger
-from roundtrip.stored import lease
+from roundtrip.ledger import RedisLedger, SqliteLedger, lease
 from tests.interaction.tasks.effects import FOLDER as FOLDER
 from tests.interaction.tasks.effects import folder, noted
 from tests.kit.stores import ledger_at

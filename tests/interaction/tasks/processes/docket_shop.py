@@ -8,8 +8,7 @@ import anyio
 from docket import ConcurrencyLimit, Progress, Retry, Timeout
 
 from roundtrip import Context, DocketEngine, Server
-from roundtrip.ledger import RedisLedger
-from roundtrip.stored import lease
+from roundtrip.ledger import RedisLedger, lease
 from tests.interaction.tasks.effects import FOLDER as FOLDER
 from tests.interaction.tasks.effects import folder, noted
 

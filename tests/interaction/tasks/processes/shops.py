@@ -8,7 +8,8 @@ from mcp.server.context import ServerRequestContext
 from starlette.requests import Request
 
 from roundtrip import Context, Server, after
-from roundtrip.stored import lease
+from roundtrip.ledger import lease
+from roundtrip.stored import lease as stored_lease
 from tests.interaction.tasks.effects import FOLDER as FOLDER
 from tests.interaction.tasks.effects import folder, noted
 from tests.kit.stores import ledger_at
@@ -26,7 +27,7 @@ def _user(context: ServerRequestContext[Any, Any]) -> str | None:
 
 def shop() -> Server[Any]:
     """Return a server whose bodies stop once, where a test kills them, until a file exists."""
-    lease.LEASE_SECONDS = lease.END_SECONDS = LEASE_SECONDS
+    lease.LEASE_SECONDS = stored_lease.END_SECONDS = LEASE_SECONDS
     ledger = ledger_at(os.environ[PLACE])
     server = Server[Any]("shop", keys=[b"k" * 32], ledger=ledger, principal=_user)
 
