@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, runtime_checkab
 
 import anyio
 from mcp.shared.exceptions import MCPError
+from mcp_types import ErrorData
 
 from roundtrip.engine.leg import Authored, Finished, Suspended
 from roundtrip.errors import BodyMistake, CallTakenOver, TokenRejected
@@ -311,17 +312,14 @@ class CallWorker:
         try:
             end = await self._serve(leg)
         except MCPError as error:
-            if not claim.is_taken_over:
-                await _fail(claim, error)
+            await _end(claim, None, error.error)
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
                 await claim.give_up()
             raise
         else:
-            if claim.is_taken_over:
-                return
             if isinstance(end, Finished):
-                await _finish(claim, end.value)
+                await _end(claim, end.value)
             else:
                 await self._pause(leg, end)
         finally:
@@ -343,21 +341,16 @@ class CallWorker:
         )
 
 
-async def _finish(claim: CallLease, result: dict[str, Any]) -> None:
-    def finish(content: CallContent, entry: CallEntry, now: float) -> None:
+async def _end(claim: CallLease, result: dict[str, Any] | None, error: ErrorData | None = None) -> None:
+    def end(content: CallContent, entry: CallEntry, now: float) -> None:
         content.result = result
+        if error is not None:
+            content.error = error.model_dump(by_alias=True, mode="json", exclude_none=True)
+            content.message = content.message or error.message
         claim.drop_results(entry)
 
-    await claim.write_content(StoredEvent.FINISH, finish, patience=END_SECONDS)
-
-
-async def _fail(claim: CallLease, error: MCPError) -> None:
-    def fail(content: CallContent, entry: CallEntry, now: float) -> None:
-        content.error = error.error.model_dump(by_alias=True, mode="json", exclude_none=True)
-        content.message = content.message or error.error.message
-        claim.drop_results(entry)
-
-    await claim.write_content(StoredEvent.FAIL, fail, patience=END_SECONDS)
+    event = StoredEvent.FINISH if error is None else StoredEvent.FAIL
+    await claim.write_content(event, end, patience=END_SECONDS)
 
 
 def leave_to_client(
