@@ -63,8 +63,8 @@ class Answers(NodeOutcomes):
         """The names of this leg's questions that a model may answer, too."""
         self.by_model = set(leg.ports.by_model)
         """The names of the questions whose answers a model gave, and no human has reviewed."""
-        self._fresh: set[str] = set()
-        """The names of the answers that were read on this leg."""
+        self.fresh: set[str] = set()
+        """The names of the answers that were read on this leg, and not restored."""
         self._counted: set[tuple[str, str]] = set()
         """The answers that the ledger has counted, each with the name of its question."""
 
@@ -77,12 +77,8 @@ class Answers(NodeOutcomes):
         known.responses = {key: response for key, response in responses.items() if key in asked}
         if self._watch is not None and len(known.responses) < len(responses):
             self._watch(AnswersIgnored(len(responses) - len(known.responses)))
-        self._fresh = set()
+        self.fresh = set()
         self.open = {}
-
-    def is_fresh(self, key: str) -> bool:
-        """Return True for an answer that was read on this leg, and not restored."""
-        return key in self._fresh
 
     # Settling a question.
 
@@ -154,7 +150,7 @@ class Answers(NodeOutcomes):
         except AnswerInvalid as error:
             return self._leave_invalid(waiting, asked, response, error)
         self._take(names, response)
-        self._fresh.add(key)
+        self.fresh.add(key)
         self.entries[key] = Entry(outcome.action, asked.pin, data)
         self._renew(key, question)
         self.open.pop(key, None)
@@ -195,7 +191,7 @@ class Answers(NodeOutcomes):
             self._take(names, response)
             # A second consent changes nothing: the page is still not done.
             if outcome.action is not Action.ACCEPT or key not in self.entries:
-                self._fresh.add(key)
+                self.fresh.add(key)
             self.entries[key] = Entry(outcome.action, self.known.pin(question))
             answered = key
         entry = self.entries.get(answered)
@@ -413,7 +409,7 @@ class Answers(NodeOutcomes):
         for waiting in self.open.values():
             if not waiting.lost:
                 continue
-            if self._fresh:
+            if self.fresh:
                 waiting.asked = waiting.asked._replace(discards=0)
             elif waiting.asked.discards >= _VOLATILE_AFTER_LEGS:
                 raise QuestionVolatile(waiting.key, changed=waiting.lost)
@@ -423,7 +419,7 @@ class Answers(NodeOutcomes):
     # Facts.
 
     def _tell_reused(self, key: str) -> None:
-        if self._watch is not None and key not in self._fresh:
+        if self._watch is not None and key not in self.fresh:
             self._watch(AnswerReused(key))
 
     def _tell_read(self, key: str, response: InputResponse | None, how: Literal["taken", "invalid", "lost"]) -> None:

@@ -96,7 +96,8 @@ class LegRun:
     rounds: Rounds = field(init=False)
     shield: CancellationShield | None = field(default=None, init=False)
     _body: Body | None = field(default=None, init=False)
-    _context: Any = field(default=None, init=False)
+    given_context: Any = field(default=None, init=False)
+    """The context, once a function of the leg has got it."""
     _body_value: tuple[Any] | None = field(default=None, init=False)
     """The value of a body that has run in one go with the resolvers."""
     _is_handed_over: bool = field(default=False, init=False)
@@ -114,16 +115,11 @@ class LegRun:
             self._body = Body(self.rounds)
         return self._body
 
-    @property
-    def has_context(self) -> bool:
-        """Return True if a function of the leg has got the context."""
-        return self._context is not None
-
     def context(self) -> Any:
         """Return the value of parameters annotated as context."""
-        if self._context is None:
-            self._context = self.make_context(self.body())
-        return self._context
+        if self.given_context is None:
+            self.given_context = self.make_context(self.body())
+        return self.given_context
 
     async def serve(self) -> LegEnd:
         """Serve the leg: see `serve` of this module."""
@@ -205,7 +201,7 @@ class LegRun:
                     raise
                 self.rounds.end_abandoned()
                 self.leg.call.apply(Event.REVISE)
-                self._body = self._context = self._body_value = None
+                self._body = self.given_context = self._body_value = None
 
     async def _confirm(self, key: str, marker: Marker) -> None:
         """Ask for the confirmation, and raise QuestionDeclined unless the user accepts."""
@@ -236,7 +232,7 @@ class LegRun:
         call.apply(Event.EXECUTE)
         if call.watch is not None:
             call.watch(BodyBegan(ports.begin_unclaimed is not None))
-        if self.body_cannot_ask and self._context is None:
+        if self.body_cannot_ask and self.given_context is None:
             return Finished(await self.execute(values, None))
         with self.body().running(), cancellations_restored():
             return Finished(await self.execute(values, self.context()))
@@ -352,7 +348,7 @@ class _BodyInThread:
         if self.value is not None:
             return self._entered.next_exit(self.value[0]) if self._entered is not None else None
         # A resolver may still ask with the context, from a task of its own.
-        if self._run.has_context or not fill(self._values):
+        if self._run.given_context is not None or not fill(self._values):
             return None
         self._run.leg.call.apply(Event.EXECUTE)
         return self._body.call(self._values)

@@ -69,11 +69,6 @@ class Node(NamedTuple):
     """True for a plain function that runs on the event loop."""
 
     @property
-    def in_thread(self) -> bool:
-        """Return True for a plain function that runs in a worker thread."""
-        return not (self.is_async or self.inline)
-
-    @property
     def shared_as(self) -> Hashable:
         """Return the key of its value in other plans of the same request."""
         # Consumers of an entered context manager get the value that it yields; others get the manager itself.

@@ -453,7 +453,7 @@ def _lanes(nodes: Sequence[Node], roots: Sequence[Input]) -> tuple[tuple[int | N
 
     Two such nodes have one lane if one needs the other, directly or through nodes that run elsewhere.
     """
-    lane = {node.index: node.index for node in nodes if node.in_thread}
+    lane = {node.index: node.index for node in nodes if not (node.is_async or node.inline)}
 
     def lane_of(index: int) -> int:
         while lane[index] != index:
