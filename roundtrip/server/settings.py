@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast
 
 from mcp.server.context import ServerRequestContext
 from mcp.server.request_state import (
@@ -14,6 +14,7 @@ from mcp.server.request_state import (
     authenticated_principal,
 )
 from mcp.server.subscriptions import InMemorySubscriptionBus, SubscriptionBus
+from typing_extensions import Unpack
 
 from roundtrip.errors import RejectionReason, TokenRejected
 from roundtrip.legs.parts import Effects, Parts
@@ -42,6 +43,7 @@ _TTL_SECONDS: Final = 600.0
 _MAX_AGE_SECONDS: Final = 3600.0
 
 _OWN_KEY_BYTES: Final = 32
+_KEY_VARIABLES: Final = frozenset({"ROUNDTRIP_KEYS", "ROUNDTRIP_KEY_FILE"})
 _HINT_CHARS: Final = 5
 """The characters of base64 that hold only the four bytes by which a token of the SDK names its key."""
 
@@ -81,34 +83,28 @@ def parts_of(
     *,
     given: RequestStateSecurity | None,
     bus: SubscriptionBus | None,
-    ttl: float | None = None,
-    max_age: float | None = None,
-    trace: Trace = None,
-    ledger: contract.Ledger | None = None,
-    system: System = SYSTEM,
-    **protection: Any,
+    **options: Unpack[PartsOptions],
 ) -> Parts:
-    """Make the parts of a server from its arguments; `protection` are those of `protect`.
+    """Make the parts of a server from its arguments.
 
     Raises:
         ValueError: A key is too short, or the arguments contradict each other.
-        TypeError: The ledger is none.
+        TypeError: The ledger is none, or `principal=` is no function.
     """
-    if ledger is not None:
-        _check_ledger(ledger)
-    limits = limits_of(given, ttl=ttl, max_age=max_age)
-    made = protect(name, given=given, ttl=limits.ttl, environment=os.environ, system=system, **protection)
-    tracers = tracers_of(trace, environment=os.environ, key=made.trace_key)
+    ledger, system = options.get("ledger"), options.get("system", SYSTEM)
+    if ledger is not None and not isinstance(cast("object", ledger), contract.Ledger):
+        raise TypeError(f"ledger= must be a ledger, such as SqliteLedger('calls.db'), got {type(ledger).__name__}")
+    limits = _limits_of(given, options.get("ttl"), options.get("max_age"))
+    if given is not None:
+        protection = _protected_by(given, options, system)
+    else:
+        protection = _protected(name, limits.ttl, options, system)
+    tracers = tracers_of(options.get("trace"), environment=os.environ, key=protection.trace_key)
     bus = bus if bus is not None else InMemorySubscriptionBus()
-    return Parts(made, Effects(ledger, tracers, bus, system=system), limits, system)
+    return Parts(protection, Effects(ledger, tracers, bus, system=system), limits, system)
 
 
-def _check_ledger(given: object) -> None:
-    if not isinstance(given, contract.Ledger):
-        raise TypeError(f"ledger= must be a ledger, such as SqliteLedger('calls.db'), got {type(given).__name__}")
-
-
-def limits_of(given: RequestStateSecurity | None, *, ttl: float | None, max_age: float | None) -> Limits:
+def _limits_of(given: RequestStateSecurity | None, ttl: float | None, max_age: float | None) -> Limits:
     """Return the time limits of a server's calls; the SDK's policy may bring one.
 
     Raises:
@@ -126,45 +122,34 @@ def limits_of(given: RequestStateSecurity | None, *, ttl: float | None, max_age:
     return Limits(ttl=given.ttl, max_age=max(_MAX_AGE_SECONDS, given.ttl) if max_age is None else max_age)
 
 
-def protect(
-    name: str | None,
-    *,
-    ttl: float,
-    environment: Mapping[str, str],
-    system: System,
-    given: RequestStateSecurity | None = None,
-    keys: Keys | None = None,
-    encrypt: bool = False,
-    principal: Principal | Literal[False] | None = None,
-    audience: str | None = None,
-    seal_keys: Keys | None = None,
-    max_token_bytes: int = MAX_TOKEN_BYTES,
-    max_journal_bytes: int = MAX_JOURNAL_BYTES,
-) -> Protection:
-    """Build the protection from a server's arguments. Keys come from them, else from the environment, else are random.
-
-    Raises:
-        ValueError: A key is too short, or the arguments contradict each other.
-    """
-    if given is not None:
-        if keys is not None or encrypt or principal is not None or audience is not None:
-            raise ValueError(
-                "request_state_security= brings its own keys, principal and audience; give it alone (with "
-                "seal_keys= for values that the server computes), or leave it out and use keys="
-            )
-        ring = KeyRing(seal_keys) if seal_keys is not None else None
-        policy = RequestStateSecurity(
-            # The SDK's own codec takes any bytes.
-            codec=given.codec if isinstance(given.codec, AESGCMRequestStateCodec) else _TextCodec(given.codec),
-            ttl=given.ttl,
-            bind_principal=given.bind_principal,
-            audience=given.audience,
+def _protected_by(given: RequestStateSecurity, options: PartsOptions, system: System) -> Protection:
+    """Return the protection by the SDK's policy, which brings its own codec."""
+    brought = ("keys", "principal", "audience")
+    if options.get("encrypt") or any(options.get(name) is not None for name in brought):
+        raise ValueError(
+            "request_state_security= brings its own keys, principal and audience; give it alone (with "
+            "seal_keys= for values that the server computes), or leave it out and use keys="
         )
-        protection = Protection.of(ring, policy, None, max_journal_bytes=max_journal_bytes, entropy=system.entropy)
-        return protection._replace(hints=(*_codec_hint(given.codec), *protection.hints))
-    if seal_keys is not None:
+    seal_keys, codec, hint = options.get("seal_keys"), given.codec, ()
+    if isinstance(codec, AESGCMRequestStateCodec):
+        # It takes any bytes. Its random keys in two processes have different hints.
+        hint = (codec.seal(b"").partition(".")[2][:_HINT_CHARS],)
+    else:
+        codec = _TextCodec(codec)
+    policy = RequestStateSecurity(
+        codec=codec, ttl=given.ttl, bind_principal=given.bind_principal, audience=given.audience
+    )
+    ring = KeyRing(seal_keys) if seal_keys is not None else None
+    protection = Protection.of(ring, policy, None, max_bytes=_max_bytes(options), entropy=system.entropy)
+    return protection._replace(hints=(*hint, *protection.hints))
+
+
+def _protected(name: str | None, ttl: float, options: PartsOptions, system: System) -> Protection:
+    """Return the protection by the server's keys: the given ones, or else the environment's, or else a random one."""
+    keys, audience, principal = options.get("keys"), options.get("audience"), options.get("principal")
+    if options.get("seal_keys") is not None:
         raise ValueError("seal_keys= must be left out without request_state_security=; keys= are used for sealing too")
-    found = _keys_of(environment) if keys is None else None
+    found = key_files.keys_of(os.environ) if keys is None and _KEY_VARIABLES & os.environ.keys() else None
     if not name and audience is None:
         if keys is not None or found is not None:
             given_as = "keys=" if found is None else f"keys from {found.variable}"
@@ -174,18 +159,26 @@ def protect(
             )
         # The SDK requires an audience in every policy. Any text will do: this server's key never leaves the process.
         audience = _UNNAMED
-    ring = (
-        _ring_of(found)
-        if found is not None
-        else KeyRing(keys if keys is not None else [system.entropy(_OWN_KEY_BYTES)])
+    if found is not None:
+        ring = _ring_of(found)
+    else:
+        ring = KeyRing(keys if keys is not None else [system.entropy(_OWN_KEY_BYTES)])
+    tokens = TokenCodec(
+        ring,
+        entropy=system.entropy,
+        encrypt=options.get("encrypt", False),
+        max_token_bytes=options.get("max_token_bytes", MAX_TOKEN_BYTES),
     )
-    tokens = TokenCodec(ring, entropy=system.entropy, encrypt=encrypt, max_token_bytes=max_token_bytes)
     if principal is not None and principal is not False and not callable(principal):
         raise TypeError(f"principal= must be a function of the request's context, or False, got {principal!r}")
     bind = None if principal is False else (principal or authenticated_principal)
     policy = RequestStateSecurity(codec=tokens, ttl=ttl, bind_principal=bind, audience=audience)
-    protection = Protection.of(ring, policy, tokens, max_journal_bytes=max_journal_bytes, entropy=system.entropy)
+    protection = Protection.of(ring, policy, tokens, max_bytes=_max_bytes(options), entropy=system.entropy)
     return protection._replace(own_key=keys is None and found is None)
+
+
+def _max_bytes(options: PartsOptions) -> int:
+    return options.get("max_journal_bytes", MAX_JOURNAL_BYTES)
 
 
 class _TextCodec:
@@ -211,21 +204,8 @@ class _TextCodec:
             raise TokenRejected(RejectionReason.MALFORMED) from error
 
 
-def _keys_of(environment: Mapping[str, str]) -> key_files.EnvironmentKeys | None:
-    if "ROUNDTRIP_KEYS" not in environment and "ROUNDTRIP_KEY_FILE" not in environment:
-        return None
-    return key_files.keys_of(environment)
-
-
 def _ring_of(found: key_files.EnvironmentKeys) -> KeyRing:
     try:
         return KeyRing(found.keys)
     except ValueError as error:
         raise ValueError(f"{found.variable}: {error}") from error
-
-
-def _codec_hint(codec: RequestStateCodec) -> tuple[str, ...]:
-    """Return the name of the key in tokens of the SDK's codec. Random keys of two processes have different names."""
-    if not isinstance(codec, AESGCMRequestStateCodec):
-        return ()
-    return (codec.seal(b"").partition(".")[2][:_HINT_CHARS],)

@@ -91,17 +91,17 @@ class Protection(NamedTuple):
         policy: RequestStateSecurity,
         tokens: TokenCodec | None,
         *,
-        max_journal_bytes: int,
+        max_bytes: int,
         entropy: Entropy,
     ) -> Protection:
         """Derive all keys from one ring; without a ring nothing can be sealed, pinned or signed."""
         if ring is None:
-            journals = JournalCodec(None, pinner=Pinner(()), max_bytes=max_journal_bytes)
+            journals = JournalCodec(None, pinner=Pinner(()), max_bytes=max_bytes)
             return cls(policy, journals, tokens, None, None)
         sealer, pinner = Sealer(ring, purpose=b"seal", entropy=entropy), Pinner(ring.derive(b"pin"))
         return cls(
             policy,
-            JournalCodec(sealer, pinner=pinner, max_bytes=max_journal_bytes),
+            JournalCodec(sealer, pinner=pinner, max_bytes=max_bytes),
             tokens,
             ring,
             trace_key=ring.derive(b"trace")[0],
