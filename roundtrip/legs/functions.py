@@ -241,7 +241,6 @@ class AskingFunction:
         self._place: _Place = "loop" if is_async(fn) else "inline" if inline else "thread"
         self._resolves = any(isinstance(marker, SdkResolve) for marker, _ in resolved.values())
         """True if a `Resolve` fills any of its parameters: then resolvers ask, and not the body by hand."""
-        self._subject: tuple[Plan, tracing.ServedFunction] | None = None
         leaves = timeout is not None or (extension is not None and extension.leaves_threads)
         self.threads = FunctionThreads(self.owner, leaves=leaves, waits_for_users=bool(signature.contexts))
 
@@ -262,10 +261,7 @@ class AskingFunction:
     @property
     def subject(self) -> tracing.ServedFunction:
         """Return its description for tracers."""
-        plan = self.planned.plan
-        if self._subject is None or self._subject[0] is not plan:
-            self._subject = plan, _subject_of(self.kind, self.name, self.version, self.build, plan.fingerprint)
-        return self._subject[1]
+        return _subject_of(self.kind, self.name, self.version, self.build, self.plan.fingerprint)
 
     def plan_for(self, done: Callable[..., Any]) -> Plan:
         """Return the plan of a page's `done` function, which may take the same parameters as this function's resolvers.

@@ -10,7 +10,7 @@ from roundtrip.machine.facts import Watch
 from roundtrip.machine.journal import Journal
 from roundtrip.revisions import is_retry_era
 from roundtrip.trace.writing.tracers import Tracers
-from roundtrip.tracing import Beginning, Closed, DeclinedFact, HandedFact, LinkedWatch, Raised, Returned, Wrote
+from roundtrip.tracing import Beginning, DeclinedFact, HandedFact, LinkedWatch, Returned
 
 if TYPE_CHECKING:
     from roundtrip.legs.extensions import OpenLeg
@@ -18,77 +18,56 @@ if TYPE_CHECKING:
 _CALL: Final = "tools/call"
 
 
-class LegFacts:
-    """Facts of one leg, for its watch."""
-
-    __slots__ = ("watch",)
-
-    def __init__(self, watch: Watch) -> None:
-        self.watch = watch
-
-    @classmethod
-    def begun(cls, tracers: Tracers, leg: "OpenLeg") -> "LegFacts":
-        """Report the beginning of a leg, and return what reports its other facts."""
-        call, wire, record, subject, arguments = leg.call, leg.wire, leg.record, leg.function.subject, leg.arguments
-        protocol = wire.protocol_version if wire is not None else None
-        era = "direct" if protocol is None else "retry" if is_retry_era(protocol) else "live"
-        token_bytes = outer = None
-        if record is not None:
-            token_bytes = record.token_in
-            params: Mapping[str, Any] = wire.params or {} if wire is not None else {}
-            if isinstance(sent := params.get("arguments"), Mapping):
-                arguments = cast("Mapping[str, Any]", sent)
-            called = params.get("name") if record.stored is None else record.stored.tool
-            if subject.method == _CALL and isinstance(called, str) and called != subject.tool:
-                # Mounts and transforms of FastMCP rename tools.
-                subject = subject._replace(tool=called)
-        elif leg.incoming.record is not None:
-            # It runs within the leg of another function.
-            outer = leg.incoming.record.call_id
-        takes_over = False
-        if record is not None and record.stored is not None:
-            era, takes_over = "task", record.stored.takes_over
-        watch = call.watch = tracers.begin(
-            Beginning(
-                call.id,
-                call.leg,
-                call.round,
-                subject,
-                era,
-                protocol,
-                leg.principal(),
-                leg.journal,
-                token_bytes,
-                arguments,
-                outer,
-                takes_over,
-            )
+def begin(tracers: Tracers, leg: "OpenLeg") -> Watch:
+    """Report the beginning of a leg, and return the watch of its other facts."""
+    call, wire, record, subject, arguments = leg.call, leg.wire, leg.record, leg.function.subject, leg.arguments
+    protocol = wire.protocol_version if wire is not None else None
+    era = "direct" if protocol is None else "retry" if is_retry_era(protocol) else "live"
+    token_bytes = outer = None
+    if record is not None:
+        token_bytes = record.token_in
+        params: Mapping[str, Any] = wire.params or {} if wire is not None else {}
+        if isinstance(sent := params.get("arguments"), Mapping):
+            arguments = cast("Mapping[str, Any]", sent)
+        called = params.get("name") if record.stored is None else record.stored.tool
+        if subject.method == _CALL and isinstance(called, str) and called != subject.tool:
+            # Mounts and transforms of FastMCP rename tools.
+            subject = subject._replace(tool=called)
+    elif leg.incoming.record is not None:
+        # It runs within the leg of another function.
+        outer = leg.incoming.record.call_id
+    takes_over = False
+    if record is not None and record.stored is not None:
+        era, takes_over = "task", record.stored.takes_over
+    call.watch = tracers.begin(
+        Beginning(
+            call.id,
+            call.leg,
+            call.round,
+            subject,
+            era,
+            protocol,
+            leg.principal(),
+            leg.journal,
+            token_bytes,
+            arguments,
+            outer,
+            takes_over,
         )
-        return cls(watch)
+    )
+    return call.watch
 
-    def linked(self, journal: Journal) -> Journal:
-        """Return a journal that links the next leg to the span of this leg, if the watch records one."""
-        watch = self.watch
-        return replace(journal, traceparent=watch.traceparent) if isinstance(watch, LinkedWatch) else journal
 
-    def wrote(self, journal: Journal) -> None:
-        """Report the journal of the next token."""
-        self.watch(Wrote(journal))
+def linked(journal: Journal, watch: Watch) -> Journal:
+    """Return a journal that links the next leg to the span of this leg, if the watch records one."""
+    return replace(journal, traceparent=watch.traceparent) if isinstance(watch, LinkedWatch) else journal
 
-    def ended(self, end: LegEnd, function: AskingFunction) -> None:
-        """Report the end of a leg of a function that did not raise."""
-        if isinstance(end, Finished):
-            self.watch(Returned(function.as_sent(end.value)))
-        elif isinstance(end, Declined):
-            self.watch(DeclinedFact(end.reason))
-        elif isinstance(end, HandedOver):
-            self.watch(HandedFact())
 
-    def raised(self, error: BaseException) -> None:
-        """Report the error that ended the leg."""
-        self.watch(Raised(error))
-        self.closed(None)
-
-    def closed(self, token_bytes: int | None) -> None:
-        """Report that the request has been served; `token_bytes` is the size of the sent token, if there is one."""
-        self.watch(Closed(token_bytes))
+def report_end(end: LegEnd, function: AskingFunction, watch: Watch) -> None:
+    """Report the end of a leg of a function that did not raise."""
+    if isinstance(end, Finished):
+        watch(Returned(function.as_sent(end.value)))
+    elif isinstance(end, Declined):
+        watch(DeclinedFact(end.reason))
+    elif isinstance(end, HandedOver):
+        watch(HandedFact())

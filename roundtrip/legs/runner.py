@@ -33,6 +33,7 @@ from roundtrip.threads.loops import is_on_asyncio
 if TYPE_CHECKING:
     from mcp_types import InputRequiredResult
 
+    from roundtrip import tracing
     from roundtrip.engine import leg_run, ports
     from roundtrip.engine.body import Body
     from roundtrip.engine.ports import BeginWaits
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from roundtrip.legs import asking, leg_facts
     from roundtrip.legs.asking import AskingContext
     from roundtrip.legs.extensions import CountGuess, LegExtension, LegPart, LifespanWorker
+    from roundtrip.machine.facts import Watch
     from roundtrip.questions.markers import Marker
     from roundtrip.resolvers.node_outcomes import Reused
     from roundtrip.resolvers.plan import Plan
@@ -51,6 +53,7 @@ else:
         "roundtrip.engine.ports",
         "roundtrip.legs.asking",
         "roundtrip.legs.leg_facts",
+        "roundtrip.tracing",
     )
 
 logger = logging.getLogger("roundtrip")
@@ -186,7 +189,7 @@ class LegRunner:
             opened.hand_over(served.threads, function.plan)
         call, record = served.call, served.record
         if is_traced and self.parts.effects.tracers.tracers:
-            served.facts = leg_facts.LegFacts.begun(self.parts.effects.tracers, served)
+            served.watch = leg_facts.begin(self.parts.effects.tracers, served)
         if record is not None:
             record.claimed = True
             record.call_id = call.id
@@ -247,16 +250,17 @@ class ServedLeg(OpenLeg):
     def __post_init__(self) -> None:
         runner, function, incoming = self.runner, self.function, self.incoming
         request = incoming.record
-        self.record = request if function.is_asked_for(incoming) else None
-        """The record of the request, if the client asked for this leg."""
+        self.record = record = request if function.is_asked_for(incoming) else None
         self.wire = request.context if request is not None else incoming.request
         self.is_retry = self.wire is not None and is_retry_era(self.wire.protocol_version)
-        self.stored = self.record.stored if self.record is not None else None
-        self.hands_over = function.hands_over and self.record is not None and self.record.may_become_task
-        self.channels = self.record.channels if self.record is not None else None
+        self.stored = self.channels = self.journal = None
+        self.hands_over = False
+        if record is not None:
+            self.stored, self.channels = record.stored, record.channels
+            self.hands_over = function.hands_over and record.may_become_task
+            self.journal = record.journal if self.is_retry else None
         self.features: Sequence[LegPart] = ()
         self.binds_tickets = True
-        self.journal = self.record.journal if self.record is not None and self.is_retry else None
         self.parts = runner.parts
         system = self.parts.system
         if self.journal is not None:
@@ -270,7 +274,7 @@ class ServedLeg(OpenLeg):
             self.born = int(system.time() * 1000) / 1000
             self.end = round((self.born + function.limits.max_age) * 1000) / 1000
         self.threads = function.threads.of_leg(home=function.plan.home)
-        self.facts: leg_facts.LegFacts | None = None
+        self.watch: Watch | None = None
         """Reports to tracers, if there are any."""
 
     def join(self, extensions: Sequence[LegFeature]) -> None:
@@ -387,30 +391,21 @@ class ServedLeg(OpenLeg):
         return protection.ticket_office().issue(self.call.id, purpose, expires=self.end, principal=principal)
 
     def write(self, journal: Journal) -> str:
-        """Write the journal for the boundary, and return the text that it replaces with the token."""
-        facts = self.facts
-        if facts is not None:
-            journal = facts.linked(journal)
-        may_be_stored = self.hands_over or (self.channels is not None and self.channels.may_store)
-        may_be_stored = may_be_stored or any(part.may_store for part in self.features)
-        if self.stored is not None or (may_be_stored and self.record is not None):
-            return self._store(journal)
-        packed = self.parts.protection.write(journal)
-        if facts is not None:
-            facts.wrote(journal)
-        if self.record is not None:
-            self.record.packed = packed
-        return f"{journal.call_id}/{journal.leg}"
-
-    def _store(self, journal: Journal) -> str:
-        """Keep a journal for the store of tasks, and for the token if the leg ends with questions."""
-        if self.facts is not None:
-            self.facts.wrote(journal)
-        if self.stored is not None:
-            self.stored.written = journal
-        elif self.record is not None:
-            self.record.handed = journal
-            self.record.packed = self.parts.protection.write(journal)
+        """Write the journal for the boundary or the store, and return the text that it replaces with the token."""
+        watch, record, stored = self.watch, self.record, self.stored
+        if watch is not None:
+            journal = leg_facts.linked(journal, watch)
+        if stored is not None:
+            stored.written = journal
+        else:
+            packed = self.parts.protection.write(journal)
+            if record is not None:
+                record.packed = packed
+                may_be_stored = self.hands_over or (self.channels is not None and self.channels.may_store)
+                if may_be_stored or any(part.may_store for part in self.features):
+                    record.handed = journal
+        if watch is not None:
+            watch(tracing.Wrote(journal))
         return f"{journal.call_id}/{journal.leg}"
 
     def principal(self) -> str | None:
@@ -426,18 +421,18 @@ class ServedLeg(OpenLeg):
         Raises:
             DeclinedByUser: The user declined or cancelled a question that the call needs.
         """
-        call, record, facts = self.call, self.record, self.facts
+        call, record, watch = self.call, self.record, self.watch
         is_asking = not isinstance(end, Finished | Declined | HandedOver) and self.stored is None
         if is_asking and self.is_retry and call.round >= _WARNED_FROM_ROUND:
             arguments = (self.function.owner, call.round, FIRST_OF_RETRY_ERA, CLIENTS_STOP_AFTER_ROUNDS)
             _ROUNDS_LOG.warning(_MANY_ROUNDS, *arguments)
-        if facts is not None:
-            facts.ended(end, self.function)
+        if watch is not None:
+            leg_facts.report_end(end, self.function, watch)
             if is_asking and record is not None:
                 # Closed later, by the boundary: only then the size of the token is known.
-                record.report_size = facts.closed
+                record.report_size = lambda token_bytes: watch(tracing.Closed(token_bytes))
             else:
-                facts.closed(None)
+                watch(tracing.Closed(None))
         if isinstance(end, Declined):
             raise DeclinedByUser(end.reason)
         if record is not None and self.stored is None and not isinstance(end, Finished | HandedOver):
@@ -449,8 +444,9 @@ class ServedLeg(OpenLeg):
     def report(self, error: BaseException) -> None:
         """Report an error that ended the leg."""
         owner, threads = self.function.owner, self.threads
-        if self.facts is not None:
-            self.facts.raised(error)
+        if self.watch is not None:
+            self.watch(tracing.Raised(error))
+            self.watch(tracing.Closed(None))
         if isinstance(error, ToolTimedOut):
             left = threads.left
             still = f"; still running in a thread, whose slot it keeps: {left}" if left else ""
