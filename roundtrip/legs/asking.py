@@ -424,10 +424,6 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         body = self._running_body(name)
         return Asking(body, name, partial(body.wait_for, name, seconds), lambda payload: payload)
 
-    async def _begin_step(self, name: str, fn: Callable[..., Any]) -> Any:
-        """Return the kept result of a step, or the step; see `Body.begin_step`."""
-        return await self._running_body(name).begin_step(name, fn)
-
     @overload
     async def elicit(
         self, message: str, schema: list[Mapping[T, str]], *, name: str | None = ..., answered_by: AnsweredBy = ...

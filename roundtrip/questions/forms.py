@@ -158,8 +158,8 @@ def _form_of_type(schema: Any) -> Form:
         rendered = adapter.json_schema(schema_generator=_FormSchema)
         definitions: dict[str, Any] = rendered.get("$defs", {})
         root = _resolve(rendered, definitions)
-        single = root.get("type") != "object" or "properties" not in root
-        if single and root.get("type") != "object":
+        single = root.get("type") != "object"
+        if single:
             adapter = TypeAdapter(create_model("Answer", value=(schema, ...)))
             rendered = adapter.json_schema(schema_generator=_FormSchema)
             definitions = rendered.get("$defs", {})
@@ -180,7 +180,7 @@ def _form_of_type(schema: Any) -> Form:
         form["required"] = required
     if "title" in root and not single:
         form["title"] = root["title"]
-    return Form(form, digest_of_form(form), adapter, single=single and bool(properties))
+    return Form(form, digest_of_form(form), adapter, single=single)
 
 
 class _Choice(NamedTuple):

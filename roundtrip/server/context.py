@@ -269,7 +269,8 @@ class BlockingContext:
         """Run a step like `Context.step`, and block until it ends."""
         if not callable(fn) or is_async(fn):
             return self._wait(lambda: self._context.step(name, fn, *args, **kwargs))
-        begun: Any = self._wait(lambda: self._context._begin_step(name, fn))  # pyright: ignore[reportPrivateUsage]
+        context = self._context
+        begun: Any = self._wait(lambda: context._running_body(name).begin_step(name, fn))  # pyright: ignore[reportPrivateUsage]
         if not isinstance(begun, BegunStep):
             return begun
         # In this thread: its arguments may be bound to it, as an SQLite connection is.

@@ -74,9 +74,8 @@ class TicketOffice:
         call_id, named, expires, bound = claims
         if now >= expires:
             raise TicketRejected(TicketReason.EXPIRED)
-        if (bound is None) != (principal is None):
-            raise TicketRejected(TicketReason.PRINCIPAL)
-        if principal is not None and not hmac.compare_digest(str(bound), _bind(call_id, principal)):
+        wanted = None if principal is None else _bind(call_id, principal)
+        if (bound is None) != (wanted is None) or not hmac.compare_digest(str(bound), str(wanted)):
             raise TicketRejected(TicketReason.PRINCIPAL)
         if purpose is not None and named != purpose:
             raise TicketRejected(TicketReason.PURPOSE)
