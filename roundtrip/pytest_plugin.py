@@ -111,7 +111,7 @@ def roundtrip_choice(request: pytest.FixtureRequest) -> "Generator[UserDefaults 
     from roundtrip.testing.chosen import chosen_for_test
 
     path = request.getfixturevalue("tmp_path") / "trace.jsonl" if "trace" in request.fixturenames else None
-    with chosen_for_test(choice, wired="wire_snapshot" in request.fixturenames, trace=path) as chosen:
+    with chosen_for_test(choice, messages="wire_snapshot" in request.fixturenames, trace=path) as chosen:
         yield chosen
 
 

@@ -238,8 +238,8 @@ def _calling(call: RecordedCall) -> tuple[list[str], list[str]]:
     user = ["server", *(["ANSWERS"] if call.client_rounds else [])]
     # Declare nothing more: the server might ask more.
     kinds = {"elicitation": {"form", "page"}, "sampling": {"sample"}}
-    lacks = [literal(name) for name, asking in kinds.items() if not asking & call.kinds]
-    user += [f"lacks={{{', '.join(lacks)}}}"] if lacks else []
+    missing = [literal(name) for name, asking in kinds.items() if not asking & call.kinds]
+    user += [f"missing_capabilities={{{', '.join(missing)}}}"] if missing else []
     user += ["roots=[]"] if "roots" in call.kinds else []
     user += ["principal=CALLER", "approver=APPROVERS"] if any(round_.approvals for round_ in call.rounds) else []
     # The call may end with a protocol error.

@@ -45,7 +45,7 @@ class UserDefaults:
     """The transport to server objects."""
     recorder: Recorder | None = None
     """Records the legs that roundtrip's servers in this process serve."""
-    wired: bool = False
+    record_messages: bool = False
     """True if every JSON-RPC message is recorded; users connect over HTTP then."""
     carried: list[str] = field(default_factory=list[str])
     """The tools called through the networks."""
@@ -169,18 +169,18 @@ def _require(name: str) -> None:
 
 
 @contextmanager
-def chosen_for_test(choice: UserDefaults | None, *, wired: bool, trace: Path | None) -> Generator[UserDefaults]:
+def chosen_for_test(choice: UserDefaults | None, *, messages: bool, trace: Path | None) -> Generator[UserDefaults]:
     """Use a choice for one test, inside a `with` block.
 
     Args:
         choice: The choice of the mark, if the test has one.
-        wired: Record every JSON-RPC message, because the test compares them.
+        messages: True to record every JSON-RPC message, because the test compares them.
         trace: The file of the test's transcript.
     """
     choice = choice or UserDefaults()
     recorder = choice.recorder if trace is None else Recorder(trace, reveal="all", instance="test")
     # Several tests, with other parameters, may share a choice.
-    choice = replace(choice, carried=[], wired=wired or choice.wired, recorder=recorder)
+    choice = replace(choice, carried=[], record_messages=messages or choice.record_messages, recorder=recorder)
     before, CHOSEN.now = CHOSEN.now, choice
     try:
         yield choice

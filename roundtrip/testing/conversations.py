@@ -119,7 +119,7 @@ class Conversation:
     left: bool = False
     """True if the user left the call waiting for answers."""
     messages: list[Message] = field(default_factory=list[Message])
-    """Every JSON-RPC message, with the fixture `wire_snapshot` or `User(wired=True)`."""
+    """Every JSON-RPC message, with the fixture `wire_snapshot` or `User(record_messages=True)`."""
 
     if not TYPE_CHECKING:
 
@@ -213,28 +213,28 @@ class Steps:
     """
 
     def __init__(self) -> None:
-        self.steps: list[Transition] = []
+        self.transitions: list[Transition] = []
         self.rejections: list[TokenRejection] = []
         """The tokens that the server rejected."""
 
     def __call__(self, fact: Transition | TokenRejection) -> None:
         """Keep a transition, or a rejected token."""
         if isinstance(fact, Transition):
-            self.steps.append(fact)
+            self.transitions.append(fact)
         else:
             self.rejections.append(fact)
 
     @property
     def events(self) -> list[Event]:
         """Return the event of each transition."""
-        return [step.event for step in self.steps]
+        return [step.event for step in self.transitions]
 
     @property
     def states(self) -> list[State]:
         """Return the states of the calls, the source of the first transition first."""
-        return [self.steps[0].source, *(step.target for step in self.steps)] if self.steps else []
+        return [self.transitions[0].source, *(step.target for step in self.transitions)] if self.transitions else []
 
     @property
     def asked(self) -> list[dict[str, str]]:
         """Return the questions of each round, by name, with the reason for each."""
-        return [dict(step.detail["reasons"]) for step in self.steps if "reasons" in step.detail]
+        return [dict(step.detail["reasons"]) for step in self.transitions if "reasons" in step.detail]

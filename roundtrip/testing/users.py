@@ -130,13 +130,13 @@ class User:
         roots: The client's roots; without them it does not declare roots.
         max_rounds: Rounds of questions after which the client gives a call up in the retry era. Every client that was
             tried does after 10.
-        lacks: Capabilities that the client does not declare: "elicitation" (forms and pages), "sampling".
+        missing_capabilities: What the client does not declare: "elicitation" (forms and pages), "sampling".
         client: "no-elicitation" for a client that can be asked nothing, "links" for one that shows links and no forms;
             by default it shows both. If the server has question pages (`Server(pages=...)`) and is in this process,
             the user answers them with the same answers, and calls `continue_call` if a result says so. Questions for
             anyone, on a server with the channel "model", get these answers by `continue_call`, as from a model.
         page_headers: Headers of the user's browser on question pages, such as the cookie of a login.
-        wired: Keep every JSON-RPC message in `Conversation.messages`; this needs HTTP.
+        record_messages: Keep every JSON-RPC message in `Conversation.messages`; this needs HTTP.
         allow_error: Allow the call to end with a protocol error, in `Conversation.error`, or with an unknown tool.
         allow_unused: Allow answers that were not asked for.
 
@@ -161,10 +161,10 @@ class User:
         principal: AccessToken | str | None = None,
         roots: Sequence[Root] | None = None,
         max_rounds: int = CLIENTS_STOP_AFTER_ROUNDS,
-        lacks: Collection[Literal["elicitation", "sampling"]] = (),
+        missing_capabilities: Collection[Literal["elicitation", "sampling"]] = (),
         client: Literal["no-elicitation", "links"] | None = None,
         page_headers: Mapping[str, str] | None = None,
-        wired: bool | None = None,
+        record_messages: bool | None = None,
         allow_error: bool = False,
         allow_unused: bool = False,
     ) -> None:
@@ -172,8 +172,8 @@ class User:
             raise TypeError(f"era= must be Era.RETRY, Era.LIVE, Era.AUTO or Era.TASK, got {era!r}")
         if over not in (None, "memory", "http"):
             raise ValueError(f"over= must be 'memory' or 'http', got {over!r}")
-        if isinstance(lacks, str) or not frozenset(lacks) <= {"elicitation", "sampling"}:
-            raise ValueError(f"lacks= must be a set of 'elicitation' and 'sampling', got {lacks!r}")
+        if isinstance(missing_capabilities, str) or not frozenset(missing_capabilities) <= {"elicitation", "sampling"}:
+            raise ValueError(f"missing_capabilities= takes {{'elicitation', 'sampling'}}, got {missing_capabilities!r}")
         if client not in (None, "no-elicitation", "links"):
             raise ValueError(f"client= must be 'no-elicitation' or 'links', got {client!r}")
         if isinstance(answers, str):
@@ -193,10 +193,10 @@ class User:
         self._principal = principal
         self._roots = roots
         self._max_rounds = max_rounds
-        self._lacks: frozenset[str] = frozenset([*lacks, *(["elicitation"] if client == "no-elicitation" else [])])
-        self._links_only = client == "links"
+        self._missing = frozenset[str](missing_capabilities)
+        self._client = client
         self._page_headers = dict(page_headers or {})
-        self._wired = wired
+        self._record_messages = record_messages
         self._allow_error = allow_error
         self._allow_unused = allow_unused
 
@@ -284,20 +284,20 @@ class User:
             self._instances,
             callbacks(
                 run.answer_live,
-                elicit="elicitation" not in self._lacks,
-                sample="sampling" not in self._lacks,
+                elicit="elicitation" not in self._missing and self._client != "no-elicitation",
+                sample="sampling" not in self._missing,
                 list_roots=self._roots is not None,
             ),
             era=conversation.era,
             stack=stack,
-            wired=chosen.wired if self._wired is None else self._wired,
+            record_messages=chosen.record_messages if self._record_messages is None else self._record_messages,
             over=self._over or chosen.over,
             listen=run.listen,
             principal=self._principal,
             tracers=tracers if chosen.recorder is None else (*tracers, chosen.recorder),
             page_wait=self._patience,
             task_patience=self._patience * _ELSEWHERE_FACTOR,
-            links_only=self._links_only,
+            links_only=self._client == "links",
         )
         conversation.messages = fleet.messages
         await fleet.start()
@@ -374,8 +374,8 @@ class _UserCall:
             delivery = await carry(leg)
             if not self.continues:
                 self.call_id = delivery.call_id or self.call_id
-                self._note_states(delivery.steps or ())
-            self._note_states(self.fleet.take_worker_steps(self.call_id))
+                self._note_states(delivery.transitions or ())
+            self._note_states(self.fleet.take_worker_transitions(self.call_id))
             if delivery.error is not None:
                 conversation.error = delivery.error
                 raise delivery.error
@@ -457,12 +457,12 @@ class _UserCall:
             self.failure = self.failure or error
             return False
         finally:
-            self._note_states(self.fleet.take_worker_steps(page.call_id))
+            self._note_states(self.fleet.take_worker_transitions(page.call_id))
 
-    def _note_states(self, steps: Iterable[Transition]) -> None:
-        """Record the states after steps; `listen` records those of the live era."""
+    def _note_states(self, transitions: Iterable[Transition]) -> None:
+        """Record the states after transitions; `listen` records those of the live era."""
         if self.conversation.states is not None and self.conversation.era is not Era.LIVE:
-            self.conversation.states.extend(step.target for step in steps)
+            self.conversation.states.extend(step.target for step in transitions)
 
     async def _answer_page(self, questions: Sequence[AskedQuestion]) -> list[InputResponse | None] | None:
         """Answer a round on a page; None if the user does not go on."""

@@ -151,7 +151,7 @@ class _Guide(Script):
     """The error that the client received or the user raised."""
     told: bool = False
     """True if a server reports facts, as roundtrip's servers do."""
-    steps: list[Transition] = field(default_factory=list[Transition])
+    transitions: list[Transition] = field(default_factory=list[Transition])
     rejected: bool = False
     """True after a server rejected the call's token."""
     crash: BaseException | None = None
@@ -175,7 +175,7 @@ class _Guide(Script):
             # Until the server notices the cancellation, it reports facts that are not the tool's.
             return
         if isinstance(fact, Transition):
-            self.steps.append(fact)
+            self.transitions.append(fact)
         elif isinstance(fact, Raised) and is_crash(fact.error):
             self.crash = fact.error
 
@@ -304,7 +304,7 @@ class _Exploration:
         self.told = self.told or guide.told
         self.strayed += guide.strayed
         self.needed |= {place for place, reply in enumerate(guide.replies) if reply.taken}
-        self.arrows |= {CallArrow(step.source, step.event, step.target) for step in guide.steps}
+        self.arrows |= {CallArrow(step.source, step.event, step.target) for step in guide.transitions}
         self.gone.append(self._path(guide))
         before = tuple(met.choice for met in guide.met)
         return [
@@ -316,7 +316,7 @@ class _Exploration:
     def _path(self, guide: _Guide) -> Path:
         states = guide.conversation.states if guide.conversation is not None else None
         if states is None and guide.told:
-            states = [State.RECEIVED, *(step.target for step in guide.steps)]
+            states = [State.RECEIVED, *(step.target for step in guide.transitions)]
             if guide.rejected:
                 states.append(State.REJECTED)
         outcome, text = self._outcome(guide, states)

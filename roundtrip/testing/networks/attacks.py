@@ -318,7 +318,7 @@ class Eavesdrop:
         delivery = await route.onward(leg)
         token = delivery.asks.request_state if delivery.asks is not None else None
         if token is not None:
-            if delivery.steps is None and not self._secrets:
+            if delivery.transitions is None and not self._secrets:
                 raise Inapplicable("this server does not report computed values: name them, as in secrets=['4711']")
             said = json.dumps(
                 to_jsonable_python([leg.arguments, leg.answers, *[past.leg.answers for past in route.carried]])

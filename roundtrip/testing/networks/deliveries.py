@@ -30,7 +30,7 @@ class LegDelivery:
     result: LegResult | None = None
     error: MCPError | None = None
     """The protocol error of the response, if it is one."""
-    steps: list[Transition] | None = None
+    transitions: list[Transition] | None = None
     """The call's transitions during the leg; None if the server reports no facts, as servers of other libraries."""
     bodies: int = 0
     """The number of started bodies, if the server reports facts."""
@@ -73,7 +73,7 @@ class LegDelivery:
             return True
         if self.error is not None:
             return is_internal(self.leg, self.error)
-        if isinstance(self.result, CallToolResult) and self.result.is_error and self.steps is None:
+        if isinstance(self.result, CallToolResult) and self.result.is_error and self.transitions is None:
             return is_bare_failure(self.leg, "\n".join(getattr(block, "text", "") for block in self.result.content))
         return False
 

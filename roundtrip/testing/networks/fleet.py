@@ -146,7 +146,7 @@ class NetworkFleet:
     _: KW_ONLY
     era: Era
     stack: AsyncExitStack
-    wired: bool = False
+    record_messages: bool = False
     over: Literal["memory", "http"] = "memory"
     listen: Callable[[Transition, bool], None] = lambda step, by_worker: None
     principal: AccessToken | str | None = None
@@ -162,7 +162,7 @@ class NetworkFleet:
     _clients: list[tuple[Instance, Client]] = field(default_factory=list[tuple[Instance, Client]])
     _open: list[LegDelivery] = field(default_factory=list[LegDelivery])
     _deployed: dict[Make, Instance] = field(default_factory=dict[Make, Instance])
-    _worker_steps: dict[str, list[Transition]] = field(default_factory=dict[str, list[Transition]])
+    _worker_transitions: dict[str, list[Transition]] = field(default_factory=dict[str, list[Transition]])
     """The transitions of workers that no delivery has yet, by the calls of this fleet."""
     at: Instance = field(init=False)
     """The current instance, which serves the next leg."""
@@ -177,7 +177,7 @@ class NetworkFleet:
     @property
     def is_in_memory(self) -> bool:
         """Return True if requests reach the instances in memory, with the sender's authentication."""
-        return self.is_in_this_process and self.over == "memory" and not self.wired
+        return self.is_in_this_process and self.over == "memory" and not self.record_messages
 
     async def start(self) -> None:
         """Connect to the first instance."""
@@ -205,7 +205,7 @@ class NetworkFleet:
 
     async def send(self, leg: LegRequest) -> LegDelivery:
         """Send a leg to the current instance, and return the delivery."""
-        delivery = LegDelivery(leg, steps=[] if attached(self.at) is not None else None)
+        delivery = LegDelivery(leg, transitions=[] if attached(self.at) is not None else None)
         self._open.append(delivery)
         reset = _SENDING.set(delivery)
         try:
@@ -217,8 +217,8 @@ class NetworkFleet:
         finally:
             _SENDING.reset(reset)
             self._open.remove(delivery)
-            if delivery.steps is not None:
-                delivery.steps += self.take_worker_steps(_call_of(delivery))
+            if delivery.transitions is not None:
+                delivery.transitions += self.take_worker_transitions(_call_of(delivery))
         return delivery
 
     async def _follow(self, delivery: LegDelivery) -> LegResult:
@@ -240,16 +240,16 @@ class NetworkFleet:
         session = self.session
         return await follow(session, delivery.leg, send=partial(send, session), seen=seen, pace=_POLL_SECONDS)
 
-    def take_worker_steps(self, call_id: str) -> list[Transition]:
+    def take_worker_transitions(self, call_id: str) -> list[Transition]:
         """Return the transitions of a call since the last look, in legs that its client did not request."""
-        steps = self._worker_steps.get(call_id, [])
-        taken = steps[:]
-        steps.clear()
+        transitions = self._worker_transitions.get(call_id, [])
+        taken = transitions[:]
+        transitions.clear()
         return taken
 
     def has_task(self, call_id: str) -> bool:
         """Return True if a call is one of this fleet's, and may be a task."""
-        return call_id in self._worker_steps
+        return call_id in self._worker_transitions
 
     def requests_to(self, task_id: str) -> TaskRequests:
         """Return requests to a task, for the current instance."""
@@ -273,9 +273,9 @@ class NetworkFleet:
                     stack.enter_context(ours.watched_by(tracer))
             if is_fastmcp(instance):
                 target = low_level(instance)
-            if is_server(instance) and (self.wired or self.over == "http"):
+            if is_server(instance) and (self.record_messages or self.over == "http"):
                 target = await stack.enter_async_context(served(instance))
-            if self.wired:
+            if self.record_messages:
                 if not isinstance(target, str):
                     raise Inapplicable("messages are kept of what goes over HTTP: give a server object or a URL")
                 target = tapped(streamable_http_client(target), self.messages.append)
@@ -292,24 +292,24 @@ class NetworkFleet:
         delivery = _SENDING.get()
         if delivery is None or delivery not in self._open:
             # Over HTTP, servers run in another context. Concurrent legs are copies of each other.
-            delivery = next((one for one in self._open if one.steps == []), None)
-        if beginning.within is not None or delivery is None or delivery.steps is None:
+            delivery = next((one for one in self._open if one.transitions == []), None)
+        if beginning.within is not None or delivery is None or delivery.transitions is None:
             return ignore
         delivery.call_id = beginning.call_id
-        self._worker_steps.setdefault(beginning.call_id, [])
-        return partial(self._note, delivery, delivery.steps)
+        self._worker_transitions.setdefault(beginning.call_id, [])
+        return partial(self._note, delivery, delivery.transitions)
 
     def _watch_worker(self, beginning: Beginning) -> Watch:
         """Watch a leg that a worker serves for a call of this fleet."""
-        steps = self._worker_steps.get(beginning.call_id)
-        if steps is None or beginning.within is not None:
+        transitions = self._worker_transitions.get(beginning.call_id)
+        if transitions is None or beginning.within is not None:
             return ignore
         following = next((one for one in self._open if _call_of(one) == beginning.call_id), LegDelivery(LegRequest("")))
-        return partial(self._note, following, steps, by_worker=True)
+        return partial(self._note, following, transitions, by_worker=True)
 
-    def _note(self, delivery: LegDelivery, steps: list[Transition], fact: object, *, by_worker: bool = False) -> None:
+    def _note(self, delivery: LegDelivery, into: list[Transition], fact: object, *, by_worker: bool = False) -> None:
         if isinstance(fact, Transition):
-            steps.append(fact)
+            into.append(fact)
             self.listen(fact, by_worker)
         elif isinstance(fact, BodyBegan):
             delivery.bodies += 1

@@ -150,7 +150,7 @@ def wire_text(call: Conversation, *, redacting: Collection[str] = (), sieve: Sie
     """
     if not call.messages:
         raise ValueError(
-            "the messages of this call were not recorded; use the fixture wire_snapshot, or User(wired=True)"
+            "the messages of this call were not recorded; use the fixture wire_snapshot, or User(record_messages=True)"
         )
     redaction = SnapshotRedaction(redacting)
     hidden = {question.message for question in call.questions if redaction.hides(question.name)}

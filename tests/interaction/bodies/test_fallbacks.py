@@ -41,7 +41,9 @@ async def test_value_or_function_result_stands_in_for_a_form(
         answer = await ctx.ask_outcome("sure", "Sure?", Choice, fallback=fallback)
         return f"{answer.action} {answer.data.note}" if answer.action == "accept" else answer.action
 
-    assert (await User(shop(body), era=Era.RETRY, lacks=["elicitation"]).call("order")).text == f"accept {note}"
+    assert (
+        await User(shop(body), era=Era.RETRY, missing_capabilities=["elicitation"]).call("order")
+    ).text == f"accept {note}"
     # Who can be asked is asked.
     willing = User(shop(body), {"sure": {"ok": True, "note": "own"}}, era=Era.RETRY)
     assert (await willing.call("order")).text == "accept own"
@@ -62,7 +64,7 @@ async def test_model_question_and_form_fallback_reach_a_client_without_forms(era
         return f"{answers['sure'].note}, {answers['blurb'].content.text}, {len(answers['roots'].roots)}"
 
     trace = Steps()
-    user = User(shop(body, trace=trace), {"blurb": "great"}, era=era, lacks=["elicitation"])
+    user = User(shop(body, trace=trace), {"blurb": "great"}, era=era, missing_capabilities=["elicitation"])
     assert (await user.call("order")).text == "fallback, great, 0"
     assert trace.asked == [{"blurb": "new"}]
 
@@ -114,7 +116,7 @@ async def test_invalid_fallback_is_a_clear_error(fallback: Callable[[], Any]) ->
         await ctx.ask("sure", "Sure?", Choice, fallback=fallback)
         return "never"
 
-    call = await User(shop(body), era=Era.RETRY, lacks=["elicitation"]).call("order")
+    call = await User(shop(body), era=Era.RETRY, missing_capabilities=["elicitation"]).call("order")
     assert "the value of 'sure' cannot be remembered: fallback= gave str" in call.text
     assert "Give fallback= a value that a client could answer" in call.text
 

@@ -80,7 +80,7 @@ async def test_client_that_cannot_be_asked_is_rejected_before_anything_runs(era:
     """Shows S6."""
     disk, trace = Disk(), Steps()
     with pytest.raises(MCPError) as rejected:
-        await User(disk.server(trace), era=era, lacks=["elicitation"]).call("order", path="/tmp/a")
+        await User(disk.server(trace), era=era, missing_capabilities=["elicitation"]).call("order", path="/tmp/a")
     assert rejected.value.error.code == MISSING_REQUIRED_CLIENT_CAPABILITY
     assert disk.done == []
     assert trace.events[-1] is Event.REJECT

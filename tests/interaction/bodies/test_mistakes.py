@@ -296,7 +296,7 @@ def too_few() -> Any:
 
 async def test_unaskable_client_is_told_the_question_text(era: Era) -> None:
     with pytest.raises(MCPError) as rejected:
-        await User(shop_of_copies(), era=era, lacks=["elicitation"]).call("order")
+        await User(shop_of_copies(), era=era, missing_capabilities=["elicitation"]).call("order")
     assert rejected.value.error.message.endswith(WORDS)
 
 

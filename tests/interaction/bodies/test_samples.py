@@ -68,7 +68,7 @@ async def test_sample_without_client_capability_is_rejected_naming_it(era: Era) 
     """Shows S6."""
     trace = Steps()
     with pytest.raises(MCPError) as rejected:
-        await User(shop(review, trace=trace), era=era, lacks=["sampling"]).call("order")
+        await User(shop(review, trace=trace), era=era, missing_capabilities=["sampling"]).call("order")
     assert rejected.value.error.code == MISSING_REQUIRED_CLIENT_CAPABILITY
     assert rejected.value.error.data == {"requiredCapabilities": {"sampling": {}}}
     assert trace.events[-1] is Event.REJECT

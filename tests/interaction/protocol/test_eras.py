@@ -60,7 +60,7 @@ async def test_both_eras_give_the_same_result_by_the_same_path() -> None:
     for era, played in ends.items():
         for conversation in CONVERSATIONS:
             result, trace = await play(era, *conversation)
-            path = [(step.source, step.event, step.target, step.round) for step in trace.steps]
+            path = [(step.source, step.event, step.target, step.round) for step in trace.transitions]
             played.append((result, path, trace.asked))
     assert ends[Era.RETRY] == ends[Era.LIVE]
 
@@ -69,5 +69,5 @@ async def test_a_call_of_two_rounds_walks_these_states(era: Era) -> None:
     result, trace = await play(era, "order", EMMA, {OUT: [{"confirm": True}], COPIES: [{"copies": 1}]})
     assert text_of(result) == "1 x Emma, in 2-3 weeks"
     assert trace.states == TWO_ROUNDS
-    assert [step.round for step in trace.steps] == [0, 1, 1, 1, 2, 2, 2, 2, 2]
+    assert [step.round for step in trace.transitions] == [0, 1, 1, 1, 2, 2, 2, 2, 2]
     assert trace.asked == [{"confirm_backorder": "new"}, {"how_many": "new"}]

@@ -33,7 +33,7 @@ async def test_header_contradicting_an_argument_is_rejected_on_every_leg() -> No
     first = {"name": "order", "arguments": {"region": "eu"}}
     async with served(shop(trace), stateless_http=True) as url, wire(url) as post:
         refused = [await post.post("tools/call", first, headers=headers) for headers in wrong]
-        assert trace.steps == []
+        assert trace.transitions == []
         state = (await post.post("tools/call", first, headers=good))["result"]["requestState"]
         second = {**first, "requestState": state, "inputResponses": {"sure": accept(ok=True)}}
         refused += [await post.post("tools/call", second, headers=headers) for headers in wrong]

@@ -29,8 +29,8 @@ async def ordered(instances: Sequence[Instance]) -> str:
 async def test_every_leg_lands_on_another_instance() -> None:
     traces = [Steps() for _ in range(3)]
     assert await ordered([bookshop(trace=trace) for trace in traces]) == DONE
-    assert [{step.leg for step in trace.steps} for trace in traces] == [{1}, {2}, {3}]
-    assert len({step.call_id for trace in traces for step in trace.steps}) == 1
+    assert [{step.leg for step in trace.transitions} for trace in traces] == [{1}, {2}, {3}]
+    assert len({step.call_id for trace in traces for step in trace.transitions}) == 1
 
 
 @pytest.mark.parametrize("encrypt", [False, True])

@@ -19,8 +19,8 @@ pytestmark = pytest.mark.anyio
 async def end_of(trace: Steps) -> Transition:
     """Wait for the end of a call, and return it."""
     ends = {State.REJECTED, State.COMPLETED, State.FAILED, State.DECLINED}
-    await until(lambda: any(step.target in ends for step in trace.steps), what="the end of the call")
-    return trace.steps[-1]
+    await until(lambda: any(step.target in ends for step in trace.transitions), what="the end of the call")
+    return trace.transitions[-1]
 
 
 async def test_live_call_ends_when_its_client_leaves_the_question() -> None:

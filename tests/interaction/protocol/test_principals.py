@@ -42,7 +42,7 @@ async def test_a_token_is_good_in_its_user_s_hands_alone(caplog: pytest.LogCaptu
     trace = Steps()
     async with served(guarded(trace), stateless_http=True) as url:
         token = await begin(url, "app/ada")
-        trace.steps.clear()
+        trace.transitions.clear()
         for thief in ("app/eve", "other/ada"):
             with pytest.raises(MCPError) as caught:
                 await finish(url, thief, token)

@@ -57,7 +57,7 @@ class Shop:
 
     def forget(self) -> None:
         self.ran.clear()
-        self.trace.steps.clear()
+        self.trace.transitions.clear()
         self.trace.rejections.clear()
 
     async def leg(self, token: str) -> Any:

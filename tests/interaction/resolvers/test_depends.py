@@ -220,5 +220,5 @@ async def test_dependency_exception_becomes_the_call_error(failing: Callable[...
     assert result.is_error
     assert result.text == "Error executing tool order: 'no account'"
     assert (await user.call("ping")).text == "pong"
-    (failed,) = [step for step in trace.steps if step.event is Event.FAIL]
+    (failed,) = [step for step in trace.transitions if step.event is Event.FAIL]
     assert failed.detail["error"] == "KeyError: 'no account'"

@@ -119,5 +119,5 @@ async def test_timestamp_in_a_question_is_reported_with_its_cure(key: str | None
     assert "has another message each time" in call.text
     assert "ctx.step()" in call.text
     assert len(call.questions) == 2
-    assert trace.steps[-1].leg == 3
+    assert trace.transitions[-1].leg == 3
     assert trace.events[-1] is Event.FAIL

@@ -228,7 +228,7 @@ async def test_departing_client_cancels_its_dependencies(era: Era, over_http: bo
             await leaving.call(await stack.enter_async_context(served(server)) if over_http else server, era)
             await leaving.over.wait()
     assert ended_by("CancelledError") == LOG
-    assert trace.steps[-1].detail == {"error": "cancelled"}
+    assert trace.transitions[-1].detail == {"error": "cancelled"}
 
 
 async def test_hand_asking_body_notifies_its_dependencies_of_suspension() -> None:

@@ -299,7 +299,7 @@ async def test_a_child_that_crashes_ends_the_call_with_its_error(group: Callable
 
     assert await play(server_of(order, trace=trace), Era.RETRY) == "Error executing tool order: a child crashed"
     assert LOG == ["body ended"]
-    assert trace.steps[-1].detail == {"error": "ValueError: a child crashed"}
+    assert trace.transitions[-1].detail == {"error": "ValueError: a child crashed"}
 
 
 async def nested_groups() -> AsyncGenerator[Callable[[Callable[[], Any]], object]]:
@@ -394,6 +394,6 @@ async def test_a_client_that_cancels_natively_stays_cancelled(group: Callable[..
     task = asyncio.current_task()
     assert task is not None
     assert task.cancelling() == 0
-    await until(lambda: trace.steps and trace.steps[-1].event is Event.FAIL)
+    await until(lambda: trace.transitions and trace.transitions[-1].event is Event.FAIL)
     assert LOG == ["CancelledError"]
-    assert trace.steps[-1].detail == {"error": "cancelled"}
+    assert trace.transitions[-1].detail == {"error": "cancelled"}

@@ -60,7 +60,7 @@ _SECRETS: Final = ("4929-1234", "4111 2222", "5500-6600", "8462")
 
 
 async def test_redacted_fields_are_nowhere() -> None:
-    call = await paying(wired=True)
+    call = await paying(record_messages=True)
     open_texts = call_text(call), wire_text(call)
     texts = [make(call, redacting={"card", "number", "pin"}) for make in (call_text, wire_text)]
     for secret in _SECRETS:

@@ -120,7 +120,9 @@ async def test_unasked_answers_fail_unless_allowed() -> None:
     assert (await User(cinema(), answers, allow_unused=True).call("book", film="Solaris")).value
     # An error does not hide that answers are left over.
     with pytest.raises(Unused, match="'seat'") as raised:
-        await User(cinema(), {"seat": 1}, lacks={"elicitation"}, allow_error=True).call("book", film="Solaris")
+        await User(cinema(), {"seat": 1}, missing_capabilities={"elicitation"}, allow_error=True).call(
+            "book", film="Solaris"
+        )
     assert isinstance(raised.value.__cause__, MCPError)
 
 
@@ -167,9 +169,9 @@ async def test_unaskable_client_gets_the_substitute_for_its_answer() -> None:
 
     server = cinema(rate)
     assert (await User(server, {"stars": 5}).call("rate")).value == 5
-    assert (await User(server, lacks={"elicitation"}).call("rate")).value == 3
+    assert (await User(server, missing_capabilities={"elicitation"}).call("rate")).value == 3
     with pytest.raises(MCPError, match="sampling"):
-        await User(server, lacks={"sampling"}, roots=[]).call("praise")
+        await User(server, missing_capabilities={"sampling"}, roots=[]).call("praise")
 
 
 @both_eras
@@ -261,8 +263,8 @@ async def test_invalid_server_object_is_rejected() -> None:
 def test_options_that_say_nothing_are_rejected() -> None:
     with pytest.raises(ValueError, match="'memory' or 'http'"):
         User(cinema(), over="https")  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="a set of 'elicitation' and 'sampling'"):
-        User(cinema(), lacks="elicitation")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match=r"takes \{'elicitation', 'sampling'\}, got 'elicitation'"):
+        User(cinema(), missing_capabilities="elicitation")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="must be 'no-elicitation' or 'links', got 'none'"):
         User(cinema(), client="none")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="there is no network 'hopp'"):

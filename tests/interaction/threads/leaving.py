@@ -42,4 +42,4 @@ async def leave(client: Client, held: Held, trace: Steps | None, *, tool: str = 
                 outside.start_soon(let_go, held.release.set)
             group.cancel_scope.cancel()
         if trace is not None:
-            await until(lambda: trace.steps[-1].event is Event.FAIL)
+            await until(lambda: trace.transitions[-1].event is Event.FAIL)

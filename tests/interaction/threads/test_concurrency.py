@@ -89,7 +89,7 @@ async def test_client_hanging_up_cancels_the_leg_as_failed(where: str) -> None:
             await watch.ended.wait()
     assert cleaned == [where]
     assert watch.events[-1] is Event.FAIL
-    assert watch.steps[-1].detail == {"error": "cancelled"}
+    assert watch.transitions[-1].detail == {"error": "cancelled"}
     assert watch.states[-2] is (State.RESOLVING if where == "resolver" else State.EXECUTING)
 
 

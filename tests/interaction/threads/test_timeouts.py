@@ -73,8 +73,8 @@ async def test_slow_tool_is_answered_with_its_name_and_limit(era: Era, caplog: p
     server = Server[Any]("slow", trace=trace)
     server.tool(name="fetch", timeout=LIMIT)(hang)
     assert_timed_out(await failure_of(server, era, "fetch"), "fetch")
-    assert trace.steps[-1].event is Event.FAIL
-    assert trace.steps[-1].detail == {"error": "timed out"}
+    assert trace.transitions[-1].event is Event.FAIL
+    assert trace.transitions[-1].detail == {"error": "timed out"}
     (record,) = [record for record in caplog.records if record.name == "roundtrip"]
     told = f"tool 'fetch' timed out after {LIMIT:g}s; with task=True it runs in the background"
     assert record.levelno == logging.WARNING
@@ -349,7 +349,7 @@ async def test_stopped_body_has_timed_out_for_any_reaction(era: Era, body: Calla
             # The connection lives on.
             assert text_of(await client.call_tool("greet")) == "hello"
     assert_timed_out(caught.value, "fetch")
-    assert [step.detail for step in trace.steps if step.event is Event.FAIL] == [{"error": "timed out"}]
+    assert [step.detail for step in trace.transitions if step.event is Event.FAIL] == [{"error": "timed out"}]
 
 
 async def test_exception_of_a_stopped_body_is_logged(caplog: pytest.LogCaptureFixture) -> None:

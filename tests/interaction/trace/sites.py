@@ -100,7 +100,7 @@ async def play(server: Server[Any], feature: Feature, era: Era) -> None:
         server,
         feature.answers,
         era=era,
-        lacks=feature.lacks,  # type: ignore[arg-type]
+        missing_capabilities=feature.lacks,  # type: ignore[arg-type]
         roots=ROOTS,
         allow_error=True,
     )

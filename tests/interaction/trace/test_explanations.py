@@ -406,7 +406,7 @@ async def test_failed_call_says_where_and_why(
 ) -> None:
     answers = {"confirm:empty" if tool == "empty" else "seat": answer} if answer is not None else {}
     lacks: list[Literal["elicitation"]] = ["elicitation"] if answer is None else []
-    await User(cinema(path), answers, lacks=lacks, allow_error=True).call(tool)
+    await User(cinema(path), answers, missing_capabilities=lacks, allow_error=True).call(tool)
     (call,) = calls_of(path)
     assert_path_is_in_the_table(call)
     assert call.state is state

@@ -8,5 +8,5 @@ server = Server("cinema")
 User(server, answers={7: "back"})  # error: reportArgumentType
 User(server, answers={"seat": object()})  # error: reportArgumentType
 User(server, era="retry")  # error: reportArgumentType
-User(server, lacks={"roots"})  # error: reportArgumentType
+User(server, missing_capabilities={"roots"})  # error: reportArgumentType
 User(server, {}, 7)  # error: reportCallIssue
