@@ -215,7 +215,8 @@ def unknown_option(owner: str, name: str, known: Sequence[str]) -> TypeError:
     """
     from difflib import get_close_matches  # for mistakes only
 
-    near = get_close_matches(name.replace("-", "_").lower(), known, n=1)
+    # `channels=` was `ladder=` in 0.2.0, which reads like `ledger=`.
+    near = get_close_matches("channels" if name == "ladder" else name.replace("-", "_").lower(), known, n=1)
     meant = f"did you mean {near[0]}=?" if near else f"there are {', '.join(sorted(known))}"
     return TypeError(f"{owner} no option {name!r}; {meant}")
 

@@ -232,3 +232,5 @@ async def test_table_of_the_docs_is_true() -> None:
 def test_unknown_option_of_install_is_rejected(attach: Any, kind: Any) -> None:
     with pytest.raises(TypeError, match="has no option 'kyes'; did you mean keys="):
         attach(kind("shop"), kyes=[])
+    with pytest.raises(TypeError, match="has no option 'ladder'; did you mean channels="):
+        attach(kind("shop"), ladder=["form"])
