@@ -41,9 +41,7 @@ async def test_value_or_function_result_stands_in_for_a_form(
         answer = await ctx.ask_outcome("sure", "Sure?", Choice, fallback=fallback)
         return f"{answer.action} {answer.data.note}" if answer.action == "accept" else answer.action
 
-    assert (
-        await User(shop(body), era=Era.RETRY, missing_capabilities=["elicitation"]).call("order")
-    ).text == f"accept {note}"
+    assert (await User(shop(body), era=Era.RETRY, client="no-elicitation").call("order")).text == f"accept {note}"
     # Who can be asked is asked.
     willing = User(shop(body), {"sure": {"ok": True, "note": "own"}}, era=Era.RETRY)
     assert (await willing.call("order")).text == "accept own"

@@ -29,7 +29,7 @@ FOLDER = "ACTING_FOLDER"
 
 
 @pytest.fixture
-def operator_log(tmp_path: Path) -> Path:
+def log(tmp_path: Path) -> Path:
     return tmp_path / "operators.jsonl"
 
 
@@ -42,16 +42,16 @@ def paged_cinema(ledger: Any = None) -> Any:
     return cinema(pages=pages, ledger=ledger or MemoryLedger())
 
 
-async def test_operator_answers_the_questions_of_a_page(operator_log: Path) -> None:
+async def test_operator_answers_the_questions_of_a_page(log: Path) -> None:
     server = paged_cinema()
-    operator = operator_of(server, operator_log)
+    operator = operator_of(server, log)
     async with hosted(server.streamable_http_app()) as url, client_of(url) as client:
         asked = await client.call_tool("offer", {})
         await operator.answer(call_in(asked), "seats", {"action": "decline"})
         await Browser(url, "ann").open_with(link_in(asked), "Why not?")
         await operator.answer(call_in(asked), "why", {"action": "accept", "content": {"value": "late"}})
         assert text_of(await go_on(client, asked)) == "declined, as late"
-    assert [(line.action, line.outcome, line.why) for line in logged(operator_log)] == [
+    assert [(line.action, line.outcome, line.why) for line in logged(log)] == [
         ("answer", "done", "seats"),
         ("answer", "done", "why"),
     ]
@@ -64,21 +64,21 @@ async def test_operator_answers_the_questions_of_a_page(operator_log: Path) -> N
         ("legacy", "expire", "The time of this call is over: an operator"),
     ],
 )
-async def test_client_learns_that_its_call_was_ended(mode: str, action: Any, said: str, operator_log: Path) -> None:
+async def test_client_learns_that_its_call_was_ended(mode: str, action: Any, said: str, log: Path) -> None:
     server = paged_cinema()
     async with hosted(server.streamable_http_app()) as url, client_of(url, mode=mode) as client:
         asked = await client.call_tool("offer", {})
         link = link_in(asked)
-        await operator_of(server, operator_log).act(call_in(asked), action)
+        await operator_of(server, log).act(call_in(asked), action)
         assert text_of(await go_on(client, asked)).startswith(said)
         assert "<form" not in (await Browser(url, "ann").open(link)).text
         # The same call begins from scratch.
         assert call_in(await client.call_tool("offer", {})) != call_in(asked)
-    assert [(line.action, line.outcome) for line in logged(operator_log)] == [(action, "done")]
+    assert [(line.action, line.outcome) for line in logged(log)] == [(action, "done")]
 
 
 @pytest.mark.parametrize("action", ["cancel", "expire"])
-async def test_ended_call_leaves_the_inbox(action: Any, operator_log: Path) -> None:
+async def test_ended_call_leaves_the_inbox(action: Any, log: Path) -> None:
     told: list[tuple[PendingApproval, Decision]] = []
     server = shop(approvals=Approvals(groups=GROUPS, on_decided=lambda one, made: told.append((one, made))))
     async with open_shop(server) as url, httpx.AsyncClient(timeout=WAIT, headers={"x-user": "ann"}) as http:
@@ -88,7 +88,7 @@ async def test_ended_call_leaves_the_inbox(action: Any, operator_log: Path) -> N
         fay = Person(url, "fay")
         approval = await fay.one()
         page = (await fay.get(f"/approvals/{approval}")).text
-        await operator_of(server, operator_log).act(approval.partition(".")[0], action)
+        await operator_of(server, log).act(approval.partition(".")[0], action)
         assert await fay.inbox() == []
         assert (await fay.post(approval, "approve", page=page)).status_code in (404, 409)
         # Its token begins it no more.
@@ -102,7 +102,7 @@ async def test_ended_call_leaves_the_inbox(action: Any, operator_log: Path) -> N
 
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=needs("postgres"))])
 async def test_reminder_runs_in_the_process_of_the_operator(
-    kind: str, started: Servers, tmp_path: Path, operator_log: Path
+    kind: str, started: Servers, tmp_path: Path, log: Path
 ) -> None:
     at_server, at_operator = list[PendingApproval](), list[PendingApproval]()
     ledger = ledger_of(kind, started, tmp_path)
@@ -117,18 +117,18 @@ async def test_reminder_runs_in_the_process_of_the_operator(
     async with open_shop(server) as url, client_of(url) as client:
         asked = await client.call_tool("refund", {"amount": 5})
         await until(lambda: bool(at_server))
-        await operator_of(own, operator_log).act(call_in(asked), "remind")
+        await operator_of(own, log).act(call_in(asked), "remind")
         (reminder,) = at_operator
         assert (reminder.number, reminder.is_reminder, reminder.by, reminder.caller) == (2, True, "finance", "ann")
         await Person(url, "fay").decide("approve")
         assert text_of(await go_on(client, asked)) == "refunded 5"
         with pytest.raises(CallNotChanged, match="ended already"):
-            await operator_of(own, operator_log).act(call_in(asked), "remind")
+            await operator_of(own, log).act(call_in(asked), "remind")
     await ledger.aclose()
-    assert [line.outcome for line in logged(operator_log)] == ["done", "rejected"]
+    assert [line.outcome for line in logged(log)] == ["done", "rejected"]
 
 
-async def test_next_reminder_counts_from_that_of_the_operator(operator_log: Path) -> None:
+async def test_next_reminder_counts_from_that_of_the_operator(log: Path) -> None:
     clock, told, ran = Clock(), list[PendingApproval](), list[int]()
     settings = Approvals(groups=GROUPS, on_pending=told.append)
     server = shop(ledger=MemoryLedger(system=System(time=clock)), system=System(time=clock), approvals=settings)
@@ -144,7 +144,7 @@ async def test_next_reminder_counts_from_that_of_the_operator(operator_log: Path
         await until(lambda: len(told) == 1)
         began = len(ran)
         clock.advance(500)
-        await operator_of(server, operator_log).act(call_in(asked), "remind")
+        await operator_of(server, log).act(call_in(asked), "remind")
         clock.advance(200)
         # The worker has looked at what was due by then if it has run a call that came later.
         later = await client.call_tool("refund", {"amount": 1})
@@ -158,7 +158,7 @@ async def test_next_reminder_counts_from_that_of_the_operator(operator_log: Path
         assert call_in(later) != call_in(asked)
 
 
-async def test_failed_notification_is_reported(operator_log: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_failed_notification_is_reported(log: Path, caplog: pytest.LogCaptureFixture) -> None:
     calls: list[int] = []
 
     def fail(one: PendingApproval, *decision: Decision) -> None:
@@ -170,27 +170,27 @@ async def test_failed_notification_is_reported(operator_log: Path, caplog: pytes
         asked = await client.call_tool("refund", {"amount": 5})
         await until(lambda: bool(calls))
         with pytest.raises(CallNotChanged, match="on_pending failed for 1 of 1 approvals"):
-            await operator_of(server, operator_log).act(call_in(asked), "remind")
+            await operator_of(server, log).act(call_in(asked), "remind")
         # The failures change nothing.
         await Person(url, "fay").decide("approve")
         assert text_of(await go_on(client, asked)) == "refunded 5"
         await until(lambda: caplog.text.count("a function of Approvals(...) failed") >= 2)
     assert calls[:2] == [1, 2]
-    assert [line.outcome for line in logged(operator_log)] == ["rejected"]
+    assert [line.outcome for line in logged(log)] == ["rejected"]
     assert "mail server" in caplog.text
 
 
-async def test_reminder_needs_a_function_and_an_approval(operator_log: Path) -> None:
+async def test_reminder_needs_a_function_and_an_approval(log: Path) -> None:
     server = shop()
     async with open_shop(server) as url, client_of(url) as client:
         asked = await client.call_tool("refund", {"amount": 5})
         with pytest.raises(CallNotChanged, match=r"give it approvals=Approvals\(on_pending=...\)"):
-            await operator_of(server, operator_log).act(call_in(asked), "remind")
+            await operator_of(server, log).act(call_in(asked), "remind")
     server = shop(approvals=Approvals(groups=GROUPS, on_pending=lambda one: None))
     async with open_shop(server) as url, client_of(url) as client:
         asked = await client.call_tool("partly", {"order": "Emma"})
         with pytest.raises(CallNotChanged, match="waits for no approval"):
-            await operator_of(server, operator_log).act(call_in(asked), "remind")
+            await operator_of(server, log).act(call_in(asked), "remind")
 
 
 def stored_shop() -> Any:
@@ -205,7 +205,7 @@ def stored_shop() -> Any:
 
 
 async def test_command_reminds_expires_and_logs(
-    tmp_path: Path, operator_log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(FOLDER, str(tmp_path))
     monkeypatch.chdir(ROOT)
@@ -215,7 +215,7 @@ async def test_command_reminds_expires_and_logs(
         await until(mails.exists)
 
         async def run(*words: str) -> int:
-            command = ["calls", *words, "--server", f"{__name__}:stored_shop", "--operator-log", str(operator_log)]
+            command = ["calls", *words, "--server", f"{__name__}:stored_shop", "--operator-log", str(log)]
             return await anyio.to_thread.run_sync(main, command)
 
         assert await run("remind", call_in(asked)) == 0
@@ -226,7 +226,7 @@ async def test_command_reminds_expires_and_logs(
         f"{call_in(asked)}: its groups were notified",
         f"{call_in(asked)}: expired",
     ]
-    assert [(line.instance, line.action, line.outcome) for line in logged(operator_log)] == [
+    assert [(line.instance, line.action, line.outcome) for line in logged(log)] == [
         ("command", "remind", "done"),
         ("command", "expire", "done"),
         ("command", "expire", "rejected"),

@@ -82,10 +82,7 @@ REFUSED: dict[str, tuple[Any, list[str]]] = {
         Depends(skips_one),
         ["'skips_one' takes 'account' by position only, after 'floor'", "remove the '/'"],
     ),
-    "a generator that is kept": (
-        Resolve(yields, remember=True),
-        ["Resolve(yields, remember=True)", "keep a plain value"],
-    ),
+    "a generator that is kept": (Resolve(yields, remember=True), ["Resolve(yields, remember=True)", "a plain value"]),
     "a context manager that is kept": (Depends(takes_held), ["Resolve(Held, remember=True)", "keep a plain value"]),
 }
 

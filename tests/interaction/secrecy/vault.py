@@ -289,14 +289,8 @@ async def users_decline(play: Playing) -> None:
 
 
 async def clients_cannot_be_asked(play: Playing) -> None:
-    user = User(
-        play.target,
-        {},
-        era=play.era,
-        allow_error=True,
-        missing_capabilities={"elicitation", "sampling"},
-        **play.options,
-    )
+    none: Any = {"missing_capabilities": {"elicitation", "sampling"}}
+    user = User(play.target, {}, era=play.era, allow_error=True, **none, **play.options)
     play.hear(await user.call("open_box", {"box": play.plant("argument"), "reason": play.plant("argument")}))
     play.hear(await user.get_prompt("story", box=play.plant("argument")))
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def operator_log(tmp_path: Path) -> Path:
+def log(tmp_path: Path) -> Path:
     return tmp_path / "operators.jsonl"
 
 
@@ -55,36 +55,36 @@ def shop(ledger: Any, name: str = "shop", **options: Any) -> Server[Any]:
     return server
 
 
-async def test_cancelled_task_is_cancelled_for_its_client(ledger: Any, operator_log: Path) -> None:
+async def test_cancelled_task_is_cancelled_for_its_client(ledger: Any, log: Path) -> None:
     server = shop(ledger)
     async with peers(server) as (peer,):
         task, call = await asking(peer)
-        await operator_of(server, operator_log).act(call, "cancel")
+        await operator_of(server, log).act(call, "cancel")
         assert (await peer.get(task))["status"] == "cancelled"
         with pytest.raises(CallNotChanged, match="ended already, and is cancelled"):
-            await operator_of(server, operator_log, by="bob").act(call, "cancel")
-    assert [(line.by, line.action, line.tool, line.outcome, line.why) for line in logged(operator_log)] == [
+            await operator_of(server, log, by="bob").act(call, "cancel")
+    assert [(line.by, line.action, line.tool, line.outcome, line.why) for line in logged(log)] == [
         ("ana", "cancel", "order", "done", ""),
         ("bob", "cancel", "order", "rejected", "it has ended already, and is cancelled"),
     ]
-    assert {line.call for line in logged(operator_log)} == {call}
+    assert {line.call for line in logged(log)} == {call}
 
 
-async def test_expired_task_is_unknown_to_its_client(operator_log: Path) -> None:
+async def test_expired_task_is_unknown_to_its_client(log: Path) -> None:
     server = shop(None)
     async with peers(server) as (peer,):
         task, call = await asking(peer)
-        await operator_of(server, operator_log).act(call, "expire")
+        await operator_of(server, log).act(call, "expire")
         for method in ("tasks/get", "tasks/cancel", "tasks/update"):
             sent = await peer.send(method, taskId=task, inputResponses={})
             assert sent["error"]["message"] == "Task not found"
         with pytest.raises(CallNotChanged, match="there is no such task"):
-            await operator_of(server, operator_log).act(call, "expire")
-    assert [(line.outcome, line.tool) for line in logged(operator_log)] == [("done", "order"), ("rejected", None)]
+            await operator_of(server, log).act(call, "expire")
+    assert [(line.outcome, line.tool) for line in logged(log)] == [("done", "order"), ("rejected", None)]
 
 
 @pytest.mark.parametrize("action", ["cancel", "expire"])
-async def test_running_body_is_stopped(operator_log: Path, action: Any) -> None:
+async def test_running_body_is_stopped(log: Path, action: Any) -> None:
     server = shop(None)
     service = server.task_service
     assert service is not None
@@ -96,19 +96,19 @@ async def test_running_body_is_stopped(operator_log: Path, action: Any) -> None:
         task = (await peer.call("hold"))["taskId"]
         call = task.split(".")[0]
         await until(is_busy)
-        await operator_of(server, operator_log).act(call, action)
+        await operator_of(server, log).act(call, action)
         await until(lambda: not is_busy())
-    assert [line.outcome for line in logged(operator_log)] == ["done"]
+    assert [line.outcome for line in logged(log)] == ["done"]
 
 
-async def test_expired_task_that_runs_once_is_found_by_a_repeated_request(operator_log: Path) -> None:
+async def test_expired_task_that_runs_once_is_found_by_a_repeated_request(log: Path) -> None:
     server = shop(None)
     async with peers(server) as (peer,):
         first = await peer.call("pay")
         sent: dict[str, Any] = {"name": "pay", "arguments": {}, "requestState": first["requestState"]}
         task = (await peer.ask("tools/call", **sent))["taskId"]
         await peer.asked(task, "sum")
-        await operator_of(server, operator_log).act(task.split(".")[0], "expire")
+        await operator_of(server, log).act(task.split(".")[0], "expire")
         shown = await peer.get(task)
         assert shown["status"] == "failed"
         assert shown["error"] == {
@@ -119,11 +119,11 @@ async def test_expired_task_that_runs_once_is_found_by_a_repeated_request(operat
         assert (again["taskId"], again["status"]) == (task, "failed")
 
 
-async def test_answer_of_a_test_user_continues_the_task(operator_log: Path) -> None:
+async def test_answer_of_a_test_user_continues_the_task(log: Path) -> None:
     server = shop(None)
     async with peers(server) as (peer,):
         task, call = await asking(peer)
-        operator = operator_of(server, operator_log)
+        operator = operator_of(server, log)
         for content in ({"value": "large"}, {"value": 3, "other": 1}, {}, 3.5, None):
             with pytest.raises(AnswerUnfit):
                 await operator.answer(call, "size", {"action": "accept", "content": content})
@@ -132,7 +132,7 @@ async def test_answer_of_a_test_user_continues_the_task(operator_log: Path) -> N
         assert text_of(await peer.until(task)) == "ordered 3"
         with pytest.raises(CallNotChanged, match="it has ended already, and is completed"):
             await operator_of(server).answer(call, "size", {"action": "accept", "content": {"value": 4}})
-    lines = logged(operator_log)
+    lines = logged(log)
     assert {line.why for line in lines[:-1]} == {"the answer does not fit its question"}
     assert (lines[-1].outcome, lines[-1].why) == ("done", "size")
     assert "large" not in str(lines)
@@ -146,13 +146,13 @@ async def test_answer_of_a_test_user_continues_the_task(operator_log: Path) -> N
         ("order", "color", '^it has no such open question; its open questions: "size"$'),
     ],
 )
-async def test_other_questions_are_not_answered(tool: str, key: str, said: str, operator_log: Path) -> None:
+async def test_other_questions_are_not_answered(tool: str, key: str, said: str, log: Path) -> None:
     server = shop(None)
     async with peers(server) as (peer,):
         _, call = await asking(peer, tool, "size" if tool == "order" else key)
         with pytest.raises(CallNotChanged, match=said):
-            await operator_of(server, operator_log).answer(call, key, {"action": "accept", "content": {"value": 1}})
-    (line,) = logged(operator_log)
+            await operator_of(server, log).answer(call, key, {"action": "accept", "content": {"value": 1}})
+    (line,) = logged(log)
     assert (line.action, line.outcome) == ("answer", "rejected")
 
 
@@ -175,19 +175,19 @@ async def test_possible_actions_are_those_that_succeed() -> None:
         assert await possible() == []
 
 
-async def test_calls_of_another_service_are_not_touched(operator_log: Path) -> None:
+async def test_calls_of_another_service_are_not_touched(log: Path) -> None:
     ledger = MemoryLedger()
     server, other = shop(ledger), shop(ledger, "wiki", run_tasks=False)
     async with peers(server, other) as (peer, _):
         task, call = await asking(peer)
-        operator = operator_of(other, operator_log)
+        operator = operator_of(other, log)
         for action in ("cancel", "retry", "expire"):
             with pytest.raises(CallNotChanged, match="another service's"):
                 await operator.act(call, action)
         with pytest.raises(CallNotChanged, match="another service's"):
             await operator.answer(call, "size", {"action": "decline"})
         assert (await peer.get(task))["status"] == "input_required"
-    assert [line.outcome for line in logged(operator_log)] == ["rejected"] * 4
+    assert [line.outcome for line in logged(log)] == ["rejected"] * 4
 
 
 async def test_nothing_is_done_without_a_writable_log(tmp_path: Path) -> None:
@@ -204,9 +204,9 @@ async def test_nothing_is_done_without_a_writable_log(tmp_path: Path) -> None:
         assert (await peer.get(task))["status"] == "input_required"
 
 
-async def test_interrupted_action_is_in_the_log(operator_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_interrupted_action_is_in_the_log(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server = shop(None)
-    operator = operator_of(server, operator_log)
+    operator = operator_of(server, log)
 
     async def never(call_id: str) -> None:
         del call_id
@@ -217,7 +217,7 @@ async def test_interrupted_action_is_in_the_log(operator_log: Path, monkeypatch:
         group.start_soon(operator.act, "call-1", "cancel")
         await anyio.wait_all_tasks_blocked()
         group.cancel_scope.cancel()
-    (line,) = logged(operator_log)
+    (line,) = logged(log)
     assert (line.outcome, line.why.partition(";")[0]) == (
         "rejected",
         "it was interrupted, or the store could not be used",

@@ -21,7 +21,7 @@ NOTE = "this is in no operator log; name one with --operator-log, or set ROUNDTR
 
 
 @pytest.fixture
-def operator_log(tmp_path: Path) -> Path:
+def log(tmp_path: Path) -> Path:
     return tmp_path / "operators.jsonl"
 
 
@@ -37,13 +37,11 @@ async def run(*words: str) -> int:
     return await anyio.to_thread.run_sync(main, [*words])
 
 
-async def test_actions_print_their_outcome_and_are_logged(
-    operator_log: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_actions_print_their_outcome_and_are_logged(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with peers(workshops.shop()) as (peer,):
         task, call = await asking(peer, "build", secret="this")
         other, _ = await asking(peer, "build", secret="that")
-        options = ("--server", SHOP, "--operator-log", str(operator_log))
+        options = ("--server", SHOP, "--operator-log", str(log))
         assert await run("calls", "cancel", task, "unknown", call, *options) == 1
         assert await run("calls", "expire", other, *options) == 0
         assert await run("calls", "retry", call, *options) == 1
@@ -60,7 +58,7 @@ async def test_actions_print_their_outcome_and_are_logged(
         f"{call}: only lost tasks can be retried, and this one is cancelled",
     ]
     assert out[5].startswith(f"{call}: the server notifies no groups; give it")
-    lines = logged(operator_log)
+    lines = logged(log)
     assert [(line.action, line.outcome) for line in lines] == [
         ("cancel", "done"),
         ("cancel", "rejected"),
@@ -69,7 +67,7 @@ async def test_actions_print_their_outcome_and_are_logged(
         ("remind", "rejected"),
     ]
     assert {(line.by, line.instance, line.tool) for line in lines} == {(user_of_system(), "command", "build")}
-    assert stat.S_IMODE(os.stat(operator_log).st_mode) == 0o600
+    assert stat.S_IMODE(os.stat(log).st_mode) == 0o600
 
 
 async def test_action_without_a_place_for_the_log_is_done_with_a_note(
@@ -105,7 +103,7 @@ async def test_log_is_beside_the_named_transcripts(tmp_path: Path, capsys: pytes
 
 
 async def test_views_have_the_actions_and_what_is_stored(
-    trace: Path, operator_log: Path, capsys: pytest.CaptureFixture[str]
+    trace: Path, log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with peers(workshops.shop()) as (peer,):
         _, call = await asking(peer, "build", secret="argument-4711")
@@ -132,7 +130,7 @@ async def test_views_have_the_actions_and_what_is_stored(
         assert await run("trace", "explain", call, str(name)) == 1
         assert "ended its life with a command" in capsys.readouterr().out
         assert indexed or await run("trace", "index", str(trace)) == 0
-    assert [line.action for line in logged(operator_log)] == ["expire"]
+    assert [line.action for line in logged(log)] == ["expire"]
 
 
 async def test_stored_call_is_shown_without_its_transcript(
@@ -154,12 +152,10 @@ async def test_stored_call_is_shown_without_its_transcript(
     ("value", "result"),
     [("3", "first this 3"), ('{"value": 4}', "first this 4"), (":decline", None)],
 )
-async def test_test_user_answers(
-    value: str, result: str | None, operator_log: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_test_user_answers(value: str, result: str | None, log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with peers(workshops.shop()) as (peer,):
         task, call = await asking(peer, "build", secret="this")
-        options = ("--server", SHOP, "--test-user", "--operator-log", str(operator_log))
+        options = ("--server", SHOP, "--test-user", "--operator-log", str(log))
         for wrong in ("large", "3.5", "[]", '{"size": 3}'):
             assert await run("calls", "answer", call, "size", wrong, *options) == 1
         said = capsys.readouterr().out
@@ -169,7 +165,7 @@ async def test_test_user_answers(
         assert await run("calls", "answer", call, "size", value, *options) == 0
         ended = await peer.until(task)
     assert text_of(ended) == result if result is not None else ended["result"]["isError"]
-    lines = logged(operator_log)
+    lines = logged(log)
     assert [line.outcome for line in lines] == ["rejected"] * 5 + ["done"]
     assert lines[-1].why == "size"
     assert "large" not in str(lines)
@@ -178,10 +174,8 @@ async def test_test_user_answers(
 async def test_answer_needs_the_flag_for_test_users(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with peers(workshops.shop()) as (peer,):
         task, call = await asking(peer, "build", secret="this")
-        assert (
-            await run("calls", "answer", call, "size", "3", "--server", SHOP, "--operator-log", str(tmp_path / "log"))
-            == 2
-        )
+        options = ("--server", SHOP, "--operator-log", str(tmp_path / "log"))
+        assert await run("calls", "answer", call, "size", "3", *options) == 2
         assert (await peer.get(task))["status"] == "input_required"
     assert "is for development servers only" in capsys.readouterr().err
     assert "log" not in os.listdir(tmp_path)
@@ -198,10 +192,8 @@ def test_hostile_lines_of_a_log_are_escaped(tmp_path: Path, capsys: pytest.Captu
 
     tale = Tale("call-1").began(1).asked({"key": "a", "kind": "form", "reason": "new"})
     (tmp_path / "calls.jsonl").write_text(tale.write())
-    write(
-        tmp_path / "operators.jsonl",
-        [acted(by=HOSTILE, tool=HOSTILE), acted(6, "retry", by=HOSTILE, outcome="rejected")],
-    )
+    lines = [acted(by=HOSTILE, tool=HOSTILE), acted(6, "retry", by=HOSTILE, outcome="rejected")]
+    write(tmp_path / "operators.jsonl", lines)
     for words in (["show", "call-1"], ["ls"]):
         assert main(["calls", *words, str(tmp_path / "calls.jsonl")]) == 0
     for words in (["explain", "call-1"], ["show", "call-1", "--json"]):

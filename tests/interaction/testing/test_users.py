@@ -120,9 +120,7 @@ async def test_unasked_answers_fail_unless_allowed() -> None:
     assert (await User(cinema(), answers, allow_unused=True).call("book", film="Solaris")).value
     # An error does not hide that answers are left over.
     with pytest.raises(Unused, match="'seat'") as raised:
-        await User(cinema(), {"seat": 1}, missing_capabilities={"elicitation"}, allow_error=True).call(
-            "book", film="Solaris"
-        )
+        await User(cinema(), {"seat": 1}, client="no-elicitation", allow_error=True).call("book", film="Solaris")
     assert isinstance(raised.value.__cause__, MCPError)
 
 

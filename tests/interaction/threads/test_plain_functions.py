@@ -54,10 +54,8 @@ async def test_functions_that_wait_for_each_other_both_end(plain_body: bool) -> 
     server, barrier = Server[Any]("shop"), threading.Barrier(2)
     first, second = waiting(barrier), waiting(barrier)
 
-    def body(
-        one: Annotated[int, Resolve(first, name="one")], other: Annotated[int, Resolve(second, name="two")]
-    ) -> int:
-        return one + other
+    def body(one: Annotated[int, Resolve(first, name="one")], two: Annotated[int, Resolve(second, name="two")]) -> int:
+        return one + two
 
     async def async_body(
         one: Annotated[int, Resolve(first, name="one")], other: Annotated[int, Resolve(second, name="two")]

@@ -28,6 +28,8 @@ from tests.interaction.trace.deploys import (
 )
 from tests.kit.tables import check_each
 
+RENAMED: Change = ("Resolve(buyer)", 'Resolve(buyer, name="who")')
+KNOWN: Change = ("Resolve(buyer)", 'Resolve(buyer, name="who", former_names=("buyer",))')
 WITHOUT_SURE: Change = ("    sure: Annotated[Sure, Resolve(sure)],\n", "")
 
 
@@ -76,17 +78,8 @@ def test_answer_that_no_longer_counts_is_asked_again(recording: Recording, capsy
                 ],
                 ["'buyer': its answer is no longer valid", "name: Value error, too short"],
             ),
-            (
-                [("Resolve(buyer)", 'Resolve(buyer, name="who")')],
-                ["'buyer': renamed without former_names=, it is 'who' now"],
-            ),
-            (
-                [
-                    ("Resolve(buyer)", 'Resolve(buyer, name="who", former_names=("buyer",))'),
-                    ("Your name?", "Who are you?"),
-                ],
-                ["'buyer': reworded, it is 'who' now"],
-            ),
+            ([RENAMED], ["'buyer': renamed without former_names=, it is 'who' now"]),
+            ([KNOWN, ("Your name?", "Who are you?")], ["'buyer': reworded, it is 'who' now"]),
         ],
         check,
     )
@@ -166,7 +159,7 @@ def test_a_pure_refactoring_is_compatible(recording: Recording, capsys: pytest.C
                 )
             ],
             [("async def buyer()", "async def person()"), ("Resolve(buyer)", 'Resolve(person, name="buyer")')],
-            [("Resolve(buyer)", 'Resolve(buyer, name="who", former_names=("buyer",))')],
+            [KNOWN],
             [("    number: int =", '    """Copies."""\n\n    number: int =')],
             [('return f"{buyer.name}', 'return f"for {buyer.name}')],
         ],

@@ -50,9 +50,7 @@ def shop() -> Server[Any]:
     server: Server[Any] = Server("shop")
 
     @server.tool()
-    def order(
-        title: str, consent: Annotated[ElicitationResult[Consent], Resolve(consent, name='say "yes" <b>')]
-    ) -> str:
+    def order(title: str, consent: Annotated[ElicitationResult[Consent], Resolve(consent, name='ok "yes" <b>')]) -> str:
         return f"{title} {consent}"
 
     @server.tool()
@@ -97,11 +95,11 @@ def test_text_lists_the_tool_before_its_requirements() -> None:
         draw(Format.TEXT)
         == """\
 order
-    consent <- say "yes" <b> (outcome)
+    consent <- ok "yes" <b> (outcome)
 price: once per call
     title   <- title (argument)
     ctx     <- Context
-say "yes" <b>: consent, asks the user for Consent
+ok "yes" <b>: consent, asks the user for Consent
     price   <- price
 
 review
@@ -130,11 +128,11 @@ def test_graphs_quote_names_and_join_boxes_that_are_drawn() -> None:
 
     mermaid = [
         '"price<br/>once per call"',
-        '"say &quot;yes&quot; &lt;b&gt;<br/>consent, asks the user for Consent"',
+        '"ok &quot;yes&quot; &lt;b&gt;<br/>consent, asks the user for Consent"',
         '-.->|"consent (outcome)"| t0',
     ]
     dot = [
-        r'label="say \"yes\" <b>\nconsent, asks the user for Consent"',
+        r'label="ok \"yes\" <b>\nconsent, asks the user for Consent"',
         'label="consent (outcome)", style=dashed',
     ]
     check_each(
