@@ -5,6 +5,7 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 import anyio
@@ -27,6 +28,7 @@ from roundtrip.trace.writing.operator_log import OperatorLog, OperatorLogUnwrita
 
 T = TypeVar("T")
 
+_FORMER_VARIABLE: Final = "ROUNDTRIP_AUDIT"
 _DONE: Final = {
     "cancel": "cancelled",
     "retry": "is due again",
@@ -87,6 +89,20 @@ async def found_call(shelf: Shelf, text: str) -> str:
     return call_id
 
 
+def operator_log_of(arguments: Namespace, transcripts: Sequence[str]) -> Path | None:
+    """Return the file of the operator log; see `operator_log_path`.
+
+    Raises:
+        CommandFailed: Only the variable of release 0.2 names it, which nothing reads any more.
+    """
+    if _FORMER_VARIABLE in os.environ and OPERATOR_LOG_VARIABLE not in os.environ and not arguments.operator_log:
+        raise CommandFailed(
+            f"nothing was done: {_FORMER_VARIABLE} is named {OPERATOR_LOG_VARIABLE} now; set that, and rename the "
+            "audit.jsonl of earlier releases to operators.jsonl"
+        )
+    return operator_log_path(arguments.operator_log, transcripts, os.environ)
+
+
 def logged_operations(shelf: Shelf, arguments: Namespace, transcripts: Sequence[str]) -> LoggedOperations:
     """Return the operations for the user of this process; without a place for the operator log, say so.
 
@@ -95,7 +111,7 @@ def logged_operations(shelf: Shelf, arguments: Namespace, transcripts: Sequence[
         arguments: The arguments of the command.
         transcripts: The transcripts that it names.
     """
-    path = operator_log_path(arguments.operator_log, transcripts, os.environ)
+    path = operator_log_of(arguments, transcripts)
     if path is None:
         note = f"this is in no operator log; name one with --operator-log, or set {OPERATOR_LOG_VARIABLE}"
         print(f"roundtrip {arguments.command}: {note}", file=sys.stderr)

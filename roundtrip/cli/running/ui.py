@@ -14,6 +14,7 @@ from roundtrip.cli.command import CommandFailed, reported
 from roundtrip.cli.running.addresses import read_address
 from roundtrip.cli.running.loading import load_attached
 from roundtrip.cli.running.starting import listen_at
+from roundtrip.cli.running.stored_calls import operator_log_of
 from roundtrip.cli.trace.sources import named_files, warn
 from roundtrip.playground.hosting import PageHost
 from roundtrip.trace.index.database import IndexUnusable
@@ -21,7 +22,6 @@ from roundtrip.trace.index.index import CallIndex, index_path
 from roundtrip.trace.page.loopback import Loopback
 from roundtrip.trace.reading.transcripts import NoTranscript
 from roundtrip.trace.writing.names import TRACE_VARIABLE
-from roundtrip.trace.writing.operator_log import operator_log_path
 from roundtrip.ui.access import Access, LocalAccess, NamedUsers, UsersUnusable, add_user, read_users
 from roundtrip.ui.app import UiApp
 from roundtrip.ui.forks import Forks
@@ -47,7 +47,7 @@ async def _serve(arguments: Namespace) -> int:
     server = load_attached(arguments.server) if arguments.server is not None else None
     with listen_at(arguments.host, arguments.port) as listening:
         access, address = _access(arguments, listening.getsockname()[1])
-        path = operator_log_path(arguments.operator_log, names, os.environ)
+        path = operator_log_of(arguments, names)
         index = _open_index(names, [] if path is None else [path])
         stored = OperatedCalls(server, answers=arguments.test_user)
         app = UiApp(access, index, stored, Forks(arguments.server, names), path)

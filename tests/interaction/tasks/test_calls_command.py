@@ -93,6 +93,17 @@ async def test_nothing_is_done_if_the_log_cannot_be_written(tmp_path: Path, caps
     assert said.err.count("nothing was done; name another file with --operator-log or ROUNDTRIP_OPERATOR_LOG") == 1
 
 
+async def test_former_variable_of_the_log_is_not_ignored(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROUNDTRIP_AUDIT", "audit.jsonl")
+    async with peers(workshops.shop()) as (peer,):
+        task, call = await asking(peer, "build", secret="this")
+        assert await run("calls", "cancel", call, "--server", SHOP) == 2
+        assert (await peer.get(task))["status"] == "input_required"
+    assert "nothing was done: ROUNDTRIP_AUDIT is named ROUNDTRIP_OPERATOR_LOG now" in capsys.readouterr().err
+
+
 async def test_log_is_beside_the_named_transcripts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "traces").mkdir()
     async with peers(workshops.shop()) as (peer,):
