@@ -135,8 +135,9 @@ class KnownAnswers:
         they must have been read under it.
         """
         entries = dict(self.entries)
+        kept = {name for node in self.plan.nodes if node.remember for name in node.names}
         for key, response in self.responses.items():
-            if response is None or self._is_once(key):
+            if response is None or key in kept:
                 continue
             wire = response.model_dump(mode="json", by_alias=True, exclude_none=True)
             data = wire.get("content") if "action" in wire else wire
@@ -157,10 +158,6 @@ class KnownAnswers:
             for key, asked in self.asked.items()
             if (key in self.entries or key in self.responses) and key not in self.plan.names and key not in self.seen
         }
-
-    def _is_once(self, name: str) -> bool:
-        index = self.plan.names.get(name)
-        return index is not None and self.plan.nodes[index].remember
 
 
 def wording_reason(changed: tuple[str, ...]) -> Reason:
