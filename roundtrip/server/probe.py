@@ -148,7 +148,7 @@ class Probe:
         self._marked: deque[float] = deque()
         self._backlog: tuple[float, dict[str, Any]] | None = None
         """The report on the store of tasks, and its time: reading the store takes long."""
-        plain = ToolDefaults(defaults.limits, build=_BUILD)
+        plain = ToolDefaults(defaults.limits, defaults.foreign, build=_BUILD)
         self.tool = register(self._run, ToolSpec(name=PROBE_TOOL), defaults=plain)
 
     @property

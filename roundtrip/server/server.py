@@ -188,10 +188,10 @@ class Server(ToolServer[LifespanResultT]):
             parts,
             ToolDefaults(
                 parts.limits,
+                foreign,
                 build=build,
                 strict=strict_input_validation,
                 inline=dereference_schemas,
-                foreign=foreign,
             ),
             on_duplicate=on_duplicate_tools or ("warn" if sdk.get("warn_on_duplicate_tools", True) else "ignore"),
             mask_errors=mask_error_details,

@@ -25,7 +25,6 @@ from roundtrip.legs.functions import AskingFunction, FunctionSignature, read_sig
 from roundtrip.machine.journal import Limits
 from roundtrip.on_demand import load_on_use
 from roundtrip.questions.markers import ExternalMarker
-from roundtrip.resolvers.annotations import accept
 from roundtrip.resolvers.markers import Dependency
 from roundtrip.resolvers.signatures import display_name, given_by_partials, hints_of
 from roundtrip.tools.arguments import ArgumentReader
@@ -90,11 +89,11 @@ class ToolDefaults(NamedTuple):
     """Options of a server for all its tools."""
 
     limits: Limits
+    foreign: ForeignParameters
+    """Knows the parameters that have dependencies of another library."""
     build: str | None = None
     strict: bool = False
     inline: bool = True
-    foreign: ForeignParameters | None = None
-    """Knows the parameters that have dependencies of another library."""
 
 
 class RegisteredTool(NamedTuple):
@@ -162,8 +161,8 @@ def register(
         kind="tool",
         name=name,
         dependencies=dependencies_of(spec.get("dependencies"), tool=name),
-        foreign=defaults.foreign.filled(fn) if defaults.foreign is not None else {},
-        reject=defaults.foreign.reject if defaults.foreign is not None else accept,
+        foreign=defaults.foreign.filled(fn),
+        reject=defaults.foreign.reject,
     )
     metadata = prepared or _metadata_of(signature, tool=name, structured=spec.get("structured_output") is not False)
     derived = schema = metadata.arg_model.model_json_schema(by_alias=True)
@@ -267,7 +266,7 @@ def asking_function(
         inline=bool(spec.get("inline")),
         hands_over=task is not None,
         policies=policies,
-        extension=defaults.foreign.fill(signature, policies) if signature.foreign and defaults.foreign else None,
+        extension=defaults.foreign.fill(signature, policies) if signature.foreign else None,
     )
 
 

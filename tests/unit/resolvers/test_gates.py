@@ -1,6 +1,6 @@
 """A walk that begins with the values of another, and a walk in which a failure ends its own node only."""
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -8,17 +8,11 @@ import pytest
 from roundtrip import Depends, Elicit, InvalidSignature
 from roundtrip.machine.journal import Action
 from roundtrip.questions.outcomes import Outcome
-from roundtrip.resolvers.plan import Plan
 from roundtrip.resolvers.scheduler import Scheduler
-from roundtrip.visibility.gates import failure_of, reuse_known, shared_outcomes
+from roundtrip.visibility.gates import failure_of, shared_outcomes
 from tests.unit.resolvers.walking import keys, plan_of, start, tool_of
 
 pytestmark = pytest.mark.anyio
-
-
-def begin(plan: Plan, known: Mapping[Hashable, Outcome]) -> Scheduler:
-    """Return a walk that uses the values of another."""
-    return start(plan, reused=reuse_known(plan, known))
 
 
 async def values_of(walk: Scheduler) -> dict[str, Any]:
@@ -48,16 +42,16 @@ async def test_known_node_and_its_exclusive_requirements_do_not_run() -> None:
     found = shared_outcomes(gate)
     assert [outcome.value for outcome in found.values()] == ["s", "sa"]
     runs.clear()
-    assert await values_of(begin(plan_of(tool_of(account)), found)) == {"p0": "sa"}
+    assert await values_of(start(plan_of(tool_of(account)), known=found)) == {"p0": "sa"}
     assert runs == []
-    assert await values_of(begin(plan_of(tool_of(account, beside)), found)) == {"p0": "sa", "p1": "sb"}
+    assert await values_of(start(plan_of(tool_of(account, beside)), known=found)) == {"p0": "sa", "p1": "sb"}
     assert runs == ["beside"]
     # The session alone was not kept: it runs for who needs it, and not for the account.
     known = {who: outcome for who, outcome in found.items() if outcome.value == "sa"}
     runs.clear()
-    assert await values_of(begin(plan_of(tool_of(account)), known)) == {"p0": "sa"}
+    assert await values_of(start(plan_of(tool_of(account)), known=known)) == {"p0": "sa"}
     assert runs == []
-    assert await values_of(begin(plan_of(tool_of(account, beside)), known)) == {"p0": "sa", "p1": "sb"}
+    assert await values_of(start(plan_of(tool_of(account, beside)), known=known)) == {"p0": "sa", "p1": "sb"}
     assert runs == ["session", "beside"]
 
 
@@ -71,7 +65,7 @@ async def test_known_decline_ends_consumers_of_its_value() -> None:
     declined = Outcome(action=Action.DECLINE)
     for consumer, parameter in ((ask, "p0"), (after, "sure")):
         plan = plan_of(tool_of(consumer))
-        walk = begin(plan, {plan.nodes[0].shared_as: declined})
+        walk = start(plan, known={plan.nodes[0].shared_as: declined})
         await walk.advance()
         if walk.declined is None:
             walk.fill({})

@@ -1,7 +1,7 @@
 """Plans of functions, and whole walks over them with answers known beforehand."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -16,6 +16,7 @@ from roundtrip.resolvers.plan import Node, Plan
 from roundtrip.resolvers.planner import make_plan
 from roundtrip.resolvers.scheduler import Scheduler
 from roundtrip.threads.any_threads import AnyThreads
+from roundtrip.visibility.gates import reuse_known
 from tests.kit.waiting import WAIT
 
 
@@ -79,6 +80,7 @@ def start(
     context: Any = None,
     arguments: Mapping[str, Any] | None = None,
     is_isolated: Callable[[BaseException], bool] | None = None,
+    known: Mapping[Hashable, Outcome] | None = None,
     **options: Any,
 ) -> Scheduler:
     """Return a walk that has not begun."""
@@ -88,6 +90,7 @@ def start(
         context=lambda: context,
         outcomes=memory or Memory(),
         is_isolated=is_isolated,
+        reused=reuse_known(plan, known) if known is not None else None,
         threads=AnyThreads(),
         **options,
     )
