@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Generator, Hashable, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar, cast
 
 from mcp.server.context import ServerRequestContext
@@ -26,13 +25,14 @@ from mcp_types import (
     InputResponseRequestParams,
     InputResponses,
 )
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
 from roundtrip.engine.interruptions import Suspension
 from roundtrip.errors import BodyMistake, RejectionReason
 from roundtrip.legs.responses import while_answerable
 from roundtrip.machine.journal import Journal, Limits
+from roundtrip.questions.forms import adapter_for
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.sdk import session_id_of
 from roundtrip.text import printable
@@ -48,6 +48,7 @@ T = TypeVar("T")
 
 SKEW: Final = 60.0
 """Seconds by which the clocks of two instances may differ."""
+_FORMS: Final = dict[str, ElicitResult]
 _FORM_FIELDS: Final = frozenset({"action", "content"})
 _MAX_CLIENT_NAME_CHARS: Final = 60
 _REJECTION_MESSAGE: Final = "Invalid or expired requestState"
@@ -199,14 +200,9 @@ def read_forms(answers: Mapping[str, Any]) -> InputResponses | None:
     if not all(type(answer) is dict and answer.keys() <= _FORM_FIELDS for answer in answers.values()):
         return None
     try:
-        return dict(_forms().validate_python(answers))
+        return adapter_for(_FORMS).validate_python(answers)
     except ValidationError:
         return None
-
-
-@cache
-def _forms() -> TypeAdapter[dict[str, ElicitResult]]:
-    return TypeAdapter(dict[str, ElicitResult])
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from weakref import WeakSet
 
 from mcp.server import MCPServer
 from mcp.server.auth.provider import AccessToken
-from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server as LowLevelServer
 from mcp.server.mcpserver import Context as SdkContext
 from mcp.server.request_state import RequestStateBoundary
@@ -84,7 +84,8 @@ def install(
     server.middleware[place] = RequestBoundary(
         parts, service=server.name, make_context=legs.context_of, subject_of=subject_of
     )
-    install_lazy_spans(server.middleware)
+    # Unless the author removed them.
+    server.middleware[:] = [LazySpans() if type(entry) is SdkSpans else entry for entry in server.middleware]
     server.lifespan = _recorded(server.lifespan, legs)
     return legs
 
@@ -235,11 +236,6 @@ class LazySpans(SdkSpans):
         if isinstance(get_tracer_provider(), ProxyTracerProvider) and not _may_carry_trace(ctx.meta):
             return await call_next(ctx)
         return await super().__call__(ctx, call_next)
-
-
-def install_lazy_spans(middleware: list[ServerMiddleware[Any]]) -> None:
-    """Replace the SDK's middleware of spans, unless the author removed it."""
-    middleware[:] = [LazySpans() if type(entry) is SdkSpans else entry for entry in middleware]
 
 
 def _recorded(lifespan: Lifespan, legs: LegRunner) -> Lifespan:

@@ -286,7 +286,7 @@ class TokenCodec:
         signer = self._signers.get(match["hint"])
         if signer is None:
             raise TokenRejected(RejectionReason.UNKNOWN_KEY)
-        if not signing.is_signed(signer, token):
+        if not signer.validate(token):
             raise TokenRejected(RejectionReason.TAMPERED)
         body = _body(match)
         return self._sealer.open(body, _ENCRYPTED) if match["kind"] == "e" else body
