@@ -1,41 +1,52 @@
-"""Run `roundtrip calls`."""
+"""Run `roundtrip calls`: list and show calls, find and change those that a server stores, and log each action."""
 
 import json
 import os
+import sys
 import time
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, cast
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
+import anyio
+
+from roundtrip.approvals.rules import records_of, state_of
 from roundtrip.cli.calls import TEST_USER, view
-from roundtrip.cli.command import CommandFailed
-from roundtrip.cli.running.stored_calls import (
-    Shelf,
-    act_on_each,
-    draw_facts,
-    found_call,
-    is_due,
-    load_shelf,
-    logged_operations,
-    stored_facts,
-    using_store,
-)
+from roundtrip.cli.command import CommandFailed, reported
+from roundtrip.cli.running.loading import load_attached
 from roundtrip.cli.trace.calls import find_call, open_calls
 from roundtrip.cli.trace.showing import show
 from roundtrip.cli.trace.sources import LAST, present
 from roundtrip.cli.trace.terminal import Column, Screen
 from roundtrip.client.fields import read_typed
-from roundtrip.ledger.machines import StoredState
-from roundtrip.ledger.tasks import EntrySummary
+from roundtrip.ledger.contract import LedgerDown, Reach
+from roundtrip.ledger.machines import ENDED, StoredState
+from roundtrip.ledger.tasks import CallEntry, EntrySummary
 from roundtrip.questions.fields import FieldInvalid, FieldKind, fields_of
+from roundtrip.stored.acting import LoggedOperations
+from roundtrip.stored.book import CallBook
 from roundtrip.stored.content import CallNotChanged, ContentUnreadable
+from roundtrip.stored.operations import CallOperations
 from roundtrip.text import printable
 from roundtrip.trace.explaining.stories import story
-from roundtrip.trace.explaining.wording import distance_text
+from roundtrip.trace.explaining.wording import clock_text, distance_text
 from roundtrip.trace.index.filters import CallFilter
 from roundtrip.trace.reading.calls import TracedCall
-from roundtrip.trace.writing.names import TRACE_VARIABLE
+from roundtrip.trace.writing.names import OPERATOR_LOG_VARIABLE, TRACE_VARIABLE
+from roundtrip.trace.writing.operator_log import OperatorLog, OperatorLogUnwritable, operator_log_path, user_of_system
+
+T = TypeVar("T")
+
+_FORMER_VARIABLE: Final = "ROUNDTRIP_AUDIT"
+_DONE: Final = {
+    "cancel": "cancelled",
+    "retry": "is due again",
+    "expire": "expired",
+    "remind": "its groups were notified",
+}
 
 
 def run(arguments: Namespace) -> int:
@@ -49,8 +60,7 @@ def run(arguments: Namespace) -> int:
     if arguments.action == "answer":
         return _answer(arguments)
     if arguments.action in ("stored", "rekey"):
-        shelf = load_shelf(arguments.server)
-        return using_store(lambda: _rekey(shelf) if arguments.action == "rekey" else _list_stored(shelf, arguments))
+        return _with_stored_calls(arguments, _list_stored if arguments.action == "stored" else _rekey)
     first, *words = arguments.calls
     files = [word for word in words if os.path.exists(word)]
     calls = [first, *(word for word in words if word not in files)]
@@ -62,14 +72,108 @@ def run(arguments: Namespace) -> int:
         traced = open_calls(arguments, files or [os.environ[TRACE_VARIABLE]])
         newest = next(traced.rows(CallFilter()), None)
         calls = [newest["call"] if word == LAST and newest is not None else word for word in calls]
-    shelf = load_shelf(arguments.server)
-    return using_store(lambda: act_on_each(shelf, arguments, calls, files))
+    return _with_stored_calls(arguments, partial(_act_on_each, calls=calls, transcripts=files))
 
 
 # What a server stores.
 
 
-async def _list_stored(shelf: Shelf, arguments: Namespace) -> int:
+class _Shelf(NamedTuple):
+    """The stored calls of a server."""
+
+    book: CallBook
+    operations: CallOperations
+
+
+def _with_stored_calls(arguments: Namespace, work: Callable[[_Shelf, Namespace], Awaitable[T]]) -> T:
+    """Load the stored calls of the server that the arguments name, and run asynchronous work on them.
+
+    Raises:
+        CommandFailed: There is no such server, or it stores no calls that another process can read; or the store cannot
+            be used, or the operator log cannot be written.
+    """
+    server = load_attached(arguments.server)
+    service = server.task_service
+    if service is None:
+        raise CommandFailed(
+            "the server stores no calls: it has no tool with task=True, pages=, channels= or approvals="
+        )
+    if server.ledger.reach is Reach.PROCESS:
+        raise CommandFailed(
+            "the tasks of a MemoryLedger are in the memory of the process that made them; give the server a "
+            "SqliteLedger, a RedisLedger or a PostgresLedger"
+        )
+    with reported(LedgerDown, OperatorLogUnwritable):
+        return anyio.run(work, _Shelf(service.book, CallOperations(service.book)), arguments)
+
+
+async def _found_call(shelf: _Shelf, text: str) -> str:
+    """Return the stored call that a text names.
+
+    Raises:
+        CommandFailed: There is none, or several.
+    """
+    call_id = await shelf.operations.find(text)
+    if call_id is None:
+        raise CommandFailed(
+            f"the store has no call that begins with {text!r}, or more than one; give a whole id that "
+            "`roundtrip calls stored` lists; a call that has ended may be forgotten"
+        )
+    return call_id
+
+
+def operator_log_of(arguments: Namespace, transcripts: Sequence[str]) -> Path | None:
+    """Return the file of the operator log; see `operator_log_path`.
+
+    Raises:
+        CommandFailed: Only the variable of release 0.2 names it, which nothing reads any more.
+    """
+    if _FORMER_VARIABLE in os.environ and OPERATOR_LOG_VARIABLE not in os.environ and not arguments.operator_log:
+        raise CommandFailed(
+            f"nothing was done: {_FORMER_VARIABLE} is named {OPERATOR_LOG_VARIABLE} now; set that, and rename the "
+            "audit.jsonl of earlier releases to operators.jsonl"
+        )
+    return operator_log_path(arguments.operator_log, transcripts, os.environ)
+
+
+def _logged_operations(shelf: _Shelf, arguments: Namespace, transcripts: Sequence[str]) -> LoggedOperations:
+    """Return the operations for the user of this process; without a place for the operator log, say so.
+
+    Args:
+        shelf: The stored calls.
+        arguments: The arguments of the command.
+        transcripts: The transcripts that it names.
+    """
+    path = operator_log_of(arguments, transcripts)
+    if path is None:
+        note = f"this is in no operator log; name one with --operator-log, or set {OPERATOR_LOG_VARIABLE}"
+        print(f"roundtrip {arguments.command}: {note}", file=sys.stderr)
+    return LoggedOperations(shelf.operations, OperatorLog(path, program="command", by=user_of_system()))
+
+
+async def _act_on_each(shelf: _Shelf, arguments: Namespace, calls: Sequence[str], transcripts: Sequence[str]) -> int:
+    """Do the action of the arguments on each call, print the outcomes, and return the exit code.
+
+    Raises:
+        OperatorLogUnwritable: The operator log cannot be written.
+        LedgerDown: The store cannot be used.
+    """
+    operations = _logged_operations(shelf, arguments, transcripts)
+    even_once: bool = getattr(arguments, "even_once", False)
+    failed = 0
+    for text in calls:
+        try:
+            call_id = await _found_call(shelf, text)
+            await operations.act(call_id, arguments.action, even_once=even_once)
+        except (CommandFailed, CallNotChanged) as error:
+            failed += 1
+            print(f"{printable(text)}: {error}")
+        else:
+            print(f"{call_id}: {_DONE[arguments.action]}")
+    return 1 if failed else 0
+
+
+async def _list_stored(shelf: _Shelf, arguments: Namespace) -> int:
     states = [StoredState(state) for state in arguments.state or ()]
     found = await shelf.book.store.list(limit=arguments.limit, states=states)
     columns = (
@@ -87,7 +191,7 @@ async def _list_stored(shelf: Shelf, arguments: Namespace) -> int:
 
 
 def _row(one: EntrySummary, now: float) -> list[str]:
-    following = distance_text(one.due - now) if is_due(one.state) else "-"
+    following = distance_text(one.due - now) if _is_due(one.state) else "-"
     return [
         one.call_id,
         one.tool,
@@ -99,10 +203,10 @@ def _row(one: EntrySummary, now: float) -> list[str]:
 
 
 def _as_data(one: EntrySummary) -> dict[str, Any]:
-    return {**one._asdict(), "state": one.state.value, "due": one.due if is_due(one.state) else None}
+    return {**one._asdict(), "state": one.state.value, "due": one.due if _is_due(one.state) else None}
 
 
-async def _rekey(shelf: Shelf) -> int:
+async def _rekey(shelf: _Shelf, arguments: Namespace) -> int:
     renewed = kept = unreadable = 0
     async for entry in shelf.operations.scan():
         try:
@@ -119,8 +223,7 @@ async def _rekey(shelf: Shelf) -> int:
 
 
 def _show_stored(arguments: Namespace) -> int:
-    shelf = load_shelf(arguments.server)
-    call, facts = using_store(lambda: _look(shelf, arguments))
+    call, facts = _with_stored_calls(arguments, _look)
     if call is None and facts is None:
         raise CommandFailed(f"there is no task of call {arguments.call}")
 
@@ -134,13 +237,13 @@ def _show_stored(arguments: Namespace) -> int:
         if facts is None:
             screen.line("the server stores nothing of it: it stored nothing, or the life of the call is over")
         else:
-            draw_facts(facts, screen)
+            _draw_facts(facts, screen)
 
     present(arguments, data, draw)
     return 0 if facts is None or facts.get("readable", True) else 1
 
 
-async def _look(shelf: Shelf, arguments: Namespace) -> tuple[TracedCall | None, Mapping[str, Any] | None]:
+async def _look(shelf: _Shelf, arguments: Namespace) -> tuple[TracedCall | None, Mapping[str, Any] | None]:
     """Return a call as its transcripts have it, and what is stored of it."""
     call: TracedCall | None = None
     if arguments.files or os.environ.get(TRACE_VARIABLE):
@@ -150,8 +253,99 @@ async def _look(shelf: Shelf, arguments: Namespace) -> tuple[TracedCall | None, 
             # Calls are stored for longer than transcripts are kept.
             if await shelf.operations.find(arguments.call) is None:
                 raise
-    call_id = call.id if call is not None else await found_call(shelf, arguments.call)
-    return call, await stored_facts(shelf, call_id, reveal=arguments.reveal)
+    call_id = call.id if call is not None else await _found_call(shelf, arguments.call)
+    return call, await _stored_facts(shelf, call_id, reveal=arguments.reveal)
+
+
+def _is_due(state: StoredState) -> bool:
+    """Return True if a task in a state goes on at its time, and not only when its user answers, or never."""
+    return state is not StoredState.ASKING and state not in ENDED
+
+
+async def _stored_facts(shelf: _Shelf, call_id: str, *, reveal: bool) -> dict[str, Any] | None:
+    """Return what is stored of a call, by names; None if the store has no such call.
+
+    Args:
+        shelf: The stored calls.
+        call_id: The call.
+        reveal: True for values as well, and not only names and times.
+    """
+    entry, now = await shelf.book.store.load(call_id)
+    if entry is None:
+        return None
+    entry.advance(now)
+    shown = _facts(entry, now)
+    try:
+        content = shelf.book.seal.read(entry.content, call_id)
+        steps = [name for _, name, _ in shelf.book.seal.notes(entry)]
+    except ContentUnreadable:
+        return shown | {"readable": False}
+    journal = shelf.book.read_journal(content)
+    shown |= {
+        "asks": list(content.asked.questions),
+        "waits for": content.waits,
+        "steps": [name for name in dict.fromkeys([*journal.computed, *steps]) if not name.startswith("~")],
+    }
+    if records := records_of(content):
+        shown["approvals"] = [_approval(one, is_over=entry.has_ended, reveal=reveal) for one in records]
+    if reveal:
+        shown |= {
+            "principal": content.origin.principal,
+            "status message": content.message,
+            "arguments": content.origin.arguments,
+            "questions": content.asked.questions,
+            "answers": content.asked.answers,
+            "signals": content.signals,
+            "result": content.result,
+            "error": content.error,
+        }
+    return shown
+
+
+def _approval(record: Mapping[str, Any], *, is_over: bool, reveal: bool) -> dict[str, Any]:
+    """Return an approval for the record. The wording, the person and the reason are values, and shown as such."""
+    made: Mapping[str, Any] = record["decision"] or {}
+    shown: dict[str, Any] = {"name": record["name"], "by": record["by"], "state": state_of(record, is_over=is_over)}
+    shown |= {"opened": record["opened"], "until": record["until"], "decided": made.get("when")}
+    if reveal:
+        shown |= {"message": record["message"], "who": made.get("who"), "reason": made.get("reason")}
+    return shown
+
+
+def _facts(entry: CallEntry, now: float) -> dict[str, Any]:
+    shown: dict[str, Any] = {"call": entry.call_id, "tool": entry.tool, "state": entry.state.value}
+    due = entry.due if _is_due(entry.state) else None
+    shown |= {"created": entry.created, "updated": entry.updated, "due": due, "expires": entry.expires}
+    if entry.state is StoredState.RUNNING:
+        shown |= {"worker": entry.holder, "lease ends": entry.due}
+    return shown | {"epoch": entry.epoch, "runs once": entry.runs_once, "deaths of workers": entry.deaths}
+
+
+def _draw_facts(shown: Mapping[str, Any], screen: Screen) -> None:
+    """Print facts for people, one a line."""
+    width = max(map(len, shown))
+    for name, value in shown.items():
+        if value is not None and value != []:
+            screen.line((f"{name:{width}}  ", "bold"), _text(name, value))
+
+
+def _approval_text(shown: Mapping[str, Any]) -> str:
+    """Return an approval in words: `budget by finance: approved 2026-11-26 10:15:02 by fred`."""
+    decided = f" {clock_text(shown['decided'])}" if shown["decided"] is not None else ""
+    until = f" until {clock_text(shown['until'])}" if shown["state"] == "pending" else ""
+    who = f" by {shown['who']}" if shown.get("who") else ""
+    reason = f" ({shown['reason']})" if shown.get("reason") else ""
+    message = f", {shown['message']!r}" if shown.get("message") else ""
+    return f"{shown['name']} by {shown['by']}{message}: {shown['state']}{decided}{until}{who}{reason}"
+
+
+def _text(name: str, value: Any) -> str:
+    """Return a fact in words; times are floats."""
+    if isinstance(value, float):
+        return clock_text(value)
+    if name == "approvals":
+        return "; ".join(_approval_text(made) for made in value)
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 # Answers of test users.
@@ -163,14 +357,13 @@ def _answer(arguments: Namespace) -> int:
             f"answer gives an answer in the name of the call's user, which is for development servers only; if the "
             f"users of {arguments.server!r} are test users, add {TEST_USER}"
         )
-    shelf = load_shelf(arguments.server)
-    return using_store(lambda: _answer_one(shelf, arguments))
+    return _with_stored_calls(arguments, _answer_one)
 
 
-async def _answer_one(shelf: Shelf, arguments: Namespace) -> int:
-    operations = logged_operations(shelf, arguments, arguments.files)
+async def _answer_one(shelf: _Shelf, arguments: Namespace) -> int:
+    operations = _logged_operations(shelf, arguments, arguments.files)
     try:
-        call_id = await found_call(shelf, arguments.call)
+        call_id = await _found_call(shelf, arguments.call)
         if arguments.value in (":decline", ":cancel"):
             response: dict[str, Any] = {"action": arguments.value[1:]}
         else:

@@ -12,9 +12,9 @@ import anyio
 from roundtrip.channels.local.loopback_peers import is_loopback
 from roundtrip.cli.command import CommandFailed, reported
 from roundtrip.cli.running.addresses import read_address
+from roundtrip.cli.running.calls import operator_log_of
 from roundtrip.cli.running.loading import load_attached
 from roundtrip.cli.running.starting import listen_at
-from roundtrip.cli.running.stored_calls import operator_log_of
 from roundtrip.cli.trace.sources import named_files, warn
 from roundtrip.playground.hosting import PageHost
 from roundtrip.trace.index.database import IndexUnusable
