@@ -1,20 +1,27 @@
-"""Run `roundtrip worker`."""
+"""Run `roundtrip worker`: the tasks of a server, in processes that serve no requests."""
 
+import asyncio
+import contextlib
 import signal
 import socket
 import sys
 from argparse import Namespace
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 from roundtrip.cli.command import CommandFailed, reported
 from roundtrip.cli.running.loading import load_server
 from roundtrip.cli.running.starting import NO_WORKERS, exit_code_of, require_fork, supervise
+from roundtrip.ledger.contract import Reach
 from roundtrip.server.server import Server
-from roundtrip.serving.process import set_up_logging, work
+from roundtrip.serving.process import Ended, break_off_after, logger, set_up_logging, work
 from roundtrip.serving.settings import BadSettings, WorkerSettings, read_settings
 from roundtrip.serving.supervisor import Supervisor, WorkerPlan
-from roundtrip.serving.task_worker import objection_to_worker, run_tasks
 from roundtrip.text import printable
+
+_CUT: Final = "ended with work still running; another worker continues it when its lease has ended"
+_MARGIN: Final = 15.0
+"""Seconds after which a stopping process exits, even if a body still runs in a thread."""
 
 
 def run(arguments: Namespace) -> int:
@@ -23,34 +30,78 @@ def run(arguments: Namespace) -> int:
     with reported(BadSettings):
         settings = read_settings(WorkerSettings, flags, file=arguments.config)
     set_up_logging(settings)
-    return _work_alone(arguments.target, settings) if settings.workers == 1 else _supervise(arguments.target, settings)
+    if settings.workers > 1:
+        require_fork(NO_WORKERS)
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    if settings.workers > 1:
+        command = [sys.executable, "-m", "roundtrip.cli.running.worker", arguments.target, settings.model_dump_json()]
+        plan = WorkerPlan(command, settings, None)
+        return supervise(Supervisor(plan, on_ready=lambda served: _announce(served.name, settings)))
+    server = _load(arguments.target)
+    return exit_code_of(_run_tasks(server, settings, lambda: _announce(server.name, settings)))
 
 
 def _load(target: str) -> Server[Any]:
+    """Load a server whose tasks can be run apart from it.
+
+    Raises:
+        CommandFailed: There is no such server.
+    """
     server = load_server(target)
-    if (why := objection_to_worker(server)) is not None:
-        raise CommandFailed(why)
+    if server.task_service is None:
+        raise CommandFailed("the server has no tool that runs as a task; declare one with @server.tool(task=True)")
+    if server.ledger.reach is Reach.PROCESS:
+        raise CommandFailed(
+            "the tasks of a MemoryLedger are in the memory of the process that made them; give the server a "
+            "SqliteLedger, a RedisLedger or a PostgresLedger"
+        )
     return server
-
-
-def _work_alone(target: str, settings: WorkerSettings) -> int:
-    if hasattr(signal, "SIGHUP"):
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    server = _load(target)
-    return exit_code_of(run_tasks(server, settings, on_ready=lambda: _announce(server.name, settings)))
-
-
-def _supervise(target: str, settings: WorkerSettings) -> int:
-    require_fork(NO_WORKERS)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    command = [sys.executable, "-m", "roundtrip.cli.running.worker", target, settings.model_dump_json()]
-    plan = WorkerPlan(command, settings, None)
-    return supervise(Supervisor(plan, on_ready=lambda served: _announce(served.name, settings)))
 
 
 def _announce(name: str, settings: WorkerSettings) -> None:
     processes = "one process" if settings.workers == 1 else f"{settings.workers} processes"
     print(f"roundtrip: {printable(name)} runs its tasks in {processes}", file=sys.stderr, flush=True)
+
+
+def _run_tasks(server: Server[Any], settings: WorkerSettings, on_ready: Callable[[], None]) -> Ended:
+    """Run tasks until a signal arrives."""
+    return asyncio.run(_run(server, settings, on_ready))
+
+
+async def _run(server: Server[Any], settings: WorkerSettings, on_ready: Callable[[], None]) -> Ended:
+    service = server.task_service
+    if service is None:
+        return Ended.NOT_BEGUN
+    stop, hurry = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    seen: set[int] = set()
+
+    def stopped(number: int) -> None:
+        # The first signal lets bodies end, a repeated one does not. For one interrupt, a supervisor sends both.
+        (hurry if number in seen else stop).set()
+        seen.add(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with contextlib.suppress(NotImplementedError, ValueError):
+            loop.add_signal_handler(number, stopped, number)
+    try:
+        async with server.own_lifespan(), service.working(settings.concurrency) as engine:
+            on_ready()
+            await stop.wait()
+            break_off_after(settings.timeout_graceful_shutdown + _MARGIN, _CUT)
+            draining = asyncio.ensure_future(engine.drain(settings.timeout_graceful_shutdown))
+            hurried = asyncio.ensure_future(hurry.wait())
+            await asyncio.wait([draining, hurried], return_when=asyncio.FIRST_COMPLETED)
+            draining.cancel()
+            hurried.cancel()
+            broken_off = engine.is_busy
+    except Exception:
+        if stop.is_set():
+            raise
+        logger.exception("the server could not be started")
+        return Ended.NOT_BEGUN
+    return Ended.BROKEN_OFF if broken_off else Ended.IN_TIME
 
 
 def _work() -> int:
@@ -61,7 +112,7 @@ def _work() -> int:
         lambda: _load(target),
         settings,
         channel=socket.socket(fileno=int(channel)),
-        run=lambda server, on_ready: run_tasks(server, settings, on_ready=on_ready),
+        run=lambda server, on_ready: _run_tasks(server, settings, on_ready),
     )
 
 
