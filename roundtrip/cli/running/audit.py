@@ -1,12 +1,11 @@
 """Run `roundtrip audit`."""
 
 import json
-import logging
 import re
 import shlex
 from argparse import Namespace
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
@@ -20,7 +19,7 @@ from roundtrip.audit.sessions import AuditedTool, AuditLimits
 from roundtrip.audit.telling import as_data, as_junit, as_lines
 from roundtrip.audit.wires import AuditWire, http_wire, stdio_wire
 from roundtrip.cli.command import CommandFailed, reported
-from roundtrip.cli.running.loading import load_any_server, running_own_tasks
+from roundtrip.cli.running.loading import load_any_server, running_own_tasks, without_log
 from roundtrip.cli.trace.sources import present
 from roundtrip.client.answers import NO_ANSWERS, read_answers
 from roundtrip.client.failures import CallFailed
@@ -118,39 +117,19 @@ def _object(text: str, where: str) -> Mapping[str, Any]:
 async def _connected(arguments: Namespace, limits: AuditLimits) -> AsyncGenerator[AuditWire]:
     """Connect to an address, a command, or a server of a module, which is served on this machine."""
     named: str | None = arguments.server
-    if named is not None and (_MODULE.fullmatch(named) or re.fullmatch(r"\S+\.py", named)):
-        with running_own_tasks():
-            server = load_any_server(named)
-        with _without_log():
-            async with (
-                served(server) as url,
-                _http(target_of(url, arguments.header), url, arguments, limits) as wire,
-            ):
-                yield wire
-        return
-    target = target_of(named, arguments.header) if named is not None else Target(command=(*arguments.command_words,))
-    if target.url is not None:
-        async with _http(target, target.url, arguments, limits) as wire:
-            yield wire
-        return
-    if arguments.header or arguments.other_header:
-        raise CommandFailed("--header and --other-header are for addresses; a command has no headers")
-    async with stdio_wire(target, Terminal(listen=False), patience=limits.timeout) as wire:
-        yield wire
-
-
-@contextmanager
-def _without_log() -> Generator[None]:
-    """Log nothing: a server under attack logs much. To see it, serve the server, and audit its address."""
-    logging.disable(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logging.disable(logging.NOTSET)
-
-
-@asynccontextmanager
-async def _http(target: Target, url: str, arguments: Namespace, limits: AuditLimits) -> AsyncGenerator[AuditWire]:
-    other = target_of(url, arguments.other_header or arguments.header)
-    async with http_wire(url, limits.timeout, (target.headers, other.headers)) as wire:
-        yield wire
+    async with AsyncExitStack() as stack:
+        if named is not None and (_MODULE.fullmatch(named) or re.fullmatch(r"\S+\.py", named)):
+            with running_own_tasks():
+                server = load_any_server(named)
+            # A server under attack logs much. To see it, serve the server, and audit its address.
+            stack.enter_context(without_log())
+            named = await stack.enter_async_context(served(server))
+        target = Target(command=(*arguments.command_words,)) if named is None else target_of(named, arguments.header)
+        if target.url is not None:
+            other = target_of(target.url, arguments.other_header or arguments.header)
+            wire = http_wire(target.url, limits.timeout, (target.headers, other.headers))
+        elif arguments.header or arguments.other_header:
+            raise CommandFailed("--header and --other-header are for addresses; a command has no headers")
+        else:
+            wire = stdio_wire(target, Terminal(listen=False), patience=limits.timeout)
+        yield await stack.enter_async_context(wire)

@@ -14,13 +14,13 @@ import anyio
 from roundtrip.cli.command import CommandFailed, reported
 from roundtrip.cli.running.loading import find_any_server, names_server
 from roundtrip.cli.running.starting import listen_at, listen_for, require_fork
+from roundtrip.cli.trace.token import keys_of_environment
 from roundtrip.client.failures import CallFailed
 from roundtrip.client.targets import target_of
 from roundtrip.playground.inbox import PlayedInbox
 from roundtrip.playground.playground import Playground
 from roundtrip.playground.running import RunningPage, WatchedSupervisor, run_page
 from roundtrip.playground.writing import ServerPlace, TestWriter
-from roundtrip.server.key_files import keys_of
 from roundtrip.server.server import Server
 from roundtrip.serving.others import OtherServer, as_served
 from roundtrip.serving.process import serve, work
@@ -95,7 +95,7 @@ async def _play_and_reload(arguments: Namespace, folder: Path) -> int:
         target_of(f"http://{settings.host}:{port}/{secret}/mcp", arguments.header),
         arguments.server,
         folder=transcripts,
-        keys=_keys(),
+        keys=keys_of_environment(),
         inbox=_inbox(f"http://{settings.host}:{port}", arguments),
     )
     opener = environment if arguments.open else None
@@ -124,12 +124,6 @@ async def _play_and_reload(arguments: Namespace, folder: Path) -> int:
     if failure is not None:
         raise CommandFailed(str(failure))
     return 0 if in_time else 1
-
-
-def _keys() -> list[bytes]:
-    with reported(ValueError):
-        found = keys_of(os.environ)
-    return [] if found is None else [key.encode() for key in found.keys]
 
 
 def _inbox(base: str, arguments: Namespace) -> PlayedInbox:

@@ -33,13 +33,16 @@ _STYLES: Final = {Level.OK: "green", Level.NOTE: "yellow", Level.PROBLEM: "bold 
 def run(arguments: Namespace) -> int:
     """Run the command with its arguments, and return its exit code."""
     if arguments.client:
-        return _serve_stdio() if arguments.stdio else _serve_http(arguments.port, as_json=arguments.json)
-    return _compare(arguments)
-
-
-def _serve_stdio() -> int:
-    make_server().run("stdio")
-    return 0
+        if not arguments.stdio:
+            return _serve_http(arguments.port, as_json=arguments.json)
+        make_server().run("stdio")
+        return 0
+    with ExitStack() as started:
+        urls: list[str] = []
+        for url in dict.fromkeys(arguments.urls):
+            with reported(InstanceNotStarted):
+                urls += started.enter_context(instances_of(url)) if names_server(url) else [url]
+        return _compare(urls, arguments)
 
 
 def _serve_http(port: int, *, as_json: bool) -> int:
@@ -64,16 +67,7 @@ def _serve_http(port: int, *, as_json: bool) -> int:
     return CommandFailed.exit_code if ended is Ended.NOT_BEGUN else 0
 
 
-def _compare(arguments: Namespace) -> int:
-    with ExitStack() as started:
-        urls: list[str] = []
-        for url in dict.fromkeys(arguments.urls):
-            with reported(InstanceNotStarted):
-                urls += started.enter_context(instances_of(url)) if names_server(url) else [url]
-        return _compare_running(urls, arguments)
-
-
-def _compare_running(urls: list[str], arguments: Namespace) -> int:
+def _compare(urls: list[str], arguments: Namespace) -> int:
     with reported(CallFailed):
         targets = [target_of(url, arguments.header) for url in urls]
     for url, target in zip(urls, targets, strict=True):

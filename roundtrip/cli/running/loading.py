@@ -7,6 +7,7 @@ import difflib
 import importlib
 import importlib.util
 import inspect
+import logging
 import os
 import sys
 import sysconfig
@@ -45,6 +46,16 @@ def running_own_tasks() -> Generator[None]:
         yield
     finally:
         del os.environ[RUN_TASKS_VARIABLE]
+
+
+@contextmanager
+def without_log() -> Generator[None]:
+    """Log nothing of a server that runs in this process."""
+    logging.disable()
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 class _NamedServer(NamedTuple):

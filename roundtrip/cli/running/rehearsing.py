@@ -1,6 +1,5 @@
 """Rehearse recorded calls on the server that a command line names: without its log, and without a transcript."""
 
-import logging
 import os
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -10,7 +9,7 @@ import anyio
 from roundtrip.adapters.finding import AttachedServer
 from roundtrip.checking.recorded import NotReplayable
 from roundtrip.cli.command import CommandFailed
-from roundtrip.cli.running.loading import load_attached
+from roundtrip.cli.running.loading import load_attached, without_log
 from roundtrip.client.failures import innermost
 from roundtrip.text import printable
 from roundtrip.trace.writing.names import TRACE_VARIABLE
@@ -36,15 +35,13 @@ def rehearse(work: Callable[[], Awaitable[T]]) -> T:
         NotReplayable: The call cannot be played.
         CommandFailed: The server failed.
     """
-    # The report has the failures; log lines of the server would come in between.
-    logging.disable()
     try:
-        return anyio.run(work)
+        # The report has the failures; log lines of the server would come in between.
+        with without_log():
+            return anyio.run(work)
     except NotReplayable:
         raise
     except Exception as error:
         cause = innermost(error)
         shown = printable(f"{type(cause).__name__}: {cause}")
         raise CommandFailed(f"the server could not be started, or failed: {shown}") from error
-    finally:
-        logging.disable(logging.NOTSET)

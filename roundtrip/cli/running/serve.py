@@ -95,8 +95,6 @@ def _serve_and_reload(target: str, settings: ServeSettings) -> int:
     plan, listening = _prepare_workers(target, settings)
 
     def announce(identity: Identity) -> None:
-        for caution in cautions(identity):
-            logger.warning("%s", caution)
         _announce(identity, settings, listening)
         print("roundtrip: it reloads when Python files change", file=sys.stderr, flush=True)
 
@@ -114,8 +112,6 @@ def _serve_alone(target: str, settings: ServeSettings) -> int:
     server = load_served(target)
     set_up_logging(settings)
     identity = server.identity()
-    for caution in cautions(identity):
-        logger.warning("%s", caution)
     listening = listen_for(settings, cure="--port or --host")
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, _cannot_roll)
@@ -142,6 +138,9 @@ def _prepare_workers(target: str, settings: ServeSettings) -> tuple[WorkerPlan, 
 
 
 def _announce(identity: Identity, settings: ServeSettings, listening: socket.socket) -> None:
+    if settings.workers == 1:
+        for caution in cautions(identity):
+            logger.warning("%s", caution)
     host, port = listening.getsockname()[:2]
     place = f"http://{f'[{host}]' if ':' in host else host}:{port}{settings.path}"
     workers = "one worker" if settings.workers == 1 else f"{settings.workers} workers"

@@ -92,7 +92,7 @@ def _read_token(source: str) -> str:
 
 def _read_keys(file: str | None) -> list[bytes]:
     if file is None:
-        return _keys_of_environment()
+        return keys_of_environment()
     raw = _read(file, limit=_MAX_KEYS_BYTES, what="keys")
     keys = [key.strip() for key in raw.splitlines() if key.strip()]
     if not keys:
@@ -103,8 +103,12 @@ def _read_keys(file: str | None) -> list[bytes]:
         return [key.encode() for key in KeyFile.read(Path(file)).keys]
 
 
-def _keys_of_environment() -> list[bytes]:
-    """Return the keys as servers read them; none without a variable, or with an empty one."""
+def keys_of_environment() -> list[bytes]:
+    """Return the keys as servers read them; none without a variable, or with an empty one.
+
+    Raises:
+        CommandFailed: The variables are invalid.
+    """
     set_ones = {name: os.environ[name] for name in (KEYS_VARIABLE, KEY_FILE_VARIABLE) if os.environ.get(name)}
     with reported(ValueError):
         found = keys_of(set_ones)
