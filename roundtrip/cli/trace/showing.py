@@ -183,7 +183,8 @@ class _CallView:
         self._runs(line.nodes, line.steps, line.bodies, uncovered=line.uncovered)
         if isinstance(line, AskedLine):
             self._asked(line)
-        self._reused(line.reused)
+        for key in line.reused:
+            self._mark(Mark.REUSED, key, Mark.REUSED.value)
         if isinstance(line, AskedLine) and line.token is not None:
             self._token(line.token)
         if isinstance(line, EndedLine):
@@ -229,10 +230,6 @@ class _CallView:
             recorded = getattr(question, name)
             if recorded is not None:
                 self._screen.line((f"{name} ", _DIM), _value(recorded), indent=8)
-
-    def _reused(self, keys: Iterable[str]) -> None:
-        for key in keys:
-            self._mark(Mark.REUSED, key, Mark.REUSED.value)
 
     def _mark(self, mark: Mark, key: str, status: str) -> None:
         style = MARK_STYLES[mark]

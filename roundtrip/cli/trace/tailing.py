@@ -9,6 +9,7 @@ import time
 from argparse import Namespace
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Final, TextIO
@@ -183,12 +184,10 @@ def _event(line: Line) -> list[Part]:
 def _pause_for(stream: TextIO) -> Callable[[], None]:
     """Return a function that waits for a moment, and raises if the reader of the stream is gone."""
     try:
-        fd = stream.fileno()
-    except (OSError, ValueError):
-        return _sleep
-    if not hasattr(select, "poll"):  # Windows
-        return _sleep
-    watched = select.poll()
+        # Windows has no poll.
+        fd, watched = stream.fileno(), select.poll()
+    except (AttributeError, OSError, ValueError):
+        return partial(time.sleep, _POLL_SECONDS)
     watched.register(fd, 0)
 
     def pause() -> None:
@@ -197,10 +196,6 @@ def _pause_for(stream: TextIO) -> Callable[[], None]:
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
     return pause
-
-
-def _sleep() -> None:
-    time.sleep(_POLL_SECONDS)
 
 
 COMMANDS: Final = {

@@ -32,6 +32,7 @@ STATE_STYLES: Final = {
 }
 
 _ASCII: Final = {Mark.ASKED: "*", Mark.ASKED_AGAIN: "!", Mark.REUSED: "=", Mark.PENDING: "?"}
+_PLAIN: Final = str.maketrans({"→": "->", "·": "-", "…": "...", "─": "-"})
 _DRAWN: Final = "".join(SYMBOLS.values()) + "→·…─"
 
 _COLUMN_GAP_CHARS: Final = 2
@@ -107,14 +108,8 @@ class Screen:
     def _styled(self, part: Part) -> tuple[str, str]:
         """Return a text as it can be printed, and its style."""
         words, style = (part, "") if isinstance(part, str) else part
-        return self._safe(words), style
-
-    def _safe(self, words: str) -> str:
         words = printable(words)
-        if self.ascii:
-            for drawn, plain in (("→", "->"), ("·", "-"), ("…", "..."), ("─", "-")):
-                words = words.replace(drawn, plain)
-        return words
+        return words.translate(_PLAIN) if self.ascii else words, style
 
     def _print(self, line: str) -> None:
         print(line.rstrip(), file=self._out)
