@@ -62,7 +62,7 @@ def _configure(parser: OptionsAnywhere) -> None:
     parser.add_argument(
         "--fail-on", choices=_LEVELS, default="must", help="the lowest level that counts; default: %(default)s"
     )
-    add_timeout(parser, _TIMEOUT_SECONDS, "time limit of one request", type=positive_seconds)
+    add_timeout(parser, _TIMEOUT_SECONDS, "time limit of one request")
     for option, type, default, what in (
         ("--max-seconds", positive_seconds, _MAX_SECONDS, "seconds in all, not counting --stale"),
         ("--max-requests", whole_number(1), _MAX_REQUESTS, "requests in all"),

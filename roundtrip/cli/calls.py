@@ -4,14 +4,12 @@ from typing import Any, Final
 
 from roundtrip.cli.command import Command
 from roundtrip.cli.parsing import (
-    STORED_EXIT_CODES,
-    TARGET,
-    TARGET_HELP,
     OptionsAnywhere,
     add_actions,
     add_files,
     add_json,
     add_operator_log,
+    add_server,
     whole_number,
 )
 
@@ -19,6 +17,12 @@ _DESCRIPTION: Final = """\
 Look at the calls of transcripts, and act on those that a server stores. The server is loaded for its ledger, its keys
 and its on_pending, and serves no requests. Each action on a call is a line of the operator log, and one that cannot be
 logged is not done."""
+
+_EPILOG: Final = """\
+exit codes:
+  0  done
+  1  some of the calls could not be found, changed or read
+  2  not done, or nothing to show; standard error has the reason"""
 
 _ACTIONS: Final = {
     "ls": "list the calls of transcripts, as `roundtrip trace ls` does",
@@ -47,10 +51,10 @@ def _configure_action(action: OptionsAnywhere, name: str) -> None:
     if name in ("ls", "show"):
         view(name).configure(action)
         if name == "show":
-            action.add_option("--server", TARGET, f"also show what this server stores; {TARGET_HELP}")
+            add_server(action, "also show what this server stores; ", required=False)
             action.add_switch("--reveal", "also print arguments, questions, answers, messages and results")
         return
-    action.add_option("--server", TARGET, TARGET_HELP, required=True)
+    add_server(action)
     if name == "stored":
         action.add_option("--state", "STATE", ", ".join(STATES), repeats=True, choices=STATES)
         help = "the most calls, the last changed first; default: %(default)s"
@@ -81,4 +85,4 @@ def view(name: str) -> Command:
     return {**listing.COMMANDS, **showing.COMMANDS}[name]
 
 
-COMMAND = Command(_DESCRIPTION, _configure, STORED_EXIT_CODES)
+COMMAND = Command(_DESCRIPTION, _configure, _EPILOG)

@@ -3,15 +3,7 @@
 from typing import Final
 
 from roundtrip.cli.command import Command
-from roundtrip.cli.parsing import (
-    LEG_SECONDS,
-    TARGET,
-    TARGET_HELP,
-    OptionsAnywhere,
-    add_json,
-    add_timeout,
-    positive_seconds,
-)
+from roundtrip.cli.parsing import LEG_SECONDS, OptionsAnywhere, add_json, add_target, add_timeout
 
 ASKS_AGAIN, NOT_CHECKED = "asks-again", "not-checked"
 _EXIT_CODES: Final = """\
@@ -23,7 +15,7 @@ exit codes:
 
 
 def _configure(parser: OptionsAnywhere) -> None:
-    parser.add_argument("target", metavar=TARGET, help=TARGET_HELP)
+    add_target(parser)
     parser.add_option("--tool", "NAME", "check calls of this tool (prompt, template) only")
     parser.add_argument(
         "--allow",
@@ -39,7 +31,7 @@ def _configure(parser: OptionsAnywhere) -> None:
         "a mapping of functions to replacements, as for server.overrides, for example for resolvers that call "
         "other systems",
     )
-    add_timeout(parser, LEG_SECONDS, "per leg", type=positive_seconds)
+    add_timeout(parser, LEG_SECONDS, "per leg")
     add_json(parser)
     parser.add_argument("files", nargs="+", metavar="TRANSCRIPT", help="transcripts, or directories of them")
 

@@ -4,15 +4,7 @@ from argparse import Namespace
 from typing import Final
 
 from roundtrip.cli.command import Command, load_and_run
-from roundtrip.cli.parsing import (
-    PORT,
-    OptionsAnywhere,
-    add_header,
-    add_json,
-    add_timeout,
-    positive_seconds,
-    whole_number,
-)
+from roundtrip.cli.parsing import PORT, OptionsAnywhere, add_header, add_json, add_timeout, whole_number
 
 _TIMEOUT_SECONDS: Final = 10.0
 _PORT: Final = 8765
@@ -50,7 +42,7 @@ def _configure(parser: OptionsAnywhere) -> None:
         "urls", nargs="*", metavar="URL", help="an instance, a balancer, or MODULE:SERVER to start two instances"
     )
     add_header(parser)
-    add_timeout(parser, _TIMEOUT_SECONDS, "time limit of one request", type=positive_seconds)
+    add_timeout(parser, _TIMEOUT_SECONDS, "time limit of one request")
     parser.add_option("--expect", "N", "the number of instances; meeting fewer is a problem", type=whole_number(1))
     parser.add_switch("--client", "report what a client can be asked; takes no URL")
     parser.add_switch("--stdio", "with --client: serve on standard input and output")

@@ -3,14 +3,14 @@
 from typing import Final
 
 from roundtrip.cli.command import Command
-from roundtrip.cli.parsing import TARGET, TARGET_HELP, OptionsAnywhere
+from roundtrip.cli.parsing import OptionsAnywhere, add_target
 from roundtrip.trace.writing.names import TRACE_VARIABLE
 
 _FORMATS: Final = ("mermaid", "dot", "text")
 
 
 def _configure(parser: OptionsAnywhere) -> None:
-    parser.add_argument("target", nargs="?", metavar=TARGET, help=TARGET_HELP)
+    add_target(parser, nargs="?")
     parser.add_argument("tool", nargs="?", metavar="TOOL", help="one tool of it; by default all of them")
     parser.add_argument("--format", choices=_FORMATS, default=_FORMATS[0], help="default: %(default)s")
     parser.add_option("--output", "FILE", "write it to a file instead of printing it")

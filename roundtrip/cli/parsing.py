@@ -5,7 +5,7 @@ import sys
 from argparse import Action, ArgumentError, ArgumentParser, ArgumentTypeError, BooleanOptionalAction, Namespace
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from roundtrip.trace.writing.names import OPERATOR_LOG_VARIABLE, TRACE_VARIABLE
 
@@ -16,13 +16,6 @@ TARGET_HELP: Final = (
 )
 LEG_SECONDS: Final = 30.0
 """The longest time of a leg, by default."""
-STORED_EXIT_CODES: Final = """\
-exit codes:
-  0  done
-  1  some of the calls could not be found, changed or read
-  2  not done, or nothing to show; standard error has the reason"""
-"""Exit codes of commands over stored calls."""
-
 _LONGEST: Final = 10 * 365 * 86400.0
 
 
@@ -69,7 +62,19 @@ PORT: Final = whole_number(0, 65535)
 """The type of options for ports; 0 is a free one."""
 
 
-def add_timeout(parser: "OptionsAnywhere", default: float, help: str, *, type: Callable[[str], float]) -> None:
+def add_target(parser: "OptionsAnywhere", **options: Any) -> None:
+    """Add the argument for a server."""
+    parser.add_argument("target", metavar=TARGET, help=TARGET_HELP, **options)
+
+
+def add_server(parser: "OptionsAnywhere", use: str = "", *, required: bool = True) -> None:
+    """Add `--server`; its help begins with the use of it."""
+    parser.add_option("--server", TARGET, f"{use}{TARGET_HELP}", required=required)
+
+
+def add_timeout(
+    parser: "OptionsAnywhere", default: float, help: str, *, type: Callable[[str], float] = positive_seconds
+) -> None:
     """Add `--timeout`."""
     parser.add_option("--timeout", "SECONDS", f"{help}; default: %(default)g", type=type, default=default)
 
@@ -138,7 +143,8 @@ class OptionsAnywhere(ArgumentParser):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._apart = False
-        self._has_commands = False
+        self._commands: Any = None
+        """The action of the sub-commands; None without any."""
         self._prepare: Callable[[OptionsAnywhere], None] | None = None
         self.guesses: Mapping[str, str] = {}
         """The words to suggest for words that users try."""
@@ -166,18 +172,11 @@ class OptionsAnywhere(ArgumentParser):
 
     def commands(self) -> "Mapping[str, OptionsAnywhere]":
         """Return the parsers of the sub-commands, by name."""
-        # Of all actions, only the one of sub-commands has a mapping as its choices.
-        for action in self._actions:
-            choices: object = action.choices
-            if isinstance(choices, Mapping):
-                return cast("Mapping[str, OptionsAnywhere]", choices)
-        return {}
+        return self._commands.choices if self._commands is not None else {}
 
     def summaries(self) -> Mapping[str, str]:
         """Return the help of the sub-commands, by name."""
-        listed: Iterable[Action] = next(
-            filter(None, (getattr(one, "_choices_actions", ()) for one in self._actions)), ()
-        )
+        listed: Iterable[Action] = self._commands._choices_actions if self._commands is not None else ()
         return {action.dest: action.help or "" for action in listed}
 
     def arguments(self) -> Sequence[Action]:
@@ -191,8 +190,9 @@ class OptionsAnywhere(ArgumentParser):
 
     def add_subparsers(self, **options: Any) -> Any:
         """Add sub-commands as argparse does, and leave intermixed options to their parsers."""
-        self._apart = self._has_commands = True
-        return super().add_subparsers(**options)
+        self._apart = True
+        self._commands = super().add_subparsers(**options)
+        return self._commands
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
@@ -201,10 +201,10 @@ class OptionsAnywhere(ArgumentParser):
         self._add_arguments()
         if args is None:
             args = sys.argv[1:]
-        if self._has_commands and not args:
+        if self._commands is not None and not args:
             self.print_help(sys.stderr)
             self.exit(2)
-        if self._has_commands and self._is_unknown(args[0]):
+        if self._commands is not None and self._is_unknown(args[0]):
             # argparse would say that the command is missing.
             self.error(f"unrecognized arguments: {args[0]}{self._meant_options(args[:1])}")
         if self._apart:
@@ -220,7 +220,7 @@ class OptionsAnywhere(ArgumentParser):
                 parsed, unknown = self.parse_known_intermixed_args(args, namespace)
             finally:
                 self._apart = False
-        if unknown and (self._has_commands or not self._apart):
+        if unknown and (self._commands is not None or not self._apart):
             # The parser of the whole command would show its own usage instead of this one's.
             self.error(f"unrecognized arguments: {' '.join(unknown)}{self._meant_options(unknown)}")
         return parsed, unknown

@@ -3,7 +3,7 @@
 from typing import Final
 
 from roundtrip.cli.command import Command
-from roundtrip.cli.parsing import TARGET, TARGET_HELP, OptionsAnywhere, add_settings
+from roundtrip.cli.parsing import OptionsAnywhere, add_settings, add_target
 
 _DESCRIPTION: Final = """\
 Serve a server over Streamable HTTP, with one process or several. Several processes share one port, so they
@@ -78,7 +78,7 @@ SWITCHES: Final = ("reload", "stdio")
 
 
 def _configure(parser: OptionsAnywhere) -> None:
-    parser.add_argument("target", metavar=TARGET, help=TARGET_HELP)
+    add_target(parser)
     add_settings(parser, _FLAGS, switches=SWITCHES)
 
 

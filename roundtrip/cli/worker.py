@@ -3,7 +3,7 @@
 from typing import Final
 
 from roundtrip.cli.command import Command
-from roundtrip.cli.parsing import TARGET, TARGET_HELP, OptionsAnywhere, add_settings
+from roundtrip.cli.parsing import OptionsAnywhere, add_settings, add_target
 
 _DESCRIPTION: Final = """\
 Run the tasks of a server, and serve no requests. Workers and servers share a ledger and keys (ROUNDTRIP_KEYS,
@@ -37,7 +37,7 @@ _FLAGS: Final = {
 
 
 def _configure(parser: OptionsAnywhere) -> None:
-    parser.add_argument("target", metavar=TARGET, help=TARGET_HELP)
+    add_target(parser)
     add_settings(parser, _FLAGS)
 
 

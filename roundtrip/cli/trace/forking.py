@@ -9,16 +9,15 @@ from functools import partial
 from typing import Any, Final
 
 from roundtrip.checking.fork_reports import fork_data, fork_text
-from roundtrip.checking.forking import Fork, OwnAnswer, fork_call
+from roundtrip.checking.forking import OwnAnswer, fork_call
 from roundtrip.checking.recorded import NotReplayable
 from roundtrip.cli.command import CommandFailed
-from roundtrip.cli.parsing import LEG_SECONDS, TARGET, TARGET_HELP, OptionsAnywhere, add_timeout, positive_seconds
+from roundtrip.cli.parsing import LEG_SECONDS, OptionsAnywhere, add_server, add_timeout
 from roundtrip.cli.running.rehearsing import load_for_rehearsal, rehearse
 from roundtrip.cli.trace.calls import find_call
 from roundtrip.cli.trace.sources import json_text, view
 from roundtrip.machine.journal import Action
 from roundtrip.text import printable
-from roundtrip.trace.reading.calls import TracedCall
 
 _DESCRIPTION: Final = """\
 Replay a recorded call, on the code as it is now, up to a round, and let it go another way from there. The recorded
@@ -32,7 +31,7 @@ not asked for."""
 
 
 def _options(parser: OptionsAnywhere) -> None:
-    parser.add_option("--server", TARGET, TARGET_HELP, required=True)
+    add_server(parser)
     parser.add_option("--at", "ROUND", "the number of the round, from 1", type=int, required=True)
     parser.add_option(
         "--answer",
@@ -42,26 +41,22 @@ def _options(parser: OptionsAnywhere) -> None:
         repeats=True,
     )
     parser.add_switch("--run", "run steps that were not recorded, to the end of the call")
-    add_timeout(parser, LEG_SECONDS, "per leg", type=positive_seconds)
+    add_timeout(parser, LEG_SECONDS, "per leg")
 
 
 def _fork(arguments: Namespace) -> int:
     replies = dict(_reply(text) for text in arguments.answer)
     found = find_call(arguments)
-    # What the server prints is no part of the result.
-    with redirect_stdout(sys.stderr):
-        made = _forked(arguments, found, replies)
-    print(json_text(fork_data(made)) if arguments.json else fork_text(made))
-    return 1 if made.differs or made.unused else 0
-
-
-def _forked(arguments: Namespace, found: TracedCall, replies: dict[str, OwnAnswer]) -> Fork:
     server = load_for_rehearsal(arguments.server)
     fork = partial(fork_call, server, found, at=arguments.at, replies=replies, run=arguments.run)
     try:
-        return rehearse(partial(fork, now=time.time(), seconds=arguments.timeout))
+        # What the server prints is no part of the result.
+        with redirect_stdout(sys.stderr):
+            made = rehearse(partial(fork, now=time.time(), seconds=arguments.timeout))
     except NotReplayable as error:
         raise CommandFailed(f"cannot fork the call {printable(found.id)}: {printable(str(error))}") from error
+    print(json_text(fork_data(made)) if arguments.json else fork_text(made))
+    return 1 if made.differs or made.unused else 0
 
 
 def _reply(text: str) -> tuple[str, OwnAnswer]:
