@@ -115,19 +115,19 @@ class _Check(Replay):
         for done in range(len(rounds) + 1):
             if done == len(rounds) and call.asked_by_body is None and call.ending in _WITHOUT_ANSWERS:
                 await self._check_waiting(rounds[-1])
-            elif done:
-                # Play the leg that brings the answers of the last of these rounds.
-                last = rounds[done - 1]
-                await self._check_after(done, self.journal(last, done - 1), [*last.answers.values()])
             else:
-                await self._check_after(0, None, ())
+                await self._check_after(done)
 
-    async def _check_after(self, done: int, journal: Journal | None, answers: Sequence[Answer]) -> None:
+    async def _check_after(self, done: int) -> None:
         """Compare the turn of the call after some rounds with the recorded turn."""
+        number, journal, answers = 1, None, list[Answer]()
+        if done:
+            # Play the leg that brings the answers of the last of these rounds.
+            last = self.rounds[done - 1]
+            number, journal, answers = last.number + 1, self.journal(last, done - 1), [*last.answers.values()]
         played = await self._go_on(done, journal, answers)
         if played is None:
             return
-        number = (self.rounds[done - 1].number if done else 0) + 1
         if done < len(self.rounds):
             round_ = self.rounds[done]
             self._diverge(round_.number, _recorded_turn(round_), played)

@@ -14,6 +14,7 @@ from roundtrip.checking.recorded import Answer, NotReplayable, RecordedCall, Rec
 from roundtrip.checking.rehearsal import Bodies, End, Rehearsed
 from roundtrip.checking.replaying import Replay, is_worded_as, names_of, obstacle_at, whole_call
 from roundtrip.checking.stage import Stage, open_stage
+from roundtrip.client.legs import within
 from roundtrip.errors import Decision
 from roundtrip.machine.journal import Action
 from roundtrip.questions.wire import PendingQuestion
@@ -93,13 +94,11 @@ async def fork_call(
     call = whole_call(traced)
     for obstacle in filter(None, map(obstacle_at, call.rounds)):
         raise NotReplayable(obstacle)
-    async with open_stage(server, seconds=seconds) as stage:
-        try:
-            return await _Forking(stage, call, now, replies, "run" if run else "to_step").fork(at)
-        except NotReplayable as error:
-            # Raised below: in here it would come out inside a group.
-            refused = error
-    raise refused
+
+    async def fork(stage: Stage) -> Fork:
+        return await _Forking(stage, call, now, replies, "run" if run else "to_step").fork(at)
+
+    return await within(open_stage(server, seconds=seconds), fork)
 
 
 class _Forking(Replay):

@@ -33,15 +33,7 @@ from roundtrip.client.answers import DECLINED, AnswerFile, Answering, kind_of_qu
 from roundtrip.client.failures import CallFailed, ExitCode, innermost, quiet
 from roundtrip.client.legs import Era, LegRequest, LegResult, TaskRound, callbacks, drive, send, within
 from roundtrip.client.targets import Target
-from roundtrip.client.tasks import (
-    RemoteTask,
-    TaskCancelled,
-    TaskRequests,
-    TasksExtension,
-    follow,
-    pause_of,
-    question_name,
-)
+from roundtrip.client.tasks import RemoteTask, TaskCancelled, TaskRequests, TasksExtension, follow, question_name
 from roundtrip.client.terminal import Terminal
 from roundtrip.client.tools import WAITING, arguments_of, find_tool, text_of_result
 from roundtrip.text import printable
@@ -191,7 +183,7 @@ class _Caller:
 
     def _polled(self, task: RemoteTask) -> None:
         """Show a change of the task; each answer of the server starts the clock again."""
-        self._patience.restart(pause_of(task))
+        self._patience.restart(task.pause)
         self._lost_at = None
         if self._task_leg is None:
             self._task_leg = LegRequest("", task_id=task.task_id)

@@ -55,6 +55,12 @@ class RemoteTask(Result):
         message = f": {self.status_message}" if self.status_message else ""
         return f"{self.status.replace('_', ' ')}{message}"
 
+    @property
+    def pause(self) -> float:
+        """Return the seconds until the next poll that the server wishes."""
+        wanted = (self.poll_interval_ms or 1000) / 1000
+        return min(max(wanted, _MIN_POLL_SECONDS), _MAX_POLL_SECONDS)
+
 
 class _Acknowledged(BaseModel):
     """Empty result of `tasks/update` and `tasks/cancel`."""
@@ -150,7 +156,7 @@ async def follow(
         seen(task)
         if (end := _end_of(task)) is not None:
             return end
-        await anyio.sleep(pause_of(task) if pace is None else pace)
+        await anyio.sleep(task.pause if pace is None else pace)
 
 
 def question_name(key: str, before: Container[str | None]) -> str:
@@ -173,9 +179,3 @@ def _end_of(task: RemoteTask) -> FinalResult | TaskRound | None:
             return TaskRound(input_requests=_REQUESTS.validate_python(task.input_requests), task_id=task.task_id)
         case _:
             return None
-
-
-def pause_of(task: RemoteTask) -> float:
-    """Return the seconds until the next poll that the server wishes."""
-    wanted = (task.poll_interval_ms or 1000) / 1000
-    return min(max(wanted, _MIN_POLL_SECONDS), _MAX_POLL_SECONDS)

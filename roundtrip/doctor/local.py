@@ -3,7 +3,6 @@
 import os
 import queue
 import re
-import signal
 import subprocess
 import sys
 import threading
@@ -44,7 +43,7 @@ def instances_of(target: str) -> Generator[list[str]]:
 @contextmanager
 def _started(target: str) -> "Generator[queue.Queue[str | None]]":
     command = [sys.executable, "-m", "roundtrip", "serve", target, "--port", "0", "--workers", "1", "--drain", "0"]
-    process = subprocess.Popen(  # noqa: S603 - the command of this very interpreter
+    with subprocess.Popen(  # noqa: S603 - the command of this very interpreter
         [*command, "--host", "127.0.0.1", "--path", "/mcp", "--log-level", "warning"],
         # A fleet may have the store of this server, too: its tasks are not for this process.
         env={RUN_TASKS_VARIABLE: OWN, **os.environ, PROBE_VARIABLE: "1"},
@@ -55,22 +54,19 @@ def _started(target: str) -> "Generator[queue.Queue[str | None]]":
         errors="replace",
         # Ctrl-C is for the doctor, which ends them.
         start_new_session=True,
-    )
-    lines: queue.Queue[str | None] = queue.Queue()
-    reader = threading.Thread(target=_read, args=(process.stderr, lines), daemon=True)
-    reader.start()
-    try:
-        yield lines
-    finally:
-        process.send_signal(signal.SIGTERM)
+    ) as process:
+        lines: queue.Queue[str | None] = queue.Queue()
+        reader = threading.Thread(target=_read, args=(process.stderr, lines), daemon=True)
+        reader.start()
         try:
-            process.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        reader.join(_END_SECONDS)
-        if process.stderr is not None:
-            process.stderr.close()
+            yield lines
+        finally:
+            process.terminate()
+            try:
+                process.wait(_END_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+            reader.join(_END_SECONDS)
 
 
 def _read(stderr: IO[str] | None, lines: "queue.Queue[str | None]") -> None:
