@@ -39,7 +39,7 @@ def run(arguments: Namespace) -> int:
         plan = WorkerPlan(command, settings, None)
         return supervise(Supervisor(plan, on_ready=lambda served: _announce(served.name, settings)))
     server = _load(arguments.target)
-    return exit_code_of(_run_tasks(server, settings, lambda: _announce(server.name, settings)))
+    return exit_code_of(asyncio.run(_run_tasks(server, settings, lambda: _announce(server.name, settings))))
 
 
 def _load(target: str) -> Server[Any]:
@@ -64,12 +64,8 @@ def _announce(name: str, settings: WorkerSettings) -> None:
     print(f"roundtrip: {printable(name)} runs its tasks in {processes}", file=sys.stderr, flush=True)
 
 
-def _run_tasks(server: Server[Any], settings: WorkerSettings, on_ready: Callable[[], None]) -> Ended:
+async def _run_tasks(server: Server[Any], settings: WorkerSettings, on_ready: Callable[[], None]) -> Ended:
     """Run tasks until a signal arrives."""
-    return asyncio.run(_run(server, settings, on_ready))
-
-
-async def _run(server: Server[Any], settings: WorkerSettings, on_ready: Callable[[], None]) -> Ended:
     service = server.task_service
     if service is None:
         return Ended.NOT_BEGUN
@@ -112,7 +108,7 @@ def _work() -> int:
         lambda: _load(target),
         settings,
         channel=socket.socket(fileno=int(channel)),
-        run=lambda server, on_ready: _run_tasks(server, settings, on_ready),
+        run=lambda server, on_ready: asyncio.run(_run_tasks(server, settings, on_ready)),
     )
 
 
