@@ -58,7 +58,15 @@ class Responses(AroundPosts):
             response.end()
 
 
-class HttpOptions(TypedDict, total=False):
+class _TransportOptions(TypedDict, total=False):
+    """The SDK's options of both transports."""
+
+    max_request_body_size: int
+    transport_security: TransportSecuritySettings | None
+    host: str
+
+
+class HttpOptions(_TransportOptions, total=False):
     """The SDK's options of streamable HTTP."""
 
     streamable_http_path: str
@@ -66,21 +74,15 @@ class HttpOptions(TypedDict, total=False):
     stateless_http: bool
     event_store: EventStore | None
     retry_interval: int | None
-    max_request_body_size: int
     session_idle_timeout: float | None
     max_sessions: int | None
-    transport_security: TransportSecuritySettings | None
-    host: str
 
 
-class SseOptions(TypedDict, total=False):
+class SseOptions(_TransportOptions, total=False):
     """The SDK's options of the old HTTP+SSE transport."""
 
     sse_path: str
     message_path: str
-    max_request_body_size: int
-    transport_security: TransportSecuritySettings | None
-    host: str
 
 
 def watch_app(server: MCPServer[Any], app: Starlette, options: HttpOptions) -> Starlette:
@@ -151,6 +153,24 @@ class BoundedJson(AroundPosts):
             await PlainTextResponse(_TOO_LARGE_TEXT, _TOO_LARGE_STATUS)(scope, receive, send)
             return
         await self._app(scope, replaying([whole], receive), send)
+
+
+async def read_body(receive: Receive, max_body: int) -> tuple[list[Message], bytes | None]:
+    """Read a request's messages and its body; the body is None if it ends early or exceeds `max_body`."""
+    kept: list[Message] = []
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        kept.append(message)
+        if message["type"] != "http.request":
+            return kept, None
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > max_body:
+            return kept, None
+        if not message.get("more_body", False):
+            return kept, b"".join(parts)
 
 
 def replaying(received: list[Message], receive: Receive) -> Receive:

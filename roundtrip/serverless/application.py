@@ -21,7 +21,7 @@ from mcp_types import METHOD_NOT_FOUND
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from roundtrip.http.connections import HttpOptions
+from roundtrip.http.connections import HttpOptions, read_body
 from roundtrip.ledger.contract import Reach
 from roundtrip.sdk import is_running
 from roundtrip.server.key_files import KEYS_VARIABLE
@@ -31,8 +31,6 @@ from roundtrip.tracing import FlushedTracer
 from roundtrip.untrusted import mapping_of
 
 logger = logging.getLogger("roundtrip")
-
-JSON_TYPE: Final = (b"content-type", b"application/json")
 
 FLUSH_SECONDS: Final = 2.0
 """Seconds for tracers that report to another machine, and for a ledger that could not be reached."""
@@ -248,7 +246,8 @@ class _NoStreams:
             await answer(scope, receive, send)
         # Some hosts give headers as lists.
         elif any(tuple(header) == _LISTENS for header in scope["headers"]):
-            answer = _error(HTTPStatus.NOT_FOUND, request_id_in(await _body_of(receive)))
+            _, body = await read_body(receive, _PARSED_BYTES)
+            answer = _error(HTTPStatus.NOT_FOUND, request_id_in(body or b""))
             await answer(scope, receive, send)
         else:
             await self._app(scope, receive, send)
@@ -257,16 +256,6 @@ class _NoStreams:
 def _error(status: HTTPStatus, request_id: int | str | None, **headers: str) -> Response:
     body = json_body(request_id, METHOD_NOT_FOUND, _NO_STREAMS)
     return Response(body, status, headers, media_type="application/json")
-
-
-async def _body_of(receive: Receive) -> bytes:
-    body = b""
-    while len(body) <= _PARSED_BYTES:
-        message = await receive()
-        body += message.get("body", b"")
-        if not message.get("more_body", False):
-            return body
-    return b""
 
 
 def request_id_in(body: bytes) -> int | str | None:

@@ -15,7 +15,7 @@ from starlette.types import Message, Scope
 
 from roundtrip.http.connections import HttpOptions
 from roundtrip.server.server import Server
-from roundtrip.serverless.application import FLUSH_SECONDS, JSON_TYPE, ServerlessApp, json_body, request_id_in
+from roundtrip.serverless.application import FLUSH_SECONDS, ServerlessApp, json_body, request_id_in
 from roundtrip.serverless.lambda_events import Collected, body_of, scope_of
 
 logger = logging.getLogger("roundtrip")
@@ -53,12 +53,7 @@ def lambda_handler(
     """
     if isinstance(reserve, str) or not 0 <= reserve < math.inf:
         raise ValueError(f"reserve= must be 0 or more seconds, got {reserve!r}")
-    process = _LambdaProcess(ServerlessApp(server, streams=False, options=options), reserve=reserve)
-
-    def handler(event: Mapping[str, Any], context: Any) -> dict[str, Any]:
-        return process.handle(event, context)
-
-    return handler
+    return _LambdaProcess(ServerlessApp(server, streams=False, options=options), reserve=reserve).handle
 
 
 class _LambdaProcess:
@@ -82,14 +77,13 @@ class _LambdaProcess:
     def _loop(self) -> asyncio.AbstractEventLoop:
         if self._runner is None:
             self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
-            atexit.register(self._end)
+            atexit.register(self._end, self._runner)
         return self._runner.get_loop()
 
-    def _end(self) -> None:
+    def _end(self, runner: asyncio.Runner) -> None:
         """Leave the lifespan, and close the event loop."""
-        if self._runner is not None:
-            with self._runner as runner:
-                runner.run(self._app.stop())
+        with runner:
+            runner.run(self._app.stop())
 
     async def _serve(self, scope: Scope, body: bytes, seconds: float) -> dict[str, Any]:
         messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
@@ -116,9 +110,9 @@ class _LambdaProcess:
         if collected.is_complete:
             return collected.response()
         if in_time:
-            return _response(_CRASHED, (b"content-type", b"text/plain"), b"Internal Server Error")
+            return _response(_CRASHED, b"text/plain", b"Internal Server Error")
         error = json_body(request_id_in(body), _SERVER_ERROR, _OUT_OF_TIME, reason="out_of_time")
-        return _response(_OK, JSON_TYPE, error)
+        return _response(_OK, b"application/json", error)
 
 
 async def _ended(serving: "asyncio.Task[None]", seconds: float) -> bool:
@@ -129,8 +123,8 @@ async def _ended(serving: "asyncio.Task[None]", seconds: float) -> bool:
     return bool(done)
 
 
-def _response(status: int, kind: tuple[bytes, bytes], body: bytes) -> dict[str, Any]:
+def _response(status: int, kind: bytes, body: bytes) -> dict[str, Any]:
     collected = Collected()
-    collected.take({"type": "http.response.start", "status": status, "headers": [kind]})
+    collected.take({"type": "http.response.start", "status": status, "headers": [(b"content-type", kind)]})
     collected.take({"type": "http.response.body", "body": body})
     return collected.response()

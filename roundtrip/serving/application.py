@@ -16,8 +16,8 @@ from roundtrip.legs.responses import take_no_answers
 from roundtrip.server.server import Server
 from roundtrip.serving.names import CrossOrigin
 from roundtrip.serving.others import OtherServer
+from roundtrip.serving.responses import chosen_responses, http_options
 from roundtrip.serving.settings import LIVE_PATH, READY_PATH, ServeSettings
-from roundtrip.serving.transport import chosen_responses, http_options
 
 logger = logging.getLogger("roundtrip")
 

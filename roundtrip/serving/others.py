@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from roundtrip.adapters.finding import AnyServer, is_fastmcp, low_level
 from roundtrip.adapters.installation import installation_in
-from roundtrip.http.connections import AroundPosts, BoundedJson, Responses, replaying, watch_app
+from roundtrip.http.connections import AroundPosts, BoundedJson, Responses, read_body, replaying, watch_app
 from roundtrip.ledger.contract import Ledger, Reach
 from roundtrip.server.probe import Identity
 from roundtrip.server.server import Server
 from roundtrip.serving.names import Names
-from roundtrip.serving.responses import declares_too_much, read_body
+from roundtrip.serving.responses import chosen_responses, declares_too_much, http_options
 from roundtrip.serving.settings import ServeSettings
-from roundtrip.serving.transport import chosen_responses, http_options
 
 _TOO_LARGE_STATUS: Final = 413
-_TOO_LARGE_TEXT: Final = b"Request body too large"
+_TOO_LARGE_TEXT: Final = "Request body too large"
 
 
 def as_served(server: AnyServer) -> Server[Any] | OtherServer:
@@ -99,9 +99,7 @@ class _OnePieceBody(AroundPosts):
                 return
         if body is None:
             # The connection stays: closed with unread data, it would be reset before the client reads this.
-            headers = [(b"content-type", b"text/plain; charset=utf-8")]
-            await send({"type": "http.response.start", "status": _TOO_LARGE_STATUS, "headers": headers})
-            await send({"type": "http.response.body", "body": _TOO_LARGE_TEXT})
+            await PlainTextResponse(_TOO_LARGE_TEXT, _TOO_LARGE_STATUS)(scope, receive, send)
             return
         whole = {"type": "http.request", "body": body, "more_body": False}
         await self._app(scope, replaying([whole], receive), send)

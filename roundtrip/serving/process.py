@@ -185,7 +185,7 @@ def serve(
     )
     process = _Process(config, settings, state, on_ready)
     # uvicorn raises the signals it caught again when it is done, which would end the process.
-    previous = {number: signal.signal(number, _ignore) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         process.run(sockets=[listening])
     except SystemExit:
@@ -289,10 +289,6 @@ def break_off_after(seconds: float, said: str) -> threading.Timer:
     timer.daemon = True
     timer.start()
     return timer
-
-
-def _ignore(number: int, frame: FrameType | None) -> None:
-    del number, frame
 
 
 class _Process(uvicorn.Server):

@@ -4,6 +4,8 @@ A stream costs 50 % more, and is needed for progress and log messages. On 2026-0
 wants them, so most requests get a body. The SDK cancels the request of a client that disconnects only while it streams;
 otherwise `ResponseChooser` does. Older clients get log messages without requesting them, so their responses are always
 streams. The fast lane needs no choice beforehand: its response becomes a stream with the first message.
+
+The names of a request are checked before.
 """
 
 import asyncio
@@ -13,22 +15,25 @@ import math
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Final, Literal, cast
+from functools import partial
+from typing import Any, Final, cast
 
 import anyio
 from mcp.server.auth.middleware.bearer_auth import AuthorizationContext
 from mcp.server.streamable_http import StreamableHTTPServerTransport
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp_types import LOG_LEVEL_META_KEY
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from roundtrip.http.connections import AroundPosts, replaying
+from roundtrip.http.connections import AroundPosts, HttpOptions, read_body, replaying
+from roundtrip.http.fast_lane import FastLane
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.revisions import is_live_era
 from roundtrip.sdk import RestartingManager, require_names
-
-JsonResponse = Literal["auto", "always", "never"]
+from roundtrip.serving.names import Names
+from roundtrip.serving.settings import ServeSettings
 
 _log = LimitedLog(logging.getLogger("roundtrip"))
 
@@ -41,6 +46,7 @@ _WANTS: Final = (b"progressToken", LOG_LEVEL_META_KEY.rpartition("/")[2].encode(
 """Names in a request that wants progress or log messages; JSON may escape the slash before the last."""
 _PARSED_BYTES: Final = 64 * 1024
 """Size limit for parsing a request here; a longer one with one of those names gets a stream."""
+_CHECKED_BY_NAMES: Final = TransportSecuritySettings(enable_dns_rebinding_protection=False)
 _ANSWERS_JSON: ContextVar[bool] = ContextVar("roundtrip_json_response", default=False)
 
 # An SDK that knows no limit of sessions (mcp 2.1) has nothing to override.
@@ -88,12 +94,6 @@ class _ChoosingManager(RestartingManager):
         del value
 
 
-def choose_per_request(manager: StreamableHTTPSessionManager, json_response: JsonResponse) -> None:
-    """Make a manager answer each request as `ResponseChooser` decides, or always with JSON, or never."""
-    manager.__class__ = _ChoosingManager
-    cast("_ChoosingManager", manager).always_json = json_response == "always"
-
-
 class ResponseChooser(AroundPosts):
     """Middleware that chooses the kind of response for each request."""
 
@@ -116,6 +116,32 @@ class ResponseChooser(AroundPosts):
         _ANSWERS_JSON.set(True)
         with anyio.CancelScope() as request, _watched(receive, request):
             await self._app(scope, replaying(kept, _never), send)
+
+
+def http_options(settings: ServeSettings) -> HttpOptions:
+    """Return the options with which the SDK makes its application."""
+    return {
+        "streamable_http_path": settings.path,
+        "stateless_http": not settings.keeps_sessions,
+        "max_request_body_size": settings.max_body,
+        "transport_security": _CHECKED_BY_NAMES,
+        "host": settings.host,
+    }
+
+
+def chosen_responses(app: ASGIApp, manager: StreamableHTTPSessionManager, settings: ServeSettings) -> ASGIApp:
+    """Return an application of the SDK that checks names, and chooses the kind of each response."""
+    manager.__class__ = _ChoosingManager
+    cast("_ChoosingManager", manager).always_json = settings.json_response == "always"
+    # Wrap the endpoint itself: every spelling of the path leads to it.
+    endpoint: ASGIApp = manager.asgi_app
+    if settings.json_response == "auto":
+        choose = partial(ResponseChooser, max_body=settings.max_body)
+        endpoint = endpoint.before(choose) if isinstance(endpoint, FastLane) else choose(endpoint)
+    manager.asgi_app = Names(  # type: ignore[assignment]
+        endpoint, settings.allowed_hosts, settings.allowed_origins, loopback=settings.is_loopback
+    )
+    return app
 
 
 @contextmanager
@@ -148,24 +174,6 @@ def declares_too_much(scope: Scope, max_body: int) -> bool:
     """Return True if the body of a request is larger than `max_body` by its own `Content-Length`."""
     size = next((value for name, value in scope["headers"] if name == _LENGTH), b"0")
     return size.isdigit() and (len(size) > _MAX_LENGTH_DIGITS or int(size) > max_body)
-
-
-async def read_body(receive: Receive, max_body: int) -> tuple[list[Message], bytes | None]:
-    """Read a request's messages and its body; the body is None if it ends early or exceeds `max_body`."""
-    kept: list[Message] = []
-    parts: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        kept.append(message)
-        if message["type"] != "http.request":
-            return kept, None
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > max_body:
-            return kept, None
-        if not message.get("more_body", False):
-            return kept, b"".join(parts)
 
 
 def _wants_one_body(body: bytes) -> bool:

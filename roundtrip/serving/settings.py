@@ -16,6 +16,8 @@ from roundtrip.serving.names import ANY, host_from, origin_from
 from roundtrip.switches import PROBE_VARIABLE
 from roundtrip.trace.writing.names import TRACE_VARIABLE
 
+JsonResponse = Literal["auto", "always", "never"]
+
 DEFAULT_FILE: Final = "roundtrip.toml"
 LIVE_PATH: Final = "/health/live"
 READY_PATH: Final = "/health/ready"
@@ -64,7 +66,7 @@ class ServeSettings(ProcessSettings):
     port: int = Field(default=8000, ge=0, le=65535)
     path: str = "/mcp"
     sessions: bool | None = None
-    json_response: Literal["auto", "always", "never"] = "auto"
+    json_response: JsonResponse = "auto"
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
     show_errors: bool = False

@@ -12,8 +12,7 @@ from mcp.server import _streamable_http_modern as modern
 
 from roundtrip import Server
 from roundtrip.serving.application import ProcessState, application_of
-from roundtrip.serving.responses import JsonResponse
-from roundtrip.serving.settings import ServeSettings
+from roundtrip.serving.settings import JsonResponse, ServeSettings
 from tests.kit.asgi_posts import calling
 from tests.kit.live_wire import HEADERS
 from tests.kit.waiting import WAIT
