@@ -124,15 +124,6 @@ class HookedServer(MCPServer[LifespanResultT]):
         """Return the routes beside MCP that the author added, such as the pages of `ElicitUrl`."""
         return list(self._custom_starlette_routes)
 
-    @property
-    def server_info_stamp(self) -> dict[str, Any]:
-        """Return the part of results of 2026-07-28 that describes the server."""
-        return self._lowlevel_server.server_info_stamp
-
-    def advertise(self, extension: str) -> None:
-        """List an extension among the capabilities of the server."""
-        self._lowlevel_server.extensions[extension] = {}
-
     def own_lifespan(self) -> AbstractAsyncContextManager[Any]:
         """Return the lifespan of the server, to enter it without a transport."""
         return self._lowlevel_server.lifespan(self._lowlevel_server)

@@ -102,7 +102,7 @@ class FastMcpTools(ToolHost):
     """
 
     def __init__(self, installation: Installation[FastMCP[Any]]) -> None:
-        super().__init__(installation, installation.legs, installation.desk)
+        super().__init__(installation, installation.low_level, installation.legs, installation.desk)
         self._installation = installation
 
     @override

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
@@ -182,19 +181,6 @@ class Installation(Attached, StoresCalls, Generic[HostT]):
     def middleware(self) -> list[ServerMiddleware[Any]]:
         """Return the middlewares of the low-level server."""
         return self.low_level.middleware
-
-    @property
-    def server_info_stamp(self) -> dict[str, Any]:
-        """Return the part of results of 2026-07-28 that describes the server."""
-        return self.low_level.server_info_stamp
-
-    def advertise(self, extension: str) -> None:
-        """List an extension among the capabilities of the server."""
-        self.low_level.extensions[extension] = {}
-
-    def own_lifespan(self) -> AbstractAsyncContextManager[Any]:
-        """Return the lifespan of the server, to enter it without a transport."""
-        return self.low_level.lifespan(self.low_level)
 
     @property
     def own_routes(self) -> list[Any]:

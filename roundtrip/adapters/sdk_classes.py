@@ -87,6 +87,7 @@ class _Tools:
         self._installation = installation
         self.calls = ToolCalls(
             installation,
+            installation.low_level,
             installation.legs,
             installation.desk,
             self.registry,

@@ -56,7 +56,7 @@ def install_inbox(
         made,
         base_url=pages.base_url,
         keys=book.page_keys,
-        renderer=rendering.PageRenderer(pages.look(host.server.name), templates=pages.folder),
+        renderer=rendering.PageRenderer(pages.look(host.low_level.name), templates=pages.folder),
     )
     for route in site.routes:
         host.server.custom_route(route.path, methods=[*(route.methods or ())], include_in_schema=False)(route.endpoint)

@@ -180,7 +180,7 @@ class StoredCalls(LegExtension):
         if pages is None and not channels.continues:
             return None
         service = storage.require(host, "channels=" if pages is None else "pages=")
-        stored = cls(channels, pages, name=server.name, legs=legs, service=service)
+        stored = cls(channels, pages, name=host.low_level.name, legs=legs, service=service)
         legs.extensions.append(stored)
         host.desk.steps.append(stored)
         service.prepare = stored.prepare_task

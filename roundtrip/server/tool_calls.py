@@ -84,12 +84,11 @@ class ToolCalls(ToolHost):
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """Serve one message, as the SDK's middlewares do, and answer it if no other middleware follows."""
-        server = self.server
         if (
             ctx.method != _METHOD
             or not is_retry_era(ctx.protocol_version)
-            or server.middleware[-1] is not self
-            or not server.has_own_tool_handler
+            or self.low_level.middleware[-1] is not self
+            or not self.server.has_own_tool_handler
         ):
             return await call_next(ctx)
         params = ctx.params or {}
@@ -214,9 +213,9 @@ class ToolCalls(ToolHost):
     def _server_info(self) -> dict[str, Any]:
         """Return a copy of the server's description: callers may change it."""
         if self._stamp is None:
-            self._stamp = self.server.server_info_stamp
+            self._stamp = self.low_level.server_info_stamp
         if "icons" in self._stamp:
-            return self.server.server_info_stamp
+            return self.low_level.server_info_stamp
         return self._stamp.copy()
 
     async def serve(

@@ -65,6 +65,7 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
         self._probe = self._probe_if_wanted(probe)
         self._calls = ToolCalls(
             self,
+            self._lowlevel_server,
             self._legs,
             CallDesk(),
             self._tools,

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mcp.server.context import ServerMiddleware, ServerRequestContext
+from mcp.server.context import ServerRequestContext
 
 if TYPE_CHECKING:
+    from mcp.server.lowlevel import Server as LowLevelServer
     from mcp_types import ToolAnnotations
     from starlette.requests import Request
     from starlette.responses import Response
@@ -71,31 +71,8 @@ class HostServer(Protocol):
     """Server whose calls arrive at the desk."""
 
     @property
-    def name(self) -> str:
-        """Return its name."""
-        ...
-
-    @property
-    def middleware(self) -> list[ServerMiddleware[Any]]:
-        """Return its middlewares, the outermost first."""
-        ...
-
-    @property
     def has_own_tool_handler(self) -> bool:
         """Return True if the SDK's handler serves calls of tools."""
-        ...
-
-    @property
-    def server_info_stamp(self) -> dict[str, Any]:
-        """Return the part of results of 2026-07-28 that describes the server."""
-        ...
-
-    def advertise(self, extension: str) -> None:
-        """List an extension among its capabilities."""
-        ...
-
-    def own_lifespan(self) -> AbstractAsyncContextManager[Any]:
-        """Return its lifespan, to enter it without a transport."""
         ...
 
     def custom_route(
@@ -123,6 +100,8 @@ class ToolHost(ABC):
     """The tools of one server, as features of calls need them."""
 
     server: HostServer
+    low_level: LowLevelServer[Any]
+    """The SDK's low-level server inside of it."""
     legs: LegRunner
     """Serves the legs of their functions."""
     desk: CallDesk
@@ -159,4 +138,4 @@ class ToolHost(ABC):
 
     def stamp(self) -> dict[str, Any]:
         """Return the metadata that results have."""
-        return dict(self.server.server_info_stamp)
+        return dict(self.low_level.server_info_stamp)

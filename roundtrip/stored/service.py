@@ -99,7 +99,8 @@ class CallService:
     async def _worked_by_others(self) -> AsyncGenerator[CallWorker]:
         """Run the server in a worker of a distributed engine's own, which calls `CallWorker.run`."""
         self.runs_tasks = False
-        async with self._host.server.own_lifespan():
+        server = self._host.low_level
+        async with server.lifespan(server):
             yield self._require_engine(deliver=_deliver_nothing)
 
     def start(self) -> None:

@@ -38,7 +38,7 @@ class Storage:
             InvalidSignature: The ledger cannot store calls.
         """
         if self.tasks is None:
-            kept = book.CallBook(host.legs.parts, host.server.name, needed_by, self.features())
+            kept = book.CallBook(host.legs.parts, host.low_level.name, needed_by, self.features())
             made = service.CallService(host, kept, engine=self.engine, runs=self.runs_tasks)
             self.tasks = made
             host.legs.workers.append(made)

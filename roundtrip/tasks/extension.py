@@ -44,11 +44,11 @@ _EXTENSION_MISSING: Final = -32021
 
 def serve_extension(host: ToolHost, service: CallService) -> None:
     """Give a server the extension, once it has a tool that runs as a task."""
-    server = host.server
+    server = host.low_level
     entries: list[object] = [*server.middleware]
     if any(isinstance(entry, TaskMethods) for entry in entries):
         return
-    server.advertise(EXTENSION)
+    server.extensions[EXTENSION] = {}
     host.desk.steps.insert(0, _TaskStep(service))
     # Just before the innermost middleware, so inside all of the author's.
     place = entries.index(host) if host in entries else len(entries)
