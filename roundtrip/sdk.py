@@ -7,8 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mappi
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from typing import Any, Final, Literal, TypeVar, cast
 
-from mcp.server import MCPServer, _streamable_http_modern
-from mcp.server._otel import OpenTelemetryMiddleware as SdkSpans
+from mcp.server import MCPServer, _otel, _streamable_http_modern
 from mcp.server.connection import Connection
 from mcp.server.lowlevel.server import LifespanResultT
 from mcp.server.mcpserver import Context
@@ -24,22 +23,6 @@ from pydantic import AnyUrl, TypeAdapter
 from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import Receive, Scope
-
-__all__ = [
-    "HookedServer",
-    "RestartingManager",
-    "SdkSpans",
-    "Shelf",
-    "connection_of",
-    "is_running",
-    "lifespan_state_of",
-    "output_adapter",
-    "request_with_body",
-    "require_names",
-    "seconds_between_pings",
-    "session_id_of",
-    "transport_log",
-]
 
 _NEEDED: Final[Mapping[type, str]] = {
     # The SDK looks prompts and resources up in the managers, where hidden ones must be missing. Its handlers log the
@@ -57,6 +40,9 @@ _NEEDED: Final[Mapping[type, str]] = {
 }
 """Private methods of the SDK's classes, and attributes of their instances."""
 _FITTING: Final = "install mcp>=2.1.1,<3, or a later version of mcp-roundtrip"
+
+SdkSpans = _otel.OpenTelemetryMiddleware
+"""The SDK's middleware of spans."""
 
 T = TypeVar("T")
 _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])

@@ -1,7 +1,7 @@
 """Use the names of FastMCP that roundtrip needs, all in this module; a test fails when FastMCP moves one.
 
-Public names of FastMCP come from here as well, so that a version that roundtrip does not know fails at import, with one
-message. The private ones:
+Public names of FastMCP come from here as well (`import Tool as Tool`), so that a version that roundtrip does not know
+fails at import, with one message. The private ones:
 
 `FastMCP._mcp_server` is the low-level server, whose boundary of request states roundtrip's replaces.
 `FastMCP._request_state_security` is the policy that its author gave for that boundary.
@@ -34,42 +34,44 @@ from typing import TYPE_CHECKING, Any, Final
 from mcp_types import CallToolResult
 
 try:
-    from fastmcp import FastMCP
-    from fastmcp.exceptions import (
-        DisabledError,
-        FastMCPError,
-        NotFoundError,
-        PromptError,
-        ResourceError,
-        ToolError,
-    )
-    from fastmcp.prompts import Prompt
-    from fastmcp.prompts.function_prompt import FunctionPrompt, PromptMeta
-    from fastmcp.resources import Resource, ResourceTemplate
-    from fastmcp.resources.function_resource import FunctionResource, ResourceMeta
+    from fastmcp import FastMCP as FastMCP
+    from fastmcp.exceptions import DisabledError as DisabledError
+    from fastmcp.exceptions import FastMCPError as FastMCPError
+    from fastmcp.exceptions import NotFoundError as NotFoundError
+    from fastmcp.exceptions import PromptError as PromptError
+    from fastmcp.exceptions import ResourceError as ResourceError
+    from fastmcp.exceptions import ToolError as ToolError
+    from fastmcp.prompts import Prompt as Prompt
+    from fastmcp.prompts.function_prompt import FunctionPrompt
+    from fastmcp.prompts.function_prompt import PromptMeta as PromptMeta
+    from fastmcp.resources import Resource as Resource
+    from fastmcp.resources import ResourceTemplate as ResourceTemplate
+    from fastmcp.resources.function_resource import FunctionResource
+    from fastmcp.resources.function_resource import ResourceMeta as ResourceMeta
     from fastmcp.resources.template import FunctionResourceTemplate
-    from fastmcp.server.context import Context
+    from fastmcp.server.context import Context as Context
     from fastmcp.server.dependencies import (
         _is_client_tool_call,  # pyright: ignore[reportPrivateUsage]
-        bind_request_context,
         fastmcp_request_ctx,
         get_server,
     )
+    from fastmcp.server.dependencies import bind_request_context as bind_request_context
     from fastmcp.server.mixins.mcp_operations import (
         _normalize_call_tool_result,  # pyright: ignore[reportPrivateUsage]
     )
-    from fastmcp.server.providers import LocalProvider
+    from fastmcp.server.providers import LocalProvider as LocalProvider
     from fastmcp.server.providers.fastmcp_provider import FastMCPProvider, FastMCPProviderTool
     from fastmcp.server.providers.wrapped_provider import _WrappedProvider  # pyright: ignore[reportPrivateUsage]
     from fastmcp.server.sessions import UserSession
-    from fastmcp.server.transforms import Transform
+    from fastmcp.server.transforms import Transform as Transform
     from fastmcp.server.transforms.search.base import BaseSearchTransform
-    from fastmcp.tools import Tool
+    from fastmcp.tools import Tool as Tool
     from fastmcp.tools.base import ToolResult
-    from fastmcp.tools.function_tool import FunctionTool, ToolMeta
-    from fastmcp.tools.tool_transform import TransformedTool
+    from fastmcp.tools.function_tool import FunctionTool
+    from fastmcp.tools.function_tool import ToolMeta as ToolMeta
+    from fastmcp.tools.tool_transform import TransformedTool as TransformedTool
     from fastmcp.utilities.types import is_class_member_of_type
-    from fastmcp.utilities.versions import VersionSpec
+    from fastmcp.utilities.versions import VersionSpec as VersionSpec
     from uncalled_for import get_dependency_parameters
 except ImportError as error:
     raise ImportError(
@@ -80,30 +82,6 @@ except ImportError as error:
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server as LowLevelServer
     from mcp.server.request_state import RequestStateSecurity
-
-# Names of FastMCP that other modules take from this one.
-__all__ = [
-    "Context",
-    "DisabledError",
-    "FastMCP",
-    "FastMCPError",
-    "LocalProvider",
-    "NotFoundError",
-    "Prompt",
-    "PromptError",
-    "PromptMeta",
-    "Resource",
-    "ResourceError",
-    "ResourceMeta",
-    "ResourceTemplate",
-    "Tool",
-    "ToolError",
-    "ToolMeta",
-    "Transform",
-    "TransformedTool",
-    "VersionSpec",
-    "bind_request_context",
-]
 
 _MOVED = "FastMCP {version} has moved {name}, which roundtrip.fastmcp uses; install FastMCP 4.2, or a later roundtrip"
 

@@ -15,16 +15,6 @@ from jsonschema import Draft202012Validator, FormatChecker, SchemaError
 from roundtrip.questions.fields import FORMATS, FieldKind, FormField, fields_of
 from roundtrip.text import printable
 
-__all__ = [
-    "FieldSamples",
-    "clearance",
-    "invalid_answers",
-    "other_valid_answer",
-    "range_of",
-    "samples_of",
-    "valid_answer",
-]
-
 _MAX_SAMPLE_SIZE: Final = 100_000
 """The most characters of a text, or items of a list."""
 _WORDS: Final = ("text", "other")
