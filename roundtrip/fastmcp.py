@@ -49,11 +49,11 @@ from roundtrip.adapters.installation import (
     refuse_options,
     refuse_second,
 )
-from roundtrip.adapters.storing import wants_stored_calls
 from roundtrip.errors import InvalidSignature
 from roundtrip.legs.functions import Kind
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.signatures import display_name
+from roundtrip.server.settings import wants_stored_calls
 from roundtrip.tools.options import ToolSpec, mark_registered, spec_of
 
 if TYPE_CHECKING:

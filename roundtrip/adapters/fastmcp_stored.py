@@ -30,11 +30,11 @@ from roundtrip.adapters.fastmcp_names import (
     wire_form,
 )
 from roundtrip.adapters.installation import serving_now
-from roundtrip.adapters.storing import install_stored_calls
 from roundtrip.channels.stored_replies import result_from
 from roundtrip.engine.leg import Finished
 from roundtrip.legs.requests import holding
 from roundtrip.legs.runner import ServedEnd
+from roundtrip.server.features import install_stored_calls
 from roundtrip.stored.desk import ToolHost
 
 if TYPE_CHECKING:
@@ -59,7 +59,9 @@ def install_stored_fastmcp_calls(installation: Installation[FastMCP[Any]], optio
         mcp.tool(fn, output_schema=None, **details)
 
     installation.custom_route, installation.add_tool = mcp.custom_route, add_tool
-    stored = install_stored_calls(installation, options, FastMcpTools(installation), has_auth=mcp.auth is not None)
+    stored = installation.stored_calls = install_stored_calls(
+        FastMcpTools(installation), installation.storage, options, has_auth=mcp.auth is not None
+    )
     if stored is not None:
         mcp.add_transform(_ListedForClients(installation, stored))
 

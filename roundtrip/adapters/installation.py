@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
-from weakref import WeakSet
 
 from mcp.server import MCPServer
 from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
@@ -27,24 +26,17 @@ from roundtrip.legs.boundary import Request, RequestBoundary
 from roundtrip.legs.functions import AskingFunction, Kind
 from roundtrip.legs.requests import holding
 from roundtrip.on_demand import load_on_use
-from roundtrip.once.extension import GuessCounter
 from roundtrip.resolvers.plan import Plan
 from roundtrip.server.attach import Attached
 from roundtrip.server.attach import install as attach
-from roundtrip.server.features import extensions_of, reject_waits, stored_features
-from roundtrip.server.settings import PartsOptions, parts_of
+from roundtrip.server.settings import PartsOptions, StoringOptions, parts_of
 from roundtrip.stored.desk import CallDesk
-from roundtrip.stored.storage import Storage, StoresCalls
 from roundtrip.switches import runs_tasks
 from roundtrip.tools.options import ToolSpec, unknown_option
 from roundtrip.tools.promises import OncePolicy
 from roundtrip.tools.registered import ToolDefaults
 
 if TYPE_CHECKING:
-    from roundtrip.approvals.settings import Approvals
-    from roundtrip.channels.server_channels import ChannelName
-    from roundtrip.channels.stored_calls import StoredCalls
-    from roundtrip.pages.settings import Pages
     from roundtrip.server import probe
     from roundtrip.stored.desk import PageHandler
 else:
@@ -53,21 +45,13 @@ else:
 HostT = TypeVar("HostT")
 
 
-class InstallOptions(PartsOptions, total=False):
+class InstallOptions(PartsOptions, StoringOptions, total=False):
     """Options of `install`; those of `roundtrip.Server` with the same names say more."""
 
     request_state_security: RequestStateSecurity | None
     """The SDK's policy, instead of `keys`. FastMCP's servers have it already."""
     build: str | None
     """A name for this build of the application. By default a digest of the tools' source."""
-    pages: Pages | None
-    """`Pages(...)`, on which users answer if their clients cannot ask them by form."""
-    channels: Iterable[ChannelName] | None
-    """The ways in which questions may be asked. By default `form`, and those that `pages` serves."""
-    approvals: Approvals | None
-    """`Approvals(...)`, by which people of a group decide calls of others, with `Approve`."""
-    no_empty_rounds: Iterable[str]
-    """Names of clients that cannot take a round without questions."""
 
 
 @dataclass(slots=True, eq=False)
@@ -108,7 +92,7 @@ class _Naming:
         return result
 
 
-class Installation(Attached, StoresCalls, Generic[HostT]):
+class Installation(Attached, Generic[HostT]):
     """roundtrip on a server of another class: its runner of legs, and the functions that ask.
 
     Args:
@@ -142,33 +126,19 @@ class Installation(Attached, StoresCalls, Generic[HostT]):
         mounted: Callable[[], Iterable[Installation[Any]]] = tuple,
     ) -> None:
         _check_names(options)
-        no_empty_rounds = options.get("no_empty_rounds", ())
-        if isinstance(no_empty_rounds, str):
-            raise TypeError(f"no_empty_rounds must be a list of names of clients, got {no_empty_rounds!r}")
         self.host = host
         self.low_level = low_level
         self._routes = routes
         self._mounted = mounted
         self.functions: dict[tuple[Kind, str, str | None], AskingFunction] = {}
         """The functions that ask, by kind, name and version."""
-        self._planned = WeakSet()
-        self.stored_calls: StoredCalls | None = None
-        """Calls whose users answer on pages, or whose questions a model answers, if its channels have such calls."""
         self.desk = CallDesk()
-        self.storage = Storage(stored_features, runs_tasks=runs_tasks(None, environment=os.environ))
         for_parts: dict[str, Any] = {name: options[name] for name in options.keys() & PartsOptions.__annotations__}
-        parts = parts_of(low_level.name, given=given, bus=bus, **for_parts)
-        self.parts = self._parts = parts._replace(no_empty_rounds=frozenset(no_empty_rounds))
-        self.defaults = ToolDefaults(self._parts.limits, build=options.get("build"), foreign=foreign)
-        self._features = extensions_of(self.parts, stored_of=lambda: self.stored_calls)
-        self.legs = self._legs = attach(
-            low_level,
-            self._parts,
-            host=context_server,
-            subject_of=self._subject_of,
-            count_guess=GuessCounter(self.parts).count,
-            begin_waits=reject_waits,
-        )
+        self.parts = parts_of(low_level.name, given=given, bus=bus, **for_parts)
+        self._set_parts(self.parts)
+        self.storage.runs_tasks = runs_tasks(None, environment=os.environ)
+        self.defaults = ToolDefaults(self.parts.limits, build=options.get("build"), foreign=foreign)
+        self.legs = self._legs = attach(low_level, self.parts, host=context_server, subject_of=self._subject_of)
         place = next(i for i, entry in enumerate(low_level.middleware) if isinstance(entry, RequestBoundary))
         low_level.middleware.insert(place + 1, _Naming(self))
 

@@ -39,7 +39,6 @@ from roundtrip.adapters.installation import (
     serving_now,
 )
 from roundtrip.adapters.marked import misused_context, uses_roundtrip
-from roundtrip.adapters.storing import install_stored_calls, wants_stored_calls
 from roundtrip.docket import foreign
 from roundtrip.errors import InvalidSignature
 from roundtrip.legs.functions import Kind, read_signature
@@ -48,7 +47,9 @@ from roundtrip.legs.runner import result_of
 from roundtrip.machine.journal import Limits
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.signatures import display_name
+from roundtrip.server.features import install_stored_calls
 from roundtrip.server.prompt_legs import in_legs
+from roundtrip.server.settings import wants_stored_calls
 from roundtrip.server.tool_calls import ToolCalls
 from roundtrip.tools.failures import log_tool_failure
 from roundtrip.tools.options import ToolSpec, mark_registered, spec_from, spec_of
@@ -232,11 +233,13 @@ def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any],
     _replace(server, "add_resource", _adding_plain(server.add_resource, "resource"))
     _replace(server, "prompt", _asking_prompts(server.prompt, installation))
     _replace(server, "resource", _asking_resources(server.resource, installation))
-    if wants_stored_calls(options):
-        installation.custom_route, installation.add_tool = server.custom_route, add_asking_tool
-        has_auth = server.settings.auth is not None
-        stored = install_stored_calls(installation, options, tools.calls, has_auth=has_auth)
-        tools.registry.relist = stored.relist if stored is not None else None
+    installation.custom_route, installation.add_tool = server.custom_route, add_asking_tool
+    has_auth = server.settings.auth is not None
+    stored = installation.stored_calls = install_stored_calls(
+        tools.calls, installation.storage, options, has_auth=has_auth
+    )
+    if stored is not None:
+        tools.registry.relist = stored.relist
 
 
 def _adding_plain(add: Callable[..., Any], kind: Kind) -> Callable[..., Any]:

@@ -23,21 +23,25 @@ from opentelemetry.trace import ProxyTracerProvider, get_tracer_provider
 
 from roundtrip.errors import KeysMissing
 from roundtrip.legs.boundary import RequestBoundary, SubjectOf
-from roundtrip.legs.extensions import CountGuess, LegExtension
+from roundtrip.legs.extensions import LegExtension
 from roundtrip.legs.functions import AskingFunction, FunctionSignature, Planned
 from roundtrip.legs.parts import Effects, Parts
 from roundtrip.legs.runner import LegRunner
 from roundtrip.on_demand import load_on_use
+from roundtrip.once.extension import GuessCounter
 from roundtrip.resolvers.signatures import display_name, hints_of
 from roundtrip.sdk import SdkSpans
+from roundtrip.server.features import extensions_of, reject_waits, stored_features
+from roundtrip.stored.storage import Storage
 from roundtrip.tokens.token import JournalCodec
 
 if TYPE_CHECKING:
-    from roundtrip.engine.ports import BeginWaits
+    from roundtrip.channels.stored_calls import StoredCalls
     from roundtrip.ledger.contract import Ledger
     from roundtrip.server import context, overrides
     from roundtrip.server.context import Context
     from roundtrip.server.overrides import Overrides
+    from roundtrip.stored.service import CallService
     from roundtrip.tokens.tickets import Ticket
     from roundtrip.trace.writing import unwritten
     from roundtrip.tracing import Tracer
@@ -58,10 +62,8 @@ def install(
     server: LowLevelServer[Any],
     parts: Parts,
     *,
-    host: MCPServer[Any] | None = None,
-    subject_of: SubjectOf | None = None,
-    count_guess: CountGuess | None = None,
-    begin_waits: BeginWaits | None = None,
+    host: MCPServer[Any] | None,
+    subject_of: SubjectOf,
 ) -> LegRunner:
     """Let functions behind a low-level server ask.
 
@@ -71,14 +73,12 @@ def install(
         server: The server, whose middlewares are changed.
         parts: The keys, the ledger and the rest that legs use.
         host: The server that contexts show as `ctx.mcp_server`.
-        count_guess: Counts answers to questions with `guesses=`.
-        begin_waits: Begins the waits of bodies whose calls are not stored.
-        subject_of: Names the tool, prompt or template of a request for logs and traces; without it, they have no name.
+        subject_of: Names the tool, prompt or template of a request for logs and traces.
 
     Returns:
         The runner that serves legs of functions.
     """
-    legs = LegRunner(host, parts, count_guess, begin_waits, _make_context)
+    legs = LegRunner(host, parts, GuessCounter(parts).count, reject_waits, _make_context)
     place = next(i for i, entry in enumerate(server.middleware) if isinstance(entry, RequestStateBoundary))
     # Inside the SDK's span of the request, so that the spans of tracers belong to it.
     server.middleware[place] = RequestBoundary(
@@ -95,14 +95,25 @@ def _make_context(**options: Any) -> Context[Any, Any]:
 
 
 class Attached:
-    """Server with a runner of legs: its effects and tickets, and what tests change. A subclass sets the attributes."""
+    """Server with a runner of legs, which a subclass sets: its effects, its stored calls, and what tests change."""
 
-    _parts: Parts
-    _features: tuple[LegExtension, ...]
-    """The features of the server, the outermost first."""
     _legs: LegRunner
-    _planned: WeakSet[Planned]
-    """The plans that `overrides` changes."""
+
+    def _set_parts(self, parts: Parts) -> None:
+        """Set everything that functions need before they are registered."""
+        self._parts = parts
+        self._planned: WeakSet[Planned] = WeakSet()
+        """The plans that `overrides` changes."""
+        self.storage = Storage(stored_features)
+        self.stored_calls: StoredCalls | None = None
+        """Calls whose users answer on pages, or whose questions a model answers, if its channels have such calls."""
+        self._features = extensions_of(parts, stored_of=lambda: self.stored_calls)
+        """The features of the server, the outermost first."""
+
+    @property
+    def task_service(self) -> CallService | None:
+        """Return the stored calls of the server; None if it has no option and no tool that needs them."""
+        return self.storage.tasks
 
     @cached_property
     def overrides(self) -> Overrides:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Never
 
 from typing_extensions import override
@@ -12,19 +12,17 @@ from roundtrip.legs.extensions import LegExtension
 from roundtrip.on_demand import load_on_use
 from roundtrip.once.extension import ExactlyOnce
 from roundtrip.questions.markers import ExternalMarker
+from roundtrip.server.settings import StoringOptions, wants_stored_calls
 from roundtrip.tools.promises import warn_of_promise
 
 if TYPE_CHECKING:
     from roundtrip.approvals import inbox, inbox_pages, rules
-    from roundtrip.approvals.settings import Approvals
     from roundtrip.channels import stored_calls
-    from roundtrip.channels.server_channels import ChannelName
     from roundtrip.channels.stored_calls import StoredCalls
     from roundtrip.engine.computed import ComputedValues
     from roundtrip.legs.extensions import OpenLeg
     from roundtrip.legs.functions import AskingFunction
     from roundtrip.legs.parts import Parts
-    from roundtrip.pages.settings import Pages
     from roundtrip.stored.content import CallFeature
     from roundtrip.stored.desk import ToolHost
     from roundtrip.stored.storage import Storage
@@ -56,22 +54,19 @@ def stored_features() -> list[CallFeature]:
 
 
 def install_stored_calls(
-    host: ToolHost,
-    storage: Storage,
-    *,
-    channels: Iterable[ChannelName] | None,
-    pages: Pages | None,
-    approvals: Approvals | None,
-    has_auth: bool,
+    host: ToolHost, storage: Storage, options: StoringOptions, *, has_auth: bool
 ) -> StoredCalls | None:
-    """Give a server what its options need: pages, a tool that continues calls, and an inbox.
+    """Give a server what its options need, if they need anything: pages, a tool that continues calls, and an inbox.
 
     Raises:
         TypeError: The channels are not a list of names.
         ValueError: The options contradict each other, or the server does not know its callers.
         InvalidSignature: The ledger cannot store calls.
     """
-    stored = stored_calls.StoredCalls.install(channels, pages, host, storage)
+    if not wants_stored_calls(options):
+        return None
+    pages, approvals = options.get("pages"), options.get("approvals")
+    stored = stored_calls.StoredCalls.install(options.get("channels"), pages, host, storage)
     if approvals is not None:
         links = stored is not None and stored.gives_links
         found = inbox_pages.install_inbox(approvals, pages, host, storage.tasks, gives_links=links, has_auth=has_auth)

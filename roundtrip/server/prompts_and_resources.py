@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
-from weakref import WeakSet
 
 from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp.server.lowlevel.server import LifespanResultT
@@ -33,20 +32,16 @@ from roundtrip.legs.parts import Parts
 from roundtrip.legs.requests import Incoming, begins_for_client, serving_client
 from roundtrip.legs.runner import log_teardown
 from roundtrip.on_demand import load_on_use
-from roundtrip.once.extension import GuessCounter
 from roundtrip.resolvers.markers import check_inline
 from roundtrip.resolvers.signatures import display_name
 from roundtrip.sdk import HookedServer, Shelf
 from roundtrip.server.attach import Attached, install
-from roundtrip.server.features import extensions_of, reject_waits, stored_features
-from roundtrip.stored.storage import Storage, StoresCalls
 from roundtrip.tools.registered import ToolDefaults
 from roundtrip.visibility.notifications import Announcer
 from roundtrip.visibility.rules import Enabled, Listing, Strings, Visibility, read_enabled
 
 # Loaded by servers that use them.
 if TYPE_CHECKING:
-    from roundtrip.channels.stored_calls import StoredCalls
     from roundtrip.server import context, prompt_legs
     from roundtrip.tools import failures
     from roundtrip.visibility import catalog, gates
@@ -87,7 +82,7 @@ class ResourceDetails(TypedDict, total=False):
     security: ResourceSecurity | None
 
 
-class PromptsAndResources(Attached, StoresCalls, HookedServer[LifespanResultT]):
+class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
     """The part of `Server` for prompts, resources and templates; `sdk` has the arguments of `MCPServer`."""
 
     def __init__(
@@ -99,14 +94,9 @@ class PromptsAndResources(Attached, StoresCalls, HookedServer[LifespanResultT]):
         sdk: Mapping[str, Any],
     ) -> None:
         # Extensions register resources from inside the SDK's constructor, so all of this must exist before it runs.
-        self._parts = parts
+        self._set_parts(parts)
         self._defaults = defaults
         self._visibility = visibility
-        self._planned = WeakSet()
-        self.stored_calls: StoredCalls | None = None
-        """Calls whose users answer on pages, or whose questions a model answers, if its channels have such calls."""
-        self.storage = Storage(stored_features)
-        self._features = extensions_of(parts, stored_of=lambda: self.stored_calls)
         self._announcer = Announcer(parts.effects, is_private=self.is_private)
         # Those of the constructor come before those of extensions.
         for tool in sdk.get("tools") or ():
@@ -115,14 +105,7 @@ class PromptsAndResources(Attached, StoresCalls, HookedServer[LifespanResultT]):
         for resource in sdk.get("resources") or ():
             with self._catalog.adding("resource", str(resource.uri), name=resource.name):
                 pass
-        self._legs = install(
-            self._lowlevel_server,
-            parts,
-            host=self,
-            subject_of=self._subject_of,
-            count_guess=GuessCounter(parts).count,
-            begin_waits=reject_waits,
-        )
+        self._legs = install(self._lowlevel_server, parts, host=self, subject_of=self._subject_of)
         self.middleware.insert(0, self._announcer)
 
     @cached_property

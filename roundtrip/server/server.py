@@ -29,7 +29,7 @@ from roundtrip.docket import foreign
 from roundtrip.on_demand import load_on_use
 from roundtrip.server.features import install_stored_calls
 from roundtrip.server.prompts_and_resources import LISTINGS
-from roundtrip.server.settings import PartsOptions, parts_of
+from roundtrip.server.settings import PartsOptions, StoringOptions, parts_of
 from roundtrip.server.tool_server import ToolServer
 from roundtrip.switches import FAST_LANE_VARIABLE, is_on, runs_tasks
 from roundtrip.tools.registered import ToolDefaults
@@ -39,16 +39,10 @@ from roundtrip.visibility.rules import VisibilityChoice
 if TYPE_CHECKING:
     from mcp.server.transport_security import TransportSecuritySettings
 
-    from roundtrip.approvals.settings import Approvals
-    from roundtrip.channels.server_channels import ChannelName
     from roundtrip.http import connections
-    from roundtrip.pages.settings import Pages
     from roundtrip.stored.worker import DistributedEngine
 else:
-    load_on_use(
-        globals(),
-        "roundtrip.http.connections",
-    )
+    load_on_use(globals(), "roundtrip.http.connections")
 
 _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
 
@@ -73,7 +67,7 @@ class SdkOptions(TypedDict, total=False):
     middleware: Sequence[ServerMiddleware[Any]] | None
 
 
-class ServerOptions(PartsOptions, SdkOptions, total=False):
+class ServerOptions(PartsOptions, StoringOptions, SdkOptions, total=False):
     """Options of `Server` that it passes on."""
 
 
@@ -160,13 +154,9 @@ class Server(ToolServer[LifespanResultT]):
         *,
         lifespan: Callable[[MCPServer[LifespanResultT]], AbstractAsyncContextManager[LifespanResultT]] | None = None,
         build: str | None = None,
-        no_empty_rounds: Iterable[str] = (),
         probe: bool | None = None,
         run_tasks: bool | Literal["own"] | None = None,
         task_engine: DistributedEngine | None = None,
-        pages: Pages | None = None,
-        channels: Iterable[ChannelName] | None = None,
-        approvals: Approvals | None = None,
         fast_lane: bool | None = None,
         strict_input_validation: bool = False,
         mask_error_details: bool | None = None,
@@ -174,14 +164,13 @@ class Server(ToolServer[LifespanResultT]):
         on_duplicate_tools: OnDuplicate | None = None,
         **options: Unpack[ServerOptions],
     ) -> None:
-        if isinstance(no_empty_rounds, str):
-            raise TypeError(f"no_empty_rounds must be a list of names of clients, got {no_empty_rounds!r}")
-        sdk: dict[str, Any] = {**options}
+        sdk: dict[str, Any] = {
+            name: given for name, given in options.items() if name not in StoringOptions.__annotations__
+        }
         for_parts = {option: sdk.pop(option) for option in PartsOptions.__annotations__ if option in sdk}
         bus = options.get("subscriptions")
         given = options.get("request_state_security")
         parts = parts_of(name, given=given, bus=None if bus is False else bus, **for_parts)
-        parts = parts._replace(no_empty_rounds=frozenset(no_empty_rounds))
         self._has_warned_of_errors = False
         self._decision = Lock()
         super().__init__(
@@ -214,16 +203,10 @@ class Server(ToolServer[LifespanResultT]):
         )
         self.storage.engine = task_engine
         self.storage.runs_tasks = runs_tasks(run_tasks, environment=os.environ)
-        if pages is not None or channels is not None or approvals is not None:
-            self.stored_calls = install_stored_calls(
-                self._calls,
-                self.storage,
-                channels=channels,
-                pages=pages,
-                approvals=approvals,
-                has_auth=self.settings.auth is not None,
-            )
-            self._tools.relist = self.stored_calls.relist if self.stored_calls is not None else None
+        has_auth = self.settings.auth is not None
+        self.stored_calls = install_stored_calls(self._calls, self.storage, options, has_auth=has_auth)
+        if self.stored_calls is not None:
+            self._tools.relist = self.stored_calls.relist
         for add in self._early:
             add()
         self._has_fast_lane = is_on(fast_lane, FAST_LANE_VARIABLE, environment=os.environ, default=True)

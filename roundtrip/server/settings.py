@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast
 
 from mcp.server.context import ServerRequestContext
@@ -27,7 +27,10 @@ from roundtrip.tokens.token import MAX_TOKEN_BYTES, KeyRing, TokenCodec
 from roundtrip.trace.writing.tracers import tracers_of
 
 if TYPE_CHECKING:
+    from roundtrip.approvals.settings import Approvals
+    from roundtrip.channels.server_channels import ChannelName
     from roundtrip.ledger import contract
+    from roundtrip.pages.settings import Pages
     from roundtrip.server import key_files
     from roundtrip.trace.writing.tracers import Trace
 else:
@@ -74,8 +77,26 @@ class PartsOptions(TypedDict, total=False):
     """A longer token is neither made nor accepted."""
     max_journal_bytes: int
     """The most bytes that a call may remember."""
+    no_empty_rounds: Iterable[str]
+    """Names of clients that cannot take a round without questions."""
     system: System
     """The clocks, randomness and sleep to use."""
+
+
+class StoringOptions(TypedDict, total=False):
+    """Options of a server that make it store calls; the docstring of `Server` says more."""
+
+    pages: Pages | None
+    """`Pages(...)`, on which users answer if their clients cannot ask them by form."""
+    channels: Iterable[ChannelName] | None
+    """The ways in which questions may be asked. By default `form`, and those that `pages` serves."""
+    approvals: Approvals | None
+    """`Approvals(...)`, by which people of a group decide calls of others, with `Approve`."""
+
+
+def wants_stored_calls(options: StoringOptions) -> list[str]:
+    """Return the given options that need stored calls."""
+    return [name for name in StoringOptions.__annotations__ if options.get(name) is not None]
 
 
 def parts_of(
@@ -89,8 +110,11 @@ def parts_of(
 
     Raises:
         ValueError: A key is too short, or the arguments contradict each other.
-        TypeError: The ledger is none, or `principal=` is no function.
+        TypeError: The ledger is none, `principal=` is no function, or `no_empty_rounds=` is no list.
     """
+    no_empty_rounds = options.get("no_empty_rounds", ())
+    if isinstance(no_empty_rounds, str):
+        raise TypeError(f"no_empty_rounds must be a list of names of clients, got {no_empty_rounds!r}")
     ledger, system = options.get("ledger"), options.get("system", SYSTEM)
     if ledger is not None and not isinstance(cast("object", ledger), contract.Ledger):
         raise TypeError(f"ledger= must be a ledger, such as SqliteLedger('calls.db'), got {type(ledger).__name__}")
@@ -101,7 +125,7 @@ def parts_of(
         protection = _protected(name, limits.ttl, options, system)
     tracers = tracers_of(options.get("trace"), environment=os.environ, key=protection.trace_key)
     bus = bus if bus is not None else InMemorySubscriptionBus()
-    return Parts(protection, Effects(ledger, tracers, bus, system=system), limits, system)
+    return Parts(protection, Effects(ledger, tracers, bus, system=system), limits, system, frozenset(no_empty_rounds))
 
 
 def _limits_of(given: RequestStateSecurity | None, ttl: float | None, max_age: float | None) -> Limits:

@@ -43,14 +43,3 @@ class Storage:
             self.tasks = made
             host.legs.workers.append(made)
         return self.tasks
-
-
-class StoresCalls:
-    """Mixin of servers that can store calls."""
-
-    storage: Storage
-
-    @property
-    def task_service(self) -> CallService | None:
-        """Return the stored calls of the server; None if it has no option and no tool that needs them."""
-        return self.storage.tasks
