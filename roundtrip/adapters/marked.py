@@ -34,9 +34,13 @@ def uses_roundtrip(fn: Callable[..., Any], *, kinds: tuple[type[Any], ...] = (Re
 
 def misused_context(error: BaseException | None, kind: type[Any]) -> ContextOfHost | None:
     """Return the error to raise if an error, or a cause of it, is that code asked with a host's own kind of context."""
-    while error is not None and not isinstance(error, AttributeError):
+    while error is not None and not isinstance(error, AttributeError | ContextOfHost):
         error = error.__cause__
-    if error is None or not isinstance(error.obj, kind) or not hasattr(Context, str(error.name)):
+    if (
+        not isinstance(error, AttributeError)
+        or not isinstance(error.obj, kind)
+        or not hasattr(Context, str(error.name))
+    ):
         return None
     return ContextOfHost(str(error.name), kind=type(error.obj))
 

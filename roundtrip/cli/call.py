@@ -26,12 +26,12 @@ questions:
   At a terminal you answer one field at a time. Enter takes a field's default or leaves it out. `:decline`
   declines the question, `:cancel` or the end of the input cancels it. A page is opened in the browser only
   if you agree, and only if its address is http(s). --answers FILE answers for scripts; for a question without an
-  answer, you are asked, or without a terminal the call fails. The file is JSON, either an object by question key
+  answer, you are asked, or without a terminal the call fails. The file is JSON, an object by the names of questions
       {"seat": {"row": "middle"}, "confirm:book": "decline"}
-  or a list, with a key or a regular expression for the message, or neither for the next question
+  or a list, with a name or a regular expression for the message, or neither for the next question
       [{"message": "Which seat", "answer": {"row": "middle"}}, {"answer": "decline"}]
   An answer is the form's content, or "accept" (with the form's defaults; for a page: go there), "decline" or
-  "cancel"; for a model, {"text": "..."}. The live era has no keys on the wire: entries with a key and without a
+  "cancel"; for a model, {"text": "..."}. The live era has no names on the wire: entries with a name and without a
   message are taken in order there. A page that a file accepts is shown, not opened.
 
 tasks:

@@ -43,7 +43,7 @@ from roundtrip.untrusted import mapping_of
 
 DECLINED: Final = ErrorData(code=INVALID_REQUEST, message="The user declined to answer")
 
-_ENTRY_KEYS: Final = frozenset({"key", "message", "answer"})
+_ENTRY_KEYS: Final = frozenset({"name", "message", "answer"})
 _MAX_NAMED_FIELDS: Final = 10
 _MAX_FIELD_CHARS: Final = 60
 _AWAITED: Final = "This waits for an approval by "
@@ -58,7 +58,7 @@ _Reply = ElicitResult | CreateMessageResult | None
 @dataclass(slots=True)
 class _AnswerEntry:
     answer: Any
-    key: str | None = None
+    name: str | None = None
     message: "re.Pattern[str] | None" = None
     used: bool = False
 
@@ -78,9 +78,9 @@ class AnswerFile:
             message = params.message
         short = message if len(message) <= _MAX_MESSAGE_CHARS else message[:_MAX_MESSAGE_CHARS] + "..."
         name = f"the question {(short if key is None else key)!r}"
-        own = [entry for entry in self._entries if key is not None and entry.key == key]
-        # An entry with the key of another question is not for this one, even if its message fits.
-        rest = [entry for entry in self._entries if None in (key, entry.key)]
+        own = [entry for entry in self._entries if key is not None and entry.name == key]
+        # An entry with the name of another question is not for this one, even if its message fits.
+        rest = [entry for entry in self._entries if None in (key, entry.name)]
         fitting = [entry for entry in rest if entry.message is not None and entry.message.search(message)]
         in_order = [entry for entry in rest if entry.message is None and not entry.used]
         found = next(iter([*own, *fitting, *in_order]), None)
@@ -108,22 +108,24 @@ def read_answers(file: str) -> AnswerFile:
     except ValueError as error:
         raise CallFailed(f"the answers in {shown} are not JSON: {error}; {_EXAMPLE}") from error
     if isinstance(written, dict):
-        return AnswerFile([_AnswerEntry(answer, key) for key, answer in cast("dict[str, Any]", written).items()])
+        return AnswerFile([_AnswerEntry(answer, name) for name, answer in cast("dict[str, Any]", written).items()])
     if isinstance(written, list):
         return AnswerFile([_entry(entry, shown, n) for n, entry in enumerate(cast("list[Any]", written), 1)])
-    raise CallFailed(f"the answers in {shown} must be an object (an answer per question key) or a list of objects")
+    raise CallFailed(
+        f"the answers in {shown} must be an object (an answer per name of a question) or a list of objects"
+    )
 
 
 def _entry(written: Any, file: str, number: int) -> _AnswerEntry:
     where = f"entry {number} of the answers in {file}"
     parts = mapping_of(written)
     if "answer" not in parts or not _ENTRY_KEYS.issuperset(parts):
-        raise CallFailed(f"{where} must be an object with 'answer' and, optionally, 'key' or 'message'")
-    key, message = parts.get("key"), parts.get("message")
-    if not isinstance(key, str | None) or not isinstance(message, str | None):
-        raise CallFailed(f"{where}: 'key' and 'message' must be text")
+        raise CallFailed(f"{where} must be an object with 'answer' and, optionally, 'name' or 'message'")
+    name, message = parts.get("name"), parts.get("message")
+    if not isinstance(name, str | None) or not isinstance(message, str | None):
+        raise CallFailed(f"{where}: 'name' and 'message' must be text")
     try:
-        return _AnswerEntry(parts["answer"], key, re.compile(message) if message is not None else None)
+        return _AnswerEntry(parts["answer"], name, re.compile(message) if message is not None else None)
     except re.error as error:
         raise CallFailed(f"{where}: 'message' must be a regular expression: {error}") from error
 

@@ -13,7 +13,7 @@ from mcp.server.mcpserver import Context as SdkContext
 from mcp_types import InputRequiredResult
 
 from roundtrip.engine.leg import DONE, PlainBody
-from roundtrip.errors import InvalidSignature, OutcomeUsedAsValue, UsedUnawaited
+from roundtrip.errors import ContextOfHost, InvalidSignature, OutcomeUsedAsValue, UsedUnawaited
 from roundtrip.legs.builds import Build
 from roundtrip.machine.journal import Limits
 from roundtrip.on_demand import load_on_use
@@ -34,11 +34,12 @@ from roundtrip.threads.leg_threads import FunctionThreads
 
 if TYPE_CHECKING:
     from roundtrip import tracing
+    from roundtrip.legs import asking
     from roundtrip.legs.requests import Incoming
     from roundtrip.questions.markers import Marker as Question
     from roundtrip.resolvers import planner
 else:
-    load_on_use(globals(), "roundtrip.resolvers.planner", "roundtrip.tracing")
+    load_on_use(globals(), "roundtrip.legs.asking", "roundtrip.resolvers.planner", "roundtrip.tracing")
 
 T = TypeVar("T")
 
@@ -345,14 +346,16 @@ class AskingFunction:
         return result
 
     def raise_mistake(self, error: AttributeError) -> None:
-        """Raise the error for an unawaited answer, or for an outcome used as its value."""
-        used = error.obj
+        """Raise the error for an unawaited answer, an outcome used as its value, or the SDK's own context."""
+        used, name = error.obj, str(error.name)
         if inspect.iscoroutine(used) and used.__qualname__ in _ASKING:
             used.close()
             raise UsedUnawaited(f"ctx.{used.__name__}()") from error
         if isinstance(used, AcceptedElicitation | DeclinedElicitation | CancelledElicitation):
             kind = type(cast("object", used)).__name__.partition("[")[0]
-            raise OutcomeUsedAsValue(str(error.name), kind=kind) from error
+            raise OutcomeUsedAsValue(name, kind=kind) from error
+        if isinstance(used, SdkContext) and hasattr(asking.AskingContext, name):
+            raise ContextOfHost(name, kind=SdkContext) from error
 
     needs_request = False
     """True if a host may need the request of a client to run it."""

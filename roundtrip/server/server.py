@@ -32,6 +32,7 @@ from roundtrip.server.prompts_and_resources import LISTINGS
 from roundtrip.server.settings import PartsOptions, StoringOptions, parts_of
 from roundtrip.server.tool_server import ToolServer
 from roundtrip.switches import FAST_LANE_VARIABLE, is_on, runs_tasks
+from roundtrip.tools.options import unknown_option
 from roundtrip.tools.registered import ToolDefaults
 from roundtrip.tools.registry import OnDuplicate
 from roundtrip.visibility.rules import VisibilityChoice
@@ -164,6 +165,9 @@ class Server(ToolServer[LifespanResultT]):
         on_duplicate_tools: OnDuplicate | None = None,
         **options: Unpack[ServerOptions],
     ) -> None:
+        for option in options.keys() - ServerOptions.__annotations__:
+            known = inspect.signature(Server.__init__).parameters
+            raise unknown_option("Server() has", option, [*known, *ServerOptions.__annotations__])
         sdk: dict[str, Any] = {
             name: given for name, given in options.items() if name not in StoringOptions.__annotations__
         }

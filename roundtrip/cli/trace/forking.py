@@ -35,7 +35,7 @@ def _options(parser: OptionsAnywhere) -> None:
     parser.add_option("--at", "ROUND", "the number of the round, from 1", type=int, required=True)
     parser.add_option(
         "--answer",
-        "KEY=VALUE",
+        "NAME=VALUE",
         "an answer of this fork: JSON, or text; `:decline`, `:cancel`, `:accept`; for an approval `:approve`, or "
         "`:reject REASON`; may be repeated",
         repeats=True,
@@ -60,21 +60,21 @@ def _fork(arguments: Namespace) -> int:
 
 
 def _reply(text: str) -> tuple[str, OwnAnswer]:
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise CommandFailed(f"--answer must be KEY=VALUE, got {text!r}")
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise CommandFailed(f"--answer must be NAME=VALUE, got {text!r}")
     words: dict[str, Action] = {
         **{":accept": Action.ACCEPT, ":approve": Action.ACCEPT, ":decline": Action.DECLINE},
         **{":cancel": Action.CANCEL, ":reject": Action.DECLINE},
     }
     word, _, reason = value.partition(" ")
     if word in words:
-        return key, OwnAnswer(words[word], reason or None)
+        return name, OwnAnswer(words[word], reason or None)
     try:
         data: Any = json.loads(value)
     except (ValueError, RecursionError):
         data = value
-    return key, OwnAnswer(Action.ACCEPT, data, value)
+    return name, OwnAnswer(Action.ACCEPT, data, value)
 
 
 COMMANDS: Final = {"fork": view(_DESCRIPTION, _fork, call=True, options=_options, json=True)}

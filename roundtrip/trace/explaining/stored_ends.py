@@ -35,7 +35,9 @@ def explain_stop(call: TracedCall, line: StoppedLine) -> str:
         where = f" while it waited for an answer to {waited}" if waited else ""
         option = "task_ttl=" if is_task else "max_age="
         return f"The call ended because its time was over{where}; raise {option} if it needs longer."
-    by = "its client cancelled its task" if is_task else "its client left it or declined its link"
+    by = "its client cancelled its task"
+    if not is_task:
+        by = "its client left it or declined its link, or an operator ended it whose log was not read"
     return f"The call ended because {by}; nothing needs to be fixed if that was intended."
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import anyio
 import pytest
 from mcp.client.session import ClientRequestContext
+from mcp.server.mcpserver import Context as SdkContext
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequestParams, ElicitResult
 from pydantic import BaseModel, Field
@@ -66,6 +67,11 @@ async def test_question_given_in_parts_that_do_not_fit_is_named() -> None:
     start = re.compile(r"Error executing tool order: ctx.ask(_outcome)?\('it', ...\) must be given ")
     texts = {told: await _told(lambda ctx, ask=ask: ask(ctx)) for ask, told in _MISFITS}
     assert {told: text for told, text in texts.items() if told not in text or not start.match(text)} == {}
+
+
+async def test_body_that_asks_with_the_context_of_the_sdk_is_told_which_one_to_take() -> None:
+    told = await _told(lambda ctx: getattr(SdkContext(), "ask")("it", LEFT))  # noqa: B009 - it has none
+    assert "ctx.ask must be used on roundtrip's Context, got mcp.server.mcpserver.context.Context" in told
 
 
 async def _told(ask: Callable[[Any], Awaitable[Any]]) -> str:

@@ -152,7 +152,7 @@ def test_answers_are_taken_and_shown(shop: Recording, capsys: pytest.CaptureFixt
             ("3 --answer seats=5 --answer shure=:decline --run", ["not asked: 'shure'"], 1),
             ("9", ["it has no round 9 with questions; its rounds: 1, 2, 3"], 2),
             ("2 --answer row=B", ["round 2 asks 'which', and not 'row'"], 2),
-            ("2 --answer which", ["--answer must be KEY=VALUE, got 'which'"], 2),
+            ("2 --answer which", ["--answer must be NAME=VALUE, got 'which'"], 2),
         ],
         check,
     )

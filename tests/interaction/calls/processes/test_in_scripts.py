@@ -26,7 +26,7 @@ ANSWERS: dict[str, Any] = {
     "by key": {"seat": SEAT, "consent": {"sure": True}},
     "in order": [{"answer": SEAT}, {"answer": {"sure": True}}],
     "by message": [{"message": "^Book", "answer": {"sure": True}}, {"message": "seat", "answer": SEAT}],
-    "mixed": [{"key": "consent", "message": "^Book", "answer": {"sure": True}}, {"answer": SEAT}],
+    "mixed": [{"name": "consent", "message": "^Book", "answer": {"sure": True}}, {"answer": SEAT}],
 }
 
 
@@ -159,7 +159,7 @@ def test_wrong_usage_exits_with_2_and_explains(railway: str) -> None:
 
 
 def test_a_file_that_holds_no_answers_is_wrong_usage(railway: str) -> None:
-    for written in ("{", "3", '[{"key": "a"}]', '[{"answer": 1, "message": "("}]', '[{"answer": 1, "key": 2}]'):
+    for written in ("{", "3", '[{"name": "a"}]', '[{"answer": 1, "message": "("}]', '[{"answer": 1, "name": 2}]'):
         ended = script(railway, "enter", "--answers", "-", stdin=written)
         assert ended.code == 2
         assert "standard input" in ended.told

@@ -75,8 +75,8 @@ def test_call_follows_its_task(kind: str, shop_url: str) -> None:
 
 
 def test_invalid_answer_is_asked_again_by_its_name(shop_url: str) -> None:
-    again = [{"key": "gift", "answer": {"value": "perhaps"}}, {"key": "gift", "answer": {"value": False}}]
-    others = [{"key": key, "answer": ANSWERS[key]} for key in ("confirm:order", "how_many")]
+    again = [{"name": "gift", "answer": {"value": "perhaps"}}, {"name": "gift", "answer": {"value": False}}]
+    others = [{"name": key, "answer": ANSWERS[key]} for key in ("confirm:order", "how_many")]
     ended = call(shop_url, "order", "title=Ulysses", answers=[*others, *again])
     assert "the question 'gift' does not fit: field 'value': it must be yes or no" in ended.told
 
