@@ -181,7 +181,9 @@ class FastMcpFunction(AskingFunction):
     async def _serve_at_desk(self, serving: InstalledServing, arguments: dict[str, Any], incoming: Incoming) -> Any:
         """Serve one leg of a client's request, around which features of the server serve the call."""
         desk, legs, record = serving.installation.desk, serving.installation.legs, incoming.record
-        if record is None or not desk.steps or not self._is_asked_for(incoming):
+        # Another function's call of this tool, or a prompt's, is no call of the client's.
+        is_for_tool = record is not None and record.context.method == "tools/call" and self.kind == "tool"
+        if record is None or not desk.steps or not is_for_tool or not self.is_asked_for(incoming):
             return result_of(await legs.run(self, arguments, incoming))
         raised: list[MCPError] = []
 
@@ -240,13 +242,6 @@ class FastMcpFunction(AskingFunction):
                 tell(failure)
             told = told_by(failure, error) or str(failure)
             raise ERRORS[self.kind](told.removeprefix(f"Error executing tool {self.name}: ")) from error
-
-    def _is_asked_for(self, incoming: Incoming) -> bool:
-        """Return True if the client of a request calls this tool, and no function does so."""
-        record = incoming.record
-        if self.kind != "tool" or record is None or record.claimed:
-            return False
-        return self.is_called("tools/call", str((record.context.params or {}).get("name", "")))
 
 
 def function_for_fastmcp(

@@ -73,7 +73,7 @@ class WaitingCalls:
         self._book.name(call_id)
         with (
             changes_of(self._book.store, call_id) as next_change,
-            anyio.move_on_after(min(self._wait, self._service.page_wait)),
+            anyio.move_on_after(min(self._wait, self._service.legs.page_wait)),
         ):
             while True:
                 current = await self.view(call_id)

@@ -136,9 +136,7 @@ class Probe:
         self._identity = identity
         self._storage = storage
         self._tools = tools
-        self._system = parts.system
-        self._protection = parts.protection
-        self._effects = parts.effects
+        self._parts = parts
         self.fellows: tuple[str, int] | None = None
         """The id of the group of workers that this process belongs to, and their number."""
         self.transport: str | None = None
@@ -155,7 +153,7 @@ class Probe:
     def instance(self) -> str:
         """Return the name of this process; a fork gets another one."""
         if self._pid != os.getpid():
-            self._pid, self._instance = os.getpid(), self._system.entropy(_INSTANCE_BYTES).hex()
+            self._pid, self._instance = os.getpid(), self._parts.system.entropy(_INSTANCE_BYTES).hex()
             self._marked.clear()
         return self._instance
 
@@ -206,12 +204,12 @@ class Probe:
         if needs_ledger and look:
             facts["saw"], facts["looked"] = await self._look(look)
         # Read the clock last: the ledger may be slow, and doctor compares this time with that of the answer.
-        facts["clock"] = self._system.time()
+        facts["clock"] = self._parts.system.time()
         return facts
 
     async def _tasks(self, tasks: "CallService") -> dict[str, Any]:
         """Return how many tasks are in which state, and under which keys; nothing of a single task."""
-        now = self._system.monotonic()
+        now = self._parts.system.monotonic()
         if self._backlog is None or now - self._backlog[0] > _BACKLOG_SECONDS:
             try:
                 backlog = await operations.CallOperations(tasks.book).backlog(limit=_MAX_TASKS)
@@ -245,19 +243,19 @@ class Probe:
 
     def _caller(self, ctx: Context) -> str | None:
         """Return a digest of the principal that tokens are bound to; all instances have to agree on it."""
-        principal = self._protection.principal(ctx.request_context)
+        principal = self._parts.protection.principal(ctx.request_context)
         return None if principal is None else _digest(principal)
 
     async def _mark(self) -> tuple[str | None, str]:
-        now = self._system.monotonic()
+        now = self._parts.system.monotonic()
         while self._marked and self._marked[0] <= now - _MARK_SECONDS:
             self._marked.popleft()
         if len(self._marked) >= _MAX_MARKS:
             return None, "busy"
         self._marked.append(now)
-        mark = self._system.entropy(_MARK_BYTES).hex()
+        mark = self._parts.system.entropy(_MARK_BYTES).hex()
         try:
-            await self._effects.ledger.claim(
+            await self._parts.effects.ledger.claim(
                 _key(mark), self.instance, holder=self.instance, lease=_MARK_SECONDS, keep=_MARK_SECONDS
             )
         except LedgerDown as error:
@@ -267,7 +265,7 @@ class Probe:
 
     async def _look(self, mark: str) -> tuple[str | None, str]:
         try:
-            seen = await self._effects.ledger.wait(_key(mark), patience=0)
+            seen = await self._parts.effects.ledger.wait(_key(mark), patience=0)
         except LedgerDown as error:
             # Its address and error are for the server's log only: any client may call the probe.
             logger.warning("the probe found the ledger down: %s", error)

@@ -64,7 +64,7 @@ class CallService:
         runs: bool | str,
     ) -> None:
         self._host = host
-        self._legs = host.legs
+        self.legs = host.legs
         self._distributed = engine
         self.runs_tasks = runs
         """False if other processes run the stored calls; "own" to run those of own clients only."""
@@ -81,19 +81,14 @@ class CallService:
         self.stops_first: list[Callable[[], Awaitable[None]]] = []
         """Functions that stop other parts of the server on an event loop, before its tasks."""
 
-    @property
-    def page_wait(self) -> float:
-        """Return the seconds for which a leg may wait for a page at most: tests hurry."""
-        return self._legs.page_wait
-
     def _bind(self, distributed: DistributedEngine) -> None:
-        effects = self._legs.parts.effects
+        effects = self.legs.parts.effects
         if effects.ledger.reach is Reach.PROCESS:
             raise InvalidSignature(
                 f"task_engine={type(distributed).__name__}(...) needs a ledger that its workers reach, got "
                 f"{type(effects.ledger).__name__}; give the server a RedisLedger or a PostgresLedger"
             )
-        distributed.bind(self._worked_by_others, self.book, self._legs.parts.system)
+        distributed.bind(self._worked_by_others, self.book, self.legs.parts.system)
 
     @asynccontextmanager
     async def _worked_by_others(self) -> AsyncGenerator[CallWorker]:
@@ -105,17 +100,17 @@ class CallService:
 
     def start(self) -> None:
         """Run tasks on this event loop, while the server's lifespan is active here. A rehearsal runs none."""
-        if self._legs.parts.effects.dry_run is not None:
+        if self.legs.parts.effects.dry_run is not None:
             return
-        if self._delivers and self._legs.lifespans.get(asyncio.get_running_loop()):
+        if self._delivers and self.legs.lifespans.get(asyncio.get_running_loop()):
             self._delivers.start()
         if self.runs_tasks:
             self._start_engine()
 
     def _start_engine(self, **options: Any) -> CallWorker | None:
         loop = asyncio.get_running_loop()
-        if loop not in self._engines and self._legs.lifespans.get(loop):
-            system = self._legs.parts.system
+        if loop not in self._engines and self.legs.lifespans.get(loop):
+            system = self.legs.parts.system
             if self._delivers is not None:
                 self._delivers.start()
                 options = {"deliver": self._delivers.deliver, **options}
@@ -173,7 +168,7 @@ class CallService:
         if journal is None or mode is None:
             raise RuntimeError("a call without a journal cannot become a task")
         # As long as a token of the call lives, its request may be repeated, and must find the task.
-        least = journal.end + SKEW - self._legs.parts.system.time() if function.policy(OncePolicy) is not None else 0.0
+        least = journal.end + SKEW - self.legs.parts.system.time() if function.policy(OncePolicy) is not None else 0.0
         content = self.content_of(function, ctx, journal)
         if self.prepare is not None:
             self.prepare(content, ctx)
@@ -200,9 +195,9 @@ class CallService:
             arguments=(ctx.params or {}).get("arguments") or {},
             capabilities=capabilities.model_dump(by_alias=True, mode="json", exclude_none=True) if capabilities else {},
             protocol=ctx.protocol_version,
-            principal=self._legs.parts.protection.principal(ctx),
-            user=self._legs.parts.protection.user(ctx),
-            secret=self._legs.parts.system.new_id(_SECRET_BYTES),
+            principal=self.legs.parts.protection.principal(ctx),
+            user=self.legs.parts.protection.user(ctx),
+            secret=self.legs.parts.system.new_id(_SECRET_BYTES),
             version=function.version,
             needs_request=function.needs_request,
         )
@@ -262,11 +257,11 @@ class CallService:
 
     async def _serve(self, leg: WorkerLeg) -> Finished | Suspended | Authored:
         """Serve a leg of a task, as if a client had sent it; a result is returned as the protocol writes it."""
-        origin, lifespans = leg.content.origin, self._legs.lifespans.get(asyncio.get_running_loop())
+        origin, lifespans = leg.content.origin, self.legs.lifespans.get(asyncio.get_running_loop())
         incoming = incoming_of(leg, lifespans[-1] if lifespans else None)
         served = REQUEST.set(incoming.record)
         request = incoming.request
-        offered = offer(lambda: self._legs.context_of(request)) if request is not None else None
+        offered = offer(lambda: self.legs.context_of(request)) if request is not None else None
         try:
             end = await self._host.serve_stored(leg.claim.tool, origin.arguments, incoming, origin.version)
         finally:

@@ -116,7 +116,6 @@ class CallWorker:
         self._book = book
         self._serve = serve
         self._tools = tools
-        self._system = system
         self.most = most
         self.holder = holder_name(system.entropy(_HOLDER_BYTES))
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -125,20 +124,16 @@ class CallWorker:
         self._claims: dict[str, CallLease] = {}
         self._is_draining = False
         self._stop_listening = book.store.listen(self._changed)
-        self._delivery: CallDelivery = self._sweep() if deliver is None else deliver(self)
+        self._delivery: CallDelivery = (
+            Sweep(book.named or book.store, self._begin_all, system, room=lambda: self.most - len(self._running))
+            if deliver is None
+            else deliver(self)
+        )
         loop = asyncio.get_running_loop()
         self._followers: set[asyncio.Task[None]] = set()
         self._stop_hearing = hear_of_deaths(lambda: loop.call_soon_threadsafe(self._follow_dead))
         if buried_processes():
             self._follow_dead()
-
-    def _sweep(self) -> Sweep:
-        return Sweep(
-            self._book.named or self._book.store,
-            self._begin_all,
-            self._system,
-            room=lambda: self.most - len(self._running),
-        )
 
     @property
     def is_busy(self) -> bool:
