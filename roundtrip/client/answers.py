@@ -112,7 +112,7 @@ def read_answers(file: str) -> AnswerFile:
     if isinstance(written, list):
         return AnswerFile([_entry(entry, shown, n) for n, entry in enumerate(cast("list[Any]", written), 1)])
     raise CallFailed(
-        f"the answers in {shown} must be an object (an answer per name of a question) or a list of objects"
+        f"the answers in {shown} must be an object (an answer per question name) or a list of objects"
     )
 
 
