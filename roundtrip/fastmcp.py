@@ -110,7 +110,7 @@ def install(mcp: FastMCP[Any], **options: Unpack[InstallOptions]) -> None:
             f"install() of roundtrip.fastmcp must be given a FastMCP server, got {kind.__module__}.{kind.__name__}; "
             "for the SDK's own classes, use roundtrip.install"
         )
-    low_level, policy = low_level_of(mcp), options.get("request_state_security") or policy_of(mcp)
+    low_level, policy = low_level_of(mcp), policy_of(mcp)
     refuse_second(low_level)
     shares_keys = options.get("keys") is not None and options.get("audience") is None
     if shares_keys and has_generated_name(mcp):

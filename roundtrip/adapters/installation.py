@@ -98,7 +98,7 @@ class Installation(Attached, Generic[HostT]):
     Args:
         host: The server.
         low_level: The SDK's low-level server inside of it.
-        given: The server's own policy of tokens.
+        given: The server's own policy of tokens, in place of which `options` may have another.
         options: The options of `install`.
         context_server: The server that contexts show as `ctx.mcp_server`.
         bus: The server's bus of changes.
@@ -134,6 +134,7 @@ class Installation(Attached, Generic[HostT]):
         """The functions that ask, by kind, name and version."""
         self.desk = CallDesk()
         for_parts: dict[str, Any] = {name: options[name] for name in options.keys() & PartsOptions.__annotations__}
+        given = options.get("request_state_security") or given
         self.parts = parts_of(low_level.name, given=given, bus=bus, **for_parts)
         self._set_parts(self.parts)
         self.storage.runs_tasks = runs_tasks(None, environment=os.environ)

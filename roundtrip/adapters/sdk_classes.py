@@ -200,7 +200,6 @@ def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any],
         server,
         low_level,
         options,
-        given=options.get("request_state_security"),
         context_server=server,
         bus=sdk_names.bus_of(server),
         routes=lambda: sdk_names.routes_of(server),
@@ -406,6 +405,6 @@ def install_in_low_level(server: LowLevelServer[Any], options: InstallOptions) -
         server.middleware.append(RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience=server.name))
     entry = server.get_request_handler("tools/call")
     bound = _bound_in(entry.handler) if entry is not None else None
-    installation = Installation(server, server, options, given=options.get("request_state_security"))
+    installation = Installation(server, server, options)
     if bound is not None:
         bound.attach(installation)

@@ -200,10 +200,6 @@ class ToolCalls(ToolHost):
             self._valid_metas.add(meta)
         return answers
 
-    @override
-    def stamp(self) -> dict[str, Any]:
-        return {SERVER_INFO_META_KEY: self._server_info()}
-
     def _stamped(self, result: dict[str, Any]) -> dict[str, Any]:
         meta: dict[str, Any] = result.get("_meta") or {}
         if meta.get(SERVER_INFO_META_KEY) is None:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mcp.server.context import ServerRequestContext
+from mcp_types import SERVER_INFO_META_KEY
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server as LowLevelServer
@@ -138,4 +139,4 @@ class ToolHost(ABC):
 
     def stamp(self) -> dict[str, Any]:
         """Return the metadata that results have."""
-        return dict(self.low_level.server_info_stamp)
+        return {SERVER_INFO_META_KEY: self.low_level.server_info_stamp}
