@@ -221,20 +221,16 @@ class _GateThreads(LegThreads):
         return ("gate", id(getattr(call, "func", call)))
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class GateEvaluator:
     """Evaluates the visibility gates of one server."""
 
-    def __init__(
-        self,
-        make_context: Callable[[ServerRequestContext[Any, Any] | None], SdkContext[Any, Any]],
-        *,
-        replacements: Callable[[], Replacements],
-        report: Report,
-    ) -> None:
-        self._make_context = make_context
-        self._report = report
-        self._replacements = replacements
-        self._walks: dict[tuple[VisibilityGate, ...], tuple[Replacements, list[_GateWalk]]] = {}
+    make_context: Callable[[ServerRequestContext[Any, Any] | None], SdkContext[Any, Any]]
+    replacements: Callable[[], Replacements]
+    report: Report
+    _walks: dict[tuple[VisibilityGate, ...], tuple[Replacements, list[_GateWalk]]] = field(
+        default_factory=dict[tuple[VisibilityGate, ...], tuple[Replacements, list["_GateWalk"]]], init=False
+    )
 
     def opened_here(self, gate: VisibilityGate | None) -> OpenGates | None:
         """Return the open gates of the item being served here; None if `gate` is not among them."""
@@ -247,10 +243,10 @@ class GateEvaluator:
         """Evaluate all the gates of a list."""
         request = REQUEST.get()
         found = self._found(request)
-        context = cache(lambda: self._make_context(request.context if request is not None else None))
+        context = cache(lambda: self.make_context(request.context if request is not None else None))
         opened: set[VisibilityGate] = set()
         for walk in self._walks_of(gates):
-            managers, threads = TeardownStack(self._report), _GateThreads()
+            managers, threads = TeardownStack(self.report), _GateThreads()
             evaluating = self._evaluate(walk, context, {**self._held(request), **found}, managers, threads)
             try:
                 some, outcomes = await managers.around(evaluating, ended_by=lambda value: None)
@@ -273,11 +269,11 @@ class GateEvaluator:
             unseen: The request, if no middleware of this package has seen it.
         """
         request = REQUEST.get()
-        made = cache(lambda: self._make_context(request.context if request is not None else unseen))
+        made = cache(lambda: self.make_context(request.context if request is not None else unseen))
         found = self._found(request)
         known = {**self._held(request), **found}
         walk = _walk_of((gate,), gate.planned.plan)
-        managers, threads = TeardownStack(self._report), _GateThreads()
+        managers, threads = TeardownStack(self.report), _GateThreads()
         opened: frozenset[VisibilityGate] = frozenset()
         try:
             opened, outcomes = await self._evaluate(walk, made, known, managers, threads)
@@ -308,7 +304,7 @@ class GateEvaluator:
             return await work
 
     def _walks_of(self, gates: tuple[VisibilityGate, ...]) -> list[_GateWalk]:
-        replacements = self._replacements()
+        replacements = self.replacements()
         planned = self._walks.get(gates)
         if planned is None or planned[0] is not replacements:
             # A context manager may cancel its whole walk: gates that enter none come first.
