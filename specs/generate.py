@@ -40,7 +40,7 @@ A ledger has an entry for each call of a tool that runs once. A call that no ent
 it to Redis. A property test holds all three to it.
 
 A ledger runs no timer. It applies `lapse` and `forget` when it reads an entry whose time has come, and `lapse` also if
-the process of the holder is certainly dead (`ledger/holders.py`): its supervisor has reaped it. A claim is `hold` or
+the process of the holder is certainly dead (`ledger/lease.py`): its supervisor has reaped it. A claim is `hold` or
 `start`, for a tool whose body may run again after `reopen`. Only the holder may claim an entry that is not `free`.
 
 Each claim of a `free` entry has an *epoch*, greater than those of all earlier claims. Each operation of a holder names

@@ -111,9 +111,7 @@ def read_answers(file: str) -> AnswerFile:
         return AnswerFile([_AnswerEntry(answer, name) for name, answer in cast("dict[str, Any]", written).items()])
     if isinstance(written, list):
         return AnswerFile([_entry(entry, shown, n) for n, entry in enumerate(cast("list[Any]", written), 1)])
-    raise CallFailed(
-        f"the answers in {shown} must be an object (an answer per question name) or a list of objects"
-    )
+    raise CallFailed(f"the answers in {shown} must be an object (an answer per question name) or a list of objects")
 
 
 def _entry(written: Any, file: str, number: int) -> _AnswerEntry:

@@ -71,7 +71,7 @@ class Ledger(Protocol):
     `renew`, `settle` and `note` return False, and change nothing, unless holder and epoch are those of the entry and
     the state permits it. So a holder that was paused past its lease cannot overwrite its successor.
 
-    For `claim` and `wait`, a lease has ended when its time has passed, and also if `holders.is_buried` returns True for
+    For `claim` and `wait`, a lease has ended when its time has passed, and also if `lease.is_buried` returns True for
     its holder: then the process is certainly dead.
     """
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from roundtrip.ledger.contract import STATUS_OF, ClaimAnswer, ClaimStatus
-from roundtrip.ledger.holders import is_buried
+from roundtrip.ledger.lease import is_buried
 from roundtrip.ledger.machines import ENTRY_MACHINE, EntryEvent, EntryState
 from roundtrip.ledger.waiting import Waiting
 

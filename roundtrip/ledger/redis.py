@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from roundtrip.connections.redis import RedisConnections, RedisDown, RedisScript, Word, redis_text
 from roundtrip.ledger.contract import STATUS_OF, ClaimAnswer, ClaimStatus, LedgerDown, Reach
-from roundtrip.ledger.holders import buried_processes
+from roundtrip.ledger.lease import buried_processes
 from roundtrip.ledger.machines import ENTRY_MACHINE, EntryEvent, EntryState
 from roundtrip.ledger.waiting import Waiting
 from roundtrip.on_demand import load_on_use

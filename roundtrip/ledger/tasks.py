@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from roundtrip.ledger.contract import LedgerDown
-from roundtrip.ledger.holders import is_buried
+from roundtrip.ledger.lease import is_buried
 from roundtrip.ledger.machines import ENDED, TASK_MACHINE, StoredEvent, StoredState
 
 T = TypeVar("T")

@@ -28,21 +28,24 @@ from mcp_types import (
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
-from roundtrip.engine.interruptions import Suspension
 from roundtrip.errors import BodyMistake, RejectionReason
 from roundtrip.legs.responses import while_answerable
 from roundtrip.machine.journal import Journal, Limits
-from roundtrip.questions.forms import adapter_for
+from roundtrip.on_demand import load_on_use
 from roundtrip.questions.outcomes import Outcome
 from roundtrip.sdk import session_id_of
 from roundtrip.text import printable
 
 if TYPE_CHECKING:
+    from roundtrip.engine import interruptions
     from roundtrip.engine.claim import Claim
     from roundtrip.engine.computed import ComputedValues
     from roundtrip.engine.ports import Channels, Waits
     from roundtrip.machine.call import Call
     from roundtrip.machine.pins import Pinner
+    from roundtrip.questions import forms
+else:
+    load_on_use(globals(), "roundtrip.engine.interruptions", "roundtrip.questions.forms")
 
 T = TypeVar("T")
 
@@ -200,7 +203,7 @@ def read_forms(answers: Mapping[str, Any]) -> InputResponses | None:
     if not all(type(answer) is dict and answer.keys() <= _FORM_FIELDS for answer in answers.values()):
         return None
     try:
-        return adapter_for(_FORMS).validate_python(answers)
+        return forms.adapter_for(_FORMS).validate_python(answers)
     except ValidationError:
         return None
 
@@ -274,7 +277,7 @@ def require_request(context: ServerRequestContext[Any, Any]) -> Any:
         Suspension: No client has sent this leg. The call waits for the client's next request, which runs it.
     """
     if isinstance(context, ClientlessRequest):
-        raise Suspension
+        raise interruptions.Suspension
     return context.request
 
 

@@ -24,8 +24,7 @@ from roundtrip.errors import (
     TokenRejected,
 )
 from roundtrip.ledger.contract import ClaimAnswer, ClaimStatus, Ledger, LedgerDown
-from roundtrip.ledger.holders import holder_name
-from roundtrip.ledger.lease import Lease, lease_seconds
+from roundtrip.ledger.lease import Lease, holder_name, lease_seconds
 from roundtrip.system import SYSTEM, System
 from roundtrip.threads.loops import run_later
 from roundtrip.tokens.token import Sealer, open_text, seal_text

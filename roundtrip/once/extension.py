@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 from typing_extensions import override
 
 from roundtrip.errors import GuessUncounted
-from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.legs.extensions import LegExtension, LegPart
 from roundtrip.legs.requests import SKEW, announced_name
 from roundtrip.on_demand import load_on_use
@@ -20,12 +19,13 @@ from roundtrip.tools.promises import OncePolicy, warn_of_promise
 
 if TYPE_CHECKING:
     from roundtrip.engine.leg import Leg
+    from roundtrip.ledger import contract
     from roundtrip.legs.extensions import OpenLeg
     from roundtrip.legs.functions import AskingFunction
     from roundtrip.legs.parts import Parts
     from roundtrip.once import exactly_once
 else:
-    load_on_use(globals(), "roundtrip.once.exactly_once")
+    load_on_use(globals(), "roundtrip.ledger.contract", "roundtrip.once.exactly_once")
 
 logger = logging.getLogger("roundtrip")
 
@@ -78,7 +78,7 @@ class _OncePart(LegPart):
         served, policy, parts = self._served, self._policy, self._served.parts
         ledger, tool, keep = parts.effects.ledger, served.function.name, _keep(served)
         claim = exactly_once.LedgerClaim(ledger, served.call.id, tool, keep, policy.on_unknown, system=parts.system)
-        if ledger.reach > Reach.PROCESS:
+        if ledger.reach > contract.Reach.PROCESS:
             # Values that never leave this process need no seal, and only its memory is scarce.
             claim.sealer = parts.protection.ledger_sealer
         else:
@@ -117,7 +117,7 @@ class GuessCounter:
         """
         parts, call_id = leg.parts, leg.call.id
         ledger = parts.effects.ledger
-        if self._warns and ledger.reach is Reach.PROCESS:
+        if self._warns and ledger.reach is contract.Reach.PROCESS:
             self._warns = False
             logger.warning(
                 "%s has a question with guesses=, and other processes with the same keys may count guesses apart; give "
@@ -131,7 +131,7 @@ class GuessCounter:
         name = f"{call_id}/guesses/{question}"
         try:
             return await ledger.count(name, item, most=guesses, keep=_keep(leg), account=_account(leg))
-        except LedgerDown as error:
+        except contract.LedgerDown as error:
             logger.error("%s", error)
             raise GuessUncounted(leg.function.owner) from error
 

@@ -25,7 +25,7 @@ from pydantic import TypeAdapter
 from sse_starlette.sse import AppStatus
 
 from roundtrip.channels.access_log import hide_tickets
-from roundtrip.ledger.holders import bury, name_process
+from roundtrip.ledger.lease import bury, name_process
 from roundtrip.limited_logs import LimitedFilter
 from roundtrip.server.probe import Identity
 from roundtrip.server.server import Server

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from roundtrip.ledger.holders import MAX_BURIED
+from roundtrip.ledger.lease import MAX_BURIED
 from roundtrip.server.probe import Identity
 from roundtrip.serving.agreement import objection, objection_to_newcomer
 from roundtrip.serving.process import DEAD, FAILED, IDENTITY, IDENTITY_FORMAT, READY, SERVE

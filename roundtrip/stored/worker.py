@@ -20,8 +20,7 @@ from mcp_types import ErrorData
 from roundtrip.engine.leg import Authored, Finished, Suspended
 from roundtrip.errors import BodyMistake, CallTakenOver, TokenRejected
 from roundtrip.ledger.contract import LedgerDown
-from roundtrip.ledger.holders import buried_processes, hear_of_deaths, holder_name, is_buried
-from roundtrip.ledger.lease import lease_seconds
+from roundtrip.ledger.lease import buried_processes, hear_of_deaths, holder_name, is_buried, lease_seconds
 from roundtrip.ledger.machines import StoredEvent, StoredState
 from roundtrip.ledger.tasks import CallEntry
 from roundtrip.limited_logs import LimitedLog

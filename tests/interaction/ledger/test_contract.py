@@ -24,7 +24,7 @@ from roundtrip.ledger import (
     holders,
     waiting,
 )
-from roundtrip.ledger.holders import bury
+from roundtrip.ledger.lease import bury
 from roundtrip.ledger.waiting import Waiting
 from roundtrip.system import System
 from roundtrip.testing import Clock

@@ -16,8 +16,7 @@ from roundtrip.cli import main
 from roundtrip.cli.trace.showing import show
 from roundtrip.cli.trace.terminal import Screen
 from roundtrip.ledger import MemoryLedger, holders
-from roundtrip.ledger.holders import bury
-from roundtrip.ledger.lease import LEASE_SECONDS
+from roundtrip.ledger.lease import LEASE_SECONDS, bury
 from roundtrip.system import SYSTEM, System
 from roundtrip.testing import Clock, Era, TaskUnfinished, User
 from roundtrip.trace.explaining.explanations import ExplainedSubject, explain

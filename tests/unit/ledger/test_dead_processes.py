@@ -5,14 +5,14 @@ import sys
 
 import pytest
 
-from roundtrip.ledger import holders
-from roundtrip.ledger.holders import bury, holder_name, name_process
+from roundtrip.ledger import lease
+from roundtrip.ledger.lease import bury, holder_name, name_process
 from roundtrip.ledger.machines import StoredState
 from roundtrip.ledger.tasks import CallEntry
 
 FORKED = """
 import os
-from roundtrip.ledger.holders import holder_name, name_process
+from roundtrip.ledger.lease import holder_name, name_process
 
 name = name_process()
 assert holder_name(b"1") == f"{name}.31"
@@ -39,8 +39,8 @@ def test_forked_child_has_not_the_name_of_its_parent() -> None:
 def test_task_of_a_dead_process_waits_for_no_lease(
     runs_once: bool, has_begun: bool, state: StoredState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(holders, "_buried", {})
-    monkeypatch.setattr(holders, "_own", None)
+    monkeypatch.setattr(lease, "_buried", {})
+    monkeypatch.setattr(lease, "_own", None)
     process = name_process()
     entry = CallEntry("a", "ship", created=0, expires=1000, due=0, updated=0, runs_once=runs_once)
     assert entry.claim(holder_name(b"one"), 1, lease=30)
