@@ -1,4 +1,4 @@
-"""The `roundtrip` command. Each sub-command is one module with a `COMMAND`; `main` lists them.
+"""The `roundtrip` command. Each sub-command is one module of `commands`; `main` lists them.
 
 Choosing a sub-command imports its module, so that help and mistakes do not wait for the others. What a sub-command
 needs to run is in `running`, so that they do not wait for it either.

@@ -53,7 +53,7 @@ def reported(*errors: type[Exception], about: str = "") -> Generator[None]:
 
 def command_in(name: str) -> Command:
     """Import the module of a command and return its `COMMAND`."""
-    return import_module(f"{_PACKAGE}.{name}").COMMAND
+    return import_module(f"{_PACKAGE}.commands.{name}").COMMAND
 
 
 def prepare(parser: OptionsAnywhere, *, name: str) -> None:

@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 import anyio
 
 from roundtrip.approvals.rules import records_of, state_of
-from roundtrip.cli.calls import TEST_USER, view
 from roundtrip.cli.command import CommandFailed, reported
+from roundtrip.cli.commands.calls import TEST_USER, view
 from roundtrip.cli.running.loading import load_attached
 from roundtrip.cli.trace.calls import find_call, open_calls
 from roundtrip.cli.trace.showing import show

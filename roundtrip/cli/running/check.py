@@ -12,8 +12,8 @@ from typing import Any, cast
 from roundtrip.adapters.finding import AttachedServer
 from roundtrip.checking.checking import check_calls
 from roundtrip.checking.reports import Checked, Verdict, as_data, as_text, summary
-from roundtrip.cli.check import ASKS_AGAIN, NOT_CHECKED
 from roundtrip.cli.command import CommandFailed
+from roundtrip.cli.commands.check import ASKS_AGAIN, NOT_CHECKED
 from roundtrip.cli.running.rehearsing import load_for_rehearsal, rehearse
 from roundtrip.cli.trace.sources import json_text, load
 from roundtrip.errors import RoundtripError

@@ -11,7 +11,7 @@ import anyio
 import httpx2
 
 from roundtrip.cli.command import CommandFailed
-from roundtrip.cli.inbox import TOKEN_VARIABLE
+from roundtrip.cli.commands.inbox import TOKEN_VARIABLE
 from roundtrip.cli.running.addresses import read_address
 from roundtrip.cli.trace.sources import present
 from roundtrip.cli.trace.terminal import Column, Screen

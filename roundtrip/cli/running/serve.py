@@ -14,9 +14,9 @@ from mcp.server.stdio import stdio_server
 
 from roundtrip.adapters.finding import is_fastmcp
 from roundtrip.cli.command import CommandFailed, reported
+from roundtrip.cli.commands.serve import SWITCHES
 from roundtrip.cli.running.loading import load_any_server, load_served
 from roundtrip.cli.running.starting import NO_WORKERS, exit_code_of, listen_for, require_fork, supervise
-from roundtrip.cli.serve import SWITCHES
 from roundtrip.doctor.local import PROBE_IGNORED
 from roundtrip.server.key_files import KEYS_VARIABLE
 from roundtrip.server.probe import Identity

@@ -2,7 +2,7 @@
 
 import pytest
 
-from roundtrip.cli.calls import STATES
+from roundtrip.cli.commands.calls import STATES
 from roundtrip.cli.parsing import OptionsAnywhere
 from roundtrip.ledger.machines import StoredState
 from tests.kit.tables import check_each

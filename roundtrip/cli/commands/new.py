@@ -126,7 +126,7 @@ def _make(folder: Path, texts: dict[Path, str]) -> None:
     Raises:
         CommandFailed: A file exists, or cannot be written.
     """
-    from roundtrip.cli.keys import write_new_key
+    from roundtrip.cli.commands.keys import write_new_key
 
     if folder.is_file():
         raise CommandFailed(f"{str(folder)!r} is a file; choose another name")

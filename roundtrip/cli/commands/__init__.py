@@ -1,0 +1,1 @@
+"""Commands of `roundtrip`: one module each, with its `COMMAND`."""
