@@ -15,10 +15,10 @@ from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 from tests.kit.sources import PACKAGE, imported, loaded_on_use, name_of, sources
 
 _CEILINGS: Final = {
-    "code lines": 48_659,
-    "code lines of the core": 8_010,
-    "modules": 430,
-    "imports inside of functions": 77,
+    "code lines": 48_313,
+    "code lines of the core": 6_901,
+    "modules": 427,
+    "imports inside of functions": 69,
     "lines of pages and other files": 4_284,
 }
 """As last measured. Lower them with each change that deletes; a change that raises one says why in its commit."""
