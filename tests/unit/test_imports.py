@@ -11,7 +11,8 @@ from mcp_types import LoggingLevel
 import roundtrip
 import roundtrip.ledger
 from roundtrip.checking.checking import TIMEOUT
-from roundtrip.cli import call, graph, parsing
+from roundtrip.cli import parsing
+from roundtrip.cli.commands import call, graph
 from roundtrip.client.legs import Era
 from roundtrip.trace.drawings.machine import Format
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from roundtrip.cli import serve
+from roundtrip.cli.commands import serve
 from roundtrip.cli.parsing import OptionsAnywhere
 from tests.kit.hosts import ROOT, WAIT
 from tests.kit.programs import needs

@@ -21,7 +21,7 @@ from roundtrip.ledger import (
     Reach,
     RedisLedger,
     SqliteLedger,
-    holders,
+    lease,
     waiting,
 )
 from roundtrip.ledger.lease import bury
@@ -469,7 +469,7 @@ async def test_a_leg_on_another_event_loop_is_woken(monkeypatch: pytest.MonkeyPa
 
 
 async def test_claims_of_a_dead_process_end_at_once(ledger: EpochKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holders, "_buried", {})
+    monkeypatch.setattr(lease, "_buried", {})
     for key, holder in (("held", "a5.one"), ("running", "a5.one"), ("again", "a5.one"), ("alive", "a5b.one")):
         assert (await claim(ledger, key, holder=holder, tentative=key == "held")).status is ClaimStatus.GRANTED
     bury("a5")

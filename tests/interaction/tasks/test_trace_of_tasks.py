@@ -15,7 +15,7 @@ from roundtrip import Context, Recorder, Server
 from roundtrip.cli import main
 from roundtrip.cli.trace.showing import show
 from roundtrip.cli.trace.terminal import Screen
-from roundtrip.ledger import MemoryLedger, holders
+from roundtrip.ledger import MemoryLedger, lease
 from roundtrip.ledger.lease import LEASE_SECONDS, bury
 from roundtrip.system import SYSTEM, System
 from roundtrip.testing import Clock, Era, TaskUnfinished, User
@@ -200,8 +200,8 @@ async def test_takeover_from_a_silent_or_dead_worker_is_told_in_all_views(
 
         return server
 
-    monkeypatch.setattr(holders, "_buried", {})
-    monkeypatch.setattr(holders, "_own", ("a5", os.getpid()))
+    monkeypatch.setattr(lease, "_buried", {})
+    monkeypatch.setattr(lease, "_own", ("a5", os.getpid()))
     ash, birch = instance("ash"), instance("birch")
     async with peers(ash) as (peer,):
         task = await task_of(peer, "ask")
@@ -209,7 +209,7 @@ async def test_takeover_from_a_silent_or_dead_worker_is_told_in_all_views(
             await peer.asked(task, "sure")
             await peer.answer(task, sure=True)
         await until(lambda: began)
-        monkeypatch.setattr(holders, "_own", None)
+        monkeypatch.setattr(lease, "_own", None)
         async with peers(birch) as (other,):
             if dies:
                 bury("a5")
