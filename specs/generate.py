@@ -21,7 +21,7 @@ from roundtrip.trace.drawings.machine import mermaid
 from roundtrip.trace.writing.lines import LINE
 from specs.clients import clients_page
 from specs.hosts import hosts_page
-from specs.modules import architecture_page
+from specs.modules import architecture_page, modules_page
 from specs.requirements import REQUIREMENTS, Requirement
 from specs.tokens import vectors_page
 
@@ -64,6 +64,7 @@ def render() -> dict[str, str]:
     return {
         "machine.json": _machine_json(),
         "machine.md": _machine_page(),
+        "modules.md": modules_page(),
         "protocol.md": _protocol_page(),
         "transcript.schema.json": _transcript_schema(),
         "vectors/v3.json": vectors_page(),

@@ -1,4 +1,4 @@
-"""Generate the floors and the modules of `docs/architecture.md` from pyproject.toml and from docstrings."""
+"""Generate the floors of `docs/architecture.md` and the page of all modules, from pyproject.toml and docstrings."""
 
 import ast
 import re
@@ -9,7 +9,7 @@ from typing import Final
 
 from specs.sections import with_section
 
-__all__ = ["PAGE", "architecture_page"]
+__all__ = ["PAGE", "architecture_page", "modules_page"]
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PACKAGE: Final = ROOT / "roundtrip"
@@ -29,11 +29,18 @@ _LOWEST_LAYER_OF_FLOOR: Final = {
 
 
 def architecture_page() -> str:
-    """Return the page with its generated sections written again."""
-    text = PAGE.read_text(encoding="utf-8")
-    for name, rows in (("floors", _floor_rows()), ("modules", _module_rows())):
-        text = with_section(text, name, rows)
-    return text
+    """Return the page with its generated section written again."""
+    return with_section(PAGE.read_text(encoding="utf-8"), "floors", _floor_rows())
+
+
+def modules_page() -> str:
+    """Return the page that lists every module."""
+    head = (
+        "# Modules",
+        "",
+        "Generated from docstrings by `python -m specs.generate`. Paths are relative to `roundtrip/`.",
+    )
+    return "\n".join([*head, "", *_module_rows(), ""])
 
 
 def _layers() -> list[list[str]]:
