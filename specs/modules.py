@@ -35,12 +35,8 @@ def architecture_page() -> str:
 
 def modules_page() -> str:
     """Return the page that lists every module."""
-    head = (
-        "# Modules",
-        "",
-        "Generated from docstrings by `python -m specs.generate`. Paths are relative to `roundtrip/`.",
-    )
-    return "\n".join([*head, "", *_module_rows(), ""])
+    told = "Generated from docstrings by `python -m specs.generate`. Paths are relative to `roundtrip/`."
+    return "\n".join(["# Modules", "", told, "", *_module_rows(), ""])
 
 
 def _layers() -> list[list[str]]:

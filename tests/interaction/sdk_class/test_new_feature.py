@@ -9,9 +9,11 @@ from roundtrip.engine.leg import Leg
 from roundtrip.engine.silent_body import Execute
 from roundtrip.legs.extensions import LegExtension, LegPart, OpenLeg
 from roundtrip.legs.functions import AskingFunction
+from roundtrip.legs.parts import Parts
 from roundtrip.server import attach
 from roundtrip.testing import Era, User
 from roundtrip.tracing import Beginning, TokenRejection
+from tests.kit.players import text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -65,7 +67,11 @@ class Facts:
 
     def begin(self, beginning: Beginning) -> Any:
         self.legs.append((beginning.tool, beginning.leg))
-        return lambda fact: self.numbers.append(fact.number) if isinstance(fact, Numbered) else None
+        return self.watch
+
+    def watch(self, fact: Any) -> None:
+        if isinstance(fact, Numbered):
+            self.numbers.append(fact.number)
 
     def reject(self, rejection: TokenRejection) -> None:
         raise AssertionError(rejection)
@@ -74,7 +80,11 @@ class Facts:
 @pytest.mark.parametrize("era", [Era.RETRY, Era.LIVE])
 async def test_feature_joins_legs_by_an_option_a_port_and_a_fact(era: Era, monkeypatch: pytest.MonkeyPatch) -> None:
     feature, facts, listed = NumberedBodies({"print"}), Facts(), attach.extensions_of
-    monkeypatch.setattr(attach, "extensions_of", lambda parts, **more: (*listed(parts, **more), feature))
+
+    def with_feature(parts: Parts, **more: Any) -> tuple[LegExtension, ...]:
+        return (*listed(parts, **more), feature)
+
+    monkeypatch.setattr(attach, "extensions_of", with_feature)
     server = Server("press", trace=facts)
 
     @server.tool(name="print")
@@ -87,8 +97,8 @@ async def test_feature_joins_legs_by_an_option_a_port_and_a_fact(era: Era, monke
 
     user = User(server, era=era)
     for _ in range(2):
-        assert (await user.call("print")).result.structured_content == {"result": "printed"}
-    assert (await user.call("read")).result.structured_content == {"result": "read"}
+        assert text_of((await user.call("print")).result) == "printed"
+    assert text_of((await user.call("read")).result) == "read"
 
     assert facts.numbers == [1, 2]
     legs = [1, 2] if era is Era.RETRY else [1]
