@@ -13,7 +13,6 @@ from roundtrip.legs.parts import Parts
 from roundtrip.server import attach
 from roundtrip.testing import Era, User
 from roundtrip.tracing import Beginning, TokenRejection
-from tests.kit.players import text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -97,8 +96,8 @@ async def test_feature_joins_legs_by_an_option_a_port_and_a_fact(era: Era, monke
 
     user = User(server, era=era)
     for _ in range(2):
-        assert text_of((await user.call("print")).result) == "printed"
-    assert text_of((await user.call("read")).result) == "read"
+        assert (await user.call("print")).text == "printed"
+    assert (await user.call("read")).text == "read"
 
     assert facts.numbers == [1, 2]
     legs = [1, 2] if era is Era.RETRY else [1]
