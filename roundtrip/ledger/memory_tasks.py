@@ -138,7 +138,7 @@ class MemoryCallStore:
 
 
 def _loaded(entry: CallEntry) -> CallEntry:
-    return replace(entry, notes=entry.notes.copy(), stored_notes=len(entry.notes), rewrites_notes=False)
+    return replace(entry, notes=entry.notes.copy(), stored_notes=len(entry.notes))
 
 
 def _size_of(entry: CallEntry) -> int:

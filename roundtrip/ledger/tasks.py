@@ -58,10 +58,8 @@ class CallEntry:
     """The owner of a new task; see `MemoryLedger`. Stores with much room do not keep it."""
     takes_over: bool = field(default=False, compare=False)
     """True if the claim that was made with this copy follows a worker whose lease ended without a word of it."""
-    stored_notes: int = field(default=0, compare=False)
-    """The number of notes that the store has in the version that was read, so that it needs only further ones."""
-    rewrites_notes: bool = field(default=False, compare=False)
-    """True if those notes have changed."""
+    stored_notes: int | None = field(default=0, compare=False)
+    """The number of notes that the store has, and needs no more; None if it must drop them for the present ones."""
 
     def copy(self) -> "CallEntry":
         """Return a copy, which can be changed."""
@@ -75,7 +73,7 @@ class CallEntry:
     @property
     def drops_notes(self) -> bool:
         """Return True if the store has notes that the task has not."""
-        return len(self.notes) < self.stored_notes or self.rewrites_notes
+        return self.stored_notes is None or len(self.notes) < self.stored_notes
 
     @property
     def has_ended(self) -> bool:
@@ -356,11 +354,11 @@ async def change_task(
         entry.advance(now, writer=seen.writer if seen is not None else None)
         is_over = entry.is_over(now)
         result = None if is_over else work(entry, now)
-        if entry == before and not entry.rewrites_notes and not is_over:
+        if entry == before and entry.stored_notes is not None and not is_over:
             return result
         entry.version += 1
         if await store.save(entry, version=before.version):
-            entry.stored_notes, entry.rewrites_notes = len(entry.notes), False
+            entry.stored_notes = len(entry.notes)
             if seen is not None:
                 seen.wrote(entry)
             if ended is not None and entry.has_ended and before.state not in ENDED:

@@ -400,7 +400,8 @@ class CallSeal:
     def rewrite_notes(self, entry: CallEntry, notes: Sequence[Any]) -> None:
         """Replace the notes of a task."""
         entry.notes = [self.seal(note, entry.call_id, "note") for note in notes]
-        entry.rewrites_notes = bool(notes)
+        if notes:
+            entry.stored_notes = None
 
     def hint_of(self, stored: str) -> str:
         """Return the public name of the key under which a text is sealed; empty for text that is not sealed."""

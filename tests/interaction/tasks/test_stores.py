@@ -80,7 +80,7 @@ async def test_notes_are_appended_replaced_and_dropped(store: CallStore, clock: 
     assert (await loaded(store)).notes == ["one", "two", "three"]
 
     def rewrite(entry: CallEntry, now: float) -> None:
-        entry.notes, entry.rewrites_notes = [note.upper() for note in entry.notes], True
+        entry.notes, entry.stored_notes = [note.upper() for note in entry.notes], None
 
     await change_task(store, "a", rewrite)
     assert (await loaded(store)).notes == ["ONE", "TWO", "THREE"]
