@@ -30,7 +30,7 @@ from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS, FIRST_OF_RETRY_ERA
 from roundtrip.testing.approvers import Approver
 from roundtrip.testing.chosen import CHOSEN, stack_of
 from roundtrip.testing.conversations import AskedQuestion, Conversation, LinkResult
-from roundtrip.testing.networks.fleet import Instances, NetworkFleet, Target, acting_as
+from roundtrip.testing.networks.fleet import ELSEWHERE_FACTOR, Instances, NetworkFleet, Target, acting_as
 from roundtrip.testing.networks.network import Carry, Network, stacked
 from roundtrip.testing.question_pages import (
     WaitingCall,
@@ -64,8 +64,6 @@ _LOOK_SECONDS: Final = 0.1
 _APPROVAL_SECONDS: Final = 300.0
 """Time in which a call must end after it became a waiting one; `approved_in_time` finds undecided approvals earlier."""
 _AWAITED: Final = "This waits for an approval by "
-_ELSEWHERE_FACTOR: Final = 5
-"""Multiple of `patience=` for servers in other processes, whose page waits cannot be shortened."""
 
 _MAX_TASK_ROUNDS: Final = 100
 """Rounds of a task after which its questions seem to have no end. Clients have no limit."""
@@ -295,8 +293,7 @@ class User:
             listen=run.listen,
             principal=self._principal,
             tracers=tracers if chosen.recorder is None else (*tracers, chosen.recorder),
-            page_wait=self._patience,
-            task_patience=self._patience * _ELSEWHERE_FACTOR,
+            patience=self._patience,
             links_only=self._client == "links",
         )
         conversation.messages = fleet.messages
@@ -361,7 +358,7 @@ class _UserCall:
         with self.waiting:
             await self._legs(carry)
         if self.waiting.cancelled_caught and not self.conversation.left:
-            patience = self.patience * _ELSEWHERE_FACTOR
+            patience = self.patience * ELSEWHERE_FACTOR
             where = "" if self.conversation.era is Era.TASK else ", in another process,"
             waited = f"the server{where} has not answered for {patience:g} s since the user agreed"
             self.failure = self.failure or self._unfinished(waited)
@@ -429,7 +426,7 @@ class _UserCall:
 
     async def approved_in_time(self) -> None:
         """End the call if an approval waits for too long: approvers do not see their own calls, nor other groups'."""
-        patience = self.patience * _ELSEWHERE_FACTOR
+        patience = self.patience * ELSEWHERE_FACTOR
         awaited, since = "", anyio.current_time()
         while True:
             await anyio.sleep(_LOOK_SECONDS)
@@ -571,7 +568,7 @@ class _UserCall:
             await pay_visit(visit, question, server=self.fleet.at)
             agreed.visits, agreed.since = agreed.visits + 1, anyio.current_time()
         if not listed and (self.conversation.era is Era.TASK or attached(self.fleet.at) is None):
-            self.waiting.deadline = anyio.current_time() + self.patience * _ELSEWHERE_FACTOR
+            self.waiting.deadline = anyio.current_time() + self.patience * ELSEWHERE_FACTOR
         return ElicitResult(action="accept") if reply is None else reply
 
 

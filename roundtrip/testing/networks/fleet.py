@@ -50,6 +50,8 @@ Target = Instance | Make | Sequence[Instance]
 KEYS: Final = tuple(f"roundtrip.testing: key {number}, which everybody knows".encode() for number in range(8))
 """Keys for instances that are made with `keys=`, in the order of a rotation."""
 
+ELSEWHERE_FACTOR: Final = 5
+"""Multiple of a user's patience for servers in other processes, whose page waits cannot be shortened."""
 _POLL_SECONDS: Final = 0.01
 
 _SENDING: ContextVar[LegDelivery | None] = ContextVar("roundtrip_sending", default=None)
@@ -152,9 +154,8 @@ class NetworkFleet:
     principal: AccessToken | str | None = None
     """The authenticated user, if there is one."""
     tracers: Sequence[Tracer] = ()
-    page_wait: float = math.inf
-    task_patience: float = math.inf
-    """Seconds for which a task may show no change."""
+    patience: float = math.inf
+    """The most seconds that a leg waits for a page. A task may show no change for five times as long."""
     links_only: bool = False
     """True for a client that declares URL mode, and no forms."""
     messages: list[Message] = field(default_factory=list[Message])
@@ -234,8 +235,8 @@ class NetworkFleet:
             shown = task.shown
             if shown != before:
                 changed_at = now
-            elif now - changed_at > self.task_patience:
-                raise TaskUnfinished(task, self.task_patience)
+            elif now - changed_at > (longest := self.patience * ELSEWHERE_FACTOR):
+                raise TaskUnfinished(task, longest)
 
         session = self.session
         return await follow(session, delivery.leg, send=partial(send, session), seen=seen, pace=_POLL_SECONDS)
@@ -268,7 +269,7 @@ class NetworkFleet:
         async with AsyncExitStack() as stack:
             target: Any = instance
             if (ours := attached(instance)) is not None:
-                stack.enter_context(ours.hurried(page_wait=self.page_wait))
+                stack.enter_context(ours.hurried(page_wait=self.patience))
                 for tracer in (self, *self.tracers):
                     stack.enter_context(ours.watched_by(tracer))
             if is_fastmcp(instance):
