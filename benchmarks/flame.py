@@ -42,7 +42,7 @@ _ROOTS: Final = sorted(
 """Folders of modules. One may be in another one, so the deepest comes first."""
 
 _PARTS: Final = (
-    ("roundtrip: the fast lane", "#f4a259", ("roundtrip.http.fast_lane", "roundtrip.legs.lane")),
+    ("roundtrip: the fast lane", "#f4a259", ("roundtrip.http.fast_lane",)),
     ("roundtrip: tokens and the journal", "#e76f51", ("roundtrip.tokens", "roundtrip.machine.journal")),
     ("roundtrip: the leg", "#f6d365", ("roundtrip.engine", "roundtrip.machine", "roundtrip.resolvers")),
     ("roundtrip: the server around it", "#fbe8a6", ("roundtrip",)),
