@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import Mapping
 from typing import Any, Final
@@ -18,6 +19,8 @@ ONCE: Final = frozenset(("pay", "ship", "transfer"))
 """Those whose body must not run twice."""
 
 _PATIENCE: Final = 70.0
+_MISCHIEF_TRIES: Final = 3
+"""With more, a client whose requests are lost would outlive its own token."""
 """Seconds for which a client waits for a response."""
 _LATER: Final = ("send the same request again", "try again later")
 """Errors that ask the client to come back."""
@@ -84,12 +87,14 @@ class Client:
         else:
             await self._run_legs()
 
-    async def _send(self, method: str, params: Json) -> Json:
-        """Send a request until a response comes that does not ask to come back later."""
+    async def _send(self, method: str, params: Json, *, tries: float = math.inf) -> Json:
+        """Send a request until a response comes that does not ask to come back later, or so many times."""
         while True:
             try:
                 response = await self._network.post(self.user, method, params, tasks=self.is_task, patience=_PATIENCE)
             except Unanswered:
+                if (tries := tries - 1) < 1:
+                    return {"error": "no answer"}
                 continue
             if not _comes_back(response):
                 return response
@@ -182,10 +187,10 @@ class Client:
                 return
             if self._chance.random() < 0.5:
                 # A leg may arrive again. Only the judge of the bodies sees what comes of it.
-                await self._send(method, params)
+                await self._send(method, params, tries=_MISCHIEF_TRIES)
                 return
             params = {**params, "arguments": {"order": f"{self.order} of another"}}
-        response = await self._send(method, params)
+        response = await self._send(method, params, tries=_MISCHIEF_TRIES)
         if "error" not in response:
             self.broken.append(f"{self.user} used {method} of {user}, and got {str(response)[:200]}")
 
