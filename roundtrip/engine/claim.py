@@ -133,7 +133,7 @@ async def record_outcome(
                     # Also if a note fails: a claim that is not released is renewed forever.
                     await claim.release()
             elif call.state is not State.EXECUTING or isinstance(verdict, _ENDS_NO_CALL):
-                # The client's answers ended this leg, and not its body.
+                # The body has not begun, or one of its questions ended the leg: a later leg may still run it.
                 await claim.release()
             else:
                 # Its outcome is unknown if it was cancelled in the middle, or left running in a thread.

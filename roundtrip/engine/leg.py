@@ -33,7 +33,7 @@ class Finished(NamedTuple):
 
 
 class Suspended(NamedTuple):
-    """End of a leg with questions. The next leg brings `state` back, as its `request_state`."""
+    """End of a leg with questions. `state` is what `Leg.write` returned for its journal."""
 
     questions: dict[str, PendingQuestion]
     state: str
@@ -92,7 +92,7 @@ class Leg:
     clock: Callable[[], float]
     limits: Limits
     write: Callable[[Journal], str]
-    """Writes the journal, and returns the `request_state` for the next leg."""
+    """Writes the journal, and returns the text for its place in the result: itself, or a stand-in for the token."""
     plan_for: Callable[[Callable[..., Any]], Plan]
     """Plans the `done` function of a page, which may take the same parameters as a resolver."""
     threads: Threads

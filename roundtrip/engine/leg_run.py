@@ -126,7 +126,7 @@ class LegRun:
         leg, call, rounds = self.leg, self.leg.call, self.rounds
         claim, record = leg.ports.claim, leg.ports.record
         try:
-            # A task goes on where the leg of its client has ended.
+            # The first leg of a task begins in `resolving`, where the leg of its client was handed over.
             if call.state is not State.RESOLVING:
                 call.begin_leg()
             if record is not None and leg.journal is not None:
@@ -276,7 +276,7 @@ class LegRun:
         if plan is None:
             plan = self._done_plans[id(done)] = self.leg.plan_for(done)
         entered = TeardownStack(self.leg.ports.report)
-        # The body may wait in the thread of the leg's lanes.
+        # In threads of its own: a waiting body may hold the leg's thread.
         threads = self.leg.threads.apart()
         try:
             return await entered.around(self._run_done(plan, entered, threads), ended_by=lambda value: None)

@@ -64,7 +64,11 @@ class Channels:
     """Channels in which the questions of one request reach a person or a model, besides its client's own forms."""
 
     page: Literal["url", "local", "link", "page"] | None = None
-    """The channel of a question page: its client shows it, it opens here, its result has it, or its user is on it."""
+    """The channel of a question page; None if no page has the questions.
+
+    "url": the client shows its address. "local": it opens in the browser of this machine. "link": the tool's result has
+    its address. "page": the user is on it already.
+    """
     model: bool = False
     """True if the model that called the tool may answer questions for anyone."""
     is_live: bool = False

@@ -268,7 +268,7 @@ class Rounds:
         call.apply(Event.ASK, **detail)
 
     def remember(self, *, authored: str | None = None) -> str:
-        """Write the journal, and return the `request_state` for the next leg.
+        """Write the journal, and return the text for its place in the result; see `Leg.write`.
 
         Args:
             authored: The `request_state` of an author who asks by hand. The journal then has no answers.

@@ -120,7 +120,7 @@ class RequestRecord:
     token_out: int | None = None
     """Characters of the received token, and of the sent one."""
     minted: str | None = None
-    """The state that the request's own leg returned; any other state was written by an author."""
+    """The stand-in for the token that the request's own leg returned; any other state was written by an author."""
     packed: bytes | None = None
     """The journal to put into the token in place of `minted`."""
     brought: bytes | None = None
@@ -134,9 +134,9 @@ class RequestRecord:
     channels: Channels | None = None
     """The channels for its questions, if they are more than its client's own forms."""
     handed: Journal | None = None
-    """The journal with which its call became a task, or was stored for its page."""
+    """The journal of its leg, if its call may become a task or be stored. Whether it does is decided later."""
     stored: StoredLeg | None = None
-    """The leg of a task that it serves, which no client has sent."""
+    """The leg of a stored call, if it serves one."""
     reply: dict[str, Any] | None = None
     """The result that its client receives in place of the handler's: the handle of a task, which no handler returns."""
     ended: bool = False

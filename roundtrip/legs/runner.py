@@ -178,7 +178,7 @@ class LegRunner:
             Exception: An error of the author's code.
         """
         if function.source.text is None:
-            # Registered on the event loop.
+            # Registered on the event loop, where no files are read.
             await anyio.to_thread.run_sync(function.source.read)
         confirmation = function.confirm(arguments) if function.confirm is not None else None
         served = ServedLeg(self, function, arguments, incoming, opened)
