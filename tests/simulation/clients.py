@@ -104,6 +104,7 @@ class Client:
         params: Json = {"name": self.tool, "arguments": {"order": self.order}}
         others: list[tuple[float, Json]] = []
         loop = asyncio.get_running_loop()
+        asked_at = loop.time()
         while True:
             if self.tool in ONCE and "requestState" in params:
                 others.append((loop.time(), {**params, "inputResponses": _changed(params["inputResponses"])}))
@@ -119,7 +120,8 @@ class Client:
             result = response.get("result", {})
             if not _asks(response):
                 self.ends.append(response)
-                if self._chance.random() < 0.5 and "requestState" in params and self.tool in ONCE:
+                is_once = "requestState" in params and self.tool in ONCE
+                if self._chance.random() < 0.5 and is_once and loop.time() - asked_at < _VALID_SECONDS:
                     # It lost the result, and asks for it.
                     self.ends.append(await self._send("tools/call", params))
                 valid = [other for at, other in others if loop.time() - at < _VALID_SECONDS]
@@ -127,7 +129,7 @@ class Client:
                     self.has_wavered = True
                     self.late_end = await self._send("tools/call", self._chance.choice(valid))
                 return
-            params = {**params, "requestState": result["requestState"]}
+            params, asked_at = {**params, "requestState": result["requestState"]}, loop.time()
             params["inputResponses"] = await self._answer(result.get("inputRequests", {}))
             self._seen.append((self.user, "tools/call", params))
             await self._do_mischief()
