@@ -19,7 +19,7 @@ from mcp.server.mcpserver.exceptions import ResourceError as SdkResourceError
 from mcp.server.mcpserver.exceptions import ToolError as SdkToolError
 from mcp.server.mcpserver.exceptions import UnexpectedToolError
 from mcp.shared.exceptions import MCPError
-from mcp_types import CallToolResult, TextContent
+from mcp_types import CallToolResult
 
 from roundtrip.adapters.fastmcp_names import (
     Context,
@@ -53,7 +53,7 @@ from roundtrip.tools.failures import told_by, tool_failure
 from roundtrip.tools.options import ToolSpec
 from roundtrip.tools.promises import OncePolicy
 from roundtrip.tools.registered import ToolDefaults, asking_function, dependencies_of
-from roundtrip.tools.replies import result_of_reply
+from roundtrip.tools.replies import result_of_reply, text_result
 
 ERRORS: Final = {"tool": ToolError, "prompt": PromptError, "resource": ResourceError, "template": ResourceError}
 """The errors of FastMCP that clients may read, by kind of component."""
@@ -202,7 +202,7 @@ class FastMcpFunction(AskingFunction):
                 raise
             # An error of a feature, of which FastMCP would make a result.
             serving.failure = error
-            return CallToolResult(content=[TextContent(type="text", text=error.error.message)], is_error=True)
+            return text_result(error.error.message, is_error=True)
         return result_of_reply(end) if isinstance(end, dict) else result_of(end)
 
     async def _serve_stored(self, leg: HostedLeg, arguments: dict[str, Any], injected: Mapping[str, Any]) -> Any:

@@ -30,12 +30,12 @@ from roundtrip.adapters.fastmcp_names import (
     wire_form,
 )
 from roundtrip.adapters.installation import serving_now
-from roundtrip.channels.stored_replies import result_from
 from roundtrip.engine.leg import Finished
 from roundtrip.legs.requests import holding
 from roundtrip.legs.runner import ServedEnd
 from roundtrip.server.features import install_stored_calls
 from roundtrip.stored.desk import ToolHost
+from roundtrip.tools.replies import text_result
 
 if TYPE_CHECKING:
     from roundtrip.adapters.installation import Installation, InstallOptions
@@ -145,9 +145,9 @@ class FastMcpTools(ToolHost):
                 made = await mcp.call_tool(name, arguments, version=_version_spec(version), run_middleware=False)
                 failed = wire_form(made)
             except (NotFoundError, DisabledError):
-                failed = result_from(f"Unknown tool: {name!r}", is_error=True)
+                failed = text_result(f"Unknown tool: {name!r}", is_error=True)
             except FastMCPError as error:
-                failed = result_from(str(error), is_error=True)
+                failed = text_result(str(error), is_error=True)
         if leg.failure is not None:
             raise leg.failure
         # FastMCP has no result for a leg that waits.

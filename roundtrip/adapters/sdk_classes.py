@@ -26,7 +26,6 @@ from mcp_types import (
     InputRequiredResult,
     ListToolsResult,
     PaginatedRequestParams,
-    TextContent,
 )
 from mcp_types import Tool as WireTool
 from pydantic import PrivateAttr
@@ -55,6 +54,7 @@ from roundtrip.tools.failures import log_tool_failure
 from roundtrip.tools.options import ToolSpec, mark_registered, spec_from, spec_of
 from roundtrip.tools.registered import RegisteredTool, ToolDefaults, register
 from roundtrip.tools.registry import ToolRegistry
+from roundtrip.tools.replies import text_result
 from roundtrip.visibility.rules import Visibility
 
 if TYPE_CHECKING:
@@ -355,7 +355,7 @@ class BoundTools:
             raise
         except Exception as error:  # noqa: BLE001 - as the SDK's handler does
             log_tool_failure(params.name, error)
-            return CallToolResult(content=[TextContent(type="text", text=str(error))], is_error=True)
+            return text_result(str(error), is_error=True)
 
     def attach(self, installation: Installation[Any]) -> _Tools:
         """Return the tools of one server.

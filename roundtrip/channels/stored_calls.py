@@ -44,7 +44,6 @@ from roundtrip.channels.stored_replies import (
     ended,
     for_model,
     for_user,
-    result_from,
     unknown_tool,
     unopened,
 )
@@ -67,6 +66,7 @@ from roundtrip.stored.model_answers import AnswersInvalid, AnswersRefused, names
 from roundtrip.stored.service import CallService
 from roundtrip.switches import PROBE_TOOL
 from roundtrip.tools.failures import store_down
+from roundtrip.tools.replies import text_result
 
 if TYPE_CHECKING:
     from roundtrip.approvals.inbox import Inbox
@@ -517,7 +517,7 @@ class StoredCalls(LegExtension):
             or view.content.origin.principal != principal
             or (view.content.channel.is_local and (self._local is None or not self._local.is_for(ctx.request_context)))
         ):
-            return result_from(_UNKNOWN, is_error=True)
+            return text_result(_UNKNOWN, is_error=True)
         if not await self._service.is_visible(view, ctx.request_context):
             return CallToolResult.model_validate(unknown_tool(view))
         # The first leg has taken them.
@@ -525,9 +525,9 @@ class StoredCalls(LegExtension):
             try:
                 await self._waiting.take_from_model(call_id, answers)
             except AnswersRefused:
-                return result_from(_REFUSED, is_error=True)
+                return text_result(_REFUSED, is_error=True)
             except AnswersInvalid as error:
-                return result_from(f"No answer was taken: {error}. Call {CONTINUE_TOOL} again.", is_error=True)
+                return text_result(f"No answer was taken: {error}. Call {CONTINUE_TOOL} again.", is_error=True)
         request = ctx.request_context
         if view.content.channel.is_local and self._local is not None:
             await self._local.show(view)
@@ -535,7 +535,7 @@ class StoredCalls(LegExtension):
         while changed is not None and not changed.entry.has_ended and (questions := changed.content.client_questions):
             said = await ask_client(ctx, questions)
             if said is None:
-                return result_from(_NEEDS_CLIENT.format(handle=handle), is_error=True)
+                return text_result(_NEEDS_CLIENT.format(handle=handle), is_error=True)
             await self._waiting.take_from_client(changed, said)
             changed = await self._waiting.changed(changed, request, until_asking=bool(answers))
         return CallToolResult.model_validate(self._reply_to(changed or view))

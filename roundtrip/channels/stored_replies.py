@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from mcp_types import CallToolResult, TextContent
-
 from roundtrip.approvals import rules
 from roundtrip.ledger.machines import StoredState
 from roundtrip.stored.book import StoredView
@@ -18,6 +16,7 @@ from roundtrip.stored.content import CallContent
 from roundtrip.stored.model_answers import answer_schema
 from roundtrip.text import printable
 from roundtrip.tools.registry import UnknownTool
+from roundtrip.tools.replies import text_result
 
 CONTINUE_TOOL: Final = "continue_call"
 
@@ -97,14 +96,9 @@ def unopened() -> dict[str, Any]:
     return _written(_UNOPENED, is_error=True)
 
 
-def result_from(text: str, *, is_error: bool = False) -> CallToolResult:
-    """Return a result with a text."""
-    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=is_error)
-
-
 def _written(text: str, *, is_error: bool = False) -> dict[str, Any]:
     """Return a result with a text as the protocol writes it."""
-    result = result_from(text, is_error=is_error).model_dump(by_alias=True, mode="json", exclude_none=True)
+    result = text_result(text, is_error=is_error).model_dump(by_alias=True, mode="json", exclude_none=True)
     return {**result, "resultType": "complete"}
 
 

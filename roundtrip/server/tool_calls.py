@@ -25,7 +25,6 @@ from mcp_types import (
     CallToolResult,
     InputRequiredResult,
     InputResponses,
-    TextContent,
 )
 from mcp_types.methods import validate_client_request
 from starlette.requests import Request
@@ -40,7 +39,7 @@ from roundtrip.revisions import is_retry_era
 from roundtrip.stored.desk import ClientCall, Proceed, ToolHost
 from roundtrip.tools.registered import RegisteredTool
 from roundtrip.tools.registry import ToolRegistry, UnknownTool, version_key
-from roundtrip.tools.replies import result_of_reply, written
+from roundtrip.tools.replies import result_of_reply, text_result, written
 
 if TYPE_CHECKING:
     from roundtrip.legs.functions import AskingFunction
@@ -137,7 +136,7 @@ class ToolCalls(ToolHost):
             raise
         except Exception as error:  # noqa: BLE001 - as the SDK's handler does
             failures.log_tool_failure(name, error)
-            return Finished(_failed(str(error)))
+            return Finished(text_result(str(error), is_error=True))
 
     def _function_of(self, name: str, record: RequestRecord) -> AskingFunction:
         """Return the function of the tool that a request has called."""
@@ -330,7 +329,3 @@ def _sent(end: ServedEnd, revision: str) -> dict[str, Any]:
     if isinstance(end, HandedOver):
         raise RuntimeError("a call became a task on a server without tasks")
     return written(end.value if isinstance(end, Finished) else end.result, revision)
-
-
-def _failed(text: str) -> CallToolResult:
-    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)

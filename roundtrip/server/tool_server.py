@@ -12,7 +12,7 @@ from mcp.server.lowlevel.server import LifespanResultT
 from mcp.server.mcpserver import Context as SdkContext
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.tools import Tool as SdkTool
-from mcp_types import CallToolResult, Icon, InputRequiredResult, TextContent, ToolAnnotations
+from mcp_types import CallToolResult, Icon, InputRequiredResult, ToolAnnotations
 from mcp_types import Tool as WireTool
 from typing_extensions import Unpack
 
@@ -29,6 +29,7 @@ from roundtrip.switches import PROBE_VARIABLE, is_on
 from roundtrip.tools.options import ToolDetails, ToolOptions, ToolSpec, spec_from
 from roundtrip.tools.registered import ToolDefaults, register
 from roundtrip.tools.registry import OnDuplicate, ToolRegistry, UnknownTool
+from roundtrip.tools.replies import text_result
 from roundtrip.visibility.rules import Visibility
 
 if TYPE_CHECKING:
@@ -306,7 +307,7 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
             if not for_client:
                 raise
             failures.log_unknown("Tool")
-            return CallToolResult(content=[TextContent(type="text", text=str(error))], is_error=True)
+            return text_result(str(error), is_error=True)
 
     def _subject_of(self, ctx: Request) -> tuple[str | None, bool]:
         """Return the registered name that a request calls (of a resource, its template), and True if it is traced."""

@@ -12,6 +12,11 @@ _sdk_logger = logging.getLogger("mcp.server.mcpserver.server")
 _METHOD: Final = "tools/call"
 
 
+def text_result(text: str, *, is_error: bool = False) -> CallToolResult:
+    """Return a result with a text."""
+    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=is_error)
+
+
 def result_of_reply(reply: dict[str, Any]) -> CallToolResult | InputRequiredResult:
     """Return the model of a reply to a request of a stored call, as handlers of the SDK return it."""
     kind = InputRequiredResult if reply.get("resultType") == "input_required" else CallToolResult
