@@ -166,8 +166,8 @@ class Server(ToolServer[LifespanResultT]):
         **options: Unpack[ServerOptions],
     ) -> None:
         for option in options.keys() - ServerOptions.__annotations__:
-            known = inspect.signature(Server.__init__).parameters
-            raise unknown_option("Server() has", option, [*known, *ServerOptions.__annotations__])
+            known = {*inspect.signature(Server).parameters, *ServerOptions.__annotations__} - {"options"}
+            raise unknown_option("Server() has", option, [*known])
         sdk: dict[str, Any] = {
             name: given for name, given in options.items() if name not in StoringOptions.__annotations__
         }
