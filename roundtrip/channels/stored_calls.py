@@ -275,21 +275,23 @@ class StoredCalls(LegExtension):
         if self._legs.parts.effects.dry_run is not None:
             # It neither reads nor writes the store, which may have the call that is rehearsed.
             return await proceed()
-        channels, is_retry = self._channels_of(record), is_retry_era(record.context.protocol_version)
+        is_retry = is_retry_era(record.context.protocol_version)
+        journal = record.journal if is_retry else None
+        if journal is not None and (reply := await self._reply(record, journal)) is not None:
+            return reply
+        channels = self._channels_of(record)
         # A client with a connection is asked over it; the probe of `roundtrip doctor` asks if it can be.
         if not is_retry and (call.name == PROBE_TOOL or (not channels.may_store and self.inbox is None)):
             with self._explained(record.context):
                 return await proceed()
-        journal = record.journal if is_retry else None
-        reply = await (self._reply(record, journal) if journal is not None else self._same_call(call))
-        if reply is not None:
+        if journal is None and (reply := await self._same_call(call)) is not None:
             return reply
         record.channels = channels
         with self._explained(record.context):
             end = await proceed()
         # A round without questions only gives its call a token.
         if isinstance(end, Suspended) and _must_store(end):
-            return await self.store(call.find(), record, end)
+            return await self._store(call, end)
         return end
 
     async def _reply(self, record: RequestRecord, journal: Journal) -> dict[str, Any] | None:
@@ -401,12 +403,13 @@ class StoredCalls(LegExtension):
             is_live=not is_retry_era(ctx.protocol_version),
         )
 
-    async def store(self, function: AskingFunction, record: RequestRecord, end: Suspended) -> dict[str, Any]:
+    async def _store(self, call: ClientCall, end: Suspended) -> dict[str, Any]:
         """Store a call that asks, and return the reply to its client.
 
         Raises:
             MCPError: The store cannot be used, and the client may try again.
         """
+        function, record = call.find(), call.record
         ctx, journal, channels = record.context, record.handed, record.channels or Channels()
         if journal is None:
             raise RuntimeError("a call without a journal cannot be stored")
@@ -430,10 +433,8 @@ class StoredCalls(LegExtension):
             shared = self._labels(function, ctx, is_local=False, showing="any")
         grace = self.inbox.grace_seconds if self.inbox is not None and end.external else 0.0
         ttl = max(1.0, journal.end - self._legs.parts.system.time()) + grace
-        # As its client calls it: hosts of other classes may rename tools.
-        called = str((ctx.params or {}).get("name", function.name))
         try:
-            entry = await self._service.entry_of(function, called, journal, content, ttl=ttl)
+            entry = await self._service.entry_of(function, call.name, journal, content, ttl=ttl)
             entry.labels = labels[:1]
             entry.claim(_HOLDER, entry.due, lease=lease_seconds())
             questions = {name: (waiting.sent(), waiting.asked.pin.hex()) for name, waiting in end.questions.items()}
@@ -449,7 +450,7 @@ class StoredCalls(LegExtension):
                 view = await self._book.view(await self._equal.choose((*labels, *shared), journal.call_id))
         except (LedgerDown, ContentUnreadable) as error:
             _LOG.warning("a call of %s could not be stored for its questions: %s", function.owner, error)
-            self._book.tell_unstored(journal.call_id, called)
+            self._book.tell_unstored(journal.call_id, call.name)
             raise store_down("Calls cannot be stored now") from error
         if view is None:
             raise MCPError(code=INTERNAL_ERROR, message="This call has ended; begin it again")
