@@ -184,7 +184,7 @@ class Installation(Attached, Generic[HostT]):
     @property
     def plans(self) -> dict[str, Plan]:
         """Return the plans that fill the parameters of tools that ask, by name."""
-        return {name: function.plan for (kind, name, _), function in self.functions.items() if kind == "tool"}
+        return {name: function.planned.plan for (kind, name, _), function in self.functions.items() if kind == "tool"}
 
     def plan_of(self, name: str, version: str | None = None) -> Plan | None:
         """Return the plan that fills the parameters of a tool in a version, by default the one registered last."""

@@ -581,7 +581,7 @@ class StoredCalls(LegExtension):
 
 
 def _may_ask(function: AskingFunction) -> bool:
-    return bool(function.contexts or function.plan.nodes or function.confirm is not None)
+    return bool(function.contexts or function.planned.plan.nodes or function.confirm is not None)
 
 
 def _must_store(end: Suspended) -> bool:

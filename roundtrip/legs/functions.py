@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import inspect
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import CodeType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, cast
 
 from mcp.server.mcpserver import Context as SdkContext
@@ -14,7 +16,6 @@ from mcp_types import InputRequiredResult
 
 from roundtrip.engine.leg import DONE, PlainBody
 from roundtrip.errors import ContextOfHost, InvalidSignature, OutcomeUsedAsValue, UsedUnawaited
-from roundtrip.legs.builds import Build
 from roundtrip.machine.journal import Limits
 from roundtrip.on_demand import load_on_use
 from roundtrip.questions.outcomes import AcceptedElicitation, CancelledElicitation, DeclinedElicitation
@@ -31,6 +32,7 @@ from roundtrip.resolvers.signatures import (
 )
 from roundtrip.resolvers.threads import Threads
 from roundtrip.threads.leg_threads import FunctionThreads
+from roundtrip.threads.loops import is_on_event_loop
 
 if TYPE_CHECKING:
     from roundtrip import tracing
@@ -51,6 +53,35 @@ Kind = Literal["tool", "prompt", "resource"]
 _METHODS: Final[Mapping[Kind, str]] = {"tool": "tools/call", "prompt": "prompts/get", "resource": "resources/read"}
 _ASKING: Final = frozenset(f"AskingContext.{name}" for name in ("elicit", "elicit_url", "sample", "list_roots"))
 """Methods of a context that give a plain coroutine."""
+_digests: Final[dict[str, str | None]] = {}
+"""Digests of source files that were read; None for an unreadable file."""
+
+
+class Build:
+    """Build of the application that some functions belong to: a digest of their source.
+
+    Builds that serve at the same time must differ. A question that changes between them changes because of the build,
+    and is not mistaken for one that changes every time.
+
+    Files are read at once, as they may be replaced later. On an event loop they are read only by `read`, which may run
+    in a thread.
+    """
+
+    __slots__ = ("_functions", "text")
+
+    def __init__(self, functions: Iterable[Callable[..., Any]], given: str | None = None) -> None:
+        self._functions = tuple(functions)
+        self.text = given
+        """The digest; None until `read` is called."""
+        if given is None and (not is_on_event_loop() or all(map(_is_known, self._functions))):
+            self.read()
+
+    def read(self) -> str:
+        """Return a short digest of the modules that define the functions."""
+        if self.text is None:
+            digests = sorted({_digest_of(function) for function in self._functions})
+            self.text = hashlib.sha256("".join(digests).encode()).hexdigest()[:6]
+        return self.text
 
 
 class Planned:
@@ -245,11 +276,6 @@ class AskingFunction:
         leaves = timeout is not None or (extension is not None and extension.leaves_threads)
         self.threads = FunctionThreads(self.owner, leaves=leaves, waits_for_users=bool(signature.contexts))
 
-    @property
-    def plan(self) -> Plan:
-        """Return the plan that fills its parameters."""
-        return self.planned.plan
-
     def policy(self, kind: type[T]) -> T | None:
         """Return the options of a feature, by their class; None if it has none."""
         return cast("T | None", self._policies.get(kind))
@@ -262,7 +288,7 @@ class AskingFunction:
     @property
     def subject(self) -> tracing.ServedFunction:
         """Return its description for tracers."""
-        return _subject_of(self.kind, self.name, self.version, self.build, self.plan.fingerprint)
+        return _subject_of(self.kind, self.name, self.version, self.build, self.planned.plan.fingerprint)
 
     def plan_for(self, done: Callable[..., Any]) -> Plan:
         """Return the plan of a page's `done` function, which may take the same parameters as this function's resolvers.
@@ -373,3 +399,57 @@ class AskingFunction:
 def _subject_of(kind: Kind, name: str, version: str | None, build: str, plan: str) -> tracing.ServedFunction:
     # One object for each function and plan: tracers may cache by it.
     return tracing.ServedFunction(_METHODS[kind], name, version, build, plan)
+
+
+def _target_of(function: Callable[..., Any]) -> Any:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return inspect.unwrap(function)
+
+
+def _defining(target: Any) -> Any:
+    """Return the function or class that a file defines."""
+    return target if hasattr(target, "__code__") or inspect.isclass(target) else cast("object", target).__class__
+
+
+def _file_of(defining: Any) -> str | None:
+    try:
+        return inspect.getfile(defining)
+    except (TypeError, OSError):  # built in, or typed into an interpreter
+        return None
+
+
+def _is_known(function: Callable[..., Any]) -> bool:
+    file = _file_of(_defining(_target_of(function)))
+    return file is None or file in _digests
+
+
+def _digest_of(function: Callable[..., Any]) -> str:
+    target = _target_of(function)
+    defining = _defining(target)
+    file = _file_of(defining)
+    if file is not None:
+        if file not in _digests:
+            _digests[file] = _digest_of_file(inspect.getsourcefile(defining))
+        if (digest := _digests[file]) is not None:
+            return digest
+    code = getattr(target, "__code__", None)
+    return _digest_of_code(code) if isinstance(code, CodeType) else str(getattr(target, "__qualname__", defining))
+
+
+def _digest_of_file(path: str | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError:  # run from an archive
+        return None
+
+
+def _digest_of_code(code: CodeType) -> str:
+    digest = hashlib.sha256(code.co_code)
+    digest.update(repr((code.co_names, code.co_varnames)).encode())
+    for constant in code.co_consts:
+        # A nested function's repr holds its address.
+        digest.update(_digest_of_code(constant).encode() if isinstance(constant, CodeType) else repr(constant).encode())
+    return digest.hexdigest()

@@ -19,13 +19,12 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp_types import (
     INVALID_PARAMS,
     ClientCapabilities,
-    ElicitResult,
     InputRequest,
     InputResponse,
     InputResponseRequestParams,
     InputResponses,
 )
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from starlette.requests import Request
 
 from roundtrip.errors import BodyMistake, RejectionReason
@@ -43,16 +42,13 @@ if TYPE_CHECKING:
     from roundtrip.engine.ports import Channels, Waits
     from roundtrip.machine.call import Call
     from roundtrip.machine.pins import Pinner
-    from roundtrip.questions import forms
 else:
-    load_on_use(globals(), "roundtrip.engine.interruptions", "roundtrip.questions.forms")
+    load_on_use(globals(), "roundtrip.engine.interruptions")
 
 T = TypeVar("T")
 
 SKEW: Final = 60.0
 """Seconds by which the clocks of two instances may differ."""
-_FORMS: Final = dict[str, ElicitResult]
-_FORM_FIELDS: Final = frozenset({"action", "content"})
 _MAX_CLIENT_NAME_CHARS: Final = 60
 _REJECTION_MESSAGE: Final = "Invalid or expired requestState"
 _REJECTION_DATA: Final = {"reason": "invalid_request_state"}
@@ -198,16 +194,6 @@ class Incoming(NamedTuple):
         return InputResponseRequestParams.model_construct(input_responses=self.responses, request_state=self.state)
 
 
-def read_forms(answers: Mapping[str, Any]) -> InputResponses | None:
-    """Return a request's answers if all of them are valid answers to forms, the only ones with these fields."""
-    if not all(type(answer) is dict and answer.keys() <= _FORM_FIELDS for answer in answers.values()):
-        return None
-    try:
-        return forms.adapter_for(_FORMS).validate_python(answers)
-    except ValidationError:
-        return None
-
-
 @contextmanager
 def serving_client() -> Generator[None]:
     """Surround the SDK's handler of a request: its first lookup is for the client, later ones are for the author."""
@@ -335,15 +321,3 @@ class RequestClient:
         """Notify a live client that its user is done with a page."""
         if self._request is not None and self._request.session.can_send_request:
             await self._request.session.send_elicit_complete(elicitation_id, self._request.request_id)
-
-
-def named_version(params: Mapping[str, Any] | None) -> str | None:
-    """Return the version that a request names in its metadata, as `roundtrip/version` or as FastMCP's clients do."""
-    meta = (params or {}).get("_meta")
-    if not isinstance(meta, Mapping):
-        return None
-    known = cast("Mapping[str, Any]", meta)
-    version = known.get("roundtrip/version")
-    if version is None and isinstance(other := known.get("fastmcp"), Mapping):
-        version = cast("Mapping[str, Any]", other).get("version")
-    return None if version is None else str(version)

@@ -186,7 +186,7 @@ class LegRunner:
             served.join((*self.extensions, *function.extensions))
         if opened is not None:
             # Not before: a feature may reject the leg, and the gates then close their threads.
-            opened.hand_over(served.threads, function.plan)
+            opened.hand_over(served.threads, function.planned.plan)
         call, record = served.call, served.record
         if is_traced and self.parts.effects.tracers.tracers:
             served.watch = leg_facts.begin(self.parts.effects.tracers, served)
@@ -273,7 +273,7 @@ class ServedLeg(OpenLeg):
             # In whole milliseconds, as in the journal: all legs must have the same times.
             self.born = int(system.time() * 1000) / 1000
             self.end = round((self.born + function.limits.max_age) * 1000) / 1000
-        self.threads = function.threads.of_leg(home=function.plan.home)
+        self.threads = function.threads.of_leg(home=function.planned.plan.home)
         self.watch: Watch | None = None
         """Reports to tracers, if there are any."""
 
@@ -287,7 +287,7 @@ class ServedLeg(OpenLeg):
         function, opened = self.function, self.opened
         return (
             not function.contexts
-            and not function.plan.nodes
+            and not function.planned.plan.nodes
             and function.confirm is None
             and (opened is None or opened.managers is None)
             and not any(part.needs_engine for part in self.features)
@@ -316,7 +316,7 @@ class ServedLeg(OpenLeg):
             write=self.write,
             plan_for=function.plan_for,
             confirmation=confirmation,
-            build=function.build,
+            build=function.source.read(),
             is_of_tool=function.kind == "tool",
             version=function.version,
             journal=journal,
@@ -366,7 +366,7 @@ class ServedLeg(OpenLeg):
     def plain_body(self) -> PlainBody | None:
         """Return the body, if it may run in one go with plain resolvers."""
         is_elsewhere = self.hands_over or self.stored is not None or any(part.replaces_body for part in self.features)
-        if not self.function.plan.nodes or is_elsewhere:
+        if not self.function.planned.plan.nodes or is_elsewhere:
             return None
         return self.function.plain_body(self.arguments)
 

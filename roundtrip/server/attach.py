@@ -180,7 +180,7 @@ class Attached:
 
     def _adopt(self, function: AskingFunction) -> None:
         """Reject a function that this server could not serve; let `overrides` replace functions of its graph."""
-        if function.plan.may_carry_secrets and not self._parts.protection.journals.can_seal:
+        if function.planned.plan.may_carry_secrets and not self._parts.protection.journals.can_seal:
             raise KeysMissing(
                 f"{function.owner} has to keep a value secret from the client (remember=True), and "
                 "request_state_security= gives no key for that; add seal_keys="

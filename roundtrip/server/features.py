@@ -111,7 +111,7 @@ class _ApprovalNeed(LegExtension):
 
     @override
     def concerns(self, function: AskingFunction) -> bool:
-        kinds = [node.asked for node in function.plan.nodes]
+        kinds = [node.asked for node in function.planned.plan.nodes]
         asks = any(isinstance(kind, type) and issubclass(kind, ExternalMarker) for kind in kinds)
         if asks or function.policy(ExternalMarker) is not None:
             stored = self._stored_of()

@@ -97,7 +97,9 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
         self._set_parts(parts)
         self._defaults = defaults
         self._visibility = visibility
-        self._announcer = Announcer(parts.effects, is_private=self.is_private)
+        self._announcer = Announcer(parts.effects)
+        for method, kind in _KIND_OF.items():
+            self._announcer.private[method] = partial(self._has_gates, kind)
         # Those of the constructor come before those of extensions.
         for tool in sdk.get("tools") or ():
             self.add_tool(tool)
@@ -311,10 +313,8 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
         with self._adding("resource", str(resource.uri), name=resource.name):
             super().add_resource(resource)
 
-    def is_private(self, method: str) -> bool:
-        """Return True if the answers of a method depend on the caller, and must not be cached for others."""
-        kind = _KIND_OF.get(method)
-        return kind is not None and self._catalog.has_gates(kind)
+    def _has_gates(self, kind: Shelf) -> bool:
+        return self._catalog.has_gates(kind)
 
     def _subject_of(self, ctx: Request) -> tuple[str | None, bool]:
         """Return the registered name that a request calls (of a resource, its template), and True if it is traced."""

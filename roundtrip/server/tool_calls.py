@@ -23,16 +23,18 @@ from mcp.shared.inbound import validate_mcp_param_headers
 from mcp_types import (
     SERVER_INFO_META_KEY,
     CallToolResult,
+    ElicitResult,
     InputRequiredResult,
     InputResponses,
 )
 from mcp_types.methods import validate_client_request
+from pydantic import ValidationError
 from starlette.requests import Request
 from typing_extensions import override
 
 from roundtrip.engine.leg import Finished, HandedOver, Suspended
 from roundtrip.errors import RejectionReason
-from roundtrip.legs.requests import Incoming, RequestRecord, named_version, read_forms, token_rejection
+from roundtrip.legs.requests import Incoming, RequestRecord, token_rejection
 from roundtrip.legs.runner import ServedEnd, result_of
 from roundtrip.on_demand import load_on_use
 from roundtrip.revisions import is_retry_era
@@ -43,14 +45,13 @@ from roundtrip.tools.replies import result_of_reply, text_result, written
 
 if TYPE_CHECKING:
     from roundtrip.legs.functions import AskingFunction
+    from roundtrip.questions import forms
     from roundtrip.tools import failures
     from roundtrip.visibility.gates import GateEvaluator, OpenGates
 else:
-    load_on_use(globals(), "roundtrip.tools.failures")
+    load_on_use(globals(), "roundtrip.questions.forms", "roundtrip.tools.failures")
 
 logger = logging.getLogger("roundtrip")
-
-# The SDK's logger, with the SDK's messages for the same failures.
 
 _METHOD: Final = "tools/call"
 
@@ -63,6 +64,8 @@ _PLAIN_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "_meta": (dict,),
 }
 """The types of parameters of which only `_meta` and answers need validation."""
+_FORMS: Final = dict[str, ElicitResult]
+_FORM_FIELDS: Final = frozenset({"action", "content"})
 _MAX_METAS: Final = 128
 _MAX_META_BYTES: Final = 2000
 
@@ -186,7 +189,7 @@ class ToolCalls(ToolHost):
         answers = meta = None
         if params.keys() >= _NEEDED and all(type(value) in _PLAIN_TYPES.get(key, ()) for key, value in params.items()):
             sent = params.get("inputResponses")
-            if sent is None or (answers := read_forms(sent)) is not None:
+            if sent is None or (answers := _read_forms(sent)) is not None:
                 # In this version of the format, equal values have equal bytes, and 1 and True are not equal.
                 with suppress(ValueError):
                     meta = marshal.dumps((revision, params["_meta"]), 2)
@@ -268,6 +271,28 @@ class ToolCalls(ToolHost):
 
 
 async def _nothing() -> None: ...
+
+
+def _read_forms(answers: Mapping[str, Any]) -> InputResponses | None:
+    """Return a request's answers if all of them are valid answers to forms, the only ones with these fields."""
+    if not all(type(answer) is dict and answer.keys() <= _FORM_FIELDS for answer in answers.values()):
+        return None
+    try:
+        return forms.adapter_for(_FORMS).validate_python(answers)
+    except ValidationError:
+        return None
+
+
+def named_version(params: Mapping[str, Any] | None) -> str | None:
+    """Return the version that a request names in its metadata, as `roundtrip/version` or as FastMCP's clients do."""
+    meta = (params or {}).get("_meta")
+    if not isinstance(meta, Mapping):
+        return None
+    known = cast("Mapping[str, Any]", meta)
+    version = known.get("roundtrip/version")
+    if version is None and isinstance(other := known.get("fastmcp"), Mapping):
+        version = cast("Mapping[str, Any]", other).get("version")
+    return None if version is None else str(version)
 
 
 def _called_by_client(name: str, incoming: Incoming) -> RequestRecord | None:

@@ -63,6 +63,7 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
         self._tools = ToolRegistry(on_duplicate, visibility)
         self._mask_errors = mask_errors
         super().__init__(parts, defaults, visibility, sdk=sdk)
+        self._announcer.private["tools/list"] = lambda: self._tools.seen.has_gates
         self._probe = self._probe_if_wanted(probe)
         self._calls = ToolCalls(
             self,
@@ -267,12 +268,12 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
     @property
     def plans(self) -> Mapping[str, Plan]:
         """Return the plans that fill the parameters of tools, by name; without resolvers a plan is empty."""
-        return {name: highest.function.plan for name, (highest, *_) in self._tools.seen.versions.items()}
+        return {name: highest.function.planned.plan for name, (highest, *_) in self._tools.seen.versions.items()}
 
     def plan_of(self, name: str, version: str | None = None) -> Plan | None:
         """Return the plan that fills the parameters of a tool in a version, by default its highest, even if hidden."""
         try:
-            return self._tools.registered_as(name, version).function.plan
+            return self._tools.registered_as(name, version).function.planned.plan
         except ToolError:
             return None
 
@@ -320,10 +321,6 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
             return named, True
         is_probe = self._probe is not None and named == self._probe.tool.name
         return (named if is_probe else None), not is_probe
-
-    def is_private(self, method: str) -> bool:
-        """Return True if the answers of a method depend on the caller, and must not be cached for others."""
-        return self._tools.seen.has_gates if method == "tools/list" else super().is_private(method)
 
     def _probe_if_wanted(self, wanted: bool | None) -> probe.Probe | None:
         if not is_on(wanted, PROBE_VARIABLE, environment=os.environ, default=False):

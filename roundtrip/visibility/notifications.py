@@ -57,9 +57,10 @@ LIST_REQUEST: ContextVar[ListRequest | None] = ContextVar("roundtrip_changes", d
 class Announcer:
     """Outermost middleware of one server: it announces changed lists, and keeps private lists out of caches."""
 
-    def __init__(self, effects: Effects, *, is_private: Callable[[str], bool]) -> None:
+    def __init__(self, effects: Effects) -> None:
         self.effects = effects
-        self._is_private = is_private
+        self.private: dict[str, Callable[[], bool]] = {}
+        """The lists that may depend on the caller, by their methods, and whether they do now."""
         self._older_clients: OlderClients | None = None
 
     def note(self, listing: Listing) -> None:
@@ -91,7 +92,8 @@ class Announcer:
                 await served.changes.announce(self.effects.bus)
         if not is_retry_era(ctx.protocol_version):
             return self._notice(ctx, result)
-        return _uncached(result) if self._is_private(ctx.method) else result
+        is_private = self.private.get(ctx.method)
+        return _uncached(result) if is_private is not None and is_private() else result
 
     def _notice(self, ctx: ServerRequestContext[Any, Any], result: HandlerResult) -> HandlerResult:
         """Listen to the bus for a client on an older revision, and declare that changes are announced."""

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from roundtrip import InvalidSignature
-from roundtrip.legs.requests import named_version
+from roundtrip.server.tool_calls import named_version
 from roundtrip.tools.options import version_text
 from roundtrip.tools.registry import order_of
 from tests.kit.tables import check_each
