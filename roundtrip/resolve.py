@@ -119,7 +119,9 @@ async def resolve_arguments(
     async def take(values: dict[str, Any], _: Any) -> None:
         filled.update(values)
 
-    end = await serve(leg, arguments=tool_args, make_context=lambda _: context, body_cannot_ask=True, execute=take)
+    end = await serve(
+        leg, arguments=tool_args, make_context=lambda _: context, body_takes_no_context=True, execute=take
+    )
     if isinstance(end, Declined):
         raise ToolError(end.reason)
     if isinstance(end, Suspended):

@@ -166,12 +166,12 @@ class FastMcpFunction(AskingFunction):
                 return result_of(await serving.legs.run(self, arguments, Incoming.by(None)))
         incoming = Incoming.of(serving.request)
         record = incoming.record
-        was_claimed = record is None or record.claimed
+        was_claimed = record is None or record.is_taken
         # Middleware may try again, and then the last attempt counts.
         serving.failure = None
 
         def tell(failure: MCPError) -> None:
-            if record is not None and record.claimed and not was_claimed:
+            if record is not None and record.is_taken and not was_claimed:
                 # FastMCP would make a result of it.
                 serving.failure = failure
 
@@ -183,7 +183,7 @@ class FastMcpFunction(AskingFunction):
         desk, legs, record = serving.installation.desk, serving.installation.legs, incoming.record
         # Another function's call of this tool, or a prompt's, is no call of the client's.
         is_for_tool = record is not None and record.context.method == "tools/call" and self.kind == "tool"
-        if record is None or not desk.steps or not is_for_tool or not self.is_asked_for(incoming):
+        if record is None or not desk.features or not is_for_tool or not self.is_asked_for(incoming):
             return result_of(await legs.run(self, arguments, incoming))
         raised: list[MCPError] = []
 

@@ -189,7 +189,7 @@ class Installation(Attached, Generic[HostT]):
     def plan_of(self, name: str, version: str | None = None) -> Plan | None:
         """Return the plan that fills the parameters of a tool in a version, by default the one registered last."""
         found = self.functions.get(("tool", name, version))
-        return found.plan if found is not None else self.plans.get(name) if version is None else None
+        return found.planned.plan if found is not None else self.plans.get(name) if version is None else None
 
     def is_served_in_legs(self, kind: Kind, identifier: str) -> bool:
         """Return True if a prompt of this name, or a template of this URI, is served in legs and so may ask."""

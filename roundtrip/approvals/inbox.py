@@ -117,7 +117,7 @@ class _InboxPart(LegPart):
     @override
     def complete(self, leg: Leg) -> None:
         served, task = self._served, cast("WorkerLeg | None", self._served.stored)
-        user = served.parts.protection.user(served.wire) if task is None else None
+        user = served.parts.protection.user(served.request) if task is None else None
         settler = self._inbox.settler(task, user=user, max_seconds=served.end - served.born)
         leg.ports.settlers = {settler.kind: settler}
 

@@ -122,7 +122,7 @@ class _ChannelPart(LegPart):
 
     @override
     def complete(self, leg: Leg) -> None:
-        leg.client = ChannelClient(self._served.wire, self._channels, self._served.channels or Channels())
+        leg.client = ChannelClient(self._served.request, self._channels, self._served.channels or Channels())
 
 
 class StoredCalls(LegExtension):
@@ -182,7 +182,7 @@ class StoredCalls(LegExtension):
         service = storage.require(host, "channels=" if pages is None else "pages=")
         stored = cls(channels, pages, name=host.low_level.name, legs=legs, service=service)
         legs.extensions.append(stored)
-        host.desk.steps.append(stored)
+        host.desk.features.append(stored)
         service.prepare = stored.prepare_task
         if stored.site is not None:
             stored.site.serve_on(server)
@@ -312,7 +312,7 @@ class StoredCalls(LegExtension):
             return None
         if view is None or not view.content.is_continued:
             return None
-        record.claimed = True
+        record.is_taken = True
         if not await self._service.is_visible(view, ctx):
             return unknown_tool(view)
         if view.content.channel.is_local:
@@ -410,7 +410,7 @@ class StoredCalls(LegExtension):
             MCPError: The store cannot be used, and the client may try again.
         """
         function, record = call.find(), call.record
-        ctx, journal, channels = record.context, record.handed, record.channels or Channels()
+        ctx, journal, channels = record.context, record.journal_to_store, record.channels or Channels()
         if journal is None:
             raise RuntimeError("a call without a journal cannot be stored")
         content = self._service.content_of(function, ctx, journal)
@@ -484,7 +484,7 @@ class StoredCalls(LegExtension):
         report_size, record.report_size = record.report_size, None
         if report_size is not None:
             report_size(None)
-        journal = record.handed
+        journal = record.journal_to_store
         if self._local is not None and journal is not None and journal.call_id == view.entry.call_id:
             self._local.begin(view)
         return await self._locally(view, record.context)

@@ -177,7 +177,7 @@ class DocketParameters(LegExtension):
 
     @override
     def join(self, leg: OpenLeg) -> LegPart:
-        session = leg.wire.session if leg.wire is not None else None
+        session = leg.request.session if leg.request is not None else None
         return _DocketPart(self, DocketRun(leg.call, cast("WorkerLeg | None", leg.stored), session))
 
     async def run(self, run: DocketRun, body: Callable[[dict[str, Any]], Awaitable[Any]]) -> Any:

@@ -290,7 +290,7 @@ class Answers(NodeOutcomes):
                     del values[name]
         return None
 
-    async def stand_in(self, waiting: PendingQuestion) -> None:
+    async def use_fallback(self, waiting: PendingQuestion) -> None:
         """Answer an open question with the author's `fallback=`, as the client cannot be asked: see `keep`."""
         value = waiting.question.fallback
         if callable(value):
@@ -341,7 +341,7 @@ class Answers(NodeOutcomes):
 
     # Nodes that keep their first outcome for the call.
 
-    def keeps(self, node: Node) -> bool:
+    def can_recall(self, node: Node) -> bool:
         """Return True if `recall` is certain to have the value of a remembered node, and not a declined question."""
         if not self.known.same_build or not self.known.asked.keys().isdisjoint(node.names):
             return False
@@ -404,7 +404,7 @@ class Answers(NodeOutcomes):
             self.known.revise(name)
         self.computed.revise(stale)
 
-    def check_volatile(self) -> None:
+    def judge_volatile(self) -> None:
         """Raise QuestionVolatile if a wording changed on several legs in a row that brought no other answer."""
         for waiting in self.open.values():
             if not waiting.lost:

@@ -66,7 +66,7 @@ class Body:
     @property
     def is_live(self) -> bool:
         """Return True if the client is asked over its open connection."""
-        return not self.rounds.is_retry
+        return not self.rounds.answers_come_later
 
     @contextmanager
     def running(self) -> Generator[None]:

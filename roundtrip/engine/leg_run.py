@@ -48,7 +48,7 @@ async def serve(
     *,
     arguments: Mapping[str, Any],
     make_context: Callable[[Body], Any],
-    body_cannot_ask: bool,
+    body_takes_no_context: bool,
     execute: Execute,
 ) -> LegEnd:
     """Serve one leg.
@@ -57,7 +57,7 @@ async def serve(
         leg: The call, its plan and its client.
         arguments: The tool's validated arguments, as resolvers may take them by name.
         make_context: Makes the value of parameters annotated as context; called when one is needed.
-        body_cannot_ask: True if the body takes no context.
+        body_takes_no_context: True if the body takes no context.
         execute: Runs the body.
 
     Raises:
@@ -65,7 +65,7 @@ async def serve(
         RoundtripError: The call cannot go on (a question cannot be asked, the last permitted answer was invalid, ...).
         Exception: An error of the author's code.
     """
-    run = LegRun(leg, arguments, make_context, body_cannot_ask, execute)
+    run = LegRun(leg, arguments, make_context, body_takes_no_context, execute)
     leg.ports.offer(run.context)
     try:
         return await run.serve()
@@ -90,7 +90,7 @@ class LegRun:
     leg: Leg
     arguments: Mapping[str, Any]
     make_context: Callable[[Body], Any]
-    body_cannot_ask: bool
+    body_takes_no_context: bool
     execute: Execute
     answers: Answers = field(init=False)
     rounds: Rounds = field(init=False)
@@ -100,8 +100,8 @@ class LegRun:
     """The context, once a function of the leg has got it."""
     _body_value: tuple[Any] | None = field(default=None, init=False)
     """The value of a body that has run in one go with the resolvers."""
-    _is_handed_over: bool = field(default=False, init=False)
-    _cancelled: int = field(default_factory=cancel_requests, init=False)
+    _hands_over_now: bool = field(default=False, init=False)
+    _cancel_requests: int = field(default_factory=cancel_requests, init=False)
     _done_plans: dict[int, Plan] = field(default_factory=dict[int, Plan], init=False)
 
     def __post_init__(self) -> None:
@@ -124,15 +124,15 @@ class LegRun:
     async def serve(self) -> LegEnd:
         """Serve the leg: see `serve` of this module."""
         leg, call, rounds = self.leg, self.leg.call, self.rounds
-        claim, record = leg.ports.claim, leg.ports.record
+        claim, recorded = leg.ports.claim, leg.ports.recorded_claim
         try:
             # The first leg of a task begins in `resolving`, where the leg of its client was handed over.
             if call.state is not State.RESOLVING:
                 call.begin_leg()
-            if record is not None and leg.journal is not None:
+            if recorded is not None and leg.journal is not None:
                 accepted = leg.confirmation is None or _accepts(leg, leg.journal, leg.confirmation[0])
                 terms = answers_digest(leg.journal, leg.responses)
-                recalled = await record.begin(terms, at_once=accepted and not leg.plan.nodes)
+                recalled = await recorded.begin(terms, at_once=accepted and not leg.plan.nodes)
                 if recalled is not None:
                     call.apply(Event.RECALL)
                     return Finished(recalled)
@@ -147,16 +147,15 @@ class LegRun:
             if claim is not None:
                 self.shield = CancellationShield(has_timeout=leg.timeout is not None)
                 work = claim.hold(work)
-                if record is not None:
+                if recorded is not None:
                     computed = self.answers.computed.unnoted
-                    work = record_outcome(record, call, work, result_of=_result_of, computed=computed)
+                    work = record_outcome(recorded, call, work, result_of=_result_of, computed=computed)
                 work = self.shield.around(work)
             end = await work
             if isinstance(end, Declined):
                 call.apply(Event.DECLINE, reason=end.reason)
                 return end
-            if call.state is State.AWAITING_INPUT:
-                rounds.end_abandoned()
+            rounds.end_abandoned()
             if isinstance(end.value, InputRequiredResult):
                 return self.end_authored(end.value)
             call.apply(Event.FINISH)
@@ -175,7 +174,7 @@ class LegRun:
             if isinstance(verdict, CannotAsk):
                 call.apply(Event.REJECT, error=str(verdict))
             else:
-                failure = fail(call, verdict, self._cancelled)
+                failure = fail(call, verdict, self._cancel_requests)
             if failure is raised:
                 raise
             raise failure from (None if failure is verdict else raised)
@@ -222,7 +221,7 @@ class LegRun:
         ports = leg.ports
         if ports.hands_over or ports.needs_token:
             # A round without questions: only a token gives the call an id under which the ledger knows its body.
-            self._is_handed_over = ports.hands_over and not ports.needs_token
+            self._hands_over_now = ports.hands_over and not ports.needs_token
             raise Suspension
         if ports.begin_unclaimed is not None:
             ports.begin_unclaimed()
@@ -232,7 +231,7 @@ class LegRun:
         call.apply(Event.EXECUTE)
         if call.watch is not None:
             call.watch(BodyBegan(ports.begin_unclaimed is not None))
-        if self.body_cannot_ask and self.given_context is None:
+        if self.body_takes_no_context and self.given_context is None:
             return Finished(await self.execute(values, None))
         with self.body().running(), cancellations_restored():
             return Finished(await self.execute(values, self.context()))
@@ -253,7 +252,7 @@ class LegRun:
             managers=entered,
             reused=leg.reused,
             watch=self.leg.call.watch,
-            cancelled=self._cancelled,
+            cancelled=self._cancel_requests,
             last=last,
         )
         await scheduler.advance()
@@ -303,7 +302,7 @@ class LegRun:
     def end_authored(self, result: InputRequiredResult) -> Authored:
         """End the leg with questions that the author asks by hand."""
         leg = self.leg
-        if leg.client.protocol_version is not None and not self.rounds.is_retry:
+        if leg.client.protocol_version is not None and not self.rounds.answers_come_later:
             # The SDK answers such a client with an internal error, as on its own server.
             self.leg.call.apply(Event.FAIL, error="returned an InputRequiredResult, which its client does not know")
         else:
@@ -313,17 +312,17 @@ class LegRun:
         if state is None and (leg.ports.claim is not None or leg.ports.begin_unclaimed is not None):
             # Without a token the next leg would be another call, without a claim.
             state = ""
-        return Authored(result, self.rounds.remember(authored=state) if state is not None else None)
+        return Authored(result, self.rounds.write_journal(authored=state) if state is not None else None)
 
     def _suspend(self) -> Suspended | HandedOver:
         """End the leg with the open questions, or before the body."""
         try:
             if self.leg.ports.hands_over and self.rounds.external and not self.rounds.batch:
                 # The task of the call waits for them: without a token, a round without questions comes first.
-                self._is_handed_over = not self.leg.ports.needs_token
+                self._hands_over_now = not self.leg.ports.needs_token
                 self.rounds.external.clear()
-            if self._is_handed_over and not self.rounds.batch:
-                self.rounds.remember()
+            if self._hands_over_now and not self.rounds.batch:
+                self.rounds.write_journal()
                 return HandedOver()
             return self.rounds.suspend()
         except RoundtripError as error:

@@ -144,7 +144,7 @@ class Ports:
 
     claim: Claim | None = None
     """The claim on the call, if it is stored, or if its body must run once."""
-    record: RecordedClaim | None = None
+    recorded_claim: RecordedClaim | None = None
     """The same claim, if it records the outcome: the body must run once, and the call is not stored."""
     begin_unclaimed: Callable[[], None] | None = None
     """Reports a body that should run once, and begins without a token and so without a claim."""

@@ -42,7 +42,7 @@ class Rounds:
     answers: Answers
     call_done: Callable[[Any], Awaitable[Any]]
     """Calls the `done` function of a page, with the parameters it takes."""
-    is_retry: bool
+    answers_come_later: bool
     batch: dict[str, PendingQuestion] = field(default_factory=dict[str, PendingQuestion])
     """The questions with which the leg will end."""
     waits: list[Wait] = field(default_factory=list[Wait])
@@ -64,7 +64,7 @@ class Rounds:
             GuessesSpent: A question was answered in too many different ways.
             GuessUncounted: Nothing can count such an answer now.
         """
-        call, answers, client = self.leg.call, self.answers, self.leg.client
+        answers, client = self.answers, self.leg.client
         external = {waiting: waiting.question for waiting in batch if isinstance(waiting.question, ExternalQuestion)}
         if external:
             batch = [waiting for waiting in batch if waiting not in external]
@@ -84,7 +84,7 @@ class Rounds:
         unaskable = [waiting for waiting in batch if not self._can_ask(waiting, capabilities)]
         if unaskable:
             for waiting in unaskable:
-                await answers.stand_in(waiting)
+                await answers.use_fallback(waiting)
             return
         # What only the client can answer is asked first, if its connection carries it.
         whole, batch = batch, [waiting for waiting in batch if not self._ends_leg(waiting)] or batch
@@ -97,13 +97,26 @@ class Rounds:
             self.batch[waiting.key] = waiting
         if ends_leg:
             raise Suspension
+        await self._ask_live(batch, whole, left)
+
+    async def _ask_live(
+        self, batch: Sequence[PendingQuestion], whole: Sequence[PendingQuestion], seconds: float
+    ) -> None:
+        """Ask over the open connection, and deliver the answers.
+
+        Args:
+            batch: The questions to ask.
+            whole: These, and the questions that the next leg asks.
+            seconds: The rest of the time for which the call may wait.
+        """
+        call, client = self.leg.call, self.leg.client
         was_executing = call.state is State.EXECUTING
         self._note_ask()
         responses = None
         # The user may never answer, and a plain body holds a thread meanwhile.
         with clock_paused(), anyio.CancelScope() as patience:
-            cancel_after(patience, left)
-            responses = await _ask_live(client, batch)
+            cancel_after(patience, seconds)
+            responses = await _answers_of(client, batch)
         if responses is None:
             raise CallOutlived([waiting.key for waiting in batch])
         self.batch.clear()
@@ -111,7 +124,7 @@ class Rounds:
         call.apply(Event.RESOLVE)
         if was_executing:
             call.apply(Event.EXECUTE)
-        answers.deliver(responses, {waiting.key: waiting.asked for waiting in whole})
+        self.answers.deliver(responses, {waiting.key: waiting.asked for waiting in whole})
 
     async def _await_external(self, external: Mapping[PendingQuestion, ExternalQuestion], *, are_alone: bool) -> bool:
         """Note the questions for which the leg ends; return True if the time of one is over, and a value replaces it.
@@ -123,7 +136,7 @@ class Rounds:
         """
         over = [waiting for waiting in external if waiting.is_over]
         for waiting in over:
-            await self.answers.stand_in(waiting)
+            await self.answers.use_fallback(waiting)
         if over:
             return True
         # A task, to which the call is handed over first, checks them again.
@@ -159,12 +172,12 @@ class Rounds:
             if isinstance(waiting.question, UrlQuestion)
             and waiting.question.done is not None
             # Without a way back, the client gets the page in an error, sends its user there and calls again.
-            and (waiting.consented or not (self.is_retry or client.can_be_asked_live))
+            and (waiting.consented or not (self.answers_come_later or client.can_be_asked_live))
         ]
         if not pages:
             return False
         patience = max(question.wait if waiting.consented else 0.0 for waiting, question in pages)
-        if not self.is_retry and any(waiting.consented for waiting, _ in pages):
+        if not self.answers_come_later and any(waiting.consented for waiting, _ in pages):
             # A live client that agrees at once would otherwise be asked as fast as it can agree.
             patience = max(patience, _PAGE_POLL_SECONDS)
         patience = min(patience, self.leg.ports.page_wait)
@@ -182,7 +195,7 @@ class Rounds:
                 if value is not None and value is not False:
                     self.answers.keep(waiting, value, source="done=")
                     is_done = True
-                    if not self.is_retry:
+                    if not self.answers_come_later:
                         await client.tell_done(question.elicitation_id)
             if is_done or anyio.current_time() - started >= patience:
                 return is_done
@@ -193,7 +206,7 @@ class Rounds:
         """Return True for a question whose answer comes with the next leg, and False for one that is asked live."""
         if self.leg.ports.channels.is_live and isinstance(waiting.question, ModelQuestion):
             return False
-        return self.is_retry or self.needs_page
+        return self.answers_come_later or self.needs_page
 
     def _can_ask(self, waiting: PendingQuestion, capabilities: ClientCapabilities | None) -> bool:
         question, client = waiting.question, self.leg.client
@@ -220,7 +233,7 @@ class Rounds:
         return True
 
     def end_abandoned(self) -> None:
-        """Move the call on after a body gave a question up, for example by a timeout around it."""
+        """Continue a call whose body stopped waiting for a question, for example after a timeout around it."""
         call = self.leg.call
         if call.state is State.AWAITING_INPUT:
             self.batch.clear()
@@ -235,11 +248,11 @@ class Rounds:
             QuestionVolatile: A question changes on every leg.
             TokenTooLarge: The call remembers more than a token may hold.
         """
-        self.answers.check_volatile()
+        self.answers.judge_volatile()
         self._note_ask()
         for waiting in self.external.values():
             waiting.after = (*self.answers.entries, *self.answers.known.responses)
-        return Suspended(self.batch, self.remember(), tuple(self.waits), self._channel(), self.external)
+        return Suspended(self.batch, self.write_journal(), tuple(self.waits), self._channel(), self.external)
 
     def _channel(self) -> str | None:
         """Return the channel by which the batch is asked: one page or one result has all of it; None for the client."""
@@ -267,7 +280,7 @@ class Rounds:
                 detail["external"] = tuple(self.external.values())
         call.apply(Event.ASK, **detail)
 
-    def remember(self, *, authored: str | None = None) -> str:
+    def write_journal(self, *, authored: str | None = None) -> str:
         """Write the journal, and return the text for its place in the result; see `Leg.write`.
 
         Args:
@@ -307,7 +320,7 @@ class Rounds:
         return leg.write(journal)
 
 
-async def _ask_live(client: Client, batch: Sequence[PendingQuestion]) -> Mapping[str, InputResponse | None]:
+async def _answers_of(client: Client, batch: Sequence[PendingQuestion]) -> Mapping[str, InputResponse | None]:
     """Ask questions one after the other, and wait for each.
 
     A malformed answer comes back as None. After an answer that declines the whole call the rest is not asked.

@@ -48,10 +48,9 @@ class OpenLeg:
     incoming: Incoming
     record: RequestRecord | None
     """The record of the request, if the client asked for this leg."""
-    wire: ServerRequestContext[Any, Any] | None
+    request: ServerRequestContext[Any, Any] | None
     """The request, also if another function called this one."""
-    is_retry: bool
-    """True in the retry era."""
+    in_retry_era: bool
     stored: StoredLeg | None
     """The leg of a stored call, if it is one."""
     hands_over: bool
@@ -90,7 +89,7 @@ class LegExtension(LegFeature):
         return None
 
 
-CountGuess = Callable[[OpenLeg, str, Any, int], Awaitable[bool]]
+CountGuessOfLeg = Callable[[OpenLeg, str, Any, int], Awaitable[bool]]
 """Counts an answer to a question of a leg, given its name and the most guesses; returns False if it is one too many."""
 
 

@@ -316,7 +316,7 @@ class AskingFunction:
         gates may call functions first: without the request's context, or another tool than the client's.
         """
         record = incoming.record
-        if record is None or record.claimed or incoming.request is None:
+        if record is None or record.is_taken or incoming.request is None:
             return False
         return self.is_called(record.context.method, str((record.context.params or {}).get("name", "")))
 

@@ -20,13 +20,13 @@ _CALL: Final = "tools/call"
 
 def begin(tracers: Tracers, leg: "OpenLeg") -> Watch:
     """Report the beginning of a leg, and return the watch of its other facts."""
-    call, wire, record, subject, arguments = leg.call, leg.wire, leg.record, leg.function.subject, leg.arguments
-    protocol = wire.protocol_version if wire is not None else None
+    call, request, record, subject, arguments = leg.call, leg.request, leg.record, leg.function.subject, leg.arguments
+    protocol = request.protocol_version if request is not None else None
     era = "direct" if protocol is None else "retry" if is_retry_era(protocol) else "live"
     token_bytes = outer = None
     if record is not None:
         token_bytes = record.token_in
-        params: Mapping[str, Any] = wire.params or {} if wire is not None else {}
+        params: Mapping[str, Any] = request.params or {} if request is not None else {}
         if isinstance(sent := params.get("arguments"), Mapping):
             arguments = cast("Mapping[str, Any]", sent)
         called = params.get("name") if record.stored is None else record.stored.tool

@@ -104,10 +104,10 @@ class RequestRecord:
     may_ask: bool
     """True if its method may ask."""
     journal: Journal | None = None
-    claimed: bool = False
-    """True once a leg has taken the journal. A tool that this leg calls begins a call of its own."""
+    is_taken: bool = False
+    """True once a leg serves the request. A tool that this leg calls begins its own call."""
     for_client: bool = False
-    """True from the start of the SDK's handler to its first lookup; see `begins_for_client`."""
+    """True from the start of the SDK's handler to its first lookup; see `take_client_lookup`."""
     call_id: str | None = None
     """The call that the leg belongs to."""
     report_size: Callable[[int | None], None] | None = None
@@ -129,7 +129,7 @@ class RequestRecord:
     """True if its client can be given the handle of a task in place of a result."""
     channels: Channels | None = None
     """The channels for its questions, if they are more than its client's own forms."""
-    handed: Journal | None = None
+    journal_to_store: Journal | None = None
     """The journal of its leg, if its call may become a task or be stored. Whether it does is decided later."""
     stored: StoredLeg | None = None
     """The leg of a stored call, if it serves one."""
@@ -207,7 +207,7 @@ def serving_client() -> Generator[None]:
             request.for_client = False
 
 
-def begins_for_client() -> bool:
+def take_client_lookup() -> bool:
     """Return True for the first lookup of a request, which is for its client; the author's code makes later ones."""
     request = REQUEST.get()
     if request is None or not request.for_client:

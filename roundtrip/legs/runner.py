@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from roundtrip.engine.teardown import TeardownStack
     from roundtrip.legs import asking, leg_facts
     from roundtrip.legs.asking import AskingContext
-    from roundtrip.legs.extensions import CountGuess, LegExtension, LegPart, LifespanWorker
+    from roundtrip.legs.extensions import CountGuessOfLeg, LegExtension, LegPart, LifespanWorker
     from roundtrip.machine.facts import Watch
     from roundtrip.questions.markers import Marker
     from roundtrip.resolvers.node_outcomes import Reused
@@ -91,7 +91,7 @@ class LegRunner:
         self,
         server: MCPServer[Any] | None,
         parts: Parts,
-        count_guess: CountGuess | None,
+        count_guess: CountGuessOfLeg | None,
         begin_waits: BeginWaits | None,
         make_context: Callable[..., AskingContext[Any, Any]],
     ) -> None:
@@ -191,7 +191,7 @@ class LegRunner:
         if is_traced and self.parts.effects.tracers.tracers:
             served.watch = leg_facts.begin(self.parts.effects.tracers, served)
         if record is not None:
-            record.claimed = True
+            record.is_taken = True
             record.call_id = call.id
         # A context is made only if something on this leg needs it.
         offered = offer(served.make_context)
@@ -205,7 +205,7 @@ class LegRunner:
                     served.leg(confirmation),
                     arguments=arguments,
                     make_context=served.make_context,
-                    body_cannot_ask=not function.contexts,
+                    body_takes_no_context=not function.contexts,
                     execute=served.execute,
                 )
         except BaseException as error:
@@ -215,7 +215,7 @@ class LegRunner:
             take_back(offered)
             served.threads.close()
             # The parts refer to the leg, and only the garbage collector would free such a cycle.
-            served.features = ()
+            served.leg_parts = ()
         return served.conclude(end)
 
 
@@ -249,17 +249,17 @@ class ServedLeg(OpenLeg):
 
     def __post_init__(self) -> None:
         runner, function, incoming = self.runner, self.function, self.incoming
-        request = incoming.record
-        self.record = record = request if function.is_asked_for(incoming) else None
-        self.wire = request.context if request is not None else incoming.request
-        self.is_retry = self.wire is not None and is_retry_era(self.wire.protocol_version)
+        served = incoming.record
+        self.record = record = served if function.is_asked_for(incoming) else None
+        self.request = served.context if served is not None else incoming.request
+        self.in_retry_era = self.request is not None and is_retry_era(self.request.protocol_version)
         self.stored = self.channels = self.journal = None
         self.hands_over = False
         if record is not None:
             self.stored, self.channels = record.stored, record.channels
             self.hands_over = function.hands_over and record.may_become_task
-            self.journal = record.journal if self.is_retry else None
-        self.features: Sequence[LegPart] = ()
+            self.journal = record.journal if self.in_retry_era else None
+        self.leg_parts: Sequence[LegPart] = ()
         self.binds_tickets = True
         self.parts = runner.parts
         system = self.parts.system
@@ -279,8 +279,8 @@ class ServedLeg(OpenLeg):
 
     def join(self, extensions: Sequence[LegFeature]) -> None:
         """Let features take part in the leg."""
-        features = (cast("LegExtension", extension).join(self) for extension in extensions)
-        self.features = [feature for feature in features if feature is not None]
+        joined = (cast("LegExtension", extension).join(self) for extension in extensions)
+        self.leg_parts = [part for part in joined if part is not None]
 
     def needs_body_only(self) -> bool:
         """Return True if the leg has nothing to resolve, confirm, claim or exit, and its body takes no context."""
@@ -290,7 +290,7 @@ class ServedLeg(OpenLeg):
             and not function.planned.plan.nodes
             and function.confirm is None
             and (opened is None or opened.managers is None)
-            and not any(part.needs_engine for part in self.features)
+            and not any(part.needs_engine for part in self.leg_parts)
             and self.stored is None
             and not self.hands_over
         )
@@ -308,7 +308,7 @@ class ServedLeg(OpenLeg):
         leg = Leg(
             call=self.call,
             plan=function.planned.plan,
-            client=RequestClient(self.wire),
+            client=RequestClient(self.request),
             born=self.born,
             end=self.end,
             clock=clock,
@@ -341,7 +341,7 @@ class ServedLeg(OpenLeg):
             plain_body=self.plain_body(),
             reused=opened.reused_in(function.planned.plan) if opened is not None else None,
         )
-        for part in self.features:
+        for part in self.leg_parts:
             part.complete(leg)
         return leg
 
@@ -352,20 +352,20 @@ class ServedLeg(OpenLeg):
     async def execute(self, filled: dict[str, Any], context: Any) -> Any:
         """Run the body, or what the features of the leg make of it."""
         function = self.function
-        if not self.features:
+        if not self.leg_parts:
             return await function.run(self.arguments, filled, context, self.threads)
 
         def run(values: dict[str, Any], context: Any) -> Awaitable[Any]:
             return function.run(self.arguments, values, context, self.threads)
 
         execute: Execute = run
-        for part in reversed(self.features):
+        for part in reversed(self.leg_parts):
             execute = part.around(execute)
         return await execute(filled, context)
 
     def plain_body(self) -> PlainBody | None:
         """Return the body, if it may run in one go with plain resolvers."""
-        is_elsewhere = self.hands_over or self.stored is not None or any(part.replaces_body for part in self.features)
+        is_elsewhere = self.hands_over or self.stored is not None or any(part.replaces_body for part in self.leg_parts)
         if not self.function.planned.plan.nodes or is_elsewhere:
             return None
         return self.function.plain_body(self.arguments)
@@ -373,7 +373,7 @@ class ServedLeg(OpenLeg):
     def make_context(self, body: Body | None = None) -> AskingContext[Any, Any]:
         """Return a context for the functions of the leg; only with a body it can ask."""
         return self.runner.make_context(
-            request_context=self.wire,
+            request_context=self.request,
             mcp_server=self.runner.server,
             input_params=self.incoming.params(),
             subscriptions=self.parts.effects.bus,
@@ -384,7 +384,7 @@ class ServedLeg(OpenLeg):
     def _issue_ticket(self, purpose: str, unbound: bool) -> str | None:
         """Return a ticket for a page, bound to the user; None if the user is unknown."""
         protection = self.parts.protection
-        user = protection.user(self.wire) if self.stored is None else self.stored.user
+        user = protection.user(self.request) if self.stored is None else self.stored.user
         principal = None if unbound else user
         if principal is None and not unbound and self.binds_tickets:
             return None
@@ -402,8 +402,8 @@ class ServedLeg(OpenLeg):
             if record is not None:
                 record.packed = packed
                 may_be_stored = self.hands_over or (self.channels is not None and self.channels.may_store)
-                if may_be_stored or any(part.may_store for part in self.features):
-                    record.handed = journal
+                if may_be_stored or any(part.may_store for part in self.leg_parts):
+                    record.journal_to_store = journal
         if watch is not None:
             watch(tracing.Wrote(journal))
         return f"{journal.call_id}/{journal.leg}"
@@ -411,7 +411,7 @@ class ServedLeg(OpenLeg):
     def principal(self) -> str | None:
         """Return the caller."""
         stored = self.stored
-        return stored.principal if stored is not None else self.parts.protection.principal(self.wire)
+        return stored.principal if stored is not None else self.parts.protection.principal(self.request)
 
     # Reports to tracers and the log.
 
@@ -423,7 +423,7 @@ class ServedLeg(OpenLeg):
         """
         call, record, watch = self.call, self.record, self.watch
         is_asking = not isinstance(end, Finished | Declined | HandedOver) and self.stored is None
-        if is_asking and self.is_retry and call.round >= _WARNED_FROM_ROUND:
+        if is_asking and self.in_retry_era and call.round >= _WARNED_FROM_ROUND:
             arguments = (self.function.owner, call.round, FIRST_OF_RETRY_ERA, CLIENTS_STOP_AFTER_ROUNDS)
             _ROUNDS_LOG.warning(_MANY_ROUNDS, *arguments)
         if watch is not None:
@@ -453,13 +453,13 @@ class ServedLeg(OpenLeg):
             can_be_task = self.function.kind == "tool" and not self.function.hands_over
             cure = "; with task=True it runs in the background, for as long as it needs" if can_be_task else ""
             logger.warning("%s %s%s%s", owner, error, still, cure, exc_info=error.__cause__)
-        if isinstance(error, ChannelMissing) and self.wire is not None:
+        if isinstance(error, ChannelMissing) and self.request is not None:
             _CHANNEL_LOG.warning(
                 "%s could not ask %s, whose revision is older than %s: this transport has no way back to it; serve "
                 "older clients over stdio, or streamable HTTP with stateless_http=False and json_response=False "
                 "(roundtrip serve with one worker)",
                 owner,
-                client_name(self.wire),
+                client_name(self.request),
                 FIRST_OF_RETRY_ERA,
             )
 

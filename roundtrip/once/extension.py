@@ -59,7 +59,7 @@ class _OncePart(LegPart):
         self._served = served
         self._policy = policy
         # Older revisions have no tokens, so a leg cannot claim its call.
-        self.needs_engine = served.record is not None and served.is_retry and not served.hands_over
+        self.needs_engine = served.record is not None and served.in_retry_era and not served.hands_over
 
     @override
     def complete(self, leg: Leg) -> None:
@@ -72,7 +72,7 @@ class _OncePart(LegPart):
             ports.begin_unclaimed = self._begin_unclaimed()
             ports.needs_token = ports.begin_unclaimed is None
         elif not hands_over:
-            ports.claim = ports.record = self._claim()
+            ports.claim = ports.recorded_claim = self._claim()
 
     def _claim(self) -> exactly_once.LedgerClaim:
         served, policy, parts = self._served, self._policy, self._served.parts
@@ -89,7 +89,7 @@ class _OncePart(LegPart):
         """Return a function that logs that a body began without a token; None if an empty round provides a token."""
         # A mounted server's function is served by the runner of its parent.
         policy, served, skipped = self._policy, self._served, self._served.parts.no_empty_rounds
-        if not policy.when_possible and (not skipped or announced_name(served.wire) not in skipped):
+        if not policy.when_possible and (not skipped or announced_name(served.request) not in skipped):
             return None
         why = (
             "exactly_once='when_possible', and the call asked nothing"

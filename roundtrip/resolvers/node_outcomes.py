@@ -37,7 +37,7 @@ class NodeOutcomes:
         """Return the outcome of a remembered node on an earlier leg, if it has one."""
         return None
 
-    def keeps(self, node: Node) -> bool:
+    def can_recall(self, node: Node) -> bool:
         """Return True if `recall` would give the value of a remembered node."""
         return False
 
@@ -55,7 +55,7 @@ class Reused(NamedTuple):
 def reuse_kept(plan: Plan, source: NodeOutcomes) -> Reused | None:
     """Reuse kept remembered nodes, and skip those which only kept nodes need. Return None if none can be skipped."""
     nodes = plan.nodes
-    kept = {node.index for node in nodes if node.remember and source.keeps(node)}
+    kept = {node.index for node in nodes if node.remember and source.can_recall(node)}
     roots = {root.node for root in plan.roots}
     skipped = {index for index in kept - roots if kept.issuperset(nodes[index].dependents)}
     if not skipped:

@@ -29,7 +29,7 @@ from roundtrip.errors import InvalidSignature
 from roundtrip.legs.boundary import Request
 from roundtrip.legs.functions import FunctionSignature, read_signature
 from roundtrip.legs.parts import Parts
-from roundtrip.legs.requests import Incoming, begins_for_client, serving_client
+from roundtrip.legs.requests import Incoming, serving_client, take_client_lookup
 from roundtrip.legs.runner import log_teardown
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.markers import check_inline
@@ -270,7 +270,7 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
         context: SdkContext[LifespanResultT, Any] | None = None,
     ) -> GetPromptResult | InputRequiredResult:
         """Serve one leg of a prompt, as the SDK does; a client's values for filled parameters are ignored."""
-        for_client = begins_for_client()
+        for_client = take_client_lookup()
         filled = self._catalog.filled_in("prompt", name)
         if filled and arguments:
             arguments = {key: value for key, value in arguments.items() if key not in filled}
@@ -285,7 +285,7 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
     ) -> Iterable[ReadResourceContents] | InputRequiredResult:
         """Serve one leg of reading a resource, as the SDK does."""
         read = partial(super().read_resource, uri, context)
-        for_client = begins_for_client()
+        for_client = take_client_lookup()
         try:
             return await self._catalog.serve("resource", self.resources_for(str(uri)), read, _request_of(context))
         except ResourceError as error:

@@ -124,7 +124,7 @@ class ToolCalls(ToolHost):
     async def _at_desk(self, name: str, incoming: Incoming, run: Proceed) -> ServedEnd | dict[str, Any]:
         """Serve one leg for a client; return its end, or the reply for a call that is stored."""
         record = incoming.record
-        if record is None or not self.desk.steps:
+        if record is None or not self.desk.features:
             return await run()
         return await self.desk.serve(ClientCall(name, record, partial(self._function_of, name, record)), run)
 
@@ -143,7 +143,7 @@ class ToolCalls(ToolHost):
 
     def _function_of(self, name: str, record: RequestRecord) -> AskingFunction:
         """Return the function of the tool that a request has called."""
-        handed = record.handed
+        handed = record.journal_to_store
         return self.find(name, handed.version if handed is not None else named_version(record.context.params))
 
     @override
@@ -298,7 +298,7 @@ def named_version(params: Mapping[str, Any] | None) -> str | None:
 def _called_by_client(name: str, incoming: Incoming) -> RequestRecord | None:
     """Return the record of a request whose client calls this tool itself; None for a call by another function."""
     record = incoming.record
-    if record is None or record.claimed or record.context.method != _METHOD:
+    if record is None or record.is_taken or record.context.method != _METHOD:
         return None
     return record if (record.context.params or {}).get("name") == name else None
 

@@ -18,7 +18,7 @@ from typing_extensions import Unpack
 
 from roundtrip.legs.boundary import Request
 from roundtrip.legs.parts import Parts
-from roundtrip.legs.requests import Incoming, begins_for_client
+from roundtrip.legs.requests import Incoming, take_client_lookup
 from roundtrip.legs.runner import result_of
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.plan import Plan
@@ -298,7 +298,7 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
             UnexpectedToolError: It crashed with the exception in `__cause__`.
             MCPError: The tool raised a protocol error, or its client cannot be asked.
         """
-        for_client = begins_for_client()
+        for_client = take_client_lookup()
         try:
             incoming = Incoming.by(context)
             if for_client:

@@ -40,7 +40,7 @@ class ClientCall:
     """Returns the tool's function; raises an error of the server if there is no such tool."""
 
 
-class CallStep(Protocol):
+class DeskFeature(Protocol):
     """Feature that serves calls of clients around their legs."""
 
     async def serve(self, call: ClientCall, proceed: Proceed) -> ServedEnd | dict[str, Any]:
@@ -56,15 +56,15 @@ class CallStep(Protocol):
 class CallDesk:
     """The features that serve the calls of one server's clients."""
 
-    steps: list[CallStep] = field(default_factory=list[CallStep])
+    features: list[DeskFeature] = field(default_factory=list[DeskFeature])
     """The features, the outermost first."""
     untraced: set[AskingFunction] = field(default_factory=set["AskingFunction"])
     """Functions whose calls tracers do not see."""
 
     async def serve(self, call: ClientCall, run: Proceed) -> ServedEnd | dict[str, Any]:
         """Serve one request of a client's call; `run` serves its leg."""
-        for step in reversed(self.steps):
-            run = partial(step.serve, call, run)
+        for feature in reversed(self.features):
+            run = partial(feature.serve, call, run)
         return await run()
 
 

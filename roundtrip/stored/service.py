@@ -164,7 +164,7 @@ class CallService:
         Raises:
             MCPError: The store cannot be used, and the client may try again; or the tool raised a protocol error.
         """
-        journal, mode = record.handed, function.policy(TaskMode)
+        journal, mode = record.journal_to_store, function.policy(TaskMode)
         if journal is None or mode is None:
             raise RuntimeError("a call without a journal cannot become a task")
         # As long as a token of the call lives, its request may be repeated, and must find the task.

@@ -49,7 +49,7 @@ def serve_extension(host: ToolHost, service: CallService) -> None:
     if any(isinstance(entry, TaskMethods) for entry in entries):
         return
     server.extensions[EXTENSION] = {}
-    host.desk.steps.insert(0, _TaskStep(service))
+    host.desk.features.insert(0, _TaskStep(service))
     # Just before the innermost middleware, so inside all of the author's.
     place = entries.index(host) if host in entries else len(entries)
     server.middleware.insert(place, TaskMethods(service.book, host.legs.parts, host.stamp))
@@ -97,7 +97,7 @@ def require_task(function: AskingFunction, incoming: Incoming) -> None:
     task = function.policy(TaskMode)
     if task is None or not task.is_required or record is None or incoming.request is None:
         return
-    if record.stored is None and not record.claimed and not record.may_become_task:
+    if record.stored is None and not record.is_taken and not record.may_become_task:
         raise extension_missing()
 
 

@@ -45,7 +45,7 @@ class _NumberedPart(LegPart):
         self._leg = leg
 
     def complete(self, leg: Leg) -> None:
-        leg.ports.needs_token = self._leg.is_retry and leg.journal is None
+        leg.ports.needs_token = self._leg.in_retry_era and leg.journal is None
 
     def around(self, execute: Execute) -> Execute:
         async def numbered(filled: Any, context: Any) -> Any:

@@ -52,7 +52,7 @@ async def served(settler: ApprovalSettler | None) -> LegEnd:
         ports=Ports(),
     )
     leg.ports.settlers = {} if settler is None else {settler.kind: settler}
-    return await serve(leg, arguments={}, make_context=unused, body_cannot_ask=True, execute=execute)
+    return await serve(leg, arguments={}, make_context=unused, body_takes_no_context=True, execute=execute)
 
 
 async def test_open_approval_ends_the_leg_and_is_not_asked() -> None:

@@ -80,7 +80,7 @@ class Rounds:
         while answers.open and answers.known.adopt(answers.open, lambda index: False):
             for key in list(answers.open):
                 outcomes[key] = answers.settle(self.node(key), questions[key])
-        answers.check_volatile()
+        answers.judge_volatile()
         # Through the bytes and back: what a journal cannot hold does not count.
         codec = journals()
         self.journal = codec.read(codec.write(self._journal(answers)))

@@ -126,7 +126,7 @@ async def test_generator_value_is_passed_on_under_its_name() -> None:
 class Keeping(Memory):
     """Memory that tells beforehand what it keeps."""
 
-    def keeps(self, node: Node) -> bool:
+    def can_recall(self, node: Node) -> bool:
         return node.key in self.kept
 
 
