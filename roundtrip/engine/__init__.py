@@ -1,1 +1,1 @@
-"""One leg of a call: restore what it remembers, resolve, and either ask or execute, in either era."""
+"""One leg: restore what the call remembers, resolve, and either ask or execute, in either era."""

@@ -1,6 +1,6 @@
-"""Settle the questions of one leg: return the outcome of an answer that counts, or leave the question open.
+"""One leg's questions: return the outcome of an answer that counts, or leave the question open.
 
-`KnownAnswers` holds the answers, `ComputedValues` the values that the server computed in their place.
+`KnownAnswers` holds the answers, and `ComputedValues` the values that the server computed instead.
 """
 
 import inspect
@@ -34,44 +34,44 @@ from roundtrip.resolvers.node_outcomes import NodeOutcomes
 from roundtrip.resolvers.plan import Node
 
 _VOLATILE_AFTER_LEGS: Final = 2
-"""Legs in a row on which an answer may be lost to a changed wording before the question counts as volatile."""
+"""Consecutive legs that may lose an answer to a changed wording before the question counts as volatile."""
 
 _ELICITATION_ID_BYTES: Final = 12
 _NOT_PINNED: Final = Asked(b"")
-"""Placeholder for the pin of a question that may be settled at once, and then needs no pin."""
+"""Placeholder pin: a question that is settled at once never needs a real one."""
 
 
 class Answers(NodeOutcomes):
-    """Answers of one call on one leg, and the questions that are still open."""
+    """One call's answers on one leg, and the questions that are still open."""
 
     def __init__(self, leg: Leg) -> None:
         self.leg = leg
         self.known = KnownAnswers(leg)
         self.entries = self.known.entries
-        """The answers that have been read, by the names of their questions."""
+        """The answers that have been read, by question name."""
         self._watch = leg.call.watch
         computed = {} if leg.journal is None else dict(leg.journal.computed)
         self.computed = ComputedValues(computed, set(computed), self._watch)
         self.guarded: set[str] = set()
-        """The names of questions whose answers are counted."""
+        """Names of questions whose answers are counted."""
         self.open: dict[str, PendingQuestion] = {}
         self.words: dict[str, str] = {}
-        """The texts of this leg's unnamed questions, by their generated names."""
+        """Texts of this leg's unnamed questions, by their generated names."""
         self.forms: dict[str, Form] = {}
-        """The forms of the questions that came up on this leg, for a review of their answers."""
+        """Forms of this leg's questions, for a review of their answers."""
         self.for_anyone: set[str] = set()
-        """The names of this leg's questions that a model may answer, too."""
+        """Names of this leg's questions that a model may also answer."""
         self.by_model = set(leg.ports.by_model)
-        """The names of the questions whose answers a model gave, and no human has reviewed."""
+        """Names of questions that a model answered and no human has reviewed."""
         self.fresh: set[str] = set()
-        """The names of the answers that were read on this leg, and not restored."""
+        """Names of answers that this leg has read rather than restored."""
         self._counted: set[tuple[str, str]] = set()
-        """The answers that the ledger has counted, each with the name of its question."""
+        """Answers that the ledger has counted, each with its question name."""
 
-    # The answers of a round.
+    # Answers from a round.
 
     def deliver(self, responses: Mapping[str, InputResponse | None], asked: Mapping[str, Asked]) -> None:
-        """Take the answers of one round (None for a malformed one), and ignore answers to other questions (S8)."""
+        """Take one round's answers (None for a malformed one), and ignore answers to other questions (S8)."""
         known = self.known
         known.asked = dict(asked)
         known.responses = {key: response for key, response in responses.items() if key in asked}
@@ -88,7 +88,7 @@ class Answers(NodeOutcomes):
         Raises:
             AnswerRejected: The last permitted answer was invalid.
             SchemaNotRenderable: The protocol cannot show the question.
-            ValueNotStorable: The annotation of a remembered node does not name its question, so the answer cannot be
+            ValueNotStorable: A remembered node's annotation does not name its question, so the answer cannot be
                 restored.
         """
         if node.remember:
@@ -98,7 +98,7 @@ class Answers(NodeOutcomes):
     def settle_question(
         self, names: tuple[str, ...], marker: Marker | Review, *, decisive: bool = False
     ) -> Outcome | None:
-        """Return the outcome of a question known by its key and its former keys: see `settle`."""
+        """Return the outcome of a question, given its current and former names: see `settle`."""
         key, known = names[0], self.known
         known.seen.update(names)
         try:
@@ -169,7 +169,8 @@ class Answers(NodeOutcomes):
         return outcome
 
     def _settle_page(self, names: tuple[str, ...], question: UrlQuestion, waiting: PendingQuestion) -> Outcome | None:
-        """Return the outcome of a question whose value comes from `done=`, once the user has agreed to the page."""
+        """Return the outcome of a question whose value comes from `done=`, once the user has agreed to visit the page.
+        """
         key, known = names[0], self.known
         stand_in = self.stand_in_for(names, question)
         if stand_in is not None:
@@ -189,7 +190,7 @@ class Answers(NodeOutcomes):
                 waiting.consented = entry is not None and not self.known.changes(entry.pin, question)
                 return self._leave_invalid(waiting, asked, response, error)
             self._take(names, response)
-            # A second consent changes nothing: the page is still not done.
+            # A second consent changes nothing, because the page is still unfinished.
             if outcome.action is not Action.ACCEPT or key not in self.entries:
                 self.fresh.add(key)
             self.entries[key] = Entry(outcome.action, self.known.pin(question))
@@ -215,7 +216,7 @@ class Answers(NodeOutcomes):
             if stand_in is not None:
                 return stand_in
             entry = self.entries.get(name)
-            # An entry for another wording stays: a later leg may land on the build that has that wording.
+            # Keep an entry for another wording: a later leg may reach the build that has that wording.
             if entry is None or self.known.changes(entry.pin, question):
                 continue
             try:
@@ -229,19 +230,19 @@ class Answers(NodeOutcomes):
         return None
 
     def reuse(self, key: str, outcome: Outcome) -> Outcome:
-        """Return an outcome of an earlier leg."""
+        """Return an outcome from an earlier leg."""
         self.open.pop(key, None)
         self._tell_reused(key)
         return outcome
 
     def _take(self, names: tuple[str, ...], response: InputResponse | None) -> None:
-        """Note that an answer was read, which replaces those under former names."""
+        """Note that an answer was read. It replaces answers under former names."""
         self._tell_read(names[0], response, "taken")
         for former in names[1:]:
             self.entries.pop(former, None)
 
     def _renew(self, name: str, question: Question) -> None:
-        """Pin an answer with the newest key, so that it still counts when the key of its pin has left the ring."""
+        """Pin an answer with the newest key, so that it still counts after the old key has left the ring."""
         if self.known.pinner.rotates:
             self.entries[name] = self.entries[name]._replace(pin=self.known.pin(question))
 
@@ -250,7 +251,8 @@ class Answers(NodeOutcomes):
     def _leave_new(self, names: tuple[str, ...], waiting: PendingQuestion) -> None:
         known, discards, reason = self.known, 0, Reason.NEW
         if names[0].startswith(UNNAMED) and known.same_build and not waiting.question.volatile_ok:
-            # Its name is a digest of its wording. So after a change of the wording, the lost answer has another name.
+            # A generated name is a digest of the wording, so a changed wording leaves the lost answer under another
+            # name.
             lost = [name for name in known.responses if name.startswith(UNNAMED)]
             discards = max((known.asked[name].discards + 1 for name in lost), default=0)
             waiting.lost = ("message",) if discards else ()
@@ -276,7 +278,7 @@ class Answers(NodeOutcomes):
         waiting.asked = Asked(self.known.pin(waiting.question), attempts, discards)
         self.open[waiting.key] = waiting
 
-    # Values in place of an answer.
+    # Values that replace an answer.
 
     def stand_in_for(self, names: Iterable[str], question: Question) -> Outcome | None:
         """Return the value that replaces the answer to a question with one of these names."""
@@ -286,12 +288,12 @@ class Answers(NodeOutcomes):
                 try:
                     return question.restore(Action.ACCEPT, values[name].value)
                 except AnswerInvalid:
-                    # Another build's value does not fit this one's type: `done` or `fallback` is called again.
+                    # Another build's value does not fit this build's type: call `done` or `fallback` again.
                     del values[name]
         return None
 
     async def use_fallback(self, waiting: PendingQuestion) -> None:
-        """Answer an open question with the author's `fallback=`, as the client cannot be asked: see `keep`."""
+        """Answer an open question with the author's `fallback=`, because the client cannot be asked: see `keep`."""
         value = waiting.question.fallback
         if callable(value):
             value = value()
@@ -300,7 +302,7 @@ class Answers(NodeOutcomes):
         self.keep(waiting, value, source="fallback=")
 
     def keep(self, waiting: PendingQuestion, value: Any, *, source: str) -> None:
-        """Fix the value of an open question for the rest of the call, in place of an answer.
+        """Fix an open question's value for the rest of the call, without an answer.
 
         Raises:
             ValueNotStorable: The value has no JSON form.
@@ -342,7 +344,7 @@ class Answers(NodeOutcomes):
     # Nodes that keep their first outcome for the call.
 
     def can_recall(self, node: Node) -> bool:
-        """Return True if `recall` is certain to have the value of a remembered node, and not a declined question."""
+        """Return True if `recall` will certainly return a remembered node's value rather than a declined question."""
         if not self.known.same_build or not self.known.asked.keys().isdisjoint(node.names):
             return False
         entry = self.entries.get(node.key)
@@ -351,9 +353,9 @@ class Answers(NodeOutcomes):
         return entry.action is Action.ACCEPT and not is_page(entry.pin)
 
     def recall(self, node: Node) -> Outcome | None:
-        """Return the outcome of a remembered node on an earlier leg, computed or answered."""
+        """Return a remembered node's outcome on an earlier leg, computed or answered."""
         if any(name in self.known.asked for name in node.names):
-            # Its question is still open, so a known value belongs to another question.
+            # The node's question is still open, so a known value belongs to another question.
             return None
         computed = self.computed.values
         for name in node.names:
@@ -366,25 +368,25 @@ class Answers(NodeOutcomes):
                 if name in self.entries:
                     entry = self.entries[name]
                     if is_page(entry.pin):
-                        # Consent to visit a page is not its outcome, so the function must run again.
+                        # Consent to visit a page is not the page's outcome, so the function must run again.
                         continue
                     value = _restore_answer(node, entry) if entry.action is Action.ACCEPT else None
                     self.entries[node.key] = self.entries.pop(name)
                     self._tell_reused(node.key)
                     return Outcome(value, entry.action)
             except (ValidationError, AnswerInvalid, SchemaNotRenderable):
-                # Another build kept a value that no longer fits this one's type: it is computed again.
+                # Another build kept a value that no longer fits this build's type. Compute it again.
                 continue
         return None
 
     def remember(self, node: Node, value: Any) -> None:
-        """Keep the value of a remembered node: see `ComputedValues.remember`."""
+        """Keep a remembered node's value: see `ComputedValues.remember`."""
         self.computed.remember(node, value)
 
     # Reviews.
 
     def form_of(self, key: str) -> Form | None:
-        """Return the form in which a question of this call was answered, for a review of the answer."""
+        """Return the form in which this call's user answered a question, for a review of the answer."""
         form = self.forms.get(key)
         plan = self.leg.plan
         index = plan.names.get(key) if form is None else None
@@ -394,7 +396,7 @@ class Answers(NodeOutcomes):
         return _form_asked_by(plan.nodes[index])
 
     def revise(self, changed: Mapping[str, Mapping[str, Any]], *, stale: Iterable[str]) -> None:
-        """Replace answers that a review has changed, and forget those that depended on them."""
+        """Replace answers that a review has changed, and forget answers that depended on them."""
         stale = list(stale)
         for settler in self.leg.ports.settlers.values():
             settler.void(stale, self.computed)
@@ -405,7 +407,7 @@ class Answers(NodeOutcomes):
         self.computed.revise(stale)
 
     def judge_volatile(self) -> None:
-        """Raise QuestionVolatile if a wording changed on several legs in a row that brought no other answer."""
+        """Raise QuestionVolatile if a wording changed on several consecutive legs that brought no other answer."""
         for waiting in self.open.values():
             if not waiting.lost:
                 continue
@@ -440,14 +442,14 @@ def _read(question: Question, response: InputResponse | None) -> tuple[Outcome, 
 
 
 def _is_of_kind(question: Question, response: InputResponse | None) -> bool:
-    """Return True for an answer to this kind of question, valid or not."""
+    """Return True if a response answers this kind of question, even with an invalid value."""
     if isinstance(response, ElicitResult | ListRootsResult):
         return isinstance(response, question.result_type)
     return question.result_type not in (ElicitResult, ListRootsResult)
 
 
 def _check_restorable(node: Node, marker: Marker) -> None:
-    """Check that a remembered node is annotated with its question: it is restored without calling the function."""
+    """Check that a remembered node's annotation names its question, because restoring does not call the function."""
     if isinstance(marker, SdkElicit) and marker.schema != node.asked:
         name = getattr(marker.schema, "__name__", repr(marker.schema))
         raise ValueNotStorable(
@@ -457,7 +459,7 @@ def _check_restorable(node: Node, marker: Marker) -> None:
 
 
 def _is_asking(node: Node, kind: type[Any]) -> bool:
-    """Return True if a node's annotation says that it asks such a question."""
+    """Return True if a node's annotation says that it asks this kind of question."""
     return isinstance(node.asked, type) and issubclass(node.asked, kind)
 
 

@@ -1,7 +1,7 @@
-"""Let a running body ask by name, review answers, and keep the result of a step for the whole call.
+"""How a running body asks by name, reviews answers, and keeps step results for the whole call.
 
-On each leg the body runs again from the top. A question or step whose name the journal knows returns at once, so each
-name must be used once in a call.
+The body runs again from the top on each leg. A question or step whose name the journal knows returns at once, so each
+name must be used only once in a call.
 """
 
 import functools
@@ -41,23 +41,23 @@ from roundtrip.resolvers.signatures import hints_of, is_async
 
 
 class Body:
-    """Asking side of one run of a body."""
+    """One run of a body, as the functions that ask see it."""
 
     def __init__(self, rounds: Rounds) -> None:
         self.rounds = rounds
         self.is_running = False
-        """True while the body itself runs, and not its resolvers."""
+        """True while the body itself runs, rather than its resolvers."""
         self.is_over = False
         """True once the body has ended."""
         self.begun: dict[str, BegunStep] = {}
-        """The steps whose functions run."""
+        """Steps whose functions are running."""
         self._leg, self._answers = rounds.leg, rounds.answers
         self._names: dict[str, int] = {}
-        """The names used so far, each with its turn: what has a later turn may depend on a changed answer."""
+        """Names used so far, each with its turn. A name with a later turn may depend on a changed answer."""
         self._former: dict[str, str] = {}
-        """Former names of questions, with their present names."""
+        """Former question names, with their present names."""
         self._made: list[str] = []
-        """The names of the questions that were made and not asked."""
+        """Names of questions that were made but not asked."""
         self._unkeyed = False
         self._waits: Waits | None = None
         self._ended_by: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ class Body:
             self.is_running = False
             self.is_over = True
             for step in [*self.begun.values()]:
-                # Its function was left behind in a thread.
+                # The leg left the step's function behind in a thread.
                 step.fail()
         if self._ended_by:
             swallowed = SuspensionSwallowed(self._ended_by)
@@ -93,16 +93,16 @@ class Body:
             raise AskNotAwaited(self._made[0])
 
     def make(self, key: str) -> None:
-        """Note that a question was made, and has to be asked."""
+        """Note that a question was made and must be asked."""
         self._made.append(key)
 
     def put(self, key: str) -> None:
-        """Note that a question that was made is being asked."""
+        """Note that a question that was made is now being asked."""
         if key in self._made:
             self._made.remove(key)
 
     def name(self, marker: Marker) -> str:
-        """Return a name for a question without one: a digest of its wording, and a number."""
+        """Return a name for an unnamed question: a digest of its wording, and a number."""
         question = question_of(marker)
         stem = f"{UNNAMED}{label_of(question.message)}{label_of(question.schema)}"
         number = 1
@@ -113,7 +113,7 @@ class Body:
         return name
 
     async def ask(self, key: str | None, marker: Marker, former_names: Sequence[str] = ()) -> Outcome:
-        """Return the outcome of one question.
+        """Return one question's outcome.
 
         Raises:
             Suspension: The outcome will be known on the next leg.
@@ -172,7 +172,7 @@ class Body:
                     f"ctx.review({key!r}) cannot show {name!r}: it is not a form that was answered in this call before"
                 )
             parts[name] = (form, entry.data or {})
-        # A model must not see or change the answers of a human, even if a model might have given them.
+        # A model must not see or change a human's answers, even to questions that a model might have answered.
         is_for_anyone = (self._answers.for_anyone & self._answers.by_model).issuperset(parts)
         review = Review(message, parts, "anyone" if is_for_anyone else "human")
         outcome = (await self._settle({key: review}, ()))[key]
@@ -184,10 +184,11 @@ class Body:
                 for name, content in outcome.value.items()
                 if parts[name][0].parse(content) != parts[name][0].parse(parts[name][1])
             }
-            # The review applies its changes now. Without data, it does not apply them again on later legs.
+            # The review applies its changes now. Without data, later legs do not apply them again.
             self._answers.entries[key] = self._answers.entries[key]._replace(data=None)
             if changed:
-                # Deciders may have relied on the answer, whatever the plan says of their question's wording.
+                # Approvers may have relied on the answer, whether or not the plan says that their question depends on
+                # it.
                 opened = [settler.opened_after(changed.keys()) for settler in self._leg.ports.settlers.values()]
                 voided = [name for names in opened for name in names if name not in changed]
                 stale = [after for name in (*changed, *voided) for after in self._after(name, but=(key, *changed))]
@@ -199,12 +200,12 @@ class Body:
         return Outcome(values, outcome.action) if outcome.action is Action.ACCEPT else outcome
 
     async def sleep(self, seconds: float, name: str | None) -> None:
-        """Wait for some time, which no worker holds meanwhile.
+        """Wait for some time, during which no worker holds the call.
 
-        Without a name, it is known by its place among the sleeps of the body.
+        A sleep without a name is known by its position among the body's sleeps.
 
         Raises:
-            Suspension: The time is not over.
+            Suspension: The time has not passed.
             BodyMistake: The call cannot wait.
         """
         waits = self._begin_waits("ctx.sleep")
@@ -215,11 +216,11 @@ class Body:
             self._wait(wait)
 
     async def wait_for(self, name: str, seconds: float | None) -> Any:
-        """Return the payload of a signal.
+        """Return a signal's payload.
 
         Raises:
-            Suspension: The signal is not there.
-            TimeoutError: It did not come in time.
+            Suspension: The signal has not arrived.
+            TimeoutError: The signal did not arrive in time.
             BodyMistake: The call cannot wait.
         """
         waits = self._begin_waits("ctx.wait_for")
@@ -239,7 +240,7 @@ class Body:
         return self._waits
 
     def _wait(self, wait: Wait) -> Never:
-        """End the leg until the time or the signal is there."""
+        """End the leg until the time has passed or the signal has arrived."""
         self.rounds.waits.append(wait)
         self._ended_by = (wait.signal or "ctx.sleep",)
         raise Suspension
@@ -250,12 +251,12 @@ class Body:
         if name in plan.names:
             stale = [plan.nodes[index].key for index in plan.downstream(plan.names[name])]
             return [key for key in [*stale, *turns] if key not in but]
-        # A body need not have come to an external question of an earlier leg.
+        # The body may not have reached an external question from an earlier leg.
         turn = turns.get(name, len(turns))
         return [key for key, asked in turns.items() if asked > turn and key not in but]
 
     async def step(self, key: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Return the result of a function, which runs once for the call.
+        """Return the result of a function that runs once per call.
 
         Raises:
             ValueNotStorable: The result has no JSON form.
@@ -272,7 +273,7 @@ class Body:
         return await begun.end(value)
 
     async def begin_step(self, key: str, fn: Callable[..., Any]) -> "Any | BegunStep":
-        """Return the kept result of a step; without one, the step, whose function has to run now."""
+        """Return a step's kept result; without one, return the step, whose function must run now."""
         self._enter(key)
         if not callable(fn):
             raise BodyMistake(
@@ -286,12 +287,12 @@ class Body:
             try:
                 restored = adapter.validate_python(kept.value)
             except ValidationError:
-                # Another build's result does not fit this one's type: compute it again.
+                # Another build's result does not fit this build's type: compute it again.
                 del computed.values[key]
             else:
                 self.tell(StepEnded(key, "recalled", kept.value))
                 return restored
-        # A plain body goes on in its thread: nothing else tells it that the call was cancelled.
+        # A plain body continues in its thread, and learns only here that the call was cancelled.
         await anyio.lowlevel.checkpoint_if_cancelled()
         claim = self._leg.ports.claim
         if claim is not None:
@@ -301,7 +302,7 @@ class Body:
         return begun
 
     def tell(self, fact: StepBegan | StepEnded) -> None:
-        """Report a fact to the watcher of the call."""
+        """Report a fact to the call's watcher."""
         if self._leg.call.watch is not None:
             self._leg.call.watch(fact)
 
@@ -319,9 +320,9 @@ class Body:
         self._names[key] = len(self._names) if turn is None else turn
 
     def _leave_name(self, old: str, *, of: str) -> None:
-        """Note a former name of a question, which no other question of the call may have or have had."""
+        """Note a question's former name, which no other question in the call may have or have had."""
         if self._is_taken(old):
-            # An answer under this name may belong to the other question, which may read alike.
+            # An answer under this name may belong to the other question, which may have the same wording.
             raise KeyUsedTwice(old, formerly_of=of)
         self._former[old] = of
 
@@ -330,7 +331,7 @@ class Body:
 
     async def _settle(self, questions: Mapping[str, Marker | Review], former: Sequence[str]) -> dict[str, Outcome]:
         if self.is_live:
-            # One round at a time: concurrent tasks of a body take turns at the client.
+            # One round at a time: a body's concurrent asyncio tasks take turns asking the client.
             if self._lock is None:
                 self._lock = anyio.Lock()
             async with self._lock:
@@ -347,7 +348,7 @@ class Body:
                         outcomes[key] = outcome
             waiting = [self._answers.open[key] for key in questions if key not in outcomes]
             if not waiting:
-                # In the order of the questions: `outcomes` has the order in which they were settled.
+                # Return them in the order of the questions; `outcomes` has the order in which they were settled.
                 return {key: outcomes[key] for key in questions}
             try:
                 await self.rounds.ask(waiting)
@@ -358,7 +359,7 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class BegunStep:
-    """Step of a body whose function has to run."""
+    """Body step whose function must run."""
 
     body: Body
     key: str
@@ -382,7 +383,7 @@ class BegunStep:
                 value = await value
             with storable(key):
                 plain = self.adapter.dump_python(value, mode="json", by_alias=True, warnings="error")
-                # All legs get the same value: the first leg, too, gets it as it comes back from the token.
+                # All legs get the same value: even the first leg gets it as the token will return it.
                 restored = self.adapter.validate_python(plain)
         except BaseException:
             self.fail()
@@ -391,7 +392,7 @@ class BegunStep:
         self.body.tell(StepEnded(key, "ran", plain))
         computed.values[key] = Computed(plain)
         if self.claim is not None:
-            # Before the leg ends, because the step's effect may be one that must not happen again.
+            # Save it before the leg ends, because the step's effect may be one that must not happen twice.
             await self.claim.note(NotedValue(computed.revision, key, plain))
             computed.kept.add(key)
         return restored

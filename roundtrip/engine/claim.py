@@ -1,7 +1,7 @@
-"""Run a body once, whichever instance serves the legs of its call: the contract between a leg and the ledger.
+"""The contract between a leg and the ledger that runs a body once, whichever instance serves the call's legs.
 
-A leg that brings a token claims its call before it runs anything. It reports the start of its body, and afterwards the
-result. A suspension releases the claim, because the next leg continues the call.
+A leg that brings a token claims its call before it runs anything. It reports when its body starts, and then the result.
+A suspension releases the claim, because the next leg continues the call.
 """
 
 import hashlib
@@ -28,20 +28,20 @@ from roundtrip.machine.table import State
 T = TypeVar("T")
 
 _ENDS_NO_CALL: Final = (QuestionDeclined, CannotAsk, AnswerRejected, GuessUncounted)
-"""Errors of a body's questions: the call can still go on, with another answer, another client or later."""
+"""Errors from a body's questions. The call can still continue with another answer, another client, or later."""
 _DIGEST_BYTES: Final = 16
 _LAST_WORDS_SECONDS: Final = 15.0
-"""Time to record the outcome of a call, shielded from cancellation."""
+"""Time to record a call's outcome, shielded from cancellation."""
 
 
 class Claim(Protocol):
-    """Claim of one leg on its call: a lease, whose holder alone writes what becomes of the call."""
+    """One leg's claim on its call: a lease. Only its holder writes how the call ends."""
 
     noted: list[NotedValue]
-    """The values that an earlier run of the same leg has computed."""
+    """Values that an earlier run of the same leg has computed."""
 
     async def hold(self, work: Awaitable[T]) -> T:
-        """Await the work of the leg, and cancel it when another leg has taken the call over.
+        """Await the leg's work, and cancel it when another leg has taken the call over.
 
         Raises:
             CallTakenOver: Another leg has taken the call over.
@@ -49,7 +49,7 @@ class Claim(Protocol):
         ...
 
     async def require_held(self) -> None:
-        """Check that this leg still has the claim; called before what must not run twice.
+        """Check that this leg still has the claim, before anything that must not run twice.
 
         Raises:
             CallTakenOver: Another leg has taken the call over.
@@ -66,17 +66,18 @@ class Claim(Protocol):
 
 
 class RecordedClaim(Claim, Protocol):
-    """Claim that also records how its call has ended, so that a leg that comes again gets the same result."""
+    """Claim that also records how its call ended, so that a repeated leg gets the same result."""
 
     async def begin(self, terms: str, *, at_once: bool) -> Any:
-        """Claim the call, or return its result if it has ended with the same answers; None if it is claimed.
+        """Claim the call and return None, or return its result if it has ended with the same answers.
 
         Args:
             terms: The digest of the client's answers.
-            at_once: True if the body is the first thing that runs.
+            at_once: True if nothing runs before the body.
 
         Raises:
-            RoundtripError: The call must not begin: it has ended with other answers, its outcome is unknown, ...
+            RoundtripError: The call must not begin, for example because it ended with other answers or its outcome is
+                unknown.
             Exception: The error of an earlier run.
         """
         ...
@@ -86,17 +87,17 @@ class RecordedClaim(Claim, Protocol):
         ...
 
     async def release(self) -> None:
-        """Give the claim back: the next leg continues the call."""
+        """Release the claim, so that the next leg can continue the call."""
         ...
 
 
 def answers_digest(journal: Journal, responses: Mapping[str, InputResponse | None] | None) -> str:
-    """Return a digest of all answers of the client: a result belongs to one set of answers."""
+    """Return a digest over all the client's answers: a result belongs to one set of answers."""
     given: dict[str, Any] = {key: [int(entry.action), entry.data] for key, entry in journal.entries.items()}
     brought = {
         key: response.model_dump(mode="json", by_alias=True, exclude_none=True) if response is not None else None
         for key, response in (responses or {}).items()
-        # The names of questions that a tool asks by hand are unknown here, so keep all.
+        # The names of hand-made questions are unknown here, so keep all answers.
         if key in journal.asked or journal.authored is not None
     }
     text = json.dumps([journal.leg, given, brought], sort_keys=True, separators=(",", ":"))
@@ -115,10 +116,10 @@ async def record_outcome(
 
     Args:
         claim: The claim on the call.
-        call: The call, whose state tells if its body has begun.
+        call: The call, whose state tells whether its body has begun.
         work: The work.
-        result_of: Gets the body's result from that of the work; None if there is nothing to record.
-        computed: Gets the values that the call has computed, to be noted when it is suspended.
+        result_of: Extracts the body's result from the work's; None if there is nothing to record.
+        computed: Returns the values that the call has computed, to save them on suspension.
     """
     try:
         end = await work
@@ -130,18 +131,18 @@ async def record_outcome(
                     for noted in computed():
                         await claim.note(noted)
                 finally:
-                    # Also if a note fails: a claim that is not released is renewed forever.
+                    # Release it even if saving a value fails. An unreleased claim would be renewed forever.
                     await claim.release()
             elif call.state is not State.EXECUTING or isinstance(verdict, _ENDS_NO_CALL):
-                # The body has not begun, or one of its questions ended the leg: a later leg may still run it.
+                # The body has not begun, or one of its questions ended the leg. A later leg may still run it.
                 await claim.release()
             else:
-                # Its outcome is unknown if it was cancelled in the middle, or left running in a thread.
+                # The outcome is unknown if the body was cancelled midway or left running in a thread.
                 is_known = isinstance(verdict, Exception) and not isinstance(verdict, ToolTimedOut)
                 await claim.record(verdict if is_known else None)
         raise
     value = result_of(end)
-    # The body is done, even if the client no longer listens.
+    # The body has finished, even if the client no longer listens.
     with anyio.move_on_after(_LAST_WORDS_SECONDS, shield=True):
         if value is None or isinstance(value, InputRequiredResult):
             await claim.release()

@@ -1,6 +1,6 @@
-"""Values that the server computes once for a call: of `remember=True` nodes, of steps, and in place of answers.
+"""Values that the server computes once per call: `remember=True` nodes, steps, and values that replace answers.
 
-The token carries them sealed. If the body runs once, the ledger also has the values of interrupted legs.
+The token carries them sealed. If the body runs once, the ledger also has the values from interrupted legs.
 """
 
 from collections.abc import Generator, Iterable, Sequence
@@ -17,33 +17,33 @@ from roundtrip.machine.journal import Computed
 from roundtrip.resolvers.plan import Node
 
 STAND_IN: Final = "~"
-"""Prefix of the names of values that replace the answers to questions."""
+"""Name prefix for values that replace answers."""
 
 
 class NotedValue(NamedTuple):
     """Value that a leg has computed, for the ledger."""
 
     revision: int
-    """The number of reviews that had changed answers before."""
+    """How many reviews had changed answers before."""
     key: str
     value: Any
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class ComputedValues:
-    """Computed values of one call, by the names that the journal has."""
+    """One call's computed values, by their names in the journal."""
 
     values: dict[str, Computed]
     kept: set[str]
-    """The names of values that the token or the ledger already has."""
+    """Names of values that the token or the ledger already has."""
     watch: Watch | None = None
     revision: int = 0
-    """The number of times that a review has changed answers on this leg."""
+    """How many times a review has changed answers on this leg."""
     _noted: Sequence[NotedValue] = ()
     _due: list[NotedValue] = field(default_factory=list[NotedValue])
 
     def fix(self, name: str, plain: Any) -> None:
-        """Fix a value, in its JSON form, for the rest of the call."""
+        """Fix a value (in JSON form) for the rest of the call."""
         self.values[name] = Computed(plain)
         if self.watch is not None:
             self.watch(Fixed(name, plain))
@@ -55,15 +55,15 @@ class ComputedValues:
         self.fix(node.key, plain)
 
     def take_noted(self, noted: Sequence[NotedValue]) -> None:
-        """Use the values of an earlier run of this leg.
+        """Use values from an earlier run of this leg.
 
-        A value of a later revision is used only after that revision: until then the journal's value is right.
+        A value from a later revision is used only after that revision; until then, the journal's value is right.
         """
         self._noted = noted
         self._take_revision()
 
     def unnoted(self) -> list[NotedValue]:
-        """Return the values of this leg that neither the token nor the ledger has."""
+        """Return this leg's values that neither the token nor the ledger has."""
         fresh = (
             NotedValue(self.revision, key, computed.value)
             for key, computed in self.values.items()
@@ -72,7 +72,7 @@ class ComputedValues:
         return [*self._due, *fresh]
 
     def revise(self, stale: Iterable[str]) -> None:
-        """Forget values that depended on an answer which a review has changed."""
+        """Forget values that depended on an answer that a review has changed."""
         self._due = self.unnoted()
         self.kept |= self.values.keys()
         self.revision += 1
@@ -83,7 +83,7 @@ class ComputedValues:
         self._take_revision()
 
     def _take_revision(self) -> None:
-        # Notes win: they are newer than the journal's values.
+        # Saved values win: they are newer than the journal's.
         noted = {key: Computed(value) for revision, key, value in self._noted if revision == self.revision}
         self.values |= noted
         self.kept |= noted.keys()
@@ -96,15 +96,15 @@ def adapter_of(node: Node) -> TypeAdapter[Any]:
 
 @contextmanager
 def storable(key: str) -> Generator[None]:
-    """Turn a failure to write a value as JSON, or to read it back, into ValueNotStorable without the value.
+    """Turn a failed JSON conversion into ValueNotStorable without the value.
 
     Raises:
-        ValueNotStorable: It failed. Clients may see the message, and must not see the value.
+        ValueNotStorable: The conversion failed. Clients may see the message, and must not see the value.
     """
     try:
         yield
     except (PydanticSerializationError, PydanticUserError, ValueError) as error:
-        # Without its cause, which quotes the value in the traceback.
+        # Drop the cause, which would show the value in the traceback.
         raise ValueNotStorable(key, reason=_reason_without_value(error)) from None
 
 

@@ -1,4 +1,4 @@
-"""Ways in which the work of a leg ends early: a suspension, a revision, a timeout, a cancellation."""
+"""How a leg's work ends early: a suspension, a revision, a timeout, or a cancellation."""
 
 import asyncio
 import math
@@ -17,22 +17,22 @@ from roundtrip.resolvers.cancellation import cancel_requests
 T = TypeVar("T")
 
 SHIELD_SECONDS = 60.0
-"""Time for which a claimed body without a timeout may run after its client has left."""
+"""How long a claimed body without a timeout may run after its client has left."""
 
 
 class Suspension(BaseException):
-    """End of a leg with open questions. Not an `Exception`, so that `except Exception` in authors' code ignores it."""
+    """Ends a leg with open questions. Not an `Exception`, so that `except Exception` in author code ignores it."""
 
 
 class Revision(BaseException):
-    """End of a run of a body whose user changed an earlier answer. The body runs again from its top."""
+    """Ends a body's run because its user changed an earlier answer. The body runs again from its top."""
 
 
 _ENDINGS: Final = (QuestionDeclined, Revision, Suspension)
 
 
 def verdict_on(raised: BaseException) -> BaseException:
-    """Return the exception that ends a leg, of the several that a group may hold.
+    """Return the exception that ends a leg, out of the several that a group may hold.
 
     A crash wins over a decline, a decline over a revision, and a revision over a suspension.
     """
@@ -59,10 +59,10 @@ def _leaves(raised: BaseException) -> Iterator[BaseException]:
 
 @contextmanager
 def cancellations_restored() -> Generator[None]:
-    """Undo the cancellation that a failing `asyncio.TaskGroup` requests of its own task. Python 3.11 does not.
+    """Undo the cancellation that a failing `asyncio.TaskGroup` requests for its own task. Python 3.11 does not.
 
-    In memory, the task may be the client's, and would be cancelled later. Only one request is undone, as a group makes
-    only one: others come from outside. None is undone while a scope around the leg is cancelled.
+    With an in-memory client, the task may be the client's and would be cancelled later. A group makes only one request,
+    so only one is undone; others come from outside. None is undone while a scope around the leg is cancelled.
     """
     before = cancel_requests()
     try:
@@ -81,9 +81,9 @@ def _undo_request_since(before: int) -> None:
 
 @dataclass(slots=True, eq=False, repr=False)
 class CancellationShield:
-    """Scope around the work of a leg that ignores outside cancellations once a claimed body has begun.
+    """Scope around a leg's work that ignores outside cancellations once a claimed body has begun.
 
-    So the ledger gets a result, and not an unknown outcome.
+    The ledger then gets a result instead of an unknown outcome.
     """
 
     has_timeout: bool
@@ -91,7 +91,7 @@ class CancellationShield:
     _timer: asyncio.TimerHandle | None = field(default=None, init=False)
 
     async def around(self, work: Awaitable[T]) -> T:
-        """Await the work inside of the scope."""
+        """Await the work inside the scope."""
         try:
             with self._scope:
                 return await work
@@ -101,7 +101,7 @@ class CancellationShield:
         raise AssertionError("this scope is only a shield, and is never cancelled")
 
     def begin(self) -> None:
-        """Ignore outside cancellations from here on."""
+        """Ignore outside cancellations from now on."""
         self._scope.shield = True
         if not self.has_timeout and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(SHIELD_SECONDS, self._give_up)
@@ -112,7 +112,7 @@ class CancellationShield:
 
 @dataclass(slots=True, eq=False, repr=False)
 class LegClock:
-    """Time that one leg has left. It starts again from the whole timeout after each pause."""
+    """Time that one leg has left. After each pause, the whole timeout starts again."""
 
     scope: anyio.CancelScope
     seconds: float
@@ -121,7 +121,7 @@ class LegClock:
     restarted: Callable[[], None] = lambda: None
 
     def pause(self) -> None:
-        """Stop this clock, and those of the legs that called this one."""
+        """Stop this clock, and the clocks of the legs that called this one."""
         self.pauses += 1
         self.scope.deadline = math.inf
         if self.outer is not None:
@@ -143,15 +143,15 @@ _CLOCK: ContextVar[LegClock | None] = ContextVar("roundtrip_clock", default=None
 def cancel_after(scope: anyio.CancelScope, seconds: float) -> None:
     """Cancel an entered scope after some seconds.
 
-    The event loop keeps a stopped timer until its time, with the context in which it was set. That context refers to
-    the whole call, so set the timer in an empty context.
+    The event loop keeps a stopped timer until it would have fired, with the context in which it was set. That context
+    refers to the whole call, so set the timer in an empty context.
     """
     Context().run(setattr, scope, "deadline", anyio.current_time() + seconds)
 
 
 @contextmanager
 def clock_paused() -> Generator[None]:
-    """Count no time against the leg's timeout while a user or the client's model is asked."""
+    """Stop the leg's timeout while a user or the client's model is asked."""
     clock = _CLOCK.get()
     if clock is None:
         yield
@@ -166,7 +166,7 @@ def clock_paused() -> Generator[None]:
 async def with_timeout(
     seconds: float, work: Awaitable[T], *, begun: Callable[[LegClock], None] = lambda clock: None
 ) -> T:
-    """Await the work of a leg, for some seconds at most.
+    """Await a leg's work, for at most some seconds.
 
     Work that exceeds its time has timed out, even if it catches the cancellation. A cancellation from outside is not a
     timeout.
@@ -174,10 +174,10 @@ async def with_timeout(
     Args:
         seconds: The time.
         work: The work.
-        begun: Receives the clock, before the work begins.
+        begun: Receives the clock before the work begins.
 
     Raises:
-        ToolTimedOut: The work was not done in time. An exception of the work is the cause.
+        ToolTimedOut: The work did not finish in time. If it raised an exception, that is the cause.
     """
     crash: Exception | None = None
     requests = cancel_requests()
@@ -201,13 +201,13 @@ async def with_timeout(
     finally:
         _CLOCK.reset(before)
     await anyio.lowlevel.checkpoint_if_cancelled()
-    # On Python 3.11, a failed asyncio.TaskGroup leaves a cancellation behind, which looks like one from outside.
+    # On Python 3.11, a failed asyncio.TaskGroup leaves a cancellation behind that looks like one from outside.
     _undo_request_since(requests)
     raise ToolTimedOut(seconds) from crash
 
 
 def _has_outside_cause(raised: BaseException) -> bool:
-    """Return True for a group that holds a cancellation from outside, or an interrupt, which must not be lost."""
+    """Return True for a group that holds an outside cancellation or an interrupt, which must not be lost."""
     if not isinstance(raised, BaseExceptionGroup):
         return False
     group = cast("BaseExceptionGroup[BaseException]", raised)

@@ -1,7 +1,7 @@
 """Answers that a call has when a leg begins: from its journal, and from this request.
 
-An answer counts only for the wording it was given to. Where two functions share a name and only their paths
-differ, `KnownAnswers.adopt` finds the answers that another build wrote under another path.
+An answer counts only for the wording that the user saw. Where two functions share a name and only their paths differ,
+`KnownAnswers.adopt` finds the answers that another build wrote under another path.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,14 +16,14 @@ from roundtrip.machine.pins import Pinner, is_by_software
 from roundtrip.questions.wire import PendingQuestion, Question
 
 KEY_GONE: Final = ("key",)
-"""The only difference of a pin that no key of the server can verify."""
+"""The only difference that a pin shows if no server key can verify it."""
 
 _UNANSWERED: Final = (Reason.NEW, Reason.RENAMED, Reason.OTHER_BUILD)
 """Reasons to ask a question that has no answer under its own name."""
 
 
 class KnownAnswers:
-    """Answers of one call, with the pins of the wordings they were given to."""
+    """One call's answers, with pins of the wordings that the user saw."""
 
     def __init__(self, leg: Leg) -> None:
         journal = leg.journal
@@ -31,7 +31,7 @@ class KnownAnswers:
         self.pinner = leg.ports.pinner or Pinner()
         self._call = leg.call.id
         self.entries = {} if journal is None else dict(journal.entries)
-        """The answers that have been read, by the names of their questions."""
+        """The answers that have been read, by question name."""
         self.same_build = journal is not None and journal.build == leg.build
         """True if this build wrote the journal."""
         self.other_build = journal is not None and not self.same_build
@@ -39,30 +39,30 @@ class KnownAnswers:
         self.other_plan = self.other_build and journal is not None and journal.fingerprint != leg.plan.fingerprint
         """True if that build had another plan."""
         self.asked: dict[str, Asked] = {}
-        """The questions of this round."""
+        """This round's questions."""
         self.responses: dict[str, InputResponse | None] = {}
-        """The responses to this round that have not been read; None for a malformed one."""
+        """Unread responses to this round; None for a malformed one."""
         self.seen: set[str] = set()
-        """The names and former names of the questions that were settled on this leg."""
+        """Names and former names of the questions that this leg has settled."""
         self.revised: set[str] = set()
-        """The names of questions that may depend on an answer which a review has changed."""
+        """Names of questions that may depend on an answer that a review has changed."""
 
     def pin(self, question: Question) -> bytes:
-        """Return the pin of a question."""
+        """Return a question's pin."""
         return self.pinner.pin(self._call, question.message, question.schema)
 
     def changes(self, pin: bytes, question: Question) -> tuple[str, ...]:
-        """Return the differences between a question and the one that was pinned: see `Pinner.changes`."""
+        """Return the differences between a question and the pinned one: see `Pinner.changes`."""
         return self.pinner.changes(pin, self._call, question.message, question.schema)
 
     def adopt(self, pending: Mapping[str, PendingQuestion], is_blocked: Callable[[int], bool]) -> bool:
         """Give questions the answers that another build wrote for them under their bare name or another path.
 
-        The wording must match, and exactly one node and one answer must fit: two closures of one factory must never
-        swap. `is_blocked` returns True for a node that cannot run yet, and may fit too.
+        The wording must match, and exactly one node and one answer must fit: two closures from one factory must never
+        swap. `is_blocked` returns True for a node that cannot run yet, and may also fit.
 
         Returns:
-            True if the questions can be settled again, as an answer was found.
+            True if an answer was found, so that the questions can be settled again.
         """
         plan = self.plan
         if plan.names.keys() >= self.entries.keys() | self.asked.keys():
@@ -93,7 +93,7 @@ class KnownAnswers:
         return found
 
     def revise(self, stale: str) -> None:
-        """Forget an answer that depended on a changed answer of a review."""
+        """Forget an answer that depended on an answer that a review has changed."""
         self.revised.add(stale)
         self.entries.pop(stale, None)
         self.asked.pop(stale, None)
@@ -119,7 +119,7 @@ class KnownAnswers:
         return (Reason.OTHER_BUILD if self._was_in_reach(names[0]) else Reason.NEW), (), None
 
     def _was_in_reach(self, key: str) -> bool:
-        """Return True if the leg before would have asked a resolver's question, if its build had the question."""
+        """Return True if the previous leg would have asked a resolver's question, had its build known the question."""
         index = self.plan.names.get(key)
         if index is None or not self.other_plan:
             return False
@@ -127,12 +127,12 @@ class KnownAnswers:
         return not any(index in self.plan.downstream(place) for place in out)
 
     def entries_to_write(self) -> dict[str, Entry]:
-        """Return the entries, and the unread responses of this round, pinned to the wordings they answer.
+        """Return the entries, and this round's unread responses, pinned to the wordings they answer.
 
-        The question of an unread response may belong to another build, have another wording here, or depend on a
-        question that is asked again. On a later leg the response counts like any other entry, so that users answer
-        once. Responses to remembered nodes are left out: their entries are final without a check of the wording, so
-        they must have been read under it.
+        An unread response's question may belong to another build, have another wording here, or depend on a question
+        that is asked again. On a later leg the response counts like any other entry, so users answer only once.
+        Responses to remembered nodes are left out: their entries are final without a wording check, so they must be
+        read under their wording first.
         """
         entries = dict(self.entries)
         kept = {name for node in self.plan.nodes if node.remember for name in node.names}
@@ -149,9 +149,9 @@ class KnownAnswers:
         return entries
 
     def foreign_asked(self) -> dict[str, Asked]:
-        """Return the questions of another build whose answers this build carries along unread.
+        """Return another build's questions whose answers this build carries along unread.
 
-        While such a question is listed as asked, a remembered node of that build first checks its answer's wording.
+        While such a question is listed as asked, a remembered node in that build first checks its answer's wording.
         """
         return {
             key: asked
@@ -161,7 +161,7 @@ class KnownAnswers:
 
 
 def wording_reason(changed: tuple[str, ...]) -> Reason:
-    """Return the reason to ask again after changes of a wording."""
+    """Return the reason to ask again after a wording has changed."""
     if changed == KEY_GONE:
         return Reason.KEY_GONE
     return Reason.SCHEMA_CHANGED if "schema" in changed else Reason.REWORDED

@@ -1,4 +1,4 @@
-"""Values of one leg: everything that serving it needs, and the ways in which it ends."""
+"""One leg's values: everything that serving it needs, and how it can end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from mcp_types import InputRequiredResult
 
 if TYPE_CHECKING:
-    # A server whose tools never ask does without most of these.
+    # A server whose tools never ask does not load most of these.
     from mcp_types import InputResponse
 
     from roundtrip.engine.ports import Client, Ports, Wait
@@ -23,26 +23,26 @@ if TYPE_CHECKING:
     from roundtrip.resolvers.threads import Threads
 
 DONE: Final = "done"
-"""The parameter that the plan of a page's `done` function fills."""
+"""The parameter that the plan for a page's `done` function fills."""
 
 
 class Finished(NamedTuple):
-    """End of a leg whose body ran to its end."""
+    """End of a leg whose body has returned."""
 
     value: Any
 
 
 class Suspended(NamedTuple):
-    """End of a leg with questions. `state` is what `Leg.write` returned for its journal."""
+    """End of a leg with questions. `state` is the text that `Leg.write` returned for its journal."""
 
     questions: dict[str, PendingQuestion]
     state: str
     waits: tuple[Wait, ...] = ()
     """The times and signals that it waits for, besides answers."""
     channel: str | None = None
-    """The channel by which the questions are asked; None if the client asks them."""
+    """The channel that carries the questions; None if the client asks them."""
     external: Mapping[str, PendingQuestion] = MappingProxyType({})
-    """The questions that it waits for and no client answers."""
+    """The questions that it waits for and that no client answers."""
 
     def result(self) -> InputRequiredResult:
         """Return the result with which the SDK's handlers ask them."""
@@ -51,7 +51,7 @@ class Suspended(NamedTuple):
 
 
 class Authored(NamedTuple):
-    """End of a leg with questions that the author asks by hand; `state` has the author's own state, if there is one."""
+    """End of a leg with questions that the author asks by hand; `state` has the author's state, if there is one."""
 
     result: InputRequiredResult
     state: str | None
@@ -64,37 +64,37 @@ class Declined(NamedTuple):
 
 
 class HandedOver(NamedTuple):
-    """End of a leg whose parameters have their values, and whose body will run in a task; the journal is written."""
+    """End of a leg whose parameters are resolved, and whose body will run in a task; the journal is written."""
 
 
 LegEnd = Finished | Suspended | Authored | Declined | HandedOver
 
 
 class PlainBody(NamedTuple):
-    """Body that may run in a worker thread, in one go with the plain resolvers before it."""
+    """Body that may run in a worker thread, directly after the plain resolvers."""
 
     call: Callable[[dict[str, Any]], Callable[[], Any]]
-    """Returns the function to run, given the values of the filled parameters."""
+    """Returns the function to run, given the resolved parameters."""
     finish: Callable[[Any], Awaitable[Any]]
     """Returns the body's result on the loop, given the function's."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Leg:
-    """One request of a call, with everything that serving it needs. The clock and the ids come from outside."""
+    """One request in a call, with everything that serving it needs. The clock and the ids come from outside."""
 
     call: Call
     plan: Plan
     client: Client
     born: float
     end: float
-    """The time after which no leg of the call may arrive, as set by the build that began the call."""
+    """The time after which no leg of the call may arrive; the build that began the call sets it."""
     clock: Callable[[], float]
     limits: Limits
     write: Callable[[Journal], str]
-    """Writes the journal, and returns the text for its place in the result: itself, or a stand-in for the token."""
+    """Writes the journal, and returns text for the result: the journal itself, or a placeholder for the token."""
     plan_for: Callable[[Callable[..., Any]], Plan]
-    """Plans the `done` function of a page, which may take the same parameters as a resolver."""
+    """Plans a page's `done` function, which may take the same parameters as a resolver."""
     threads: Threads
     """Run plain resolvers and steps."""
     ports: Ports
@@ -102,14 +102,14 @@ class Leg:
     """A question, with its name, that must be accepted before anything runs."""
     build: str = ""
     reused: Reused | None = None
-    """The outcomes of nodes that ran for the request before the leg began."""
+    """Outcomes of nodes that ran for the request before the leg began."""
     is_of_tool: bool = True
     """False for a prompt or a resource."""
     version: str | None = None
-    """The version of the tool, which the call stays on."""
+    """The tool's version, which the call keeps."""
     journal: Journal | None = None
     responses: Mapping[str, InputResponse | None] | None = None
-    """The answers that came with it; None for a malformed one."""
+    """The answers that came with the request; None for a malformed one."""
     timeout: float | None = None
-    """Seconds that its work may take. Time in which a user is asked does not count."""
+    """Seconds that the leg's work may take. Time in which a user is asked does not count."""
     plain_body: PlainBody | None = None

@@ -1,7 +1,7 @@
-"""Serve one leg of one call: resolve, ask or execute, and end with a result, with questions, or declined.
+"""One leg: resolve, ask or execute, and end with a result, with questions, or declined.
 
-Only this module and `rounds` change the state of a call, through the events of the table. Both eras take the same path:
-a retry leg ends at `ask`, and the next leg starts with `resume`; a live leg waits there and goes on.
+Only this module and `rounds` change a call's state, by applying events from the table. Both eras take the same path: a
+retry leg ends at `ask`, and the next leg starts with `resume`; a live leg waits there and continues.
 """
 
 # Without it, the functions that a leg makes would evaluate their annotations each time.
@@ -55,22 +55,23 @@ async def serve(
 
     Args:
         leg: The call, its plan and its client.
-        arguments: The tool's validated arguments, as resolvers may take them by name.
-        make_context: Makes the value of parameters annotated as context; called when one is needed.
+        arguments: The tool's validated arguments, by the names that resolvers use.
+        make_context: Makes the value for context parameters; called when one is needed.
         body_takes_no_context: True if the body takes no context.
         execute: Runs the body.
 
     Raises:
         ToolTimedOut: The leg's work took too long.
-        RoundtripError: The call cannot go on (a question cannot be asked, the last permitted answer was invalid, ...).
-        Exception: An error of the author's code.
+        RoundtripError: The call cannot continue (a question cannot be asked, the last permitted answer was invalid,
+            ...).
+        Exception: An error in the author's code.
     """
     run = LegRun(leg, arguments, make_context, body_takes_no_context, execute)
     leg.ports.offer(run.context)
     try:
         return await run.serve()
     finally:
-        # It refers to the run, and only the garbage collector would free both. No ended body asks any more.
+        # It refers to the run, and only the garbage collector would free both. No body asks after it has ended.
         del run.rounds.call_done
 
 
@@ -79,13 +80,13 @@ async def _execute_nothing(filled: dict[str, Any], context: Any) -> None:
 
 
 def end_authored(leg: Leg, result: InputRequiredResult) -> Authored:
-    """End the leg of a silent body with questions that the author asks by hand."""
+    """End a silent body's leg with questions that the author asks by hand."""
     return LegRun(leg, {}, lambda body: None, True, _execute_nothing).end_authored(result)
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class LegRun:
-    """One leg while it is served, with one run of its body at a time."""
+    """One leg while it is served; it runs its body one time at a time."""
 
     leg: Leg
     arguments: Mapping[str, Any]
@@ -97,9 +98,9 @@ class LegRun:
     shield: CancellationShield | None = field(default=None, init=False)
     _body: Body | None = field(default=None, init=False)
     given_context: Any = field(default=None, init=False)
-    """The context, once a function of the leg has got it."""
+    """The context, once one of the leg's functions has received it."""
     _body_value: tuple[Any] | None = field(default=None, init=False)
-    """The value of a body that has run in one go with the resolvers."""
+    """The value of a body that has run directly after its resolvers."""
     _hands_over_now: bool = field(default=False, init=False)
     _cancel_requests: int = field(default_factory=cancel_requests, init=False)
     _done_plans: dict[int, Plan] = field(default_factory=dict[int, Plan], init=False)
@@ -110,23 +111,23 @@ class LegRun:
         self.rounds = Rounds(leg, self.answers, self._call_done, is_retry_era(leg.client.protocol_version))
 
     def body(self) -> Body:
-        """Return the asking side of the body's current run."""
+        """Return the body's current run, which can ask."""
         if self._body is None:
             self._body = Body(self.rounds)
         return self._body
 
     def context(self) -> Any:
-        """Return the value of parameters annotated as context."""
+        """Return the value for context parameters."""
         if self.given_context is None:
             self.given_context = self.make_context(self.body())
         return self.given_context
 
     async def serve(self) -> LegEnd:
-        """Serve the leg: see `serve` of this module."""
+        """Serve the leg: see this module's `serve`."""
         leg, call, rounds = self.leg, self.leg.call, self.rounds
         claim, recorded = leg.ports.claim, leg.ports.recorded_claim
         try:
-            # The first leg of a task begins in `resolving`, where the leg of its client was handed over.
+            # A task's first leg begins in `resolving`, where its client's leg was handed over.
             if call.state is not State.RESOLVING:
                 call.begin_leg()
             if recorded is not None and leg.journal is not None:
@@ -142,7 +143,7 @@ class LegRun:
             if leg.timeout is not None:
                 work = with_timeout(leg.timeout, work)
             if leg.ports.entered is not None:
-                # Entered before the timeout began, so exited outside of it.
+                # These were entered before the timeout began, so they exit outside it.
                 work = leg.ports.entered.around(work, ended_by=_exception_of, outlive=leg.ports.outlive)
             if claim is not None:
                 self.shield = CancellationShield(has_timeout=leg.timeout is not None)
@@ -220,7 +221,8 @@ class LegRun:
                 return Finished(await leg.plain_body.finish(self._body_value[0]))
         ports = leg.ports
         if ports.hands_over or ports.needs_token:
-            # A round without questions: only a token gives the call an id under which the ledger knows its body.
+            # End with a round without questions: only a token gives the call an id under which the ledger knows its
+            # body.
             self._hands_over_now = ports.hands_over and not ports.needs_token
             raise Suspension
         if ports.begin_unclaimed is not None:
@@ -240,7 +242,7 @@ class LegRun:
         """Fill `values`, and ask the questions that this needs."""
         leg, answers = self.leg, self.answers
         last: _BodyInThread | None = None
-        # Facts go to the watch in the leg's own task.
+        # The leg's own asyncio task must report facts to the watcher.
         if leg.plain_body is not None and leg.call.watch is None:
             last = _BodyInThread(self, leg.plain_body, values, entered)
         scheduler = Scheduler(
@@ -269,13 +271,13 @@ class LegRun:
         return Declined(declined.as_on_sdk() if leg.is_of_tool else str(declined))
 
     async def _call_done(self, done: Callable[..., Any]) -> Any:
-        """Call the `done` function of a page. A waiting leg calls it many times."""
+        """Call a page's `done` function. A waiting leg calls it many times."""
         # The question keeps the function alive, and so its id.
         plan = self._done_plans.get(id(done))
         if plan is None:
             plan = self._done_plans[id(done)] = self.leg.plan_for(done)
         entered = TeardownStack(self.leg.ports.report)
-        # In threads of its own: a waiting body may hold the leg's thread.
+        # Use separate threads, because a waiting body may hold the leg's thread.
         threads = self.leg.threads.apart()
         try:
             return await entered.around(self._run_done(plan, entered, threads), ended_by=lambda value: None)
@@ -310,7 +312,7 @@ class LegRun:
             self.leg.call.apply(Event.ASK, keys=tuple(requests), authored=True, requests=requests)
         state = result.request_state
         if state is None and (leg.ports.claim is not None or leg.ports.begin_unclaimed is not None):
-            # Without a token the next leg would be another call, without a claim.
+            # Without a token, the next leg would be another call without a claim.
             state = ""
         return Authored(result, self.rounds.write_journal(authored=state) if state is not None else None)
 
@@ -318,7 +320,7 @@ class LegRun:
         """End the leg with the open questions, or before the body."""
         try:
             if self.leg.ports.hands_over and self.rounds.external and not self.rounds.batch:
-                # The task of the call waits for them: without a token, a round without questions comes first.
+                # The call's task waits for them. If it has no token yet, a round without questions comes first.
                 self._hands_over_now = not self.leg.ports.needs_token
                 self.rounds.external.clear()
             if self._hands_over_now and not self.rounds.batch:
@@ -333,27 +335,28 @@ class LegRun:
 
 @dataclass(slots=True, eq=False, repr=False)
 class _BodyInThread:
-    """Plain body in the thread of the resolvers, and the exits after it."""
+    """Plain body in the resolvers' thread, and the exits after it."""
 
     _run: LegRun
     _body: PlainBody
     _values: dict[str, Any]
     _entered: TeardownStack | None
     value: tuple[Any] | None = None
-    """What it has returned."""
+    """The body's return value."""
 
     def next(self, fill: Callable[[dict[str, Any]], bool]) -> Callable[[], Any] | None:
-        """Begin the body, then the exits. Return None if it must begin on the loop, or if no exit may follow here."""
+        """Begin the body, then the exits. Return None if the body must begin on the loop, or no exit may follow here.
+        """
         if self.value is not None:
             return self._entered.next_exit(self.value[0]) if self._entered is not None else None
-        # A resolver may still ask with the context, from a task of its own.
+        # A resolver's asyncio task may still ask with the context.
         if self._run.given_context is not None or not fill(self._values):
             return None
         self._run.leg.call.apply(Event.EXECUTE)
         return self._body.call(self._values)
 
     def settle(self, value: Any) -> bool:
-        """Keep the body's value. Return False if the loop awaits it."""
+        """Keep the body's value. Return False if the loop must await it."""
         if self.value is None:
             self.value = (value,)
         return not inspect.isawaitable(value)
@@ -373,8 +376,8 @@ def _result_of(end: Finished | Declined) -> Any:
 
 
 def _exception_of(end: Finished | Declined) -> BaseException | None:
-    """Return the exception that dependencies are exited with; None after a success."""
+    """Return the exception that dependencies exit with; None after a success."""
     if isinstance(end, Declined):
         return RoundtripError(end.reason)
-    # A body that asks by hand suspends the call, as other questions do.
+    # A body that asks by hand suspends the call, like other questions.
     return Suspension() if isinstance(end.value, InputRequiredResult) else None

@@ -1,4 +1,4 @@
-"""Ports of the engine: what a leg needs of its client, and of those who answer in the client's place."""
+"""Engine ports: what a leg needs from its client, and from whoever answers instead."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 CountGuess = Callable[[str, Any, int], Awaitable[bool]]
-"""Counts an answer to a question; False if the call has had too many different ones."""
+"""Counts an answer to a question; returns False if the call has had too many different ones."""
 
 
 class Client(Protocol):
-    """Client of one request, with everything that asking it needs."""
+    """One request's client, with everything that asking it needs."""
 
     @property
     def protocol_version(self) -> str | None:
@@ -33,7 +33,7 @@ class Client(Protocol):
 
     @property
     def capabilities(self) -> ClientCapabilities | None:
-        """Return the capabilities that it declared."""
+        """Return the client's declared capabilities."""
         ...
 
     @property
@@ -55,30 +55,30 @@ class Client(Protocol):
         ...
 
     async def tell_done(self, elicitation_id: str) -> None:
-        """Tell a live client that its user is done with a page."""
+        """Notify a live client that its user has finished on a page."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Channels:
-    """Channels in which the questions of one request reach a person or a model, besides its client's own forms."""
+    """Channels that carry one request's questions to a person or a model, besides its client's own forms."""
 
     page: Literal["url", "local", "link", "page"] | None = None
-    """The channel of a question page; None if no page has the questions.
+    """The channel for a question page; None if no page shows the questions.
 
-    "url": the client shows its address. "local": it opens in the browser of this machine. "link": the tool's result has
-    its address. "page": the user is on it already.
+    "url": the client shows its address. "local": it opens in this machine's browser. "link": the tool's result has its
+    address. "page": the user is already on it.
     """
     model: bool = False
-    """True if the model that called the tool may answer questions for anyone."""
+    """True if the model that called the tool may answer questions that anyone may answer."""
     is_live: bool = False
-    """True if the client itself is asked over its connection, for samples and roots."""
+    """True if the client is asked over its connection for samples and roots."""
     for_links: Literal["local", "link"] | None = None
-    """The channel of a question page for rounds with a link, if the client shows only forms."""
+    """The channel for a question page in rounds with a link, if the client shows only forms."""
 
     @property
     def replaces_client(self) -> bool:
-        """Return True if users are not asked by the client itself."""
+        """Return True if users are not asked by the client."""
         return self.page is not None or self.model
 
     @property
@@ -88,37 +88,37 @@ class Channels:
 
 
 class Wait(NamedTuple):
-    """Time or signal for which a body waits."""
+    """Time or signal that a body waits for."""
 
     until: float | None
     signal: str | None = None
 
 
 class Waits(Protocol):
-    """Waits of one run of a body, for which its leg ends."""
+    """Waits in one run of a body, which end its leg."""
 
     def sleep(self, seconds: float, name: str | None) -> Wait | None:
-        """Return the rest of a sleep; None if its time is over."""
+        """Return the rest of a sleep; None if its time has passed."""
         ...
 
     def receive(self, name: str, seconds: float | None) -> Wait | list[Any]:
-        """Return the payload of a signal, alone in a list, or the wait for it.
+        """Return a signal's payload as a list's only item, or the wait for it.
 
         Raises:
-            TimeoutError: It did not come in time.
+            TimeoutError: The signal did not arrive in time.
         """
         ...
 
 
 BeginWaits = Callable[[str, "ComputedValues"], Waits]
-"""Begins the waits of a run of a body, given the method that waits; raises BodyMistake if the call cannot wait."""
+"""Begins the waits in a body's run, given the method that waits; raises BodyMistake if the call cannot wait."""
 
 
 class Settler(Protocol):
-    """Settler of one kind of external questions, on the legs of one call."""
+    """Settles one kind of external question on a call's legs."""
 
     def settle(self, waiting: PendingQuestion, computed: ComputedValues) -> Outcome | None:
-        """Return the outcome of a question; None leaves it open, with `is_over` set if `fallback` must replace it."""
+        """Return a question's outcome; None leaves it open, with `is_over` set if `fallback` must replace it."""
         ...
 
     def check(self, waiting: PendingQuestion) -> None:
@@ -130,7 +130,7 @@ class Settler(Protocol):
         ...
 
     def opened_after(self, changed: Set[str]) -> list[str]:
-        """Return the names of the questions that were opened when one of some others had its answer."""
+        """Return the names of questions that were opened after one of the changed names had been answered."""
         ...
 
     def void(self, stale: Iterable[str], computed: ComputedValues) -> None:
@@ -140,37 +140,39 @@ class Settler(Protocol):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Ports:
-    """What the server and its features give to a leg. Without them, it asks its client alone, and remembers nothing."""
+    """What the server and its features provide to a leg. Without them, the leg can only ask its client, and remembers
+    nothing.
+    """
 
     claim: Claim | None = None
-    """The claim on the call, if it is stored, or if its body must run once."""
+    """The claim on the call, if it is stored or its body must run once."""
     recorded_claim: RecordedClaim | None = None
     """The same claim, if it records the outcome: the body must run once, and the call is not stored."""
     begin_unclaimed: Callable[[], None] | None = None
-    """Reports a body that should run once, and begins without a token and so without a claim."""
+    """Reports that a body that should run once begins without a token, and so without a claim."""
     needs_token: bool = False
-    """True to ask for nothing first, so that a repeated request is known by its token."""
+    """True to begin with a round without questions, so that a token identifies repeated requests."""
     count_guess: CountGuess | None = None
     """Counts answers to questions with `guesses=`, which need it."""
     settlers: Mapping[type[ExternalQuestion], Settler] = field(default_factory=dict[Any, Any])
-    """Settle the questions that no client answers, by their kinds."""
+    """Settle the questions that no client answers, by kind."""
     begin_waits: BeginWaits | None = None
     """Begins waits for times and signals."""
     is_stored: bool = False
-    """True for a leg of a stored call, which looks at a page once, and again on a later leg."""
+    """True for a stored call's leg, which looks at a page once, and again on a later leg."""
     channels: Channels = Channels()
     by_model: Collection[str] = ()
-    """The names of the questions whose answers a model gave."""
+    """Names of questions that a model answered."""
     page_wait: float = math.inf
-    """The most seconds that it waits for a page, also if the page has a longer `wait=`."""
+    """The most seconds that the leg waits for a page, even if the page has a longer `wait=`."""
     hands_over: bool = False
     """True to end before the body, which will run in a task."""
     pinner: Pinner | None = None
-    """Makes the pins of questions. Without it, pins have a salt and no key."""
+    """Makes question pins. Without it, pins have a salt and no key."""
     outlive: Outlive | None = None
-    """Keeps its dependencies for threads that go on after a timeout."""
+    """Keeps the leg's dependencies for threads that continue after a timeout."""
     report: Report = lambda label, error: None
     offer: Callable[[Callable[[], Any]], object] = lambda context: None
-    """Lets the author's code find the context without a parameter."""
+    """Lets author code find the context without a parameter."""
     entered: TeardownStack | None = None
-    """The dependencies entered for the request before the leg began. They are exited with those of the leg."""
+    """The dependencies entered for the request before the leg began. They exit together with the leg's."""

@@ -1,7 +1,7 @@
-"""Rounds of one leg: ask the client a batch of questions, in either era, and move the call along.
+"""One leg's rounds: ask the client a batch of questions, in either era, and move the call along.
 
-In the live era `ask` waits for the answers. In the retry era it raises `Suspension`, which unwinds the code that asked,
-and the leg ends with the batch.
+In the live era `ask` waits for the answers. In the retry era it raises `Suspension`, which unwinds the asking code, and
+the leg ends with the batch.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -31,36 +31,36 @@ from roundtrip.questions.wire import ExternalQuestion, FormQuestion, ModelQuesti
 
 _PAGE_POLL_SECONDS: Final = 0.25
 _DONE_SECONDS: Final = 30.0
-"""Time that a `done` function may take, however short its page's `wait` is."""
+"""The time that a `done` function may take, however short its page's `wait` is."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Rounds:
-    """Rounds of questions of one leg."""
+    """One leg's question rounds."""
 
     leg: Leg
     answers: Answers
     call_done: Callable[[Any], Awaitable[Any]]
-    """Calls the `done` function of a page, with the parameters it takes."""
+    """Calls a page's `done` function with the parameters it takes."""
     answers_come_later: bool
     batch: dict[str, PendingQuestion] = field(default_factory=dict[str, PendingQuestion])
     """The questions with which the leg will end."""
     waits: list[Wait] = field(default_factory=list[Wait])
-    """The times and signals that the call will wait for when the leg ends."""
+    """The times and signals that the call will wait for after the leg."""
     external: dict[str, PendingQuestion] = field(default_factory=dict[str, PendingQuestion])
-    """The questions that the call will wait for when the leg ends, and no client answers."""
+    """The questions that no client answers and that the call will wait for after the leg."""
     needs_page: bool = False
-    """True if the leg asks for a link, and its client shows forms alone: its page has all questions from then on."""
+    """True if the leg asks for a link and its client shows only forms. Then a page shows all remaining questions."""
 
     async def ask(self, batch: Sequence[PendingQuestion]) -> None:
         """Ask questions and deliver the answers, or use `fallback=` for questions that the client cannot be asked.
 
-        After that, and after answers that were counted or came from pages, the caller asks the rest of the batch again.
+        After a fallback, a counted answer or a finished page, the caller asks the rest of the batch again.
 
         Raises:
             Suspension: The answers will come with the next leg.
             CannotAsk: The client cannot be asked, and the question has no fallback.
-            CallOutlived: The call is too old to be asked for, or gets so while the client is silent.
+            CallOutlived: The call has expired, or expires while the client is silent.
             GuessesSpent: A question was answered in too many different ways.
             GuessUncounted: Nothing can count such an answer now.
         """
@@ -72,7 +72,7 @@ class Rounds:
                 return
         guesses = [waiting for waiting in batch if waiting.guess is not NOTHING]
         if guesses:
-            # The counted answers can be read now: the batch is settled again.
+            # The counted answers can be read now, so the caller settles the batch again.
             for waiting in guesses:
                 await self._count(waiting)
             return
@@ -86,7 +86,7 @@ class Rounds:
             for waiting in unaskable:
                 await answers.use_fallback(waiting)
             return
-        # What only the client can answer is asked first, if its connection carries it.
+        # Questions that only the client can answer come first, if its connection carries them.
         whole, batch = batch, [waiting for waiting in batch if not self._ends_leg(waiting)] or batch
         ends_leg = self._ends_leg(batch[0])
         left = 0.0 if ends_leg else self.leg.end - self.leg.clock()
@@ -107,13 +107,13 @@ class Rounds:
         Args:
             batch: The questions to ask.
             whole: These, and the questions that the next leg asks.
-            seconds: The rest of the time for which the call may wait.
+            seconds: How long the call may still wait.
         """
         call, client = self.leg.call, self.leg.client
         was_executing = call.state is State.EXECUTING
         self._note_ask()
         responses = None
-        # The user may never answer, and a plain body holds a thread meanwhile.
+        # The user may never answer, while a plain body holds a thread.
         with clock_paused(), anyio.CancelScope() as patience:
             cancel_after(patience, seconds)
             responses = await _answers_of(client, batch)
@@ -127,19 +127,19 @@ class Rounds:
         self.answers.deliver(responses, {waiting.key: waiting.asked for waiting in whole})
 
     async def _await_external(self, external: Mapping[PendingQuestion, ExternalQuestion], *, are_alone: bool) -> bool:
-        """Note the questions for which the leg ends; return True if the time of one is over, and a value replaces it.
+        """Note the questions for which the leg ends; return True if one has expired and its fallback replaced it.
 
         Raises:
-            Suspension: There are no other questions, which are asked first.
-            RoundtripError: The call must not wait for one.
-            ValueNotStorable: The value of one cannot replace its answer.
+            Suspension: There are no other questions, which would be asked first.
+            RoundtripError: The call must not wait for one of them.
+            ValueNotStorable: A fallback value cannot be stored.
         """
         over = [waiting for waiting in external if waiting.is_over]
         for waiting in over:
             await self.answers.use_fallback(waiting)
         if over:
             return True
-        # A task, to which the call is handed over first, checks them again.
+        # The task that takes the call over checks them again.
         if not self.leg.ports.hands_over:
             for waiting, question in external.items():
                 settler = self.leg.ports.settlers.get(type(question))
@@ -171,19 +171,19 @@ class Rounds:
             for waiting in batch
             if isinstance(waiting.question, UrlQuestion)
             and waiting.question.done is not None
-            # Without a way back, the client gets the page in an error, sends its user there and calls again.
+            # A client that cannot be asked live gets the page in an error, sends its user there and calls again.
             and (waiting.consented or not (self.answers_come_later or client.can_be_asked_live))
         ]
         if not pages:
             return False
         patience = max(question.wait if waiting.consented else 0.0 for waiting, question in pages)
         if not self.answers_come_later and any(waiting.consented for waiting, _ in pages):
-            # A live client that agrees at once would otherwise be asked as fast as it can agree.
+            # Without a pause, a live client that agrees at once would be asked again and again.
             patience = max(patience, _PAGE_POLL_SECONDS)
         patience = min(patience, self.leg.ports.page_wait)
         done_seconds = max(patience, min(_DONE_SECONDS, self.leg.ports.page_wait))
         if self.leg.ports.is_stored:
-            # It looks once, and again later.
+            # A stored call looks once, and again on a later leg.
             patience, done_seconds = 0.0, _DONE_SECONDS
         started = anyio.current_time()
         while True:
@@ -203,7 +203,7 @@ class Rounds:
                 await anyio.sleep(_PAGE_POLL_SECONDS)
 
     def _ends_leg(self, waiting: PendingQuestion) -> bool:
-        """Return True for a question whose answer comes with the next leg, and False for one that is asked live."""
+        """Return True if the answer comes with the next leg, and False if the question is asked live."""
         if self.leg.ports.channels.is_live and isinstance(waiting.question, ModelQuestion):
             return False
         return self.answers_come_later or self.needs_page
@@ -220,7 +220,7 @@ class Rounds:
                 shows_pages = declared is not None and declared.url is not None
                 if isinstance(question, UrlQuestion) and shows_pages and not client.can_be_asked_live:
                     raise UrlRequired(waiting.key, request=question.params)
-                # Before the capabilities: without a session the server does not know them.
+                # Check this before the capabilities: without a session the server does not know them.
                 if not client.can_be_asked_live:
                     raise ChannelMissing(
                         [waiting.key], protocol_version=client.protocol_version, in_session=client.in_session
@@ -242,7 +242,7 @@ class Rounds:
             call.apply(Event.EXECUTE)
 
     def suspend(self) -> Suspended:
-        """Return the end of the leg, with the questions of the batch.
+        """End the leg with the batch's questions.
 
         Raises:
             QuestionVolatile: A question changes on every leg.
@@ -255,7 +255,7 @@ class Rounds:
         return Suspended(self.batch, self.write_journal(), tuple(self.waits), self._channel(), self.external)
 
     def _channel(self) -> str | None:
-        """Return the channel by which the batch is asked: one page or one result has all of it; None for the client."""
+        """Return the channel that carries the whole batch: one page or one result; None for the client."""
         channels = self.leg.ports.channels
         asked = [waiting for waiting in self.batch.values() if not isinstance(waiting.question, ModelQuestion)]
         if not asked:
@@ -281,20 +281,20 @@ class Rounds:
         call.apply(Event.ASK, **detail)
 
     def write_journal(self, *, authored: str | None = None) -> str:
-        """Write the journal, and return the text for its place in the result; see `Leg.write`.
+        """Write the journal, and return the placeholder for the token in the result; see `Leg.write`.
 
         Args:
-            authored: The `request_state` of an author who asks by hand. The journal then has no answers.
+            authored: The `request_state` from an author who asks by hand. The journal then has no answers.
 
         Raises:
-            TokenTooLarge: It is more than a token may hold.
+            TokenTooLarge: The journal is more than a token may hold.
         """
         leg, answers, known = self.leg, self.answers, self.answers.known
         now = leg.clock()
         journal = Journal(
             call_id=leg.call.id,
             born=leg.born,
-            # No leg outlives the call's whole age, however late it starts.
+            # No leg outlives the call's maximum age, however late it starts.
             deadline=min(now + leg.limits.ttl, leg.end),
             end=leg.end,
             leg=leg.call.leg,
@@ -307,7 +307,7 @@ class Rounds:
         )
         if authored is None:
             journal.entries = answers.entries
-            # Clients answer what was asked, and never an external question.
+            # Clients answer only what they were asked, which never includes an external question.
             journal.asked = {
                 key: waiting.asked
                 for key, waiting in answers.open.items()
@@ -321,9 +321,9 @@ class Rounds:
 
 
 async def _answers_of(client: Client, batch: Sequence[PendingQuestion]) -> Mapping[str, InputResponse | None]:
-    """Ask questions one after the other, and wait for each.
+    """Ask one question after the other, and wait for each answer.
 
-    A malformed answer comes back as None. After an answer that declines the whole call the rest is not asked.
+    A malformed answer becomes None. After an answer that declines the whole call, the rest is not asked.
     """
     answers: dict[str, InputResponse | None] = {}
     for waiting in batch:

@@ -1,6 +1,6 @@
-"""Serve a leg of a tool that cannot ask: without resolvers, a confirmation, a claim or a context.
+"""A leg whose tool cannot ask: it has no resolvers, confirmation, claim or context.
 
-Most tools are such tools. A server that has no others never imports `leg_run` and the modules that it needs.
+Most tools are like this. A server that has no others never imports `leg_run` and its dependencies.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ else:
     load_on_use(globals(), "roundtrip.engine.interruptions", "roundtrip.machine.facts")
 
 Execute = Callable[[dict[str, Any], Any], Awaitable[Any]]
-"""Runs the body with the values of its filled parameters, and the context."""
+"""Runs the body with its resolved values and the context."""
 
 
 async def serve_silent_body(
     call: Call, execute: Execute, *, seconds: float | None, end_authored: Callable[[InputRequiredResult], Authored]
 ) -> Finished | Authored:
-    """Serve a leg that needs its body only; the body takes no context.
+    """Serve a leg that only needs to run its body, which takes no context.
 
     Args:
         call: The call.
         execute: Runs the body.
-        seconds: The time that the body may take; None for any.
-        end_authored: Ends a leg whose body returned questions of its own.
+        seconds: The time that the body may take; None for no limit.
+        end_authored: Ends a leg whose body returned questions by hand.
 
     Raises:
         ToolTimedOut: The body took too long.
-        Exception: An error of the author's code.
+        Exception: An error in the author's code.
     """
     cancelled = cancel_requests()
     try:
@@ -65,7 +65,7 @@ async def serve_silent_body(
 
 
 def fail(call: Call, error: BaseException, cancelled: int) -> BaseException:
-    """End the call with an exception of its code, and return it; a stray cancellation becomes a failure."""
+    """End the call with an exception from its code, and return it. A stray cancellation becomes a failure."""
     if isinstance(error, anyio.get_cancelled_exc_class()):
         if is_cancelled(cancelled):
             call.apply(Event.FAIL, error="cancelled")
@@ -76,5 +76,5 @@ def fail(call: Call, error: BaseException, cancelled: int) -> BaseException:
 
 
 def described(error: BaseException) -> str:
-    """Return the description of an error for the trace."""
+    """Describe an error for the trace."""
     return "timed out" if isinstance(error, ToolTimedOut) else f"{type(error).__name__}: {error}"

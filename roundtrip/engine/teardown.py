@@ -1,10 +1,10 @@
-"""Enter and exit the context managers of a leg's dependencies.
+"""Entering and exiting the context managers that a leg depends on.
 
-They are exited in the leg's own task, the last one first, and plain ones in the thread that has entered them. The
-exception that ends the leg is thrown into them, also a suspension: otherwise a generator would commit its transaction
-at each question.
+The leg's own asyncio task exits them, last one first; plain ones exit in the thread that entered them. The exception
+that ends the leg is thrown into them. That includes a suspension: otherwise a generator would commit its transaction at
+each question.
 
-If a thread continues after the leg, they are exited when that thread has ended (`Outlive`).
+If a thread continues after the leg, they exit when that thread has ended (`Outlive`).
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from roundtrip.resolvers.entering import PlainEntry, enter_plain, exc_info, neve
 T = TypeVar("T")
 
 Report = Callable[[str, BaseException], None]
-"""Reports an exception of a dependency's exit that does not end the call."""
+"""Reports an exception from a dependency's exit that does not end the call."""
 
 Outlive = Callable[[Callable[[], Awaitable[None]]], bool]
 """Runs a function when the threads that a leg left behind have ended; returns False if there are none."""
@@ -52,14 +52,14 @@ _Entry = PlainEntry | _LoopEntry
 
 @dataclass(slots=True, eq=False, repr=False)
 class TeardownStack:
-    """Entered dependencies of one leg, or of the request before it."""
+    """Entered dependencies: one leg's, or those of the request before it."""
 
     report: Report
     _entered: list[_Entry] = field(default_factory=list[_Entry], init=False)
     _holds_scope: bool = field(default=False, init=False)
 
     def keep(self, entry: PlainEntry) -> None:
-        """Exit what a thread enters, if it does."""
+        """Take over what a thread enters, to exit it later."""
         self._entered.append(entry)
 
     async def enter(self, label: str, made: Any) -> Any:
@@ -84,7 +84,9 @@ class TeardownStack:
         return value
 
     def next_exit(self, value: Any) -> Callable[[], None] | None:
-        """Return a function that exits the last one in the current thread, after a success; None if it must not."""
+        """Return a function that exits the last one in the current thread after a success; None if it must not exit
+        there.
+        """
         if isinstance(value, InputRequiredResult):
             return None
         for entry in reversed(self._entered):
@@ -97,15 +99,15 @@ class TeardownStack:
     async def around(
         self, work: Awaitable[T], *, ended_by: Callable[[T], BaseException | None], outlive: Outlive | None = None
     ) -> T:
-        """Await the work of a leg, and exit everything.
+        """Await a leg's work, then exit everything.
 
         Args:
             work: The work.
             ended_by: Returns the exception to exit with, given a result; None for a success.
-            outlive: Exits everything later, if a thread of the work still uses it.
+            outlive: Exits everything later, if one of the work's threads still uses it.
 
         Raises:
-            BaseException: The exception that ended the work, or one that an exit raised in its place.
+            BaseException: The exception that ended the work, or an exit's exception that replaced it.
         """
         try:
             result = await work
@@ -115,7 +117,7 @@ class TeardownStack:
             error = await self.leave(raised, outlive)
             if error is raised:
                 raise
-            # A cancel scope of a dependency has replaced its own cancellation.
+            # A dependency's cancel scope has replaced its own cancellation.
             raise error from raised
         verdict = ended_by(result)
         if any(entry.is_left for entry in self._entered) and self._leaves_later(verdict, outlive):
@@ -127,12 +129,12 @@ class TeardownStack:
         return result
 
     def _leaves_later(self, error: BaseException | None, outlive: Outlive | None) -> bool:
-        """Exit everything when the threads that the leg has left behind have ended; return False if there are none."""
-        # A cancel scope can only be left by the task that entered it, and in the order of entering.
+        """Exit everything once the threads that the leg left behind have ended; return False if there are none."""
+        # Only the asyncio task that entered a cancel scope can leave it, in the order of entering.
         return outlive is not None and not self._holds_scope and outlive(partial(self._leave_all, self._entered, error))
 
     async def _leave_all(self, entered: list[_Entry], error: BaseException | None) -> None:
-        """Exit some entries, outside of the leg."""
+        """Exit some entries outside the leg."""
         while entered:
             entry = entered.pop()
             try:
@@ -145,11 +147,11 @@ class TeardownStack:
                 self.report(entry.label, cast("BaseException", raised))
 
     async def leave(self, error: BaseException | None, outlive: Outlive | None = None) -> Any:
-        """Exit everything, the last first. Return the exception that then ends the call; None without one."""
+        """Exit everything, last first. Return the exception that then ends the call, if there is one."""
         while self._entered:
             entry = self._entered.pop()
             if entry.is_left and outlive is not None and outlive(partial(self._leave_all, [entry], error)):
-                # Its thread still runs a function. Those with a cancel scope must not wait for it.
+                # The entry's thread still runs a function. Entries with a cancel scope must not wait for it.
                 continue
             error = await self._leave(entry, error)
         return error
@@ -157,7 +159,7 @@ class TeardownStack:
     async def _leave(self, entry: _Entry, error: BaseException | None) -> BaseException | None:
         requests = cancel_requests()
         try:
-            # A task group of the dependency may fail only now, and would leave its cancellation behind.
+            # A dependency's task group may fail only now, and would leave its cancellation behind.
             with cancellations_restored():
                 swallowed = await entry.leave(error)
         except BaseException as raised:  # noqa: BLE001 - returned, to be raised where the leg ends
@@ -169,7 +171,7 @@ class TeardownStack:
     def _settle(
         self, label: str, raised: BaseException, error: BaseException | None, requests: int
     ) -> BaseException | None:
-        """Return the exception that ends the call: the one that ended it before, or the one that an exit raised."""
+        """Return the exception that ends the call: the earlier one, or one that an exit raised."""
         if _is_passed_on(raised, error):
             return error
         cancelled = anyio.get_cancelled_exc_class()
@@ -177,7 +179,7 @@ class TeardownStack:
             if isinstance(raised, cancelled):
                 return error
             if not _is_still_cancelled(requests):
-                # A scope or a task group of the dependency had cancelled the leg, and now raises the reason.
+                # A dependency's scope or task group had cancelled the leg, and now raises the reason.
                 return raised
         if isinstance(raised, Exception | BaseExceptionGroup):
             self.report(label, cast("BaseException", raised))
@@ -186,7 +188,7 @@ class TeardownStack:
 
 
 def innermost_scope() -> object:
-    """Return the innermost cancel scope of the running task, to compare; None without one, or on another loop.
+    """Return the running task's innermost cancel scope, for comparison; None without one, or on another loop.
 
     anyio has no public name for it. A test fails if anyio moves it.
     """
@@ -206,13 +208,14 @@ def _task_states() -> Any:
 def _is_still_cancelled(requests: int) -> bool:
     """Return True if a cancellation did not come from the dependency just exited, which undoes its own.
 
-    `requests` is the number of cancellation requests before.
+    `requests` is the number of cancellation requests before the exit.
     """
     return anyio.current_effective_deadline() == -math.inf or 0 < requests <= cancel_requests()
 
 
 def _is_passed_on(raised: BaseException, error: BaseException | None) -> bool:
-    """Return True for an exception that an exit was given: itself, or alone in the group of a task group."""
+    """Return True if an exit raised the exception it was given: directly, or as the only one in a task group's group.
+    """
     if not isinstance(raised, BaseExceptionGroup):
         return raised is error
     group = cast("BaseExceptionGroup[BaseException]", raised)

@@ -1,1 +1,1 @@
-"""Provide the state machines, the state of one call, and its journal."""
+"""The state machines, one call's state, and its journal."""

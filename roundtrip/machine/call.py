@@ -1,4 +1,4 @@
-"""Provide the state machine of one call, which reports each transition to its watcher."""
+"""The call state machine, which reports each transition to its watcher."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from roundtrip.machine.table import CALL_MACHINE, Event, State
 _NO_DETAIL: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
-# A tuple, as one is made for each transition of each call that is watched.
+# A tuple, because each transition of each watched call makes one.
 class Transition(NamedTuple):
-    """One change of state of one call.
+    """One state change of one call.
 
-    `leg` counts requests of the call and `round` its batches of questions, both from 1 (`round` is 0 before the
-    first). `detail` has the evidence of this transition alone: the keys asked, the reason of a failure.
+    `leg` counts the call's requests and `round` its question batches, both from 1 (`round` is 0 before the first).
+    `detail` is evidence for this transition only: the keys asked, or the reason for a failure.
     """
 
     call_id: str
@@ -33,8 +33,8 @@ class Call:
     """State machine of one call: apply events, read `state`.
 
     The id and the counters come from outside: a fresh id, or a journal. A call restored from a journal starts in
-    `awaiting_input`. `watch` receives each transition, and the facts of `roundtrip.machine.facts`. It must not raise:
-    an exception would end the leg.
+    `awaiting_input`. `watch` receives each transition, and the facts in `roundtrip.machine.facts`. It must not raise,
+    because an exception would end the leg.
     """
 
     id: str
@@ -45,11 +45,11 @@ class Call:
 
     @classmethod
     def resumed(cls, journal: Journal) -> "Call":
-        """Return the call of a journal on its next leg."""
+        """Return a journal's call on its next leg."""
         return cls(journal.call_id, leg=journal.leg + 1, round=journal.round, state=State.AWAITING_INPUT)
 
     def begin_leg(self) -> None:
-        """Move to the state in which resolvers run, from a first request or from the answers to a round."""
+        """Move to `resolving`, either from a first request or from the answers to a round."""
         if self.state is State.AWAITING_INPUT:
             self.apply(Event.RESUME)
             self.apply(Event.RESOLVE)
@@ -63,7 +63,7 @@ class Call:
             IllegalTransition: The table has no such arrow; the call keeps its state.
         """
         source = self.state
-        # Looked up here, and not by `follow`, which is for the error: it happens for each event of each call.
+        # Look the target up here. `follow`, which raises the error, is too slow to run for every event.
         target = CALL_MACHINE.targets.get((source, event)) or CALL_MACHINE.follow(source, event)
         if event is Event.ASK:
             self.round += 1

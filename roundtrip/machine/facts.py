@@ -1,6 +1,6 @@
-"""Provide the facts that a call reports to its watcher besides its transitions.
+"""Facts that a call reports to its watcher besides its transitions.
 
-Facts have no times: a watcher has its own clock, and receives a fact when a thing begins and when it ends.
+Facts carry no times. The watcher uses its own clock, and receives one fact when something begins and one when it ends.
 """
 
 from collections.abc import Callable
@@ -14,59 +14,59 @@ class Reason(StrEnum):
     """Reasons for asking a question: for the trace, never for the wire."""
 
     NEW = "new"
-    """The call has not asked it before."""
+    """The call has not asked the question before."""
     MISSING = "missing"
-    """It was asked, and no answer came."""
+    """The call asked the question and received no answer."""
     INVALID = "invalid"
-    """Its answer did not fit its form."""
+    """The answer did not fit its form."""
     REWORDED = "reworded"
-    """Its message differs from the answered message."""
+    """The message differs from the answered message."""
     SCHEMA_CHANGED = "schema changed"
-    """Its form differs from the answered form. Its message may differ, too."""
+    """The form differs from the answered form. The message may also differ."""
     KEY_GONE = "key gone"
-    """The key that its answer was pinned with has left the ring, so the server cannot tell if the wording changed."""
+    """The key that pinned the answer has left the ring, so the server cannot tell whether the wording changed."""
     RENAMED = "renamed away"
-    """An answer to the same question is known under a name that no question has now."""
+    """The same question was answered under a name that no question has now."""
     VOLATILE = "volatile"
-    """Its wording changes from leg to leg of one build, so that answers to it are lost."""
+    """The wording changes between legs of the same build, so answers to it are lost."""
     OTHER_BUILD = "other build"
-    """Another build of the application began the call, and asked, or accepted, something else."""
+    """Another application build began the call, and asked or accepted something else."""
     UNFINISHED = "unfinished"
-    """The user agreed to visit a page, and has not finished there."""
+    """The user agreed to visit a page and has not finished there."""
     REVISED = "revised"
-    """The user changed an earlier answer, on which it may depend."""
+    """The user changed an earlier answer that this question may depend on."""
 
 
 NodeHow = Literal["computed", "asked", "answered", "recalled", "entered", "failed"]
 
 
 class NodeBegan(NamedTuple):
-    """A resolver or another dependency runs."""
+    """A resolver or another dependency begins."""
 
     key: str
 
 
 class NodeEnded(NamedTuple):
-    """A dependency has yielded, asked, or failed; `recalled` did not run, as its first outcome is final."""
+    """A dependency has yielded, asked or failed. If `recalled`, it did not run, because its first outcome is final."""
 
     key: str
     how: NodeHow
 
 
 class BodyBegan(NamedTuple):
-    """The body runs from its top; `uncovered` is set if it should run once for a call, and no claim ensures it."""
+    """The body runs from its top. `uncovered` means that it should run once per call and no claim ensures that."""
 
     uncovered: bool = False
 
 
 class StepBegan(NamedTuple):
-    """A step of the body runs."""
+    """A step of the body begins."""
 
     key: str
 
 
 class StepEnded(NamedTuple):
-    """A step has a result, in its JSON form, or failed; `recalled` did not run."""
+    """A step has returned a result (in JSON form) or failed. If `recalled`, it did not run."""
 
     key: str
     how: Literal["ran", "recalled", "failed"]
@@ -74,7 +74,7 @@ class StepEnded(NamedTuple):
 
 
 class AnswerRead(NamedTuple):
-    """An answer of this round was read; `lost` was given to another wording."""
+    """An answer from this round was read. If `lost`, it answered another wording."""
 
     key: str
     action: Literal["accept", "decline", "cancel"] | None
@@ -83,20 +83,20 @@ class AnswerRead(NamedTuple):
 
 
 class AnswerReused(NamedTuple):
-    """An answer of an earlier round was used."""
+    """An answer from an earlier round was used."""
 
     key: str
 
 
 class Fixed(NamedTuple):
-    """The server fixed a value for the rest of the call, in its JSON form, under its name in the journal."""
+    """The server fixed a value (in JSON form) for the rest of the call, under its name in the journal."""
 
     key: str
     value: Any
 
 
 class ApprovalRead(NamedTuple):
-    """A decision about an approval was read."""
+    """An approval decision was read."""
 
     key: str
     by: str
@@ -110,7 +110,8 @@ class AnswersIgnored(NamedTuple):
 
 
 Watch = Callable[[Any], None]
-"""Receives every fact of a call's leg in order: each `Transition`, these facts, and those of higher floors.
+"""Receives every fact about a call's leg in order: each `Transition`, these facts, and the facts that higher floors
+define.
 
-It must not raise: an exception would end the leg.
+It must not raise, because an exception would end the leg.
 """

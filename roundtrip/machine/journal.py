@@ -1,4 +1,4 @@
-"""Provide the journal, the memory of a call between legs; `journal_bytes` has its binary form inside the token."""
+"""The journal, which a call remembers between legs; `journal_bytes` has its binary form inside the token."""
 
 import base64
 import json
@@ -9,14 +9,14 @@ from enum import IntEnum
 from typing import Any, Final, Literal, NamedTuple
 
 UNNAMED: Final = "unnamed-"
-"""The prefix of generated names, for questions without a name."""
+"""Prefix for generated names, which questions without a name get."""
 
 _SEALED_BLOCK_BYTES: Final = 64
-"""Sizes of sealed values are rounded up to this in errors."""
+"""Errors round the sizes of sealed values up to this."""
 
 
 class Action(IntEnum):
-    """A user's reaction to a question, by the number that the journal writes."""
+    """A user's reaction to a question, numbered as the journal writes it."""
 
     ACCEPT = 0
     DECLINE = 1
@@ -31,14 +31,14 @@ class Action(IntEnum):
 _ACTION_WORDS: Final = ("accept", "decline", "cancel")
 
 ACTIONS: Final = {"accept": Action.ACCEPT, "decline": Action.DECLINE, "cancel": Action.CANCEL}
-"""Actions by the protocol's words."""
+"""Each action by its protocol word."""
 
 OUTCOMES: Final = {"accept": "accepted", "decline": "declined", "cancel": "cancelled"}
-"""Outcomes of questions, for people, by the protocol's words for the actions."""
+"""Question outcomes as people read them, by the protocol words for the actions."""
 
 
 class Entry(NamedTuple):
-    """Answer of the client, with the pin of the wording that it saw (`roundtrip.machine.pins`).
+    """Client's answer, with the pin of the wording that the client saw (`roundtrip.machine.pins`).
 
     `data` is exactly the value that the client sent, so that restoring validates the same value again.
     """
@@ -51,7 +51,7 @@ class Entry(NamedTuple):
 class Asked(NamedTuple):
     """Open question: the pin of the wording that the client saw, and its counters.
 
-    `attempts` counts invalid answers, and `discards` consecutive legs with an answer to another wording.
+    `attempts` counts invalid answers. `discards` counts consecutive legs whose answer was to another wording.
     """
 
     pin: bytes
@@ -60,22 +60,22 @@ class Asked(NamedTuple):
 
 
 class Computed(NamedTuple):
-    """Value that the server fixed for the call, in JSON form; sealed, as the client must not read it."""
+    """Value that the server fixed for the call, in JSON form. It is sealed, because the client must not read it."""
 
     value: Any
 
 
-# Not frozen, as that takes four times as long to make, once or twice a leg. Only its maker sets its fields. Without a
-# representation, as that would show answers.
+# Not frozen: freezing makes construction four times slower, and a leg makes one or two. Only its maker sets fields. It
+# has no repr, which would show answers.
 @dataclass(slots=True, repr=False)
 class Journal:
-    """Memory of one call, written by each leg that ends with questions.
+    """State that one call remembers, written by each leg that ends with questions.
 
     `born`, `deadline`, `end` and `written` are seconds since the epoch. The next leg must arrive before `deadline`, and
-    every leg before `end`. The build that began the call sets `end`, and no other build changes it.
-    `fingerprint` identifies the plan of the leg that wrote the journal, and `build` its application. `authored` is the
-    `request_state` of an author who asks by hand.
-    `traceparent` names the span of the leg that wrote the journal, if it had one, as W3C Trace Context does.
+    every leg before `end`. The build that began the call sets `end`, and no other build changes it. `fingerprint`
+    identifies the plan of the leg that wrote the journal, and `build` its application. `authored` is the
+    `request_state` from an author who asks by hand. `traceparent` names the span of the leg that wrote the journal, in
+    W3C Trace Context form, if it had a span.
     """
 
     call_id: str
@@ -95,7 +95,7 @@ class Journal:
     written: float = 0.0
 
     def sizes(self) -> list[tuple[str, int]]:
-        """Return each entry's key and size in bytes, largest first; sealed values in whole blocks."""
+        """Return each entry's key and size in bytes, largest first. Sealed values count in whole blocks."""
         sizes = {key: len(to_json([key, entry.data])) for key, entry in self.entries.items()}
         for key, kept in self.computed.items():
             sizes[key] = sizes.get(key, 0) + _in_blocks(len(to_json([key, kept.value])))
@@ -105,7 +105,7 @@ class Journal:
 
 
 def _in_blocks(size: int) -> int:
-    # The length of a short secret is a secret, also in an error.
+    # A short secret's length is itself secret, even in an error.
     return -(-size // _SEALED_BLOCK_BYTES) * _SEALED_BLOCK_BYTES
 
 
@@ -115,7 +115,7 @@ def to_text(raw: bytes) -> str:
 
 
 def from_text(text: str) -> bytes:
-    """Return the bytes of `to_text`, from its one spelling only.
+    """Decode text that `to_text` wrote, and accept only its one spelling.
 
     Raises:
         ValueError: `to_text` does not write this text.
@@ -130,13 +130,13 @@ _encode: Final[Callable[[Any], str]] = json.JSONEncoder(ensure_ascii=False, sepa
 
 
 def to_json(value: Any) -> bytes:
-    """Return compact JSON. Values of a client may hold lone surrogates, which strict UTF-8 does not have."""
+    """Return compact JSON. Client values may hold lone surrogates, which strict UTF-8 rejects."""
     return _encode(value).encode("utf-8", "surrogatepass")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Limits:
-    """Time limits of a call, in seconds: the time for the questions of a leg, and the age of the whole call."""
+    """Call time limits, in seconds: how long a leg's questions may take, and how old the whole call may get."""
 
     ttl: float
     max_age: float

@@ -1,8 +1,8 @@
-"""Pack and unpack journals: a fixed head, the pins of questions, names and answers, and a sealed part.
+"""Pack and unpack journals: a fixed head, question pins, names and answers, and a sealed part.
 
-The bytes travel inside the signed token. Only the sealed part needs a key, so sealing comes in as two functions.
-`specs/token.md` has every byte. Reading keeps entries under unknown keys, as a rolling deploy needs, and is strict
-otherwise: bytes of another shape raise `ValueError`.
+The bytes travel inside the signed token. Only the sealed part needs a key, so callers pass sealing in as two functions.
+`specs/token.md` describes every byte. Reading keeps entries under unknown keys, because a rolling deploy needs them,
+and is strict otherwise: bytes in any other shape raise `ValueError`.
 """
 
 import base64
@@ -19,10 +19,10 @@ from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal, t
 from roundtrip.machine.pins import MAC_BYTES, MARKS_BYTES, SALTED_BYTES
 
 FORMAT: Final = 3
-"""Version of the binary form. Bytes of another version are rejected."""
+"""Binary format version. Bytes in another version are rejected."""
 
 MAX_JOURNAL_BYTES: Final = 256 * 1024
-"""Default limit of a journal's size before it is deflated."""
+"""Default size limit for a journal before deflating."""
 
 _HEAD: Final = struct.Struct(">B6sIIIBB9s3s3sH")
 """Format and flags, born, written, deadline, end, leg, round, call, plan, build, number of pins."""
@@ -31,14 +31,14 @@ _DEFLATED: Final = 1
 _SEALED: Final = 2
 _LINKED: Final = 4
 _ALIKE: Final = 8
-"""All pins have the same mark of a schema."""
+"""Flag: all pins share one schema mark."""
 _FLAG_BITS: Final = 0x0F
 
 _MOST_MILLISECONDS: Final = 0xFFFF_FFFF
 _MOST_COUNTED: Final = 0xFF
 _MOST_PINS: Final = 0x7FFF
 _SALTED: Final = 0x8000
-"""A flag in the number of pins: they were made without a key, and are longer."""
+"""Flag in the pin count: the pins were made without a key, and are longer."""
 _BORN_BYTES: Final = 6
 _CALL_AT: Final = 21
 _CALL_BYTES: Final = 9
@@ -47,9 +47,9 @@ _LINK_BYTES: Final = 25
 _BLOCKS_BYTES: Final = 2
 _BLOCK: Final = 64
 _AROUND_BLOCKS: Final = 28
-"""The nonce and the tag of the sealed part."""
+"""Size of the sealed part's nonce and tag."""
 
-# Below this, deflating saves nothing.
+# Deflating shorter text saves nothing.
 _DEFLATE_FROM: Final = 64
 # A compressor for long texts clears 256 KiB, which takes longer than deflating a short text.
 _SHORT: Final = 4096
@@ -57,31 +57,32 @@ _SHORT: Final = 4096
 _CALL: Final = re.compile(r"[A-Za-z0-9_-]{12}", re.ASCII)
 _HEX: Final = re.compile(r"[0-9a-f]{6}", re.ASCII)
 _TRACEPARENT: Final = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
-"""Version 0 of the header of W3C Trace Context."""
+"""W3C Trace Context header, version 0."""
 
 Seal = Callable[[bytes, bytes], bytes]
 """Seals or opens bytes, padded to whole blocks; the seal is bound to the second argument."""
 
 
 def pack(journal: Journal, seal: Seal | None = None, *, deflate: bool = False, limit: int = MAX_JOURNAL_BYTES) -> bytes:
-    """Return the binary form of a journal.
+    """Return a journal's binary form.
 
     Args:
-        journal: The memory of a call.
+        journal: The journal.
         seal: Seals the values that the client must not read.
-        deflate: Deflate names and answers; False if they are encrypted afterwards, as their length would reveal them.
-        limit: The largest size before that.
+        deflate: Deflate names and answers. False if they are encrypted later, because their length would reveal them.
+        limit: The largest size before deflating.
 
     Raises:
         ValueError: There are values to seal, and no `seal`.
-        TokenTooLarge: It is over the limit.
+        TokenTooLarge: The journal exceeds the limit.
     """
     odd: dict[str, Any] = {}
-    # Times are whole milliseconds. Each leg writes the birth again, so it must not drift. Deadlines are rounded down.
+    # Times are whole milliseconds. Each leg writes the birth time again, so it must not drift. Deadlines are rounded
+    # down.
     born = round(journal.born * 1000)
-    # The time of writing is rounded down, too: rounded up, it could be too far ahead of another clock.
+    # The write time is also rounded down: rounded up, it could be too far ahead of another clock.
     written, span = max(0, int(journal.written * 1000) - born), max(0, int(journal.deadline * 1000) - born)
-    # Each leg writes the end again as well.
+    # Each leg also writes the end again.
     whole = max(0, round(journal.end * 1000) - born)
     if max(written, span, whole) > _MOST_MILLISECONDS:
         odd["spans"], written, span, whole = [written, span, whole], 0, 0, 0
@@ -120,7 +121,7 @@ def pack(journal: Journal, seal: Seal | None = None, *, deflate: bool = False, l
 
 
 def _pack_hex(name: str, text: str, odd: dict[str, Any]) -> bytes:
-    """Return the bytes of a short hexadecimal text. Any other text is added to the odd fields."""
+    """Return a short hexadecimal text as bytes. Any other text is added to the odd fields."""
     if _HEX.fullmatch(text) is not None:
         return bytes.fromhex(text)
     odd[name] = text
@@ -128,12 +129,12 @@ def _pack_hex(name: str, text: str, odd: dict[str, Any]) -> bytes:
 
 
 def _pack_pins(pins: Sequence[bytes]) -> tuple[bytes, int, bool]:
-    """Return all keyed parts, then the marks of the messages, then those of the schemas: one if all are alike."""
+    """Return all keyed parts, then the message marks, then the schema marks: one mark if all are the same."""
     count, size = len(pins), MAC_BYTES
     if not pins:
         return b"", 0, False
     if any(len(pin) > MAC_BYTES + MARKS_BYTES for pin in pins):
-        # A keyed pin is padded. That happens only when a server gets its first key, or loses its last.
+        # A keyed pin is padded. This happens only when a server gets its first key or loses its last.
         count, size = count | _SALTED, SALTED_BYTES
     macs = b"".join([pin[:-MARKS_BYTES].ljust(size, b"\0") for pin in pins])
     schemas = bytes([pin[-1] for pin in pins])
@@ -142,7 +143,7 @@ def _pack_pins(pins: Sequence[bytes]) -> tuple[bytes, int, bool]:
 
 
 def _pack_text(journal: Journal, odd: dict[str, Any]) -> bytes:
-    """Return the answers by name, the names of the questions, and the fields that few journals have."""
+    """Return the answers by name, the question names, and the fields that few journals have."""
     content: list[Any] = [{key: entry.data for key, entry in journal.entries.items()}, *journal.asked]
     if journal.version is not None:
         odd["version"] = journal.version
@@ -187,10 +188,10 @@ def _inflate(raw: bytes, *, limit: int) -> bytes:
 
 
 def call_of(packed: bytes) -> bytes:
-    """Return the id of a journal's call in its head: random bytes, the same on each leg and in no other call.
+    """Return the call id from a journal's head: random bytes that are the same on each leg and unique to the call.
 
     Raises:
-        TokenRejected: It is not a journal of this format version.
+        TokenRejected: The bytes are not a journal in this format version.
     """
     if len(packed) < _HEAD.size or packed[0] >> _FORMAT_SHIFT != FORMAT:
         raise TokenRejected(RejectionReason.FORMAT)
@@ -206,9 +207,10 @@ def unpack(packed: bytes, unseal: Seal | None = None, *, limit: int = MAX_JOURNA
         limit: The largest size, also after inflating.
 
     Raises:
-        ValueError: It is not a journal, is of another format version, or its sealed part cannot be opened. (`unseal`
-            may raise its own errors.)
-        TokenRejected: It is over the limit.
+        ValueError: The bytes are not a journal, have another format version, or have a sealed part that cannot be
+            opened.
+            (`unseal` may raise its own errors.)
+        TokenRejected: The journal exceeds the limit.
     """
     journal, sealed = unpack_open(packed, limit=limit)
     if sealed is None:
@@ -231,8 +233,8 @@ def unpack_open(packed: bytes, *, limit: int = MAX_JOURNAL_BYTES) -> tuple[Journ
     """Read a journal without a key, and return it with its sealed part, if it has one.
 
     Raises:
-        ValueError: It is not a journal of this format version.
-        TokenRejected: It is over the limit.
+        ValueError: The bytes are not a journal in this format version.
+        TokenRejected: The journal exceeds the limit.
     """
     if len(packed) > limit:
         raise TokenRejected(RejectionReason.OVERSIZED)
@@ -267,7 +269,7 @@ def _unpack(packed: bytes, limit: int) -> tuple[Journal, bytes | None]:
         raise ValueError("not a journal")
     answers, *asked = cast("list[Any]", content)
     odd = _fields(asked.pop()) if asked and type(asked[-1]) is not str else {}
-    # 0.2 could begin an expired call again, with its answers as defaults. Their pins follow those of the questions.
+    # Version 0.2 could restart an expired call with its answers as defaults. Their pins follow the question pins.
     defaults = _fields(odd.pop("seeds", {}))
     odd.pop("origin", None)
     odd.pop("recover", None)
@@ -313,7 +315,7 @@ def _unpack_link(raw: bytes) -> str:
 
 
 def _unpack_pins(packed: bytes, at: int, count: int, *, alike: bool, size: int) -> tuple[list[bytes], int]:
-    """Return the pins of each answer and question in turn, and the offset of their end."""
+    """Return the pins for each answer and question in turn, and the offset where they end."""
     if not count:
         if alike:
             raise ValueError("alike, and there are none")
@@ -332,7 +334,7 @@ def _unpack_pins(packed: bytes, at: int, count: int, *, alike: bool, size: int) 
 
 
 def _parse(raw: bytes) -> Any:
-    # `json` would accept spaces around it.
+    # `json` would accept surrounding spaces.
     if raw[:1] != b"[" or raw[-1:] != b"]":
         raise ValueError("no array, or something around it")
     return _decode(raw.decode("utf-8", "surrogatepass"))

@@ -1,8 +1,8 @@
-"""Provide pins, which tie an answer to the exact question that it was given to.
+"""Pins, which tie an answer to the exact question that the user saw.
 
-A pin is a keyed digest of the call, the message and the form, and one plain byte each of message and form. The keyed
-part decides if an answer counts. The plain bytes only show which of the two changed, and the kind of question. Without
-a key the digest is longer, and salted with the call's id alone.
+A pin has a keyed digest over the call, the message and the form, and then one plain byte for the message and one for
+the form. The keyed part decides whether an answer counts. The plain bytes only show which of the two changed, and what
+kind of question it is. Without a key, the digest is longer, and only the call id salts it.
 
 `specs/token.md` shows that these lengths suffice.
 """
@@ -28,25 +28,25 @@ def digest(text: str) -> bytes:
 
 
 def label_of(digested: bytes) -> str:
-    """Return the beginning of a digest as text, for use as a name. It authenticates nothing."""
+    """Return the first part of a digest as text, for use as a name. It authenticates nothing."""
     return to_text(digested[:_LABEL_BYTES])
 
 
-# The schemas of questions that show no form.
+# Schemas for questions that show no form.
 PAGE: Final = digest("url")
 LIST_ROOTS: Final = digest("ListRootsResult")
 SAMPLE: Final = digest("CreateMessageResult")
 SAMPLE_WITH_TOOLS: Final = digest("CreateMessageResultWithTools")
 
 _FORMLESS: Final = {PAGE: 0, LIST_ROOTS: 1, SAMPLE: 2, SAMPLE_WITH_TOOLS: 3}
-"""Their marks. A form's mark is the first byte of its digest, and at least 4."""
+"""Marks for those schemas. A form's mark is its digest's first byte, and at least 4."""
 _LEAST_OF_FORMS: Final = len(_FORMLESS)
 
 
 class _Mac:
     """HMAC-SHA-256 under one key, truncated to a pin's length.
 
-    Both blocks of the key are hashed once. `hmac.digest` hashes them each time, for each question of each leg.
+    Both key blocks are hashed once. `hmac.digest` would hash them again for each question on each leg.
     """
 
     __slots__ = ("_inner", "_outer")
@@ -56,16 +56,16 @@ class _Mac:
         self._inner = hashlib.sha256(block.translate(_INNER))
         self._outer = hashlib.sha256(block.translate(_OUTER))
 
-    def of(self, told: bytes) -> bytes:
-        """Return the beginning of the HMAC of some bytes."""
+    def of(self, hashed: bytes) -> bytes:
+        """Return the first bytes of an HMAC."""
         inner, outer = self._inner.copy(), self._outer.copy()
-        inner.update(told)
+        inner.update(hashed)
         outer.update(inner.digest())
         return outer.digest()[:MAC_BYTES]
 
 
 class Pinner:
-    """Makes pins with the newest of some keys, and checks them with all."""
+    """Makes pins with the newest key, and checks them with all keys."""
 
     __slots__ = ("_macs",)
 
@@ -74,26 +74,27 @@ class Pinner:
 
     @property
     def rotates(self) -> bool:
-        """Return True if pins of other keys than the newest are accepted."""
+        """Return True if pins made with older keys are accepted."""
         return len(self._macs) > 1
 
     def pin(self, call: str, message: bytes, schema: bytes) -> bytes:
-        """Return the pin of a question, given the digests of its message and its schema."""
-        told = _told(call, message, schema)
-        # Without a key, only the salt prevents a search made in advance, so the pin has twice the length.
-        digested = self._macs[0].of(told) if self._macs else _salted(told)
+        """Return a question's pin, given the digests of its message and its schema."""
+        hashed = _told(call, message, schema)
+        # Without a key, only the salt prevents a search made in advance, so the pin is twice as long.
+        digested = self._macs[0].of(hashed) if self._macs else _salted(hashed)
         return digested + bytes((message[0], _mark_of(schema)))
 
     def changes(self, pin: bytes, call: str, message: bytes, schema: bytes) -> tuple[str, ...]:
-        """Return the differences between a question and the pinned one; none if they are the same.
+        """Return the differences between a question and the pinned one; empty if they are the same.
 
-        They are `message`, `schema`, or `key` alone: no key makes this pin, and it shows no other difference.
+        The differences are `message` and `schema`, or only `key`: then no key makes this pin, and it shows no other
+        difference.
         """
-        told = _told(call, message, schema)
+        hashed = _told(call, message, schema)
         if not self._macs:
-            if pin.startswith(_salted(told)):
+            if pin.startswith(_salted(hashed)):
                 return ()
-        elif any(pin.startswith(mac.of(told)) for mac in self._macs):
+        elif any(pin.startswith(mac.of(hashed)) for mac in self._macs):
             return ()
         changed = ("message",) if pin[-2] != message[0] else ()
         if pin[-1] != _mark_of(schema):
@@ -102,17 +103,17 @@ class Pinner:
 
 
 def is_page(pin: bytes) -> bool:
-    """Return True for the pin of a page."""
+    """Return True if the pin belongs to a page."""
     return pin[-1] == _FORMLESS[PAGE]
 
 
 def is_by_software(pin: bytes) -> bool:
-    """Return True for the pin of a question that the client's software answers: a sample, or roots."""
+    """Return True if the client's software answers the pinned question: a sample, or roots."""
     return _FORMLESS[PAGE] < pin[-1] < _LEAST_OF_FORMS
 
 
 def may_use_tools(pin: bytes) -> bool:
-    """Return True for the pin of a sample whose answer may use tools."""
+    """Return True if the pin belongs to a sample whose answer may use tools."""
     return pin[-1] == _FORMLESS[SAMPLE_WITH_TOOLS]
 
 
@@ -126,5 +127,5 @@ def _told(call: str, message: bytes, schema: bytes) -> bytes:
     return message + schema + call.encode("utf-8", "surrogatepass")
 
 
-def _salted(told: bytes) -> bytes:
-    return hashlib.sha256(told).digest()[:SALTED_BYTES]
+def _salted(hashed: bytes) -> bytes:
+    return hashlib.sha256(hashed).digest()[:SALTED_BYTES]

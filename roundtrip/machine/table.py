@@ -1,7 +1,7 @@
-"""State machines as tables, and the machine of a call. The ledger has its own machines in the same form.
+"""State machines as tables, and the call's machine. The ledger's machines use the same form.
 
-A table is the only source of its machine. The lookup of the hot path, the diagrams, `specs/machine.md` and the tests
-are derived from it.
+A table is its machine's only source. The fast lookup, the diagrams, `specs/machine.md` and the tests are derived from
+it.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from roundtrip.errors import IllegalTransition
 
 
 class TableName(StrEnum):
-    """Names of states or events, each with its meaning."""
+    """State or event names, each with its meaning."""
 
     meaning: str
 
-    # An enum hashes by a function written in Python, and the table is looked up at every transition.
+    # Enums hash in Python code, which would slow down every transition's table lookup.
     __hash__ = str.__hash__
 
     def __new__(cls, name: str, meaning: str = "") -> Self:
-        """Make a member, whose value is the name."""
+        """Make a member whose value is the name."""
         member = str.__new__(cls, name)
         member._value_ = name
         member.meaning = meaning
@@ -30,8 +30,8 @@ class TableName(StrEnum):
 
 
 def named(name: str, meaning: str) -> str:
-    """Return the definition of a member of a `TableName`."""
-    # To type checkers it is text: they would take a tuple for the value of the member.
+    """Define a `TableName` member."""
+    # Cast for type checkers, which would take the tuple as the member's value.
     return cast("str", (name, meaning))
 
 
@@ -40,7 +40,7 @@ E = TypeVar("E", bound=TableName)
 
 
 class Arrow(NamedTuple, Generic[S, E]):
-    """One permitted change of state."""
+    """One permitted state change."""
 
     source: S
     event: E
@@ -53,17 +53,17 @@ def _pairs(sources: list[str], targets: list[str]) -> Iterator[tuple[str, str]]:
 
 
 class MachineTable(Generic[S, E]):
-    """States, events and arrows of one machine. It starts in the first state.
+    """States, events and arrows of one machine, which starts in the first state.
 
-    Each row of `arrows` has an event between its sources and its targets, divided by spaces: one target for all
-    sources, or one for each.
+    Each `arrows` row has source states, an event, and target states, separated by spaces: one target for all sources,
+    or one for each.
     """
 
     __slots__ = ("arrows", "events", "final", "states", "subject", "targets")
 
     def __init__(self, subject: str, states: type[S], events: type[E], arrows: Iterable[tuple[str, E, str]]) -> None:
         self.subject: Final = subject
-        """The thing that has the states, as in "a call"."""
+        """What has the states, as in "a call"."""
         self.states: Final = tuple(states)
         self.events: Final = tuple(events)
         self.arrows: Final = tuple(
@@ -74,12 +74,12 @@ class MachineTable(Generic[S, E]):
         self.targets: Final[Mapping[tuple[S, E], S]] = {
             (source, event): target for source, event, target in self.arrows
         }
-        """The arrows as a lookup: 0.1 µs where `trigger` of `transitions` takes 10. A test compares the two."""
+        """Arrow lookup: takes 0.1 µs, while `trigger` from `transitions` takes 10. A test compares the two."""
         self.final: Final = frozenset(states) - {arrow.source for arrow in self.arrows}
-        """The states that no event leads out of."""
+        """The states that no event leaves."""
 
     def allowed(self, state: S) -> tuple[E, ...]:
-        """Return the events that may happen in a state."""
+        """Return the events that a state allows."""
         return tuple(event for event in self.events if (state, event) in self.targets)
 
     def follow(self, state: S, event: E) -> S:
@@ -96,7 +96,7 @@ class MachineTable(Generic[S, E]):
 
 
 class State(TableName):
-    """States of a call."""
+    """Call states."""
 
     RECEIVED = named("received", "A first request has arrived.")
     RESOLVING = named("resolving", "Resolvers run and receive the answers that are known.")
@@ -110,7 +110,7 @@ class State(TableName):
 
 
 class Event(TableName):
-    """Events of a call."""
+    """Call events."""
 
     BEGIN = named("begin", "The first leg starts.")
     ASK = named("ask", "Everything that can run has run, and questions are left. A round begins.")
@@ -145,4 +145,4 @@ CALL_MACHINE: Final = MachineTable(
         ("received resolving awaiting_input resumed executing", Event.FAIL, "failed"),
     ],
 )
-"""The machine of every call, in both eras."""
+"""Every call's machine, in both eras."""

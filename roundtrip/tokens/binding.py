@@ -1,10 +1,10 @@
-"""Bind tokens to requests: the first bytes of a token's payload, in front of the journal.
+"""Token binding: the first bytes in a token's payload, before the journal.
 
-A token resumes the request that it was written for: the same method, tool and arguments, at the same service, by the
-same caller. Each of them has its own digest, so that a rejection can be explained. Names that authors choose get four
-bytes. Values that clients choose (the arguments, the URI of a resource) get 12, like the caller. These are digested
-with the id of the call, which is unknown before the call begins. So no client can search for a collision, and a digest
-reveals neither the caller nor that two calls have the same caller.
+A token resumes only the request that it was written for: the same method, tool and arguments, at the same service, from
+the same caller. Each part gets a separate digest, so that a rejection can be explained. Names that authors choose get
+four bytes. Values that clients choose (arguments, resource URIs) and the caller get 12. Their digests include the call
+id, which no client knows before the call begins. So no client can search for a collision, and a digest reveals neither
+the caller nor that two calls have the same caller.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from roundtrip.errors import RejectionReason, TokenRejected
 
 FORMAT: Final = 3
-"""Version of the binding. A payload of another version is rejected."""
+"""Binding version. A payload with another version is rejected."""
 
 MAX_BINDING_BYTES: Final = 33
 
@@ -31,12 +31,12 @@ _CHOSEN_BYTES: Final = 12
 _METHODS: Final = ("tools/call", "prompts/get", "resources/read")
 _RESOURCE: Final = "resources/read"
 
-# Arguments in another order are the same arguments.
+# The order of arguments does not matter.
 _canonical: Final[Callable[[Any], str]] = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 
 class TokenBinding(NamedTuple):
-    """Binding of a token. The principal's digest is empty if the token is not bound to a caller."""
+    """Token binding. The principal's digest is empty if the token is not bound to a caller."""
 
     method: str
     target: bytes
@@ -46,7 +46,7 @@ class TokenBinding(NamedTuple):
 
 
 def pack_binding(method: str, params: Mapping[str, Any] | None, *, audience: bytes, call: bytes, bound: bool) -> bytes:
-    """Return the first bytes of the payload of a request's token; if `bound`, the principal's digest must follow."""
+    """Return the first bytes for a request's token payload. If `bound`, the caller appends the principal's digest."""
     sent: Mapping[str, Any] = params or {}
     if method == _RESOURCE:
         name, chosen = "", str(sent.get("uri", ""))
@@ -57,10 +57,10 @@ def pack_binding(method: str, params: Mapping[str, Any] | None, *, audience: byt
 
 
 def read_binding(payload: bytes) -> tuple[TokenBinding, int]:
-    """Read the binding of a payload, and return it with its size.
+    """Read a payload's binding, and return it with its size.
 
     Raises:
-        TokenRejected: It is not a binding, or is of another version.
+        TokenRejected: The bytes are not a binding, or have another version.
     """
     if len(payload) < _BINDING.size or payload[0] >> _FORMAT_SHIFT != FORMAT:
         raise TokenRejected(RejectionReason.FORMAT)
@@ -73,7 +73,7 @@ def read_binding(payload: bytes) -> tuple[TokenBinding, int]:
 
 
 def rejection_of(binding: TokenBinding, wanted: bytes) -> RejectionReason:
-    """Return the first difference, other than the caller, between a token's binding and that of a request."""
+    """Return the first difference, other than the caller, between a token's binding and a request's."""
     other, _ = read_binding(wanted + binding.principal)
     if binding.method != other.method:
         return RejectionReason.OTHER_METHOD
@@ -85,17 +85,17 @@ def rejection_of(binding: TokenBinding, wanted: bytes) -> RejectionReason:
 
 
 def audience_digest(audience: str | None) -> bytes:
-    """Return the digest of a service's name; None has a digest, too."""
+    """Return the digest for a service name; None also has a digest."""
     return _digest("" if audience is None else f"audience:{audience}")[:_NAME_BYTES]
 
 
 def principal_digest(principal: str, call: bytes) -> bytes:
-    """Return the digest of a caller."""
+    """Return a caller's digest."""
     return _digest(principal, b"principal:" + call)[:_CHOSEN_BYTES]
 
 
 def is_principal(digest: bytes, principal: str, call: bytes) -> bool:
-    """Return True if the digest is that of this caller."""
+    """Return True if the digest is this caller's."""
     return hmac.compare_digest(digest, principal_digest(principal, call))
 
 

@@ -1,4 +1,4 @@
-"""Protect the tokens of a server: its keys, its codecs, and the policy of its boundary."""
+"""Token protection: a server's keys, codecs and boundary policy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ else:
 
 
 class Protection(NamedTuple):
-    """Policy of a server's tokens, with the codecs behind it."""
+    """A server's token policy, with the codecs behind it."""
 
     policy: RequestStateSecurity
     journals: JournalCodec
@@ -32,28 +32,28 @@ class Protection(NamedTuple):
     ring: KeyRing | None
     """None if nothing can be signed or sealed."""
     trace_key: bytes | None
-    """The key of digests in transcripts."""
+    """Key for digests in transcripts."""
     hints: tuple[str, ...] = ()
-    """Public names of the keys, the one that signs first."""
+    """Public key names; the first key signs."""
     ledger_sealer: Sealer | None = None
-    """Seals results that are kept in ledgers outside this process."""
+    """Seals results in ledgers outside this process."""
     guess_key: bytes | None = None
-    """The key of digests of counted answers in ledgers, so that the answers cannot be read there."""
+    """Key for digests of counted answers, which must not be readable in ledgers."""
     own_key: bool = False
     """True if this process generated the key, so that no other process has it."""
 
     def principal(self, request: ServerRequestContext[Any, Any] | None) -> str | None:
-        """Return the principal of a request, to which its token is bound."""
+        """Return the principal that a request's token is bound to."""
         bind = self.policy.bind_principal
         return bind(request) if bind is not None and request is not None else None
 
     def user(self, request: ServerRequestContext[Any, Any] | None) -> str | None:
-        """Return the principal of a request; None if it names a client and not one of its users."""
+        """Return a request's principal; None if it identifies a client rather than a user."""
         return None if self.knows_client_alone else self.principal(request) or None
 
     @property
     def knows_client_alone(self) -> bool:
-        """Return True if the access token of this request names its client and no subject."""
+        """Return True if this request's access token names its client and no subject."""
         if self.policy.bind_principal is not authenticated_principal:
             return False
         token = get_access_token()
@@ -63,14 +63,14 @@ class Protection(NamedTuple):
         """Return the office that issues and verifies tickets.
 
         Raises:
-            KeysMissing: The server has no key to sign them with.
+            KeysMissing: The server has no key to sign tickets with.
         """
         if self.ring is None:
             raise KeysMissing("tickets need a key to sign them, and request_state_security= gives none; add seal_keys=")
         return tickets.TicketOffice(self.ring)
 
     def write(self, journal: Journal) -> bytes:
-        """Return the bytes of a journal, whose deadline is no later than the policy's `ttl` allows.
+        """Return a journal's bytes, with its deadline limited by the policy's `ttl`.
 
         Raises:
             TokenTooLarge: The call remembers more than a token may hold.
@@ -78,7 +78,7 @@ class Protection(NamedTuple):
         latest = max(journal.written, journal.born) + self.policy.ttl
         if journal.deadline > latest:
             journal = replace(journal, deadline=latest)
-        # An author's codec may encrypt, and then the length of deflated text would reveal a part of its content.
+        # An author's codec may encrypt. Then the length of deflated text would reveal some of its content.
         packed = self.journals.write(journal, deflate=self.tokens is not None and not self.tokens.encrypts)
         if self.tokens is not None:
             self.tokens.check(journal, MAX_BINDING_BYTES + len(packed))
@@ -94,7 +94,7 @@ class Protection(NamedTuple):
         max_bytes: int,
         entropy: Entropy,
     ) -> Protection:
-        """Derive all keys from one ring; without a ring nothing can be sealed, pinned or signed."""
+        """Derive all keys from one ring. Without a ring, nothing can be sealed, pinned or signed."""
         if ring is None:
             journals = JournalCodec(None, pinner=Pinner(()), max_bytes=max_bytes)
             return cls(policy, journals, tokens, None, None)

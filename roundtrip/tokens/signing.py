@@ -1,4 +1,4 @@
-"""Sign tokens and verify their signatures. Imported with the first token: most tools never make one."""
+"""Sign and verify tokens. Imported when the server makes its first token, because most tools never make one."""
 
 import hmac
 from collections.abc import Sequence
@@ -7,19 +7,19 @@ from typing import Final
 from itsdangerous import Signer
 from itsdangerous.signer import SigningAlgorithm
 
-# 128 bits, as RFC 2104 allows and AES-GCM has.
+# 128 bits, which RFC 2104 allows and AES-GCM uses.
 _SIGNATURE_BYTES: Final = 16
 
 
 class ShortHmac(SigningAlgorithm):
-    """First half of HMAC-SHA-256. An `hmac` object for each signature would take three times as long."""
+    """First half of HMAC-SHA-256. Making an `hmac` object for each signature would take three times as long."""
 
     def get_signature(self, key: bytes, value: bytes) -> bytes:
-        """Return the signature of a value."""
+        """Return a value's signature."""
         return hmac.digest(key, value, "sha256")[:_SIGNATURE_BYTES]
 
 
 def signer_of(subkeys: Sequence[bytes]) -> Signer:
-    """Return the signer of some keys, newest first."""
-    # itsdangerous signs with the last key of its list; ours has the newest first.
+    """Return a signer for keys listed newest first."""
+    # itsdangerous signs with the last key in its list, and our newest key is first.
     return Signer(list(reversed(subkeys)), key_derivation="none", algorithm=ShortHmac(), sep=".")

@@ -1,7 +1,7 @@
-"""Provide tickets, which the URL of a question carries so that its page finds the call and checks its user.
+"""Tickets, which a question's URL carries so that its page finds the call and checks the user.
 
-A ticket names a call and a purpose, ends with the call, and is bound to the principal who was asked (S12): another user
-cannot use the link. Every leg of the call makes the same ticket, so a question whose URL carries it stays the same.
+A ticket names a call and a purpose, ends with the call, and is bound to the principal who was asked (S12), so another
+user cannot use the link. Every leg makes the same ticket, so a question whose URL carries it does not change.
 """
 
 import hashlib
@@ -25,14 +25,14 @@ _PRINCIPAL_BYTES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """Content of a verified ticket."""
+    """Verified ticket content."""
 
     call_id: str
     purpose: str
 
 
 class TicketOffice:
-    """Issues tickets and verifies them."""
+    """Office that issues and verifies tickets."""
 
     def __init__(self, ring: KeyRing) -> None:
         self._signer = Signer(
@@ -40,7 +40,7 @@ class TicketOffice:
         )
 
     def issue(self, call_id: str, purpose: str, *, expires: float, principal: str | None) -> str:
-        """Return the ticket of a call for one purpose."""
+        """Return a call's ticket for one purpose."""
         bound = None if principal is None else _bind(call_id, principal)
         claims = json.dumps([call_id, purpose, int(expires), bound], separators=(",", ":"))
         return self._signer.sign("rt1." + to_text(claims.encode())).decode()
@@ -48,16 +48,16 @@ class TicketOffice:
     def verify(
         self, ticket: str, *, principal: str | AccessToken | None, now: float, purpose: str | None = None
     ) -> Ticket:
-        """Verify the ticket of a URL, and return its content.
+        """Verify the ticket in a URL, and return its content.
 
         Args:
             ticket: The text in the URL.
-            principal: The user of the browser; None for a ticket that was issued unbound.
+            principal: The browser's user; None for a ticket that was issued unbound.
             now: Seconds since the epoch.
-            purpose: The purpose of the page, to reject the ticket of another one.
+            purpose: The page's purpose, to reject tickets for other pages.
 
         Raises:
-            TicketRejected: It is forged, expired, or another user's.
+            TicketRejected: The ticket is forged, expired, or another user's.
         """
         if isinstance(principal, AccessToken):
             principal = compact_json(principal_components(principal))

@@ -1,14 +1,14 @@
-"""Provide tokens, the signed form of `request_state`, and their keys.
+"""Tokens, which are signed `request_state` values, and their keys.
 
-A token is ASCII text of three parts between dots:
+A token is ASCII text in three parts, separated by dots:
 
     r3<kind><hint> . body . signature
 
-`hint` is four characters that name the key. `body` is base64url of the payload (`s` signed, `e` encrypted as well): the
-binding of the token, and the journal. `signature` is half of an HMAC-SHA-256 over all before it. A token is verified
-before it is decoded, and has exactly one spelling.
+`hint` is four characters that name the key. `body` is the base64url payload (`s` signed, `e` also encrypted): the
+binding, then the journal. `signature` is half an HMAC-SHA-256 over everything before it. A token is verified before it
+is decoded, and has exactly one spelling.
 
-`specs/token.md` has the bytes and the threats. `specs/vectors/` has tokens that every version of the format decodes.
+`specs/token.md` describes the bytes and the threats. `specs/vectors/` has tokens that every version decodes.
 """
 
 import json
@@ -37,7 +37,7 @@ else:
 
 MAX_TOKEN_BYTES: Final = 64 * 1024
 SEALED_PREFIX: Final = "s1."
-"""The prefix of sealed text in a ledger. JSON cannot begin with it."""
+"""Prefix for sealed text in a ledger. JSON cannot begin with it."""
 _MIN_KEY_BYTES: Final = 32
 
 _NONCE_BYTES: Final = 12
@@ -48,7 +48,7 @@ _HINT_BYTES: Final = 3
 _SIGNATURE_CHARS: Final = 22
 _OVERHEAD_CHARS: Final = len("r3s0000..") + _SIGNATURE_CHARS
 _ENCRYPTED: Final = b"r3e"
-# The last character of a signature carries two bits. itsdangerous ignores its other four bits; here they must be 0.
+# A signature's last character carries two bits. itsdangerous ignores its other four bits; here they must be 0.
 _TOKEN: Final = re.compile(
     r"r3(?P<kind>[se])(?P<hint>[A-Za-z0-9_-]{4})\.(?P<body>[A-Za-z0-9_-]+)\.[A-Za-z0-9_-]{21}[AQgw]", re.ASCII
 )
@@ -57,10 +57,10 @@ Entropy = Callable[[int], bytes]
 
 
 class KeyRing:
-    """Secrets of a server, newest first: the first signs and seals, all verify and open.
+    """A server's secrets, newest first: the first signs and seals, and all can verify and open.
 
     Raises:
-        ValueError: There is no key, or a key is shorter than 32 bytes or repeated.
+        ValueError: There is no key, or a key is repeated or shorter than 32 bytes.
         TypeError: A key is neither bytes nor text.
     """
 
@@ -90,7 +90,7 @@ class KeyRing:
         return [HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(secret) for secret in self._secrets]
 
     def hints(self) -> list[str]:
-        """Return the hint of each key, newest first. A hint identifies a key and does not reveal it."""
+        """Return each key's hint, newest first. A hint identifies a key and does not reveal it."""
         return [to_text(subkey[:_HINT_BYTES]) for subkey in self.derive(b"hint")]
 
 
@@ -108,14 +108,14 @@ class Sealer:
 
     @staticmethod
     def size_of(size: int) -> int:
-        """Return the size of sealed bytes, given their plain size."""
+        """Return the sealed size for a plain size, in bytes."""
         return size + _LENGTH_BYTES + -(size + _LENGTH_BYTES) % _PADDING_BYTES + _NONCE_BYTES + _TAG_BYTES
 
     def open(self, sealed: bytes, bound_to: bytes) -> bytes:
         """Decrypt with the key that fits.
 
         Raises:
-            TokenRejected: No key fits, or it was sealed for another use.
+            TokenRejected: No key fits, or the value was sealed for another use.
         """
         if len(sealed) < _NONCE_BYTES + _TAG_BYTES + _PADDING_BYTES:
             raise TokenRejected(RejectionReason.SEAL)
@@ -130,13 +130,13 @@ class Sealer:
 
 
 def seal_text(sealer: Sealer | None, text: str, *bound_to: str, hint: str = "") -> str:
-    """Return the form of a text in a ledger: sealed, or as it is without a sealer.
+    """Return a text as the ledger stores it: sealed, or unchanged without a sealer.
 
     Args:
-        sealer: Seals texts that leave the memory of this process.
+        sealer: Seals texts that leave this process's memory.
         text: The text, which is JSON.
-        bound_to: Opening needs the same.
-        hint: Stands before the sealed text.
+        bound_to: Opening needs the same values.
+        hint: Precedes the sealed text.
     """
     if sealer is None:
         return text
@@ -145,11 +145,11 @@ def seal_text(sealer: Sealer | None, text: str, *bound_to: str, hint: str = "") 
 
 
 def open_text(sealer: Sealer | None, stored: str, *bound_to: str) -> str:
-    """Return a text that a ledger has kept.
+    """Open a text that a ledger has stored.
 
     Raises:
-        TokenRejected: No key fits, or it was sealed for another use.
-        ValueError: It is malformed, or it is sealed and should not be, or the other way round.
+        TokenRejected: No key fits, or the text was sealed for another use.
+        ValueError: The text is malformed, or is sealed without a sealer or plain with one.
     """
     is_sealed = stored.startswith(SEALED_PREFIX)
     if sealer is None and not is_sealed:
@@ -170,19 +170,19 @@ def _unframed(framed: bytes) -> bytes:
 
 
 def _frame_unsealed(plain: bytes, bound_to: bytes) -> bytes:
-    """Frame an author's `request_state` like a sealed part: the author's own codec protects it, as on the SDK."""
+    """Frame an author's `request_state` like a sealed part. The author's codec protects it, as in the SDK."""
     return b"\0" * _NONCE_BYTES + _framed(plain) + b"\0" * _TAG_BYTES
 
 
 def _read_unsealed(sealed: bytes, bound_to: bytes) -> bytes:
-    """Read the bytes of `_frame_unsealed`, and reject those that a key has sealed."""
+    """Read bytes from `_frame_unsealed`, and reject bytes that a key has sealed."""
     if sealed[:_NONCE_BYTES].strip(b"\0") or sealed[-_TAG_BYTES:].strip(b"\0"):
         raise ValueError("the journal has a sealed part, and there is no key to open it with")
     return _unframed(sealed[_NONCE_BYTES:-_TAG_BYTES])
 
 
 class JournalCodec:
-    """Codec of journals within a size limit; `pinner` makes their pins."""
+    """Journal codec with a size limit; `pinner` makes the pins."""
 
     def __init__(
         self, sealer: Sealer | None, *, pinner: Pinner | None = None, max_bytes: int = MAX_JOURNAL_BYTES
@@ -197,11 +197,11 @@ class JournalCodec:
         return self._sealer is not None
 
     def write(self, journal: Journal, *, deflate: bool = False) -> bytes:
-        """Return the journal's bytes; `deflate` them only if nothing encrypts them afterwards.
+        """Return the journal's bytes. `deflate` them only if nothing encrypts them afterwards.
 
         Raises:
-            TokenTooLarge: It is over the limit.
-            KeysMissing: It has values to seal, and there is no key.
+            TokenTooLarge: The journal exceeds the limit.
+            KeysMissing: The journal has values to seal, and there is no key.
         """
         if self._sealer is None and journal.computed:
             raise KeysMissing(
@@ -212,10 +212,10 @@ class JournalCodec:
         return pack(journal, seal, deflate=deflate, limit=self._max_bytes)
 
     def read(self, packed: bytes) -> Journal:
-        """Read the journal of a verified token.
+        """Read a verified token's journal.
 
         Raises:
-            TokenRejected: It is not a journal this version can read.
+            TokenRejected: This version cannot read the journal.
         """
         try:
             opened = self._sealer.open if self._sealer is not None else _read_unsealed
@@ -241,22 +241,22 @@ class TokenCodec:
         self._head = f"r3{'e' if encrypt else 's'}{self._hints[0]}."
         self._sealer = Sealer(ring, purpose=b"encrypt", entropy=entropy)
         self.encrypts = encrypt
-        """True if tokens are encrypted as a whole."""
+        """True if whole tokens are encrypted."""
         self._max_token_bytes = max_token_bytes
 
     @cached_property
     def _signers(self) -> "Mapping[str, Signer]":
-        """Signers by the hints of their keys. Two keys may share a hint, if very rarely."""
+        """Signers by key hint. In rare cases two keys share a hint."""
         keys: dict[str, list[bytes]] = {}
         for hint, subkey in zip(self._hints, self._subkeys, strict=True):
             keys.setdefault(hint, []).append(subkey)
         return {hint: signing.signer_of(subkeys) for hint, subkeys in keys.items()}
 
     def seal(self, payload: bytes) -> str:
-        """Return the token of a payload.
+        """Return a payload's token.
 
         Raises:
-            TokenTooLarge: It is over the limit. `check` reports this earlier.
+            TokenTooLarge: The token exceeds the limit. `check` reports this earlier.
         """
         body = self._sealer.seal(payload, _ENCRYPTED) if self.encrypts else payload
         token = self._signers[self._hints[0]].sign(self._head + to_text(body)).decode()
@@ -265,10 +265,10 @@ class TokenCodec:
         return token
 
     def check(self, journal: Journal, size: int) -> None:
-        """Raise if the token of a payload of that size would be too large.
+        """Check that a payload's token would not be too large.
 
         Raises:
-            TokenTooLarge: With the journal's largest entries.
+            TokenTooLarge: The token would exceed the limit; the error lists the journal's largest entries.
         """
         if self.encrypts:
             size = self._sealer.size_of(size)
@@ -277,10 +277,10 @@ class TokenCodec:
             raise TokenTooLarge("token", size=size, limit=self._max_token_bytes, largest=journal.sizes()[:3])
 
     def unseal(self, token: str) -> bytes:
-        """Return the payload of a token.
+        """Return a token's payload.
 
         Raises:
-            TokenRejected: No key of the ring has signed this exact text.
+            TokenRejected: No key in the ring has signed this exact text.
         """
         match = _match(token, limit=self._max_token_bytes)
         signer = self._signers.get(match["hint"])
@@ -293,7 +293,7 @@ class TokenCodec:
 
 
 class ParsedToken(NamedTuple):
-    """Parts of a token that is not verified. The payload is None if it is encrypted."""
+    """Unverified token, in parts. The payload is None if it is encrypted."""
 
     kind: str
     hint: str
@@ -304,7 +304,7 @@ def read_unverified(token: str) -> ParsedToken:
     """Parse a token without verifying it. The result is for display only.
 
     Raises:
-        TokenRejected: It is too long, or not a token.
+        TokenRejected: The text is too long, or not a token.
     """
     match = _match(token, limit=MAX_TOKEN_BYTES)
     return ParsedToken(match["kind"], match["hint"], None if match["kind"] == "e" else _body(match))
