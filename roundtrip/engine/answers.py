@@ -169,8 +169,7 @@ class Answers(NodeOutcomes):
         return outcome
 
     def _settle_page(self, names: tuple[str, ...], question: UrlQuestion, waiting: PendingQuestion) -> Outcome | None:
-        """Return the outcome of a question whose value comes from `done=`, once the user has agreed to visit the page.
-        """
+        """Return the outcome of a question whose value comes from `done=`, once the user has agreed to the page."""
         key, known = names[0], self.known
         stand_in = self.stand_in_for(names, question)
         if stand_in is not None:

@@ -1,4 +1,4 @@
-"""How a running body asks by name, reviews answers, and keeps step results for the whole call.
+"""Asking by name, reviewing answers, and keeping step results for the whole call, while a body runs.
 
 The body runs again from the top on each leg. A question or step whose name the journal knows returns at once, so each
 name must be used only once in a call.
@@ -41,7 +41,7 @@ from roundtrip.resolvers.signatures import hints_of, is_async
 
 
 class Body:
-    """One run of a body, as the functions that ask see it."""
+    """One run of a body, which asks questions."""
 
     def __init__(self, rounds: Rounds) -> None:
         self.rounds = rounds

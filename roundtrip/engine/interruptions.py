@@ -1,4 +1,4 @@
-"""How a leg's work ends early: a suspension, a revision, a timeout, or a cancellation."""
+"""Early ends of a leg's work: a suspension, a revision, a timeout, or a cancellation."""
 
 import asyncio
 import math

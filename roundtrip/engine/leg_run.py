@@ -345,8 +345,7 @@ class _BodyInThread:
     """The body's return value."""
 
     def next(self, fill: Callable[[dict[str, Any]], bool]) -> Callable[[], Any] | None:
-        """Begin the body, then the exits. Return None if the body must begin on the loop, or no exit may follow here.
-        """
+        """Begin the body, then the exits. Return None if the body must begin on the loop, or no exit may follow."""
         if self.value is not None:
             return self._entered.next_exit(self.value[0]) if self._entered is not None else None
         # A resolver's asyncio task may still ask with the context.
@@ -371,7 +370,7 @@ def _accepts(leg: Leg, journal: Journal, key: str) -> bool:
 
 
 def _result_of(end: Finished | Declined) -> Any:
-    """Return the result that the ledger records; None if there is none."""
+    """Return the result for the ledger; None if the body returned none."""
     return end.value if isinstance(end, Finished) else None
 
 

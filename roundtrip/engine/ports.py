@@ -1,4 +1,4 @@
-"""Engine ports: what a leg needs from its client, and from whoever answers instead."""
+"""Engine ports: what a leg needs from its client, and from features that answer instead."""
 
 from __future__ import annotations
 
@@ -140,9 +140,7 @@ class Settler(Protocol):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Ports:
-    """What the server and its features provide to a leg. Without them, the leg can only ask its client, and remembers
-    nothing.
-    """
+    """Everything that the server and its features provide to a leg. Without them, it only asks its client."""
 
     claim: Claim | None = None
     """The claim on the call, if it is stored or its body must run once."""

@@ -1,4 +1,4 @@
-"""Read the fields of a form from the schema that a server sent, and check their values.
+"""Form fields, read from the schema that a server sent, and checks for their values.
 
 The schema is untrusted: the reader skips every part whose shape it does not know.
 """
@@ -21,11 +21,11 @@ _TIME_PATTERN: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d+
 
 
 class FieldInvalid(Exception):
-    """A value does not fit its field; the message names a value that would."""
+    """A value does not fit its field; the message describes a value that would."""
 
 
 class FieldKind(Enum):
-    """The kind of values that a field holds."""
+    """What kind of values a field holds."""
 
     TEXT = "text"
     WHOLE = "whole number"
@@ -38,7 +38,7 @@ class FieldKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FieldChoice:
-    """One of the values that a field may have, and its title."""
+    """One value that a field may have, and its title."""
 
     value: str
     title: str
@@ -46,7 +46,7 @@ class FieldChoice:
 
 @dataclass(frozen=True, slots=True)
 class FormField:
-    """One field of a form."""
+    """One form field."""
 
     name: str
     kind: FieldKind
@@ -67,7 +67,7 @@ class FormField:
         return self.bounds_in(_number)
 
     def bounds_in(self, number: Callable[[float], str]) -> str | None:
-        """Describe the bounds as `bounds` does, with another function that writes numbers."""
+        """Describe the bounds like `bounds`, with another function that writes numbers."""
         unit = {FieldKind.TEXT: " characters", FieldKind.SEVERAL: " of them"}.get(self.kind, "")
         match (self.least, self.most):
             case (None, None):
@@ -80,7 +80,7 @@ class FormField:
                 return f"{number(least)} to {number(most)}{unit}"
 
     def check(self, value: Any, *, has_format: bool = True) -> None:
-        """Raise FieldInvalid unless a JSON value fits; `has_format=False` skips the check of a text's format."""
+        """Raise FieldInvalid unless a JSON value fits; `has_format=False` skips the format check for texts."""
         wanted, is_of_kind = _RULES[self.kind]
         if not is_of_kind(value):
             raise FieldInvalid(f"it must be {wanted}")
@@ -113,7 +113,7 @@ _KINDS: Final = {
 
 
 def fields_of(schema: Mapping[str, Any]) -> list[FormField]:
-    """Return the fields of a form, in the server's order."""
+    """Return a form's fields, in the server's order."""
     required = schema.get("required")
     names = cast("list[object]", required) if isinstance(required, list) else []
     return [_field(name, shape, name in names) for name, shape in mapping_of(schema.get("properties")).items()]

@@ -1,8 +1,8 @@
-"""Render schemas as forms of the protocol, parse answers into values, and say why an answer is invalid.
+"""Forms: render schemas as the protocol requires, parse answers into values, and explain invalid answers.
 
-The protocol's forms are flat objects of strings, numbers, booleans and enums, without nesting, `$ref` or null
-(F1-F4 in specs/protocol.md). Pydantic renders much more. This module flattens its schemas, or rejects a field by name.
-A form leaves out the rules that it cannot express (a pattern, an exclusive bound); they still hold for the answer.
+The protocol's forms are flat objects with strings, numbers, booleans and enums, without nesting, `$ref` or null (F1-F4
+in specs/protocol.md). Pydantic renders much more. This module flattens its schemas, or rejects a field by name. A form
+leaves out the rules that it cannot express (a pattern, an exclusive bound); they still hold for the answer.
 """
 
 import json
@@ -32,11 +32,11 @@ _REFS: Final = "#/$defs/"
 
 
 class AnswerInvalid(Exception):
-    """An answer that does not fit its question. The message is shown to the user."""
+    """An answer does not fit its question. The user sees the message."""
 
 
 class Form(NamedTuple):
-    """Rendered schema, its digest, and the validator of its answers."""
+    """Rendered schema, with its digest and its answer validator."""
 
     schema: Mapping[str, Any]
     digest: bytes
@@ -47,10 +47,10 @@ class Form(NamedTuple):
     """True for a choice from a mapping, whose values travel as text."""
 
     def parse(self, content: Mapping[str, Any] | None) -> Any:
-        """Return the value of an accepted answer.
+        """Return an accepted answer's value.
 
         Raises:
-            AnswerInvalid: The answer does not fit, with a short reason per field.
+            AnswerInvalid: The answer does not fit; the message has a short reason per field.
         """
         if content is None and self.schema["properties"]:
             raise AnswerInvalid("it was accepted with no content")
@@ -61,7 +61,7 @@ class Form(NamedTuple):
         return answer.value if self.single else answer
 
     def plain(self, value: Any) -> Any:
-        """Return the content that `parse` reads as a value.
+        """Return the content that `parse` would read as this value.
 
         Raises:
             ValueError: The value has no JSON form, or does not belong to this form.
@@ -74,7 +74,7 @@ class Form(NamedTuple):
         return {"value": to_jsonable_python(value)}
 
     def filled_in(self, content: Any) -> Mapping[str, Any]:
-        """Return the schema with the valid fields of an earlier answer as defaults."""
+        """Return the schema, with the valid fields of an earlier answer as defaults."""
         given = self.valid_fields(content)
         properties = {
             field: {**shape, "default": given[field]} if field in given else shape
@@ -83,7 +83,7 @@ class Form(NamedTuple):
         return {**self.schema, "properties": properties}
 
     def valid_fields(self, content: Any) -> Mapping[str, Any]:
-        """Return the individually valid fields of an answer, in JSON form."""
+        """Return an answer's individually valid fields, in JSON form."""
         if not isinstance(content, Mapping):
             return {}
         given = cast("Mapping[str, Any]", content)
@@ -101,7 +101,7 @@ class Form(NamedTuple):
 
 
 class _FormSchema(GenerateJsonSchema):
-    """Schema generator that renders optional fields as fields to leave out: forms have no null (F4)."""
+    """Schema generator that renders optional fields as fields to leave out, because forms have no null (F4)."""
 
     def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
         return self.generate_inner(schema["schema"])
@@ -115,15 +115,16 @@ class _FormSchema(GenerateJsonSchema):
 
 @lru_cache(maxsize=256)
 def adapter_for(kind: Any) -> TypeAdapter[Any]:
-    """Return the adapter of a type; for values besides those of forms."""
+    """Return a type's adapter, for values other than form answers."""
     return TypeAdapter(kind)
 
 
 def form_of(schema: Any) -> Form:
-    """Return the form of a schema, rendered on first use.
+    """Return a schema's form, rendered on first use.
 
-    A schema with named fields (a model, a dataclass, a TypedDict) is a form. Any other is a form with the one field
-    `value`. A mapping of values to titles is a choice of one value, and a list with such a mapping a choice of several.
+    A schema with named fields (a model, a dataclass, a TypedDict) is a form. Any other type becomes a form with the
+    single field `value`. A mapping from values to titles is a choice of one value, and a list with such a mapping a
+    choice of several.
 
     Raises:
         SchemaNotRenderable: A field has no place in the protocol's forms.
@@ -184,7 +185,7 @@ def _form_of_type(schema: Any) -> Form:
 
 
 class _Choice(NamedTuple):
-    """Value of a choice. As a key of a cache it distinguishes values that are equal: 0, False and 0.0."""
+    """One choice value. As a cache key, it distinguishes equal values such as 0, False and 0.0."""
 
     value: Any
     title: str
@@ -215,7 +216,7 @@ def digest_of_form(form: Mapping[str, Any]) -> bytes:
 
 
 def _resolve(shape: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a shape with its `$ref` (an enum, a nested model) replaced; siblings of the reference win."""
+    """Return a shape with its `$ref` (an enum, a nested model) replaced; the reference's siblings win."""
     reference = shape.get("$ref")
     if not isinstance(reference, str):
         return shape
@@ -230,14 +231,14 @@ def _flatten(shape: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str,
 
 
 class _FieldRenderer(NamedTuple):
-    """Renderer of one field of a form."""
+    """Renderer for one form field."""
 
     form: str
     field: str
     shape: dict[str, Any]
 
     def render(self) -> dict[str, Any]:
-        """Return the field as the protocol's forms have it."""
+        """Return the field in the protocol's form."""
         rendered = self._value() | self._copied("title", "description", "default")
         if "default" in rendered:
             try:
@@ -251,7 +252,7 @@ class _FieldRenderer(NamedTuple):
         if _is_titled(shape.get("oneOf")):
             return {"type": "string", "oneOf": shape["oneOf"]}
         if (choices := _choices(shape)) is not None:
-            # Titles as clients before 2025-11-25 know them; an author writes them with WithJsonSchema.
+            # Titles in the form that clients before 2025-11-25 know; an author writes them with WithJsonSchema.
             return {"type": "string", "enum": self._texts(choices), **self._copied("enumNames")}
         match shape.get("type"):
             case "boolean":
@@ -315,14 +316,14 @@ def _choices(shape: Mapping[str, Any]) -> list[Any] | None:
 
 
 def _is_titled(options: Any) -> bool:
-    """Return True for a list of options with a value and a title each."""
+    """Return True for a list of options that each have a value and a title."""
     listed = cast("list[Any]", options) if isinstance(options, list) else []
     return listed != [] and all(isinstance(one, dict) and {"const", "title"} <= one.keys() for one in listed)
 
 
 def _bounds(shape: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
     bounds = {key: shape[key] for key in ("minimum", "maximum") if key in shape}
-    # Forms have inclusive bounds only. For integers an exclusive bound can be moved; for floats validation checks it.
+    # Forms have only inclusive bounds. For integers, an exclusive bound can be moved; for floats, validation checks it.
     if whole:
         if "exclusiveMinimum" in shape:
             bounds["minimum"] = max(shape["exclusiveMinimum"] + 1, bounds.get("minimum", -math.inf))
@@ -340,7 +341,7 @@ def _wrong_fields(error: BaseException | None) -> set[object]:
 
 
 def _shaped_values(schema: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that have the shape of their fields; a form must not show the others again."""
+    """Return the values that have their field's shape; a form must not show the others again."""
     shaped: dict[str, Any] = {}
     for field in fields.fields_of(schema):
         with suppress(fields.FieldInvalid):
@@ -351,7 +352,7 @@ def _shaped_values(schema: Mapping[str, Any], content: Mapping[str, Any]) -> dic
 
 
 def explain(error: ValidationError) -> str:
-    """Name the invalid fields with the reasons, without the values: they may be long, and the user knows them."""
+    """Name the invalid fields with the reasons. Leave out the values, which may be long and which the user knows."""
     lines: list[str] = []
     for problem in error.errors(include_url=False, include_context=False, include_input=False)[:_REASONS_SHOWN]:
         where = ".".join(str(part) for part in problem["loc"])

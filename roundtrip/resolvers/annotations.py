@@ -1,6 +1,6 @@
-"""Read annotations: the marker of a parameter, and the question of a resolver.
+"""Annotations: a parameter's marker, and a resolver's question.
 
-A marker that nothing would read is rejected, as a client could fill its parameter.
+A marker that nothing would read is rejected, because a client could fill its parameter.
 """
 
 import inspect
@@ -20,17 +20,17 @@ from roundtrip.resolvers.signatures import (
 )
 
 Reject = Callable[[Any, str], None]
-"""Rejects a default, or a part of an annotation, that nothing would fill, given the parameter that has it."""
+"""Rejects a default or part of an annotation that nothing would fill, given the parameter that has it."""
 
 
 def accept(given: Any, subject: str) -> None:
-    """Reject nothing."""
+    """Accept everything."""
 
 
 def find_resolved(
     fn: Callable[..., Any], *, owner: str | None = None, besides: Collection[str] = (), reject: Reject = accept
 ) -> dict[str, tuple[Marker, bool]]:
-    """Return the parameters of a function that a `Resolve` or a `Dependency` fills, without those in `besides`.
+    """Return the parameters that a `Resolve` or a `Dependency` fills, except those in `besides`.
 
     Raises:
         InvalidSignature: A marker is written where it would be ignored.
@@ -48,7 +48,7 @@ def find_resolved(
 
 
 def marker_of(annotation: Any, default: Any = None) -> tuple[Marker | None, Any]:
-    """Return the marker of a parameter, in its annotation's top level or its default, and the type it takes."""
+    """Return a parameter's marker, from its annotation's top level or its default, and the type it takes."""
     marker = default if isinstance(default, Dependency) else None
     if get_origin(annotation) is not Annotated:
         return marker, annotation
@@ -64,10 +64,10 @@ def read_marker(
     owner: str | None,
     reject: Reject,
 ) -> tuple[Marker | None, Any]:
-    """Return the marker of a parameter, and the type it takes, after checking its spelling.
+    """Return a parameter's marker and the type it takes, after checking how it is written.
 
     Raises:
-        InvalidSignature: A marker is written where nothing reads it, or `reject` has raised it.
+        InvalidSignature: A marker is written where nothing reads it, or `reject` raised the error.
     """
     name = function if isinstance(function, str) else display_name(function)
     subject = f"{f'{owner}: ' if owner is not None else ''}parameter {parameter.name!r} of {name!r}"
@@ -95,7 +95,7 @@ def _kind_of(marker: Any) -> str:
 
 
 def _check_spelling(parameter: inspect.Parameter, annotation: Any, extras: tuple[Any, ...], subject: str) -> None:
-    """Reject a marker that is the default, the annotation itself, or without its function."""
+    """Reject a marker that is the default, is the annotation itself, or has no function."""
     kind = _kind_of(annotation)
     if isinstance(parameter.default, SdkResolve):
         written = f"{parameter.name} = Resolve(...)"
@@ -127,7 +127,7 @@ def _check_not_bare(parameter: inspect.Parameter, extras: tuple[Any, ...], subje
 
 
 def _buried_marker(annotation: Any) -> Marker | None:
-    """Return a marker inside of an annotation, as in `Annotated[T, Resolve(f)] | None`."""
+    """Return a marker inside an annotation, as in `Annotated[T, Resolve(f)] | None`."""
     if get_origin(annotation) is Annotated:
         inner, *extras = get_args(annotation)
         found = next((extra for extra in extras if isinstance(extra, SdkResolve | Dependency)), None)

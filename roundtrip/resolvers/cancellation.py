@@ -1,4 +1,4 @@
-"""Tell a cancellation of the running code from one that it awaited by mistake."""
+"""Distinguish a cancellation of the running code from one that it awaited by mistake."""
 
 import asyncio
 import math
@@ -7,7 +7,7 @@ import anyio
 
 
 def cancel_requests() -> int:
-    """Return the number of cancellation requests that the running task has; 0 outside of asyncio."""
+    """Return how many cancellation requests the running asyncio task has; 0 outside asyncio."""
     try:
         asyncio_task = asyncio.current_task()
     except RuntimeError:
@@ -21,5 +21,5 @@ def is_cancelled(before: int) -> bool:
 
 
 def strayed() -> RuntimeError:
-    """Return the error for a cancellation in a call that was not cancelled, which is a failure of its code."""
+    """Return the error for a cancellation inside a call that was not cancelled, which is the code's fault."""
     return RuntimeError("it awaited something that was cancelled, although the call itself was not cancelled")

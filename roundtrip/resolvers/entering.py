@@ -1,7 +1,8 @@
-"""Enter and exit the context managers that plain dependencies make, in one worker thread.
+"""Entering and exiting the context managers that plain dependencies make, in one worker thread.
 
-An SQLite connection works only in the thread that made it. So both halves of a plain generator run in the thread of its
-lane, in one copied context. The leg gets the context variables that the first half has set, until the second has run.
+An SQLite connection works only in the thread that made it. So both halves of a plain generator run in its lane's
+thread, in one copied context. The leg sees the context variables that the first half has set, until the second half has
+run.
 """
 
 import inspect
@@ -21,7 +22,7 @@ _UNSET: Final = object()
 
 
 def never_yielded(label: str) -> InvalidSignature:
-    """Return the error for a generator without a value."""
+    """Return the error for a generator that yields no value."""
     return InvalidSignature(
         f"dependency {label!r} is a generator that ended before it yielded; have it yield on every path"
     )
@@ -50,19 +51,19 @@ def enter_plain(label: str, made: Any) -> tuple[AbstractContextManager[Any], Any
 
 
 def exc_info(error: BaseException | None) -> tuple[Any, Any, Any]:
-    """Return the arguments of an `__exit__`."""
+    """Return the arguments for `__exit__`."""
     return (None, None, None) if error is None else (type(error), error, error.__traceback__)
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class PlainEntry:
-    """Context manager of a plain dependency. Call it in a worker thread to enter it.
+    """Plain dependency's context manager. Call it in a worker thread to enter it.
 
     Args:
         label: The dependency's name.
         func: Makes the context manager.
         hold: Keeps the current thread.
-        enter: Enters what `func` has made on the loop, if that is no plain context manager.
+        enter: Enters what `func` returned on the loop, if it is not a plain context manager.
     """
 
     label: str
@@ -73,17 +74,17 @@ class PlainEntry:
     """Its value, once it is entered."""
     _changed: list[tuple[ContextVar[Any], Any]] = field(default_factory=list[tuple[ContextVar[Any], Any]])
     _tokens: list[Token[Any]] = field(default_factory=list[Token[Any]])
-    # Held to enter or to end it: a leg may end while the thread that it has left behind enters.
+    # Held while entering or ending: a leg may end while the thread that it left behind is entering.
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _entered: tuple[AbstractContextManager[Any], HeldThread, Context] | None = None
     _over: tuple[BaseException | None] | None = None
     _failure: BaseException | None = None
-    """Raised when it exited in its thread."""
+    """The error that its exit raised in its thread."""
 
     # In the thread.
 
     def __call__(self) -> Any:
-        """Enter it, and return it, or a coroutine that gives the value on the loop."""
+        """Enter it, and return it, or a coroutine that returns the value on the loop."""
         context = copy_context()
         return context.run(self._enter, context)
 
@@ -125,7 +126,7 @@ class PlainEntry:
 
     @property
     def is_here(self) -> bool:
-        """Return True in the thread that has entered it."""
+        """Return True in the thread that entered it."""
         return self._entered is not None and self._entered[1].is_here
 
     def exit_here(self) -> None:
@@ -138,10 +139,10 @@ class PlainEntry:
         except BaseException as error:  # noqa: BLE001 - raised by `leave`
             self._failure = error
 
-    # On the loop, in the leg's task.
+    # On the loop, in the leg's asyncio task.
 
     def share(self) -> None:
-        """Set the context variables that it has set, in the current context."""
+        """Copy the context variables that it has set into the current context."""
         self._tokens = [variable.set(value) for variable, value in self._changed]
 
     @property
@@ -166,7 +167,7 @@ class PlainEntry:
         finally:
             # Its traceback holds this frame.
             del failure
-            # After a leg that was left behind, the leg's own context may be out of reach.
+            # After a leg that was left behind, its context may be out of reach.
             with suppress(ValueError):
                 for token in reversed(self._tokens):
                     token.var.reset(token)
@@ -181,12 +182,12 @@ def _exit(manager: AbstractContextManager[Any], thread: HeldThread, error: BaseE
 
 
 class Managers(Protocol):
-    """Context managers of one leg, which exits them when it ends."""
+    """One leg's context managers, which exit when the leg ends."""
 
     async def enter(self, label: str, made: Any) -> Any:
-        """Enter the context manager that a dependency has made, on the loop, and return its value."""
+        """Enter a dependency's context manager on the loop, and return its value."""
         ...
 
     def keep(self, entry: PlainEntry) -> None:
-        """Keep what a thread is about to enter."""
+        """Take over what a thread is about to enter, to exit it later."""
         ...

@@ -1,4 +1,4 @@
-"""Read the question of a resolver, and compare it with the parameter that it fills. Only plans need this."""
+"""Resolver questions, compared with the parameters that they fill. Only plans need this."""
 
 import functools
 from types import NoneType
@@ -21,7 +21,7 @@ else:
     load_on_use(globals(), "roundtrip.questions.forms")
 
 _TOWER: Final = ((bool, int), (int, float), (float, complex), (int, complex))
-"""Pairs of types: a value of the first fits an annotation of the second, although it is not a subclass."""
+"""Pairs of types: a value of the first type fits the second, although it is not a subclass."""
 
 
 def elicited(arm: Any) -> Any:
@@ -40,7 +40,7 @@ def check_asking(returns: Any, label: str, where: str) -> None:
             "question. Split it into one resolver per question"
         )
     schema = elicited(asking[0]) if asking and not is_page(asking[0]) else None
-    # A list may stand for a mapping of titles, which an annotation cannot spell: that is left to the call.
+    # A list may hold a mapping with titles, which no annotation can express. The call checks that.
     if isinstance(schema, type):
         try:
             forms.form_of(schema)
@@ -49,17 +49,17 @@ def check_asking(returns: Any, label: str, where: str) -> None:
 
 
 def is_page(arm: Any) -> bool:
-    """Return True for the annotation of a question that sends users to a page."""
+    """Return True if the annotation is for a question that sends users to a page."""
     return (get_origin(arm) or arm) is ElicitUrl
 
 
 def asked_type(arm: Any) -> Any:
-    """Return the schema or result type of a question's annotation."""
+    """Return the schema or result type in a question's annotation."""
     return elicited(arm) if get_args(arm) else arm
 
 
 def must_ask(returns: Any, filled: Any) -> bool:
-    """Return True if None can only be a question that its function forgot to return."""
+    """Return True if None can only be a question that the function forgot to return."""
     arms = arms_of(returns)
     return (
         bool(arms)
@@ -70,7 +70,7 @@ def must_ask(returns: Any, filled: Any) -> bool:
 
 
 def remembered_adapter(returns: Any, filled: Any, subject: str) -> TypeAdapter[Any]:
-    """Return the adapter for keeping a resolver's value, by its return annotation, or else by its consumer's."""
+    """Return the adapter for a remembered value, from the resolver's return annotation or else its consumer's."""
     asking = asking_arms(returns)
     plain = [arm for arm in arms_of(returns) if arm not in asking]
     if returns is Any or not plain:
@@ -89,11 +89,11 @@ def remembered_adapter(returns: Any, filled: Any, subject: str) -> TypeAdapter[A
 
 
 def misfit(returns: Any, filled: Any) -> tuple[str, str] | None:
-    """Return the names of the type asked for and of the type taken if no answer can fit; otherwise None.
+    """Return the names of the asked type and the taken type if no answer can fit; otherwise None.
 
     Args:
-        returns: The return annotation of a resolver.
-        filled: The annotation of the parameter that it fills, without the marker.
+        returns: The resolver's return annotation.
+        filled: The annotation on the parameter that it fills, without the marker.
     """
     asking = asking_arms(returns)
     yielded = _yielded(asking[0]) if len(asking) == 1 else ()
@@ -104,7 +104,7 @@ def misfit(returns: Any, filled: Any) -> tuple[str, str] | None:
 
 
 def _yielded(arm: Any) -> tuple[Any, ...]:
-    """Return the types that the answer to a question may have."""
+    """Return the types that a question's answer may have."""
     kind = get_origin(arm) or arm
     if issubclass(kind, ExternalMarker):
         return (kind.outcome_type,)
@@ -117,7 +117,7 @@ def _yielded(arm: Any) -> tuple[Any, ...]:
 
 
 def _taken(filled: Any) -> Any:
-    """Return the type that a consumer takes of an accepted answer."""
+    """Return the type that a consumer takes for an accepted answer."""
     if not wants_outcome(filled):
         return filled
     if hasattr(get_origin(filled), "__value__"):

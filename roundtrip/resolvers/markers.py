@@ -16,7 +16,7 @@ def check_inline(fn: Callable[..., Any], *, subject: str) -> None:
     """Check that a function may run inline.
 
     Raises:
-        InvalidSignature: It is an `async def`.
+        InvalidSignature: The function is an `async def`.
     """
     if is_async(fn) or is_async_generator_function(fn):
         raise InvalidSignature(
@@ -28,16 +28,16 @@ def check_inline(fn: Callable[..., Any], *, subject: str) -> None:
 class Resolve(SdkResolve):
     """Fill a parameter by running `fn`: `Annotated[T, Resolve(fn)]`.
 
-    The parameter disappears from what the client sees, and a value it sends is ignored. `fn` may take the tool's
-    arguments by name, a `Context`, and parameters of its own with `Resolve`; it returns the value, or a question
-    (`Elicit`, `Sample`, `ListRoots`) whose answer becomes the value.
+    Clients do not see the parameter, and a value that they send for it is ignored. `fn` may take the tool's arguments
+    by name, a `Context`, and parameters with `Resolve`. It returns the value, or a question (`Elicit`, `Sample`,
+    `ListRoots`) whose answer becomes the value.
 
     Args:
         fn: A function, coroutine function, method, class, callable object or partial.
         name: The question's name on the wire and in calls in flight. By default the function's name.
         former_names: Names this question had in earlier versions, so that a rename does not ask again.
         remember: Keep the first value of `fn` for the whole call: it does not run again on later legs.
-        inline: Run a plain `fn` on the event loop, and not in a worker thread. It must not block.
+        inline: Run a plain `fn` on the event loop instead of in a worker thread. It must not block.
 
     Example:
         ```python
@@ -71,7 +71,7 @@ class Resolve(SdkResolve):
         self.inline = inline
 
     def __get_pydantic_core_schema__(self, source: object, handler: object) -> Never:
-        """Reject to be a part of what a client may send: its server would let clients fill the parameter."""
+        """Reject use inside a client's data type: its server would let clients fill the parameter."""
         raise InvalidSignature(
             f"{self!r} fills a parameter, and its server has no roundtrip that runs it; call install(server) of "
             "roundtrip.install, or of roundtrip.fastmcp, before its tools are registered"
@@ -82,7 +82,7 @@ class Resolve(SdkResolve):
 
 
 class Dependency:
-    """Marker that `Depends` makes: a function, its dependencies by position, and True if its value is shared."""
+    """Marker that `Depends` makes: a function, its positional dependencies, and whether its value is shared."""
 
     __slots__ = ("base", "fn", "inline", "subs", "use_cache")
 
@@ -99,7 +99,7 @@ class Dependency:
         self.fn: Callable[..., Any] = fn
         self.subs: tuple[Marker, ...] = tuple(sub if isinstance(sub, _MARKERS) else Dependency(sub) for sub in subs)
         self.base: Hashable = identity(fn)
-        """A key that is equal for two mentions of one function with the same values passed by position."""
+        """A key that is equal for two mentions of one function with the same positional dependencies."""
         if subs:
             self.base = self.base, digest_of([base_of(sub) for sub in self.subs])
         self.use_cache = use_cache
@@ -116,19 +116,19 @@ def Depends(
 ) -> Any:
     """Fill a parameter by running `fn`: `account: Account = Depends(current_account)`.
 
-    It is another spelling of `Resolve`, as a default or in `Annotated`, for values that a request needs and does not
-    ask for. A generator function, or a class of context managers, is entered before the body and exited when the leg
+    `Depends` is another spelling of `Resolve`, as a default or in `Annotated`, for values that a request needs and does
+    not ask for. A generator function, or a context-manager class, is entered before the body and exited when the leg
     ends.
 
     Args:
         fn: A function, coroutine function, generator function, method, class, callable object or partial.
         *subs: Functions, or other `Depends`, whose values `fn` receives as its first positional arguments.
         use_cache: Run it once for all its consumers. False runs it for each.
-        inline: Run a plain `fn` on the event loop, and not in a worker thread. It must not block. Generators with a
+        inline: Run a plain `fn` on the event loop instead of in a worker thread. It must not block. Generators with a
             cancel scope need it.
 
     Returns:
-        A marker; for type checkers anything, so that it may be the default of a parameter of any type.
+        A marker, typed as Any, so that it may be the default of any parameter.
 
     Example:
         ```python
@@ -140,16 +140,16 @@ def Depends(
 
 
 def base_of(marker: "Marker") -> Hashable:
-    """Return a key that is equal for two mentions of one function with the same values passed by position."""
+    """Return a key that is equal for two mentions of one function with the same positional dependencies."""
     return marker.base if isinstance(marker, Dependency) else identity(marker.fn)
 
 
 def digest_of(parts: object) -> bytes:
-    """Return a digest of parts that may be nested too deep for tuples to be compared."""
+    """Return a digest for parts that may be nested too deeply to compare as tuples."""
     return hashlib.sha256(repr(parts).encode()).digest()
 
 
 _MARKERS = (SdkResolve, Dependency)
 
 Marker = SdkResolve | Dependency
-"""Either way to say what fills a parameter."""
+"""A marker in either spelling."""

@@ -1,4 +1,4 @@
-"""Provide the outcomes of nodes that do not come from their functions: answers, kept values, those of other plans."""
+"""Node outcomes that do not come from functions: answers, kept values, and values from other plans."""
 
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ class DeclinedParameter(NamedTuple):
         return f"The user {OUTCOMES[self.outcome.action.word]} the question for parameter {self.parameter!r}"
 
     def as_on_sdk(self) -> str:
-        """Return the text of the SDK, whose servers have resolvers for tools only."""
+        """Return the SDK's text. SDK servers have resolvers only for tools."""
         return (
             f"Resolver for parameter {self.parameter!r} could not resolve: elicitation was {self.outcome.action.word}"
         )
@@ -34,11 +34,11 @@ class NodeOutcomes:
         return None
 
     def recall(self, node: Node) -> Outcome | None:
-        """Return the outcome of a remembered node on an earlier leg, if it has one."""
+        """Return a remembered node's outcome on an earlier leg, if it has one."""
         return None
 
     def can_recall(self, node: Node) -> bool:
-        """Return True if `recall` would give the value of a remembered node."""
+        """Return True if `recall` would return a remembered node's value."""
         return False
 
     def remember(self, node: Node, value: Any) -> None:
@@ -46,14 +46,14 @@ class NodeOutcomes:
 
 
 class Reused(NamedTuple):
-    """Outcomes that a leg has before any node runs, by the nodes, and the nodes that then need not run."""
+    """Outcomes that a leg has before any node runs, by node, and the nodes that it therefore skips."""
 
     outcomes: dict[int, Outcome]
     skipped: set[int]
 
 
 def reuse_kept(plan: Plan, source: NodeOutcomes) -> Reused | None:
-    """Reuse kept remembered nodes, and skip those which only kept nodes need. Return None if none can be skipped."""
+    """Reuse kept remembered nodes, and skip nodes that only kept nodes need. Return None if none can be skipped."""
     nodes = plan.nodes
     kept = {node.index for node in nodes if node.remember and source.can_recall(node)}
     roots = {root.node for root in plan.roots}

@@ -1,4 +1,4 @@
-"""Make plans: read the author's functions, name their nodes, and reject graphs that cannot work."""
+"""Plan making: read the author's functions, name their nodes, and reject graphs that cannot work."""
 
 import hashlib
 import inspect
@@ -26,7 +26,7 @@ from roundtrip.resolvers.signatures import (
 )
 
 ResolvedParameters = Mapping[str, tuple[Marker, bool]]
-"""The parameters of a function that are filled, each with its marker, and True if the consumer takes the outcome."""
+"""A function's filled parameters, each with its marker, and True if the consumer takes the outcome."""
 
 Replacements = Mapping[Hashable, Callable[..., Any]]
 """Replacement functions, by the identities of the functions that they replace."""
@@ -57,7 +57,7 @@ class _Draft:
 
     @property
     def name(self) -> str:
-        """Return its key without the path that distinguishes it from nodes of the same name."""
+        """Return its key without the path that distinguishes it from other nodes with the same name."""
         return self.key or self.label
 
 
@@ -116,7 +116,7 @@ class _Planner:
             home=home,
         )
 
-    # Reading the functions, depth first, without recursion: graphs may be deeper than Python's stack.
+    # Read the functions depth first, without recursion: graphs may be deeper than Python's stack.
 
     def _visit(self, mention: _Mention, parameter: str) -> None:
         open_: dict[Hashable, str] = {}
@@ -151,11 +151,11 @@ class _Planner:
         return _Mention(base if shared else (base, digest_of((consumer, parameter))), marker, filled)
 
     def _needs(self, draft: _Draft) -> list[_Draft]:
-        """Return the nodes that one needs, each once."""
+        """Return the nodes that a node needs, each once."""
         return [self.drafts[who] for who in dict.fromkeys(mention.who for mention in draft.mentions.values())]
 
     def _merge(self, draft: _Draft, marker: Marker) -> None:
-        """Merge a second mention of a function into its node. It may repeat options, not change them."""
+        """Merge a second mention of a function into its node. It may repeat options, but not change them."""
         key, former, remember, inline = _options(marker)
         if key is not None and draft.key is not None and key != draft.key:
             raise InvalidSignature(
@@ -176,7 +176,7 @@ class _Planner:
         # A replacement keeps the name, and with it the answers in flight.
         fn = self.replacements.get(who_asked, marker.fn)
         is_replaced = fn is not marker.fn
-        # An author may give anything, whatever the annotation of `Resolve` says.
+        # An author may pass anything, whatever the annotation on `Resolve` says.
         given: object = fn
         if is_marker(given) or inspect.isawaitable(given):
             if inspect.iscoroutine(given):
@@ -201,7 +201,7 @@ class _Planner:
         returns = fn if inspect.isclass(fn) else hints.get("return", Any)
         check_asking(returns, label, f"{self.owner}, parameter {parameter!r}")
         draft = _Draft(who, fn, label, key, former, remember, inline, _is_entered(marker, fn), returns, filled)
-        # A parameter that a partial has bound is filled; an argument of the same name must not replace it.
+        # A parameter that a partial has bound is filled. An argument with the same name must not replace it.
         bound = given_by_partials(fn)
         parameters = [parameter for parameter in signature.parameters.values() if parameter.name not in bound]
         if isinstance(marker, Dependency) and not is_replaced:
@@ -212,7 +212,7 @@ class _Planner:
     def _place(
         self, draft: _Draft, marker: Dependency, parameters: list[inspect.Parameter], hints: Mapping[str, Any]
     ) -> list[inspect.Parameter]:
-        """Fill the first parameters by the marker's own dependencies. Return the other parameters."""
+        """Fill the first parameters from the marker's dependencies. Return the other parameters."""
         left = list(parameters)
         for number, sub in enumerate(marker.subs):
             first = left[0] if left else None
@@ -283,7 +283,7 @@ class _Planner:
         )
 
     def _check_fit(self, mentions: Mapping[str, _Mention], consumer: str) -> None:
-        """Reject a parameter whose resolver asks for another type than it takes."""
+        """Reject a parameter whose resolver asks for a type that the parameter does not take."""
         for parameter, mention in mentions.items():
             if identity(mention.marker.fn) in self.replacements:
                 # A replacement in a test may return any type.
@@ -300,7 +300,7 @@ class _Planner:
     # Names, paths and consumers.
 
     def _shorten_paths(self, roots: Mapping[str, _Mention]) -> None:
-        """Give each node the shortest path of parameter names from the tool, the alphabetically first of those."""
+        """Give each node the shortest parameter path from the tool, or the alphabetically first of several."""
         layer = {mention.who: (parameter,) for parameter, mention in sorted(roots.items(), reverse=True)}
         seen: dict[Hashable, tuple[str, ...]] = dict(layer)
         while layer:
@@ -390,7 +390,7 @@ class _Planner:
             names=(draft.full_key, *draft.former_names),
             remember=draft.remember,
             is_async=(waits := is_async(draft.fn) or (draft.enters and makes_async_manager(draft.fn))),
-            # A test may replace an inline function by a coroutine function.
+            # A test may replace an inline function with a coroutine function.
             inline=draft.inline and not waits,
             enters=draft.enters,
             inputs=inputs,
@@ -414,13 +414,13 @@ def make_plan(
     replacements: Replacements | None = None,
     reject: Reject = accept,
 ) -> Plan:
-    """Return the plan of a function.
+    """Return a function's plan.
 
     Args:
         fn: The function whose parameters are filled, for their annotations; None without one.
         owner: The registered item, for error messages: `tool 'order'`.
-        arguments: Names by which resolvers may ask for the tool's arguments, each with the argument's own name.
-        context_types: The classes that annotate a parameter for the request's context.
+        arguments: Names by which resolvers may ask for the tool's arguments, each with the argument's real name.
+        context_types: The classes that mark a parameter for the request's context.
         resolved: The parameters to fill.
         replacements: Functions that replace others.
         reject: Rejects parameters that nothing would fill.
@@ -449,9 +449,9 @@ def _options(marker: Marker) -> tuple[str | None, tuple[str, ...], bool, bool]:
 
 
 def _lanes(nodes: Sequence[Node], roots: Sequence[Input]) -> tuple[tuple[int | None, ...], int | None]:
-    """Return the lane of each node that runs in a thread, and that of the first root which has one.
+    """Return each threaded node's lane, and the lane of the first root that has one.
 
-    Two such nodes have one lane if one needs the other, directly or through nodes that run elsewhere.
+    Two such nodes share a lane if one needs the other, directly or through nodes that run elsewhere.
     """
     lane = {node.index: node.index for node in nodes if not (node.is_async or node.inline)}
 
@@ -460,7 +460,7 @@ def _lanes(nodes: Sequence[Node], roots: Sequence[Input]) -> tuple[tuple[int | N
             lane[index] = index = lane[lane[index]]
         return index
 
-    # For each node, those in threads whose values may have reached it: itself, or the nearest ones that it needs.
+    # For each node, the threaded nodes whose values may have reached it: itself, or the nearest ones that it needs.
     nearest: list[set[int]] = []
     for node in nodes:
         needed = set[int]().union(*(nearest[need] for need in node.needs))
@@ -476,6 +476,6 @@ def _lanes(nodes: Sequence[Node], roots: Sequence[Input]) -> tuple[tuple[int | N
 
 
 def _fingerprint(nodes: Sequence[Node]) -> str:
-    """Return a short digest of the graph. It changes when a node is added, removed or renamed, not when moved."""
+    """Return a short digest of the graph. Adding, removing or renaming a node changes it; moving a node does not."""
     shape = sorted((node.key, sorted(nodes[need].key for need in node.needs), node.remember) for node in nodes)
     return hashlib.sha256(repr(shape).encode()).hexdigest()[:6]

@@ -1,13 +1,13 @@
-"""Run the nodes of a plan on one leg: side by side where they wait, until all are settled or asking.
+"""Running a plan's nodes on one leg: concurrently where they wait, until all are settled or asking.
 
 The scheduler awaits the author's functions and nothing else. It hands a question to its `NodeOutcomes` and gets an
 outcome, or leaves the node waiting.
 
-Nodes that have never suspended are awaited in place, one after the other, because a task costs more than they do. The
-scheduler learns which those are by watching coroutines, so a wrong guess costs time, never correctness. No coroutine
-changes its task: cancel scopes and context variables in it hold.
+Nodes that have never suspended are awaited in place, one after the other, because an asyncio task costs more than they
+do. The scheduler learns which nodes those are by watching coroutines. A wrong guess costs time, never correctness. No
+coroutine changes its asyncio task, so its cancel scopes and context variables hold.
 
-Plain functions run in worker threads. If no coroutine can run, `_PlainNodes` hands the scheduler itself to one.
+Plain functions run in worker threads. If no coroutine can run, `_PlainNodes` hands the scheduler itself to a thread.
 """
 
 import functools
@@ -50,51 +50,52 @@ class LastFunctions(Protocol):
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Group:
-    """Nodes of one scheduler that run side by side, in tasks."""
+    """One scheduler's nodes that run concurrently, in asyncio tasks."""
 
     start: Callable[..., object]
     """Starts a function beside those that run."""
     scope: anyio.CancelScope
     in_flight: int = 0
-    """The number of nodes that run in tasks beside the one that runs the others."""
+    """How many nodes run in asyncio tasks beside the one that runs the others."""
     failure: BaseException | None = None
     """The first error."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Scheduler:
-    """Nodes of one leg. After `advance`, `waiting` has the questions without an answer."""
+    """One leg's nodes. After `advance`, `waiting` has the questions without an answer."""
 
     plan: Plan
     _: KW_ONLY
     arguments: Mapping[str, Any]
     """The tool's arguments, by name."""
     context: Callable[[], Any]
-    """Makes the value of parameters annotated as context."""
+    """Makes the value for context parameters."""
     outcomes: NodeOutcomes
     """Knows the answers to questions, and the kept values of remembered nodes."""
     threads: Threads
     managers: Managers | None = None
     """Exits context managers. Without it, dependencies must not make any."""
     reused: Reused | None = None
-    """Outcomes of nodes that ran for this request already, in another plan."""
+    """Outcomes of nodes that another plan has already run for this request."""
     is_isolated: Callable[[BaseException], bool] | None = None
-    """Returns True for an error that ends only its node and those that need it. It is kept in `failed`."""
+    """Returns True for an error that ends only its node and the nodes that need it. Such errors are kept in `failed`.
+    """
     watch: Watch | None = None
-    """Takes the facts about nodes that run."""
+    """Receives the facts about nodes that run."""
     cancelled: int = field(default_factory=cancel_requests)
-    """The number of cancellation requests when the leg began."""
+    """How many cancellation requests there were when the leg began."""
     last: LastFunctions | None = None
-    """The functions to run in the thread of the last node, after it. They may never run."""
+    """The functions to run in the last node's thread, after it. They may never run."""
     failed: dict[int, BaseException] = field(default_factory=dict[int, BaseException], init=False)
     waiting: dict[int, Marker] = field(default_factory=dict[int, Marker], init=False)
     declined: DeclinedParameter | None = field(default=None, init=False)
     settled: list[Outcome | None] = field(init=False)
     """For each node, its outcome, once it has one."""
     _missing: list[int] = field(init=False)
-    """For each node, the number of nodes that it needs and that are not settled."""
-    # Heaps, so that the first in plan order runs. Context managers are entered one at a time: that must happen in
-    # the leg's own task, and not in one that is over when the body begins.
+    """For each node, how many nodes that it needs are not settled."""
+    # Heaps, so that the first node in plan order runs. Context managers are entered one at a time, in the leg's own
+    # asyncio task: another task would have ended when the body begins.
     _ready: list[int] = field(default_factory=list[int], init=False)
     _plain: list[int] = field(default_factory=list[int], init=False)
     """The plain functions that can run, in threads."""
@@ -121,7 +122,7 @@ class Scheduler:
         Afterwards `declined` is set, or `waiting` holds the questions to ask, or every node is settled.
 
         Raises:
-            Exception: The error of the first failing node; those beside it are cancelled.
+            Exception: The first failing node's error. Nodes that ran beside it are cancelled.
         """
         while (self._ready or self._plain or self._entering) and self.declined is None:
             if self._plain and self._recall_plain():
@@ -131,7 +132,7 @@ class Scheduler:
             elif len(self._ready) + len(self._plain) > 1:
                 await self._run_together()
             else:
-                # A single node delays no other node, so it needs no task of its own.
+                # A single node delays no other node, so it needs no separate asyncio task.
                 heap = self._ready or self._plain or self._entering
                 await self._run(self.plan.nodes[heapq.heappop(heap)])
 
@@ -157,7 +158,7 @@ class Scheduler:
         return [self.plan.nodes[index] for index in sorted(self.waiting)]
 
     def _reuse(self, reused: Reused) -> None:
-        """Settle nodes before any runs, and never run those that only they need."""
+        """Settle nodes before any runs, and never run nodes that only they need."""
         for index, outcome in reused.outcomes.items():
             self.settled[index] = outcome
         for node in self.plan.nodes:
@@ -174,7 +175,7 @@ class Scheduler:
             raise group.failure
 
     async def _drain(self, group: _Group, node: Node | None = None) -> None:
-        """Run a node, then all that are ready: in place those that never suspended, the rest in their own tasks."""
+        """Run a node, then all ready nodes: in place if they never suspended, the rest in separate asyncio tasks."""
         try:
             if node is not None:
                 await self._run(node)
@@ -187,7 +188,7 @@ class Scheduler:
                 node = self.plan.nodes[heapq.heappop(self._ready or self._plain)]
                 group.in_flight += 1
                 if self.plan.never_suspended[node.index]:
-                    # If it suspends this time, another task runs the other nodes, for which it may be waiting.
+                    # If it suspends this time, another asyncio task runs the other nodes, which it may be waiting for.
                     await self._run(node, beside=group)
                     group.in_flight -= 1
                 else:
@@ -215,7 +216,7 @@ class Scheduler:
         return found
 
     def _has_one_lane(self) -> bool:
-        """Return True if only plain functions of one lane can run, so that none of them can move to another thread."""
+        """Return True if only plain functions in one lane can run, so that none of them can move to another thread."""
         plain, lanes = self._plain, self.plan.lanes
         if self._ready or not self.threads.share_one:
             return False
@@ -228,7 +229,7 @@ class Scheduler:
         return bool(self._entering) and self.plan.lanes[self._entering[0]] is not None
 
     async def _drive(self, group: _Group | None) -> None:
-        """Have a thread run plain functions. With a group, others continue if one takes long."""
+        """Have a thread run plain functions. With a group, other nodes continue if a function takes long."""
         run = _PlainNodes(self, group)
         how: NodeHow = "failed"
         try:
@@ -304,7 +305,7 @@ class Scheduler:
         return functools.partial(node.fn, *placed, **named)
 
     def _isolate(self, node: Node, error: BaseException) -> None:
-        """Keep the error of a node that ends no other node; raise any other."""
+        """Keep an error that ends only its own node; raise any other."""
         if self.is_isolated is not None and self.is_isolated(error):
             self.failed[node.index] = error
             return
@@ -339,7 +340,9 @@ class Scheduler:
     def _await_tracking_suspension(
         self, awaitable: Awaitable[Any], node: Node, beside: _Group | None
     ) -> Generator[Any, Any, Any]:
-        """Await a coroutine in the current task. When it first suspends, note that, and let the other nodes go on."""
+        """Await a coroutine in the current asyncio task. When it first suspends, note that, and let the other nodes
+        continue.
+        """
         never_suspended = self.plan.never_suspended
         steps = awaitable.__await__()
         try:
@@ -460,14 +463,14 @@ class Scheduler:
         how: NodeHow = "failed"
         try:
             if isinstance(value, PlainEntry):
-                # For the next functions in the thread.
+                # The thread's next functions need them.
                 value.share()
             how = self._conclude(node, value)
         finally:
             self._note_end(node, how)
 
     def delays_others(self, node: Node) -> bool:
-        """Return True if a plain function of another lane waits."""
+        """Return True if a plain function in another lane is waiting."""
         lanes = self.plan.lanes
         return any(lanes[index] != lanes[node.index] for index in self._plain)
 
@@ -479,7 +482,7 @@ class Scheduler:
 
 @dataclass(slots=True, eq=False, repr=False)
 class _PlainNodes:
-    """Plain nodes that a thread runs one after the other, and what follows the last node."""
+    """Plain nodes that a thread runs one after the other, and the functions after the last node."""
 
     _scheduler: Scheduler
     _group: _Group | None
@@ -487,11 +490,11 @@ class _PlainNodes:
     node: Node | None = None
     """The node whose function runs, or has run and is not settled."""
     value: Any = None
-    """Its value, if that is left to the loop."""
+    """The node's value, if the loop must handle it."""
     is_beside: bool = False
     """True once other nodes run beside it."""
     entries: list[PlainEntry] = field(default_factory=list[PlainEntry])
-    """Entries whose context variables the leg's own context lacks."""
+    """Entries whose context variables the leg's context lacks."""
 
     def next(self) -> Callable[[], Any] | None:
         """Return the next function to run; None if the loop must continue."""
@@ -504,7 +507,7 @@ class _PlainNodes:
         return call
 
     def settle(self, value: Any) -> bool:
-        """Settle the function that has run. Return False if its value is left to the loop."""
+        """Settle the function that has run. Return False if the loop must handle its value."""
         if self.node is None:
             last = self._scheduler.last
             return last is not None and last.settle(value)
@@ -516,7 +519,7 @@ class _PlainNodes:
         return True
 
     def delays_others(self) -> bool:
-        """Return True if a plain function of another lane waits, and can run beside this one."""
+        """Return True if a plain function in another lane is waiting, and can run beside this one."""
         return self._group is not None and self.node is not None and self._scheduler.delays_others(self.node)
 
     def continue_beside(self) -> None:

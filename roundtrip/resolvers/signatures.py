@@ -1,4 +1,4 @@
-"""Read the annotations, names and identities of callables of every kind."""
+"""Annotations, names and identities of all kinds of callables."""
 
 import functools
 import inspect
@@ -16,9 +16,9 @@ _OUTCOMES: Final = (AcceptedElicitation, DeclinedElicitation, CancelledElicitati
 
 
 def hints_of(fn: Callable[..., Any]) -> dict[str, Any]:
-    """Return the evaluated annotations of a callable, without those that cannot be evaluated.
+    """Return a callable's evaluated annotations, without those that cannot be evaluated.
 
-    An example is a name that is imported for type checking only. A caller that needs such an annotation reports it.
+    One example is a name that is imported only for type checking. A caller that needs such an annotation reports it.
     """
     target = _annotated_part(fn)
     try:
@@ -53,7 +53,7 @@ def _hints_one_by_one(target: Any) -> dict[str, Any]:
 
 
 def given_by_partials(fn: Callable[..., Any]) -> frozenset[str]:
-    """Return the parameters that partials fill by name. They are the author's, so nothing else fills them."""
+    """Return the parameters that partials fill by name. The author chose their values, so nothing else fills them."""
     given: set[str] = set()
     while isinstance(fn, functools.partial):
         given.update(fn.keywords)
@@ -62,7 +62,7 @@ def given_by_partials(fn: Callable[..., Any]) -> frozenset[str]:
 
 
 def display_name(fn: Callable[..., Any]) -> str:
-    """Return the name of a callable for messages: of a partial, its function's; of an object, its type's."""
+    """Return a callable's name for messages: a partial's function name, or an object's type name."""
     fn = _without_partials(fn)
     return getattr(fn, "__name__", None) or type(fn).__name__
 
@@ -70,7 +70,7 @@ def display_name(fn: Callable[..., Any]) -> str:
 def identity(fn: Callable[..., Any]) -> Hashable:
     """Return a key that is equal for all references to one callable.
 
-    A bound method is a new object at each access, so its key is made of its function and its instance.
+    A bound method is a new object at each access, so its key combines its function and its instance.
     """
     instance = getattr(fn, "__self__", None)
     if instance is None or inspect.ismodule(instance):
@@ -80,7 +80,7 @@ def identity(fn: Callable[..., Any]) -> Hashable:
 
 
 def is_async(fn: Callable[..., Any]) -> bool:
-    """Return True if calling it gives a coroutine."""
+    """Return True if calling it returns a coroutine."""
     fn = _without_partials(fn)
     return inspect.iscoroutinefunction(fn) or (
         not inspect.isclass(fn) and not inspect.isroutine(fn) and inspect.iscoroutinefunction(type(fn).__call__)
@@ -99,13 +99,13 @@ def is_async_generator_function(fn: Callable[..., Any]) -> bool:
 
 
 def is_manager_class(fn: Callable[..., Any]) -> bool:
-    """Return True for a class of context managers."""
+    """Return True for a context-manager class."""
     fn = _without_partials(fn)
     return inspect.isclass(fn) and any(hasattr(fn, enter) and hasattr(fn, leave) for enter, leave in _MANAGER_METHODS)
 
 
 def makes_async_manager(fn: Callable[..., Any]) -> bool:
-    """Return True if what a function makes is entered with `async with`. A class of both kinds of managers is."""
+    """Return True if a function's result is entered with `async with`, also for a class that supports both kinds."""
     fn = _without_partials(fn)
     if inspect.isclass(fn):
         return hasattr(fn, "__aenter__") and hasattr(fn, "__aexit__")
@@ -118,12 +118,12 @@ def wants_outcome(filled: Any) -> bool:
 
 
 def arms_of(annotation: Any) -> tuple[Any, ...]:
-    """Return the members of a union, through `Annotated` and type aliases, or the annotation itself."""
+    """Return a union's members, through `Annotated` and type aliases, or the annotation itself."""
     if get_origin(annotation) is Annotated:
         return arms_of(get_args(annotation)[0])
     try:
         alias = getattr(annotation, "__value__", None)
-    except NameError:  # a PEP 695 alias of names that exist for type checkers only
+    except NameError:  # a PEP 695 alias whose names exist only for type checkers
         return (annotation,)
     if alias is not None:
         return arms_of(alias)

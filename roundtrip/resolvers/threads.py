@@ -1,4 +1,4 @@
-"""Protocols of the worker threads that run plain functions; `roundtrip.threads` implements them."""
+"""Protocols for the worker threads that run plain functions; `roundtrip.threads` implements them."""
 
 from collections.abc import Callable, Hashable
 from contextvars import Context
@@ -25,7 +25,7 @@ class HeldThread(Protocol):
         ...
 
     def let_go(self) -> None:
-        """Let other legs have the thread. Code in it calls this."""
+        """Release the thread for other legs. Code in the thread calls this."""
         ...
 
 
@@ -33,7 +33,7 @@ class PlainRun(Protocol):
     """Functions that a thread runs one after the other. The thread or the loop uses it, and never both at once."""
 
     value: Any
-    """The value of the function that has run, if that is left to the loop."""
+    """The value of the function that has run, if the loop must handle it."""
 
     def next(self) -> Callable[[], Any] | None:
         """Return the next function to run; None if the loop must continue."""
@@ -44,7 +44,7 @@ class PlainRun(Protocol):
         ...
 
     def delays_others(self) -> bool:
-        """Return True if a function waits that could run in another thread."""
+        """Return True if a waiting function could run in another thread."""
         ...
 
     def continue_beside(self) -> None:
@@ -53,7 +53,7 @@ class PlainRun(Protocol):
 
 
 class Threads(Protocol):
-    """Worker threads of one leg. Functions of one lane run in one thread."""
+    """One leg's worker threads. Functions in one lane run in one thread."""
 
     @property
     def share_one(self) -> bool:
@@ -65,29 +65,29 @@ class Threads(Protocol):
         ...
 
     async def run(self, call: Callable[[], T], /, *, lane: Hashable = None) -> T:
-        """Run a function in the thread of its lane; without a lane, in any."""
+        """Run a function in its lane's thread; without a lane, in any thread."""
         ...
 
     async def run_body(self, call: Callable[[], T], /) -> T:
-        """Run the body in the thread of its lane."""
+        """Run the body in its lane's thread."""
         ...
 
     async def drive(self, run: PlainRun, *, lane: Hashable) -> None:
-        """Run several functions in the thread of a lane, until the loop must continue.
+        """Run several functions in a lane's thread, until the loop must continue.
 
         Raises:
-            BaseException: A function has failed, or its settling.
+            BaseException: A function failed, or could not be settled.
         """
         ...
 
     def hold(self) -> HeldThread:
-        """Keep the current thread. Code in it calls this."""
+        """Keep the current thread. Code in the thread calls this."""
         ...
 
     def apart(self) -> "Threads":
-        """Return threads for another plan of the same leg."""
+        """Return threads for another plan in the same leg."""
         ...
 
     def close(self) -> None:
-        """Let other legs have the threads."""
+        """Release the threads for other legs."""
         ...
