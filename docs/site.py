@@ -44,7 +44,7 @@ REFERENCE: Final[Mapping[str, str]] = {
 }
 """The public modules, and the titles of their pages."""
 INNER: Final = (
-    *("completing", "effects", "has_own_tool_handler", "hurried", "is_one_of"),
+    *("completing", "effects", "has_own_tool_handler", "limit_page_wait", "is_one_of"),
     *("is_served_in_legs", "is_visible", "journal_codec", "local_provider", "mask_error_details_by_default"),
     *("overrides", "own_lifespan", "own_routes", "plan_of", "plans", "resources_for"),
     *("serving_client", "shows_error_details", "task_service", "tell_transport", "tool_schema", "watched_by"),

@@ -214,7 +214,7 @@ def _is_still_cancelled(requests: int) -> bool:
 
 
 def _is_passed_on(raised: BaseException, error: BaseException | None) -> bool:
-    """Return True if an exit raised the exception it was given: directly, or alone inside a task group's group."""
+    """Return True if an exit raised the exception it was given, either directly or inside a task group's group."""
     if not isinstance(raised, BaseExceptionGroup):
         return raised is error
     group = cast("BaseExceptionGroup[BaseException]", raised)

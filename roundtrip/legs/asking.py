@@ -1,4 +1,4 @@
-"""Provide the questions and steps of a running body as methods of its context."""
+"""The context methods with which a running body asks and takes steps."""
 
 import math
 from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
@@ -55,7 +55,7 @@ def _seconds_of(given: float | timedelta, what: str) -> float:
     """Return a duration in seconds.
 
     Raises:
-        BodyMistake: It is not a duration.
+        BodyMistake: The value is not a duration.
     """
     seconds: Any = given.total_seconds() if isinstance(given, timedelta) else given
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
@@ -64,23 +64,23 @@ def _seconds_of(given: float | timedelta, what: str) -> float:
 
 
 class NameOptions(TypedDict, total=False):
-    """Options of a question that is asked as a whole."""
+    """Options for a question that is asked as a whole."""
 
     former_names: Sequence[str]
 
 
 class AskOptions(FormOptions, NameOptions, total=False):
-    """Options of a question that is asked with a message and a schema, besides `fallback`."""
+    """Options for a question with a message and a schema, besides `fallback`."""
 
 
 class ChoiceOptions(AskOptions, Generic[T], total=False):
-    """Options of a question that is asked with a message and its choices."""
+    """Options for a question with a message and choices."""
 
     fallback: Fallback[T]
 
 
 class VisitOptions(TypedDict, total=False):
-    """Options of `ctx.elicit_url`."""
+    """Options for `ctx.elicit_url`."""
 
     name: str | None
     wait: float
@@ -88,7 +88,7 @@ class VisitOptions(TypedDict, total=False):
 
 
 class Asking(Awaitable[T]):
-    """Question or step of a body. Await it to get its result; the call fails if it is never awaited."""
+    """Question or step in a body. Await it to get its result; the call fails if it is never awaited."""
 
     __slots__ = ("_body", "_name", "_read", "_run")
 
@@ -118,7 +118,7 @@ class Asking(Awaitable[T]):
 
 
 class CallInfo:
-    """Id and progress of a call."""
+    """A call's id and progress."""
 
     __slots__ = ("_call", "_issue", "stored")
 
@@ -128,7 +128,7 @@ class CallInfo:
         self._call = call
         self._issue = issue
         self.stored = stored
-        """The leg of the stored call that this call is."""
+        """This call's stored leg, if the call is stored."""
 
     @property
     def id(self) -> str:
@@ -137,23 +137,23 @@ class CallInfo:
 
     @property
     def leg(self) -> int:
-        """Return the number of the call's requests, this one included."""
+        """Return how many requests the call has had, including this one."""
         return self._call.leg
 
     @property
     def round(self) -> int:
-        """Return the number of the call's rounds of questions."""
+        """Return how many question rounds the call has had."""
         return self._call.round
 
     def ticket(self, purpose: str, *, unbound: bool = False) -> str:
-        """Issue a ticket for the URL of an `ElicitUrl`, by which the page finds the call and its user.
+        """Issue a ticket for an `ElicitUrl`'s URL, by which the page finds the call and its user.
 
         The ticket is signed, the same on every leg, valid for this call and purpose, and ends with the call. The page
         passes it to `server.verify_ticket`, with the principal of its browser.
 
         Args:
-            purpose: The use of the ticket, such as the question's name.
-            unbound: Issue it although no user is known; then everyone who has the link can use it.
+            purpose: What the ticket is for, such as the question's name.
+            unbound: Issue it although no user is known. Then everyone who has the link can use it.
 
         Raises:
             BodyMistake: No user is authenticated, or their access token has no subject, and `unbound` was not given.
@@ -170,7 +170,7 @@ class CallInfo:
 
 
 class AskingContext(SdkContext[LifespanContextT, RequestT]):
-    """Context of one call, with questions and steps by name."""
+    """One call's context, with questions and steps by name."""
 
     _publishes_on: SubscriptionBus | None
     _body: Body | None
@@ -191,14 +191,14 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
 
     @property
     def call(self) -> CallInfo:
-        """Return the call that this request is a leg of."""
+        """Return the call that this request belongs to."""
         if self._call is None:
             raise ValueError("Context is not available outside of a call")
         return self._call
 
     @property
     def is_over(self) -> bool:
-        """Return True if the body of this context has ended."""
+        """Return True if this context's body has ended."""
         return self._body is not None and self._body.is_over
 
     def _running_body(self, name: str) -> Body:
@@ -261,15 +261,17 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
     def ask(
         self, name: str, question: Any, schema: Any = _NO_SCHEMA, /, *, former_names: Sequence[str] = (), **options: Any
     ) -> Asking[Any]:
-        """Ask one question and yield the value of its answer; a decline or a cancellation ends the call.
+        """Ask one question and return the answer's value when awaited; a decline or a cancellation ends the call.
 
         Args:
             name: The question's name, the same on every leg and after a redeploy. In a loop, number it: `f"item-{i}"`.
-            question: The message above a form, with the form's schema after it; or a whole question, as `ElicitUrl`.
-            schema: The type of the answer, or the choices, as `Elicit` takes them.
+            question: The message above a form, followed by the form's schema; or a whole question, such as an
+                `ElicitUrl`.
+            schema: The answer's type, or the choices, in any form that `Elicit` takes.
             former_names: Names that the question had in earlier versions, so that a rename does not ask again.
             **options: For a message with a schema: `answered_by`, `attempts`, `guesses`, `fallback` and `volatile_ok`
-                of `Elicit`.
+            from
+                `Elicit`.
 
         Raises:
             QuestionDeclined: The user declined or cancelled; let it pass to end the call.
@@ -317,7 +319,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
     def ask_outcome(
         self, name: str, question: Any, schema: Any = _NO_SCHEMA, /, *, former_names: Sequence[str] = (), **options: Any
     ) -> Asking[ElicitationResult[Any]]:
-        """Ask the user one question, as `ask` does, and yield its outcome: accepted, declined or cancelled.
+        """Ask the user one question like `ask`, and return its outcome: accepted, declined or cancelled.
 
         Raises:
             BodyMistake: The question cannot be asked this way, or no user answers it.
@@ -332,7 +334,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         return Asking(body, name, partial(body.ask, name, marker, former_names), Outcome.as_result)
 
     def ask_all(self, questions: Mapping[str, Marker]) -> Asking[dict[str, Any]]:
-        """Ask several questions in one round and yield the values of their answers by name.
+        """Ask several questions in one round and return the values of their answers by name.
 
         Raises:
             QuestionDeclined: The user declined or cancelled one of them; let it pass to end the call.
@@ -346,7 +348,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         return Asking(body, label, partial(body.ask_all, questions), values)
 
     def ask_all_outcomes(self, questions: Mapping[str, Marker]) -> Asking[dict[str, Any]]:
-        """Ask several questions in one round and yield their outcomes by name; samples and roots give results."""
+        """Ask several questions in one round and return their outcomes by name; samples and roots return their results."""
         label = _label_of("ask_all_outcomes", questions)
         body = self._running_body(label)
 
@@ -359,7 +361,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         return Asking(body, label, partial(body.ask_all, questions), results)
 
     def review(self, name: str, message: str, of: Sequence[str]) -> Asking[dict[str, Any]]:
-        """Show earlier answers of this call in one form, let the user change them, and yield them by name.
+        """Show this call's earlier answers in one form, let the user change them, and return them by name.
 
         Everything that depends on a changed answer is asked and computed again: the resolvers that need it, and the
         rest of the body after it.
@@ -367,7 +369,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         Args:
             name: The review's name.
             message: The text above the form.
-            of: The names of the form questions to show, of this body or of resolvers.
+            of: The names of the form questions to show, from this body or from resolvers.
 
         Raises:
             QuestionDeclined: The user declined or cancelled the review; let it pass to end the call.
@@ -377,7 +379,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         return Asking(body, name, partial(body.review, name, message, of), lambda outcome: outcome.require_value(name))
 
     def review_outcome(self, name: str, message: str, of: Sequence[str]) -> Asking[ElicitationResult[dict[str, Any]]]:
-        """Show earlier answers, as `review` does, and yield the review's outcome: accepted, declined or cancelled."""
+        """Show earlier answers like `review`, and return the review's outcome: accepted, declined or cancelled."""
         body = self._running_body(name)
         return Asking(body, name, partial(body.review, name, message, of), Outcome.as_result)
 
@@ -386,20 +388,20 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
     @overload
     def step(self, name: str, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Asking[T]: ...
     def step(self, name: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Asking[Any]:
-        """Run a function once for the whole call, and yield the same result on later legs.
+        """Run a function once for the whole call, and return the same result on later legs.
 
-        The result must have a JSON form, and the function's return annotation is the type that it is read back as. It
-        travels sealed in the token. A leg whose response is lost, or that is replayed, runs the function again.
+        The result must have a JSON form, and is read back as the type in the function's return annotation. It travels
+        sealed in the token. If a leg is replayed or its response is lost, the function runs again.
         """
         body = self._running_body(name)
         return Asking(body, name, partial(body.step, name, fn, args, kwargs), lambda result: result)
 
     def sleep(self, duration: float | timedelta, *, name: str | None = None) -> Asking[None]:
-        """Wait for some time, in a task, which no worker, thread or connection holds meanwhile.
+        """In a task, wait for some time, during which no worker, thread or connection is held.
 
         Args:
             duration: Seconds, or a `timedelta`.
-            name: A name, needed if several asyncio tasks of the body sleep at once.
+            name: A name, needed if several of the body's asyncio tasks sleep at once.
 
         Raises:
             NeedsTask: The call is not a task.
@@ -408,16 +410,16 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         return Asking(body, name or "ctx.sleep", partial(body.sleep, seconds, name), lambda result: result)
 
     def wait_for(self, name: str, *, timeout: float | timedelta | None = None) -> Asking[Any]:
-        """Wait, in a task, for a signal from `server.signal`, and return its payload.
+        """In a task, wait for a signal from `server.signal`, and return its payload.
 
-        A signal that comes before the wait is kept. The first one of a name counts.
+        A signal that arrives before the wait is kept. The first signal with a name counts.
 
         Args:
             name: The signal's name. A body can wait for it once.
-            timeout: Seconds, or a `timedelta`; None for the life of the task.
+            timeout: Seconds, or a `timedelta`; None for as long as the task lives.
 
         Raises:
-            TimeoutError: It did not come in time.
+            TimeoutError: The signal did not arrive in time.
             NeedsTask: The call is not a task.
         """
         seconds = None if timeout is None else _seconds_of(timeout, "timeout=")
@@ -439,7 +441,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
     async def elicit(
         self, message: str, schema: Any, *, name: str | None = None, answered_by: AnsweredBy = "human"
     ) -> ElicitationResult[Any]:
-        """Ask the user to fill in a form, as `ask_outcome` does; by default, its wording is its name."""
+        """Ask the user to fill in a form like `ask_outcome`; by default, its wording is its name."""
         if self._body is None or not self._body.is_running:
             self._require_live_resolver("elicit")
             with clock_paused():
@@ -477,11 +479,11 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         """Ask the client's model to complete a conversation.
 
         Args:
-            messages: The conversation; a string is a single message of the user.
-            result_type: Ask the model for JSON of this type, and read it into `.result`.
-            max_tokens: The limit of the answer, in tokens of the model.
+            messages: The conversation; a string is a single user message.
+            result_type: Ask the model for JSON with this type, and read it into `.result`.
+            max_tokens: The answer's limit, in the model's tokens.
             name: The question's name; by default derived from its message.
-            **options: Those of `Sample`.
+            **options: `Sample`'s options.
         """
         body = self._running_body(name or "sample")
         question = Sample(messages, max_tokens=max_tokens, result_type=result_type, **options)
@@ -530,16 +532,16 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         wait: float = 20.0,
         schemes: Collection[str] = WEB,
     ) -> UrlElicitationResult | ElicitationResult[Any]:
-        """Send the user to a page, as `ask_outcome` does with an `ElicitUrl`.
+        """Send the user to a page, like `ask_outcome` with an `ElicitUrl`.
 
         Args:
-            message: The reason for going there.
+            message: Why the user should visit the page.
             url: The page.
             elicitation_id: The page's id for its client; generated by default.
-            name: The question's name; by default made of its wording.
+            name: The question's name; by default derived from its wording.
             done: Decides when the user has finished; without it, agreeing to go there is the whole answer.
             wait: Seconds that a leg waits for `done` before it asks again.
-            schemes: The schemes that the URL may have, as `ElicitUrl` takes them.
+            schemes: The schemes that the URL may have; see `ElicitUrl`.
         """
         require_scheme(url, schemes)
         if self._body is None or not self._body.is_running:

@@ -1,4 +1,4 @@
-"""Turn the tokens that clients carry into journals and back: one middleware, which replaces the SDK's boundary.
+"""The middleware that replaces the SDK's boundary: it turns tokens that clients carry into journals and back.
 
 For a request it opens the record, verifies the token, checks its times and reads its journal. For a response it makes
 the token. Like the SDK's boundary, it enforces the whole policy (`RequestStateSecurity`), and rejects a token if a
@@ -56,11 +56,11 @@ SubjectOf = Callable[[Request], tuple[str | None, bool]]
 
 
 class _PrincipalUnknown(Exception):
-    """The principal of a request could not be determined."""
+    """The request's principal could not be determined."""
 
 
 class RequestBoundary:
-    """Middleware that gives each request its record and journal, and each result that asks its token."""
+    """Middleware that gives each request its record and journal, and each asking result its token."""
 
     def __init__(
         self,
@@ -81,16 +81,16 @@ class RequestBoundary:
         self._has_warned = False
 
     async def __call__(self, ctx: Request, call_next: CallNext) -> HandlerResult:
-        """Serve one message, as the SDK's middlewares do."""
+        """Serve one message, like the SDK's middlewares."""
         request = RequestRecord(ctx, ctx.method in INPUT_REQUIRED_METHODS)
-        # A server may be called from within a request of another server.
+        # One server's request may call another server.
         served = REQUEST.set(request)
         offered = offer(lambda: self._make_context(ctx))
         try:
             if not request.may_ask:
                 return await call_next(ctx)
             claims, inner = None, ctx
-            # An explicit null is no token: any client could leave it out instead.
+            # Treat an explicit null as a missing token: any client could leave the token out instead.
             if ctx.params is not None and ctx.params.get("requestState") is not None:
                 claims, inner = self._let_in(ctx, ctx.params, request)
             result = await call_next(inner)
@@ -148,7 +148,7 @@ class RequestBoundary:
         """Compare an authentic token with the request that brought it.
 
         Raises:
-            TokenRejected: It was written for another request.
+            TokenRejected: The token was written for another request.
         """
         bound = bool(claims.principal)
         wanted = pack_binding(ctx.method, ctx.params, audience=self._audience, call=call, bound=bound)
@@ -164,7 +164,7 @@ class RequestBoundary:
             raise TokenRejected(RejectionReason.OTHER_PRINCIPAL)
 
     def _principal(self, ctx: Request) -> str | None:
-        """Return the principal of a request.
+        """Return the request's principal.
 
         Raises:
             _PrincipalUnknown: The author's function failed, or did not return text.
@@ -192,7 +192,7 @@ class RequestBoundary:
     def _let_out(
         self, ctx: Request, request: RequestRecord, result: HandlerResult, claims: bytes | None
     ) -> HandlerResult:
-        """Replace the state in a result that asks by its token."""
+        """Replace the state in an asking result with its token."""
         if not is_input_required(result):
             return result
         # Most results are mappings; an author's middleware may return a model.
@@ -206,10 +206,10 @@ class RequestBoundary:
         return result.model_copy(update={"request_state": token})
 
     def _authored_journal(self, ctx: Request, request: RequestRecord, state: str) -> bytes:
-        """Return a journal for a state that a function outside of roundtrip returned by hand.
+        """Return a journal for a state that a function without roundtrip's questions returned by hand.
 
         Raises:
-            MCPError: It cannot be carried; the log has the reason.
+            MCPError: No token can carry the state; the log has the reason.
         """
         journal, limits = request.journal, self._parts.limits
         call = Call(self._parts.system.new_id()) if journal is None else Call.resumed(journal)
@@ -225,7 +225,7 @@ class RequestBoundary:
             raise MCPError(code=INTERNAL_ERROR, message="Internal error") from error
 
     def _seal(self, ctx: Request, request: RequestRecord, packed: bytes, claims: bytes | None) -> str:
-        """Return the token of a journal; within one call it keeps the claims of the received token."""
+        """Return a journal's token. Within one call, it keeps the received token's claims."""
         try:
             if claims is None or request.brought is None or call_of(packed) != call_of(request.brought):
                 claims = self._claims(ctx, call_of(packed))
@@ -233,7 +233,7 @@ class RequestBoundary:
             request.token_out = len(token)
         except _PrincipalUnknown:
             raise MCPError(code=INTERNAL_ERROR, message="Internal error") from None
-        except Exception:  # the text of a codec's failure is not for the client
+        except Exception:  # the client must not see a codec's error text
             logger.exception("the request state codec failed to make a token on %s", ctx.method)
             raise MCPError(code=INTERNAL_ERROR, message="Internal error") from None
         return token
@@ -244,7 +244,7 @@ class RequestBoundary:
         return claims if principal is None else claims + principal_digest(principal, call)
 
     def _explain(self, ctx: Request, request: RequestRecord, reason: RejectionReason, said: str) -> None:
-        """Report the reason to reject a token to the log and the tracers, and not to the client."""
+        """Report why a token was rejected to the log and the tracers, and not to the client."""
         # An unregistered name may be any text that a client wants to see in a log.
         subject, traced = self._subject_of(ctx) if self._subject_of is not None else (None, True)
         logger.warning("request state rejected on %s %r: %s%s", ctx.method, subject or "(unknown)", reason.value, said)
@@ -275,7 +275,7 @@ class RequestBoundary:
 
 
 def _reason_of_codec(error: MCPError) -> str:
-    """Return the reason that an author's own codec gave for a rejection, for the log; empty if it gave none."""
+    """Return an author codec's reason for a rejection, for the log; empty without one."""
     rejected = error.__cause__
     told = rejected.__cause__ if isinstance(rejected, TokenRejected) else None
     if isinstance(told, TokenRejected) or not isinstance(told, InvalidRequestState) or str(told) in _REASONS_OF_CODECS:
@@ -284,4 +284,4 @@ def _reason_of_codec(error: MCPError) -> str:
 
 
 _REASONS_OF_CODECS: Final = {"unknown key": RejectionReason.UNKNOWN_KEY, "seal": RejectionReason.TAMPERED}
-"""The reasons of the SDK's own codec."""
+"""Rejection reasons that the SDK's codec gives."""

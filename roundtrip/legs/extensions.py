@@ -1,4 +1,4 @@
-"""The seam between legs and the features of a server."""
+"""The seam between legs and a server's features."""
 
 from __future__ import annotations
 
@@ -21,40 +21,40 @@ if TYPE_CHECKING:
 
 
 class LegPart:
-    """Part of one feature in one leg. A feature overrides what it needs."""
+    """One feature's part in one leg. A feature overrides what it needs."""
 
     needs_engine = False
     """False if the body may run without the engine."""
     may_store = False
     """True if the leg may end with a stored call."""
     replaces_body = False
-    """True if something else may run in place of the body."""
+    """True if something else may run instead of the body."""
 
     def complete(self, leg: Leg) -> None:
         """Add to the values with which the engine serves the leg."""
 
     def around(self, execute: Execute) -> Execute:
-        """Return what runs the body, given what runs it without this feature."""
+        """Wrap the function that runs the body."""
         return execute
 
 
 class OpenLeg:
-    """Leg that begins, as features see it."""
+    """Leg at its start, when features join it."""
 
     parts: Parts
-    """The parts of the server."""
+    """The server's parts."""
     function: AskingFunction
     arguments: Mapping[str, Any]
     incoming: Incoming
     record: RequestRecord | None
-    """The record of the request, if the client asked for this leg."""
+    """The request's record, if the client asked for this leg."""
     request: ServerRequestContext[Any, Any] | None
-    """The request, also if another function called this one."""
+    """The request, even if another function called this one."""
     in_retry_era: bool
     stored: StoredLeg | None
-    """The leg of a stored call, if it is one."""
+    """The stored leg, if the call is stored."""
     hands_over: bool
-    """True if it ends before the body, whose call is stored."""
+    """True if the leg ends before the body, and its call is stored."""
     channels: Channels | None
     binds_tickets: bool
     """False if no user receives its tickets, so that they need not be bound to one."""
@@ -73,7 +73,7 @@ class LegExtension(LegFeature):
     """Feature that takes part in legs. A feature overrides what it needs."""
 
     def concerns(self, function: AskingFunction) -> bool:
-        """Return True if the feature may take part in legs of a function; called once, when it is registered.
+        """Return True if the feature may take part in a function's legs; called once, when the function is registered.
 
         Raises:
             InvalidSignature: The server cannot serve the function.
@@ -81,7 +81,7 @@ class LegExtension(LegFeature):
         return True
 
     def join(self, leg: OpenLeg) -> LegPart | None:
-        """Return the part of the feature in a leg, if it has one.
+        """Return the feature's part in a leg, if it has one.
 
         Raises:
             MCPError: The leg must not begin.
@@ -90,14 +90,14 @@ class LegExtension(LegFeature):
 
 
 CountGuessOfLeg = Callable[[OpenLeg, str, Any, int], Awaitable[bool]]
-"""Counts an answer to a question of a leg, given its name and the most guesses; returns False if it is one too many."""
+"""Counts an answer in a leg, given its question's name and the most guesses; returns False if it is one too many."""
 
 
 class LifespanWorker(Protocol):
-    """Work beside the legs of a server, on an event loop."""
+    """Work beside a server's legs, on an event loop."""
 
     def start(self) -> None:
-        """Begin, unless it runs on this event loop already."""
+        """Begin, unless it already runs on this event loop."""
         ...
 
     async def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""Run an author's function that may ask: the body of a tool, a prompt or a resource template."""
+"""Author functions that may ask: the body of a tool, a prompt or a resource template."""
 
 from __future__ import annotations
 
@@ -46,24 +46,24 @@ else:
 T = TypeVar("T")
 
 _Place = Literal["loop", "inline", "thread"]
-"""The place of a body: a coroutine on the event loop, a plain function there, or a worker thread."""
+"""Where a body runs: a coroutine on the event loop, a plain function there, or a worker thread."""
 
 Kind = Literal["tool", "prompt", "resource"]
 
 _METHODS: Final[Mapping[Kind, str]] = {"tool": "tools/call", "prompt": "prompts/get", "resource": "resources/read"}
 _ASKING: Final = frozenset(f"AskingContext.{name}" for name in ("elicit", "elicit_url", "sample", "list_roots"))
-"""Methods of a context that give a plain coroutine."""
+"""Context methods that return a plain coroutine."""
 _digests: Final[dict[str, str | None]] = {}
 """Digests of source files that were read; None for an unreadable file."""
 
 
 class Build:
-    """Build of the application that some functions belong to: a digest of their source.
+    """Application build that some functions belong to: a digest of their source.
 
-    Builds that serve at the same time must differ. A question that changes between them changes because of the build,
-    and is not mistaken for one that changes every time.
+    Builds that serve at the same time must differ. If a question changes between them, the build is the cause, and the
+    question is not mistaken for one that changes every time.
 
-    Files are read at once, as they may be replaced later. On an event loop they are read only by `read`, which may run
+    Files are read at once, because they may be replaced later. On an event loop only `read` reads them, which may run
     in a thread.
     """
 
@@ -107,7 +107,7 @@ class Planned:
 
 
 class FunctionSignature(NamedTuple):
-    """Function with its parameters that are not the client's: those that resolvers fill, and those for the context."""
+    """Function, with the parameters that are hidden from clients: resolvers or the context fill them."""
 
     fn: Callable[..., Any]
     kind: Kind
@@ -115,11 +115,11 @@ class FunctionSignature(NamedTuple):
     resolved: planner.ResolvedParameters
     contexts: tuple[str, ...]
     unpassed: frozenset[str] = frozenset()
-    """The names in `resolved` that are not parameters: their functions run, and their values are dropped."""
+    """Names in `resolved` that are not parameters: their functions run, and their values are dropped."""
     foreign: Mapping[str, Any] = {}
-    """The dependencies of another library that fill parameters."""
+    """Another library's dependencies that fill parameters."""
     reject: Reject = accept
-    """Rejects other dependencies of that library."""
+    """Rejects that library's other dependencies."""
 
     @property
     def owner(self) -> str:
@@ -136,7 +136,7 @@ def check_timeout(timeout: float | None, *, owner: str) -> None:
     """Check a timeout.
 
     Raises:
-        ValueError: It is not a positive, finite number of seconds.
+        ValueError: The timeout is not a positive, finite number of seconds.
     """
     if timeout is None:
         return
@@ -155,15 +155,15 @@ def read_signature(
     foreign: Mapping[str, Any] = MappingProxyType({}),
     reject: Reject = accept,
 ) -> FunctionSignature:
-    """Read the parameters of a function.
+    """Read a function's parameters.
 
     Args:
         fn: The function.
-        kind: The kind of item that it is registered as.
-        name: The name that it is registered under; of a resource, its URI or template.
-        dependencies: Markers of functions that run before it, though no parameter takes their values.
+        kind: What it is registered as.
+        name: Its registered name; for a resource, its URI or template.
+        dependencies: Markers whose functions run before it, though no parameter takes their values.
         injected: The parameters that its host fills, if it fills any.
-        foreign: The dependencies of another library that fill parameters.
+        foreign: Another library's dependencies that fill parameters.
         reject: Rejects parameters that nothing would fill.
 
     Raises:
@@ -189,38 +189,38 @@ def read_signature(
 
 
 def _plan(fn: Callable[..., Any] | None, *, resolved: planner.ResolvedParameters, **options: Any) -> Plan:
-    """Return the plan of a function, as `make_plan` does."""
+    """Return a function's plan: see `make_plan`."""
     if not resolved:
         return EMPTY
     return planner.make_plan(fn, resolved=resolved, context_types=(SdkContext,), **options)
 
 
 class LegFeature:
-    """Feature that takes part in legs of a function: a `LegExtension`, which knows legs."""
+    """Feature that takes part in a function's legs: a `LegExtension`, which knows legs."""
 
     leaves_threads = False
-    """True if a leg whose time is over leaves its threads behind."""
+    """True if a leg leaves its threads behind when its time has passed."""
 
 
 class AskingFunction:
-    """Function that may ask, with the plan that fills its parameters and the rules of its calls.
+    """Function that may ask, with the plan that fills its parameters and the rules for its calls.
 
     Args:
         signature: The function and its parameters.
-        arguments: The client's arguments: the names by which resolvers may take them, and their own names.
-        limits: The time limits of its calls.
+        arguments: The client's arguments: the names by which resolvers may take them, and their real names.
+        limits: Its calls' time limits.
         build: The build that the author gives; None for a digest of the source.
-        timeout: Seconds that the work of a leg may take.
-        version: The version of its tool.
+        timeout: Seconds that a leg's work may take.
+        version: Its tool's version.
         convert: Converts its value to a result.
         confirm: Returns the question, with its name, that must be accepted before anything runs.
         inline: True to run a plain function on the event loop.
-        hands_over: True if its client may get a handle in place of a result.
-        policies: The options of features, by their classes.
-        extension: The feature that fills parameters of it alone, if one does.
+        hands_over: True if its client may get a task handle instead of a result.
+        policies: Feature options, by class.
+        extension: The feature that fills parameters only for this function, if there is one.
 
     Raises:
-        InvalidSignature: A graph of resolvers cannot work, or an `async def` is inline.
+        InvalidSignature: A resolver graph cannot work, or an `async def` is inline.
         ValueError: The timeout is not a positive, finite number of seconds.
     """
 
@@ -254,7 +254,7 @@ class AskingFunction:
         self.confirm = confirm
         self.hands_over = hands_over
         self.extensions: tuple[LegFeature, ...] = () if extension is None else (extension,)
-        """The features that take part in its legs, the outermost first."""
+        """The features that take part in its legs, outermost first."""
         self._policies = policies
         self.planned = Planned(
             lambda replacements: _plan(
@@ -272,12 +272,12 @@ class AskingFunction:
         self._convert = convert
         self._place: _Place = "loop" if is_async(fn) else "inline" if inline else "thread"
         self._resolves = any(isinstance(marker, SdkResolve) for marker, _ in resolved.values())
-        """True if a `Resolve` fills any of its parameters: then resolvers ask, and not the body by hand."""
+        """True if a `Resolve` fills any of its parameters. Then resolvers ask, and the body must not ask by hand."""
         leaves = timeout is not None or (extension is not None and extension.leaves_threads)
         self.threads = FunctionThreads(self.owner, leaves=leaves, waits_for_users=bool(signature.contexts))
 
     def policy(self, kind: type[T]) -> T | None:
-        """Return the options of a feature, by their class; None if it has none."""
+        """Return a feature's options, by their class; None without any."""
         return cast("T | None", self._policies.get(kind))
 
     @property
@@ -291,10 +291,11 @@ class AskingFunction:
         return _subject_of(self.kind, self.name, self.version, self.build, self.planned.plan.fingerprint)
 
     def plan_for(self, done: Callable[..., Any]) -> Plan:
-        """Return the plan of a page's `done` function, which may take the same parameters as this function's resolvers.
+        """Return the plan for a page's `done` function, which may take the same parameters as this function's
+        resolvers.
 
         Raises:
-            InvalidSignature: A parameter of it cannot be filled.
+            InvalidSignature: One of its parameters cannot be filled.
         """
         return _plan(
             None,
@@ -306,14 +307,14 @@ class AskingFunction:
         )
 
     def is_called(self, method: str, name: str) -> bool:
-        """Return True if a client's request that no function has served yet is for this one."""
+        """Return True if a client's request that no function has served yet is for this function."""
         return method != "tools/call" or name == self.name
 
     def is_asked_for(self, incoming: Incoming) -> bool:
-        """Return True if the client of a request asked for this function, and no other function called it.
+        """Return True if a request's client asked for this function, and no other function called it.
 
-        A function called from within another has a call of its own, and no answers yet. Middlewares and visibility
-        gates may call functions first: without the request's context, or another tool than the client's.
+        A function called from within another begins its own call, without answers. Middlewares and visibility gates may
+        call functions first, either without the request's context or for another tool than the client's.
         """
         record = incoming.record
         if record is None or record.is_taken or incoming.request is None:
@@ -332,7 +333,7 @@ class AskingFunction:
         return await self._finish(result)
 
     def plain_body(self, arguments: Mapping[str, Any]) -> PlainBody | None:
-        """Return the body of a call, if it may run in one go with plain resolvers."""
+        """Return a call's body, if it may run directly after plain resolvers, in their thread."""
         if self._place != "thread" or self.contexts or self._signature.foreign:
             return None
 
@@ -372,7 +373,7 @@ class AskingFunction:
         return result
 
     def raise_mistake(self, error: AttributeError) -> None:
-        """Raise the error for an unawaited answer, an outcome used as its value, or the SDK's own context."""
+        """Raise the error for an unawaited answer, an outcome used as its value, or the SDK's context."""
         used, name = error.obj, str(error.name)
         if inspect.iscoroutine(used) and used.__qualname__ in _ASKING:
             used.close()
@@ -384,7 +385,7 @@ class AskingFunction:
             raise ContextOfHost(name, kind=SdkContext) from error
 
     needs_request = False
-    """True if a host may need the request of a client to run it."""
+    """True if a host may need a client's request to run it."""
 
     def as_sent(self, value: Any) -> Any:
         """Return its converted value as clients receive it, for tracers."""
@@ -397,7 +398,7 @@ class AskingFunction:
 
 @functools.lru_cache(maxsize=1024)
 def _subject_of(kind: Kind, name: str, version: str | None, build: str, plan: str) -> tracing.ServedFunction:
-    # One object for each function and plan: tracers may cache by it.
+    # One object for each function and plan, because tracers may use it as a cache key.
     return tracing.ServedFunction(_METHODS[kind], name, version, build, plan)
 
 

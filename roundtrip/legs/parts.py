@@ -1,7 +1,7 @@
-"""Provide the parts of a server that every leg uses: its keys, its limits and its effects.
+"""The server parts that every leg uses: its keys, its limits and its effects.
 
-Read the ledger, the tracers and the bus from `Effects` at each use, and do not store them: a dry run replaces them,
-so that its legs have no effect on the service.
+Read the ledger, the tracers and the bus from `Effects` at each use, and do not store them. A dry run replaces them, so
+that its legs have no effect on the service.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _MAKING: Final = Lock()
 
 
 class DryRun(Protocol):
-    """Run of a server for no client, without effects on its service."""
+    """Server run without a client, and without effects on its service."""
 
     decided: Mapping[str, Any]
-    """The decisions of persons who are no clients, by the names of their questions."""
+    """Decisions by people other than the client's user, by question name."""
 
     def let_in(self, owner: str) -> None:
         """Note an item that was served although the request cannot see it."""
@@ -42,10 +42,10 @@ class DryRun(Protocol):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Effects:
-    """Current ledger, tracers and bus of one server."""
+    """One server's current ledger, tracers and bus."""
 
     given_ledger: Ledger | None
-    """None until the first use of a ledger in memory, which few servers need."""
+    """None until the first use of the default ledger, in memory."""
     tracers: Tracers
     bus: SubscriptionBus
     dry_run: DryRun | None = None
@@ -75,20 +75,20 @@ class Effects:
 
 
 class Parts(NamedTuple):
-    """Parts of one server that every leg uses; they exist before the SDK's server does."""
+    """One server's parts that every leg uses. They exist before the SDK's server does."""
 
     protection: Protection
     effects: Effects
     limits: Limits
     system: System = SYSTEM
     no_empty_rounds: frozenset[str] = frozenset()
-    """Names of clients that fail on a round without questions, and receive none.
+    """Names of clients that fail on a round without questions, and therefore receive none.
 
-    The OpenAI Agents SDK (0.24) fails, but is not listed: its name is `mcp`, the default of the Python SDK, and most
-    clients with that name do not fail.
+    The OpenAI Agents SDK (0.24) fails, but is not listed: its name is `mcp`, the Python SDK's default, and most clients
+    with that name do not fail.
     """
 
     @property
     def may_forget(self) -> bool:
-        """Return True if the ledger is this process's alone, and other processes may have the keys of its calls."""
+        """Return True if only this process has the ledger, while other processes may have its calls' keys."""
         return self.effects.given_ledger is None and not self.protection.own_key

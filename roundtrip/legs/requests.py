@@ -1,7 +1,7 @@
-"""Provide the request being served: its record, its client, and the functions that give the author's code access.
+"""The request being served: its record, its client, and how author code gets access to it.
 
 `RequestBoundary` makes the record, and the context variable `REQUEST` holds it for the whole request. A second variable
-holds the author's context: each leg and each visibility gate offers its own.
+holds the author's context, which each leg and each visibility gate offers.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ else:
 T = TypeVar("T")
 
 SKEW: Final = 60.0
-"""Seconds by which the clocks of two instances may differ."""
+"""Seconds by which two instances' clocks may differ."""
 _MAX_CLIENT_NAME_CHARS: Final = 60
 _REJECTION_MESSAGE: Final = "Invalid or expired requestState"
 _REJECTION_DATA: Final = {"reason": "invalid_request_state"}
 
 ContextMaker = Callable[[], Any]
-"""Returns the context of the request, and makes it at the first call."""
+"""Returns the request's context, and makes it at the first call."""
 
 
 class StoredLeg(Protocol):
-    """Leg of a stored call, which no client sent."""
+    """Stored call's leg, which no client sent."""
 
     tool: str
     principal: str | None
@@ -66,14 +66,14 @@ class StoredLeg(Protocol):
     """The principal, if it names a user and not only a client."""
     expires: float
     clock: Callable[[], float]
-    """Returns the time of the store, by which the call expires."""
+    """Returns the store's time, by which the call expires."""
     takes_over: bool
-    """True if the worker that had the call before stopped renewing its lease."""
+    """True if the call's previous worker stopped renewing its lease."""
     request: ServerRequestContext[Any, Any] | None
-    """The request of the client that runs the leg, if one does."""
+    """The client request that runs the leg, if there is one."""
     responses: Mapping[str, InputResponse | None]
     by_model: Collection[str]
-    """The names of the questions whose last answer a model gave."""
+    """Names of the questions that a model answered last."""
     pinner: Pinner
     written: Journal | None
     """The journal with which the leg ends."""
@@ -84,11 +84,11 @@ class StoredLeg(Protocol):
         ...
 
     def begin_waits(self, caller: str, computed: ComputedValues) -> Waits:
-        """Begin the waits of a run of its body."""
+        """Begin the waits in a run of its body."""
         ...
 
     def limits(self, now: float) -> Limits:
-        """Return the time limits of the leg."""
+        """Return the leg's time limits."""
         ...
 
     def call(self) -> Call:
@@ -98,7 +98,7 @@ class StoredLeg(Protocol):
 
 @dataclass(slots=True, eq=False, repr=False)
 class RequestRecord:
-    """State of one request: its journal, and the evidence to explain a rejection of its token."""
+    """One request's state: its journal, and the evidence that explains why its token was rejected."""
 
     context: ServerRequestContext[Any, Any]
     may_ask: bool
@@ -109,38 +109,38 @@ class RequestRecord:
     for_client: bool = False
     """True from the start of the SDK's handler to its first lookup; see `take_client_lookup`."""
     call_id: str | None = None
-    """The call that the leg belongs to."""
+    """The leg's call."""
     report_size: Callable[[int | None], None] | None = None
-    """Reports the size of the sent token to tracers when the request has been served."""
+    """Reports the sent token's size to tracers when the request has been served."""
     token_in: int | None = None
     token_out: int | None = None
-    """Characters of the received token, and of the sent one."""
+    """Length of the received token and the sent token, in characters."""
     minted: str | None = None
-    """The stand-in for the token that the request's own leg returned; any other state was written by an author."""
+    """The placeholder that the request's leg returned for the token. An author wrote any other state."""
     packed: bytes | None = None
-    """The journal to put into the token in place of `minted`."""
+    """The journal to put into the token that replaces `minted`."""
     brought: bytes | None = None
-    """The journal of the received token. It is authentic, but may have been written for another request."""
+    """The received token's journal. It is authentic, but may have been written for another request."""
     reason: RejectionReason | None = None
-    """The reason to reject the token."""
+    """Why the token was rejected."""
     found: dict[object, dict[Hashable, Outcome]] = field(default_factory=dict[object, dict[Hashable, Outcome]])
-    """Values of the visibility gates of each server, kept until the request ends."""
+    """Values from each server's visibility gates, kept until the request ends."""
     may_become_task: bool = False
-    """True if its client can be given the handle of a task in place of a result."""
+    """True if its client can be given a task handle instead of a result."""
     channels: Channels | None = None
-    """The channels for its questions, if they are more than its client's own forms."""
+    """The channels for its questions, if there are more than its client's forms."""
     journal_to_store: Journal | None = None
-    """The journal of its leg, if its call may become a task or be stored. Whether it does is decided later."""
+    """Its leg's journal, if the call may become a task or be stored. That is decided later."""
     stored: StoredLeg | None = None
-    """The leg of a stored call, if it serves one."""
+    """The stored call's leg, if the request serves one."""
     reply: dict[str, Any] | None = None
-    """The result that its client receives in place of the handler's: the handle of a task, which no handler returns."""
+    """The result that its client receives instead of the handler's: a task handle, which no handler returns."""
     ended: bool = False
     """True once the request has been served. An asyncio task that it started may still run."""
 
 
 REQUEST: ContextVar[RequestRecord | None] = ContextVar("roundtrip_request", default=None)
-"""The request being served, of any method."""
+"""The request being served, for any method."""
 
 OFFERED: ContextVar[ContextMaker | None] = ContextVar("roundtrip_context", default=None)
 
@@ -162,11 +162,11 @@ def asking_request() -> RequestRecord | None:
 
 
 class Incoming(NamedTuple):
-    """Request that a leg serves, with its answers and the author's own state; None outside of a request."""
+    """Request that a leg serves, with its answers and the author's state; None outside a request."""
 
     request: ServerRequestContext[Any, Any] | None
     record: RequestRecord | None
-    """The record of the request being served. Its own leg may have called this leg."""
+    """The record of the request being served. That request's leg may have called this leg."""
     responses: InputResponses | None = None
     state: str | None = None
 
@@ -180,7 +180,7 @@ class Incoming(NamedTuple):
 
     @classmethod
     def by(cls, context: SdkContext[Any, Any] | None) -> Incoming:
-        """Return the request of a context; code outside of requests passes None."""
+        """Return a context's request; code outside requests passes None."""
         if context is None:
             return cls(None, asking_request())
         request = context.request_context if context.protocol_version is not None else None
@@ -190,13 +190,13 @@ class Incoming(NamedTuple):
         """Return its parameters for a new context."""
         if self.responses is None and self.state is None:
             return None
-        # Both are valid already, and validating many answers again is slow.
+        # Both are already valid, and validating many answers again is slow.
         return InputResponseRequestParams.model_construct(input_responses=self.responses, request_state=self.state)
 
 
 @contextmanager
 def serving_client() -> Generator[None]:
-    """Surround the SDK's handler of a request: its first lookup is for the client, later ones are for the author."""
+    """Surround the SDK's handler for a request: its first lookup is the client's, later ones are the author's."""
     request = REQUEST.get()
     if request is not None:
         request.for_client = True
@@ -208,7 +208,7 @@ def serving_client() -> Generator[None]:
 
 
 def take_client_lookup() -> bool:
-    """Return True for the first lookup of a request, which is for its client; the author's code makes later ones."""
+    """Return True for a request's first lookup, which is the client's. Author code makes later ones."""
     request = REQUEST.get()
     if request is None or not request.for_client:
         return False
@@ -217,7 +217,7 @@ def take_client_lookup() -> bool:
 
 
 def token_rejection() -> MCPError:
-    """Return the one error that clients receive for a bad token; the SDK's boundary sends the same."""
+    """Return the one error that clients receive for a bad token; the SDK's boundary sends the same error."""
     # A reason on the wire would tell attackers which checks their token passed (S4).
     return MCPError(code=INVALID_PARAMS, message=_REJECTION_MESSAGE, data=dict(_REJECTION_DATA))
 
@@ -230,22 +230,22 @@ def is_token_rejection(error: MCPError) -> bool:
 # The context, for functions without a parameter for it.
 
 
-# The variable's own methods: wrapping them would cost each leg six function calls.
+# Bound methods, because a wrapper would cost each leg six function calls.
 offer = OFFERED.set
-"""Sets the maker of the context for the code that runs from here on, and returns the token for `take_back`."""
+"""Sets the context maker for code that runs from now on, and returns the token for `take_back`."""
 take_back = OFFERED.reset
-"""Restores the maker that was set before."""
+"""Restores the previous maker."""
 
 
 # The client.
 
 
 class ClientlessRequest(ServerRequestContext[Any, Any]):
-    """Request of a leg that no client has sent: an answer on a page began it, or the time of a wait did."""
+    """Request for a leg that no client sent: a page's answer or the end of a wait started it."""
 
     @property
     def request(self) -> Any:
-        """Reject the reader: None would look like a client on stdio."""
+        """Raise an error: None would look like a client on stdio."""
         raise BodyMistake(
             "ctx.request_context.request must be read while a client waits, and no client has sent this leg; call "
             "get_request(), which waits for the client's next request, or read it before the first question"
@@ -268,7 +268,7 @@ def require_request(context: ServerRequestContext[Any, Any]) -> Any:
 
 
 def announced_name(request: ServerRequestContext[Any, Any] | None) -> str | None:
-    """Return the name that a client gives itself: at its handshake, or on 2026-07-28 in the `_meta` of a request."""
+    """Return the name that a client gives itself: at its handshake, or on 2026-07-28 in a request's `_meta`."""
     params = request.session.client_params if request is not None else None
     return params.client_info.name if params is not None else None
 
@@ -283,7 +283,7 @@ def client_name(request: ServerRequestContext[Any, Any]) -> str:
 
 
 class RequestClient:
-    """Client of one request, asked through its session; without a request nothing can be asked."""
+    """One request's client, asked through its session. Without a request, nothing can be asked."""
 
     __slots__ = ("_request", "protocol_version")
 
@@ -303,11 +303,11 @@ class RequestClient:
 
     @property
     def in_session(self) -> bool:
-        """Return True if the request belongs to a session of streamable HTTP."""
+        """Return True if the request belongs to a streamable HTTP session."""
         return self._request is not None and session_id_of(self._request.session) is not None
 
     async def send(self, request: InputRequest, result_type: type[BaseModel]) -> InputResponse:
-        """Send one question over the connection of the request, and return the client's answer."""
+        """Send one question over the request's connection, and return the client's answer."""
         asked = self._request
         if asked is None:
             raise RuntimeError("there is no client to ask")
@@ -318,6 +318,6 @@ class RequestClient:
         return cast("InputResponse", answer)
 
     async def tell_done(self, elicitation_id: str) -> None:
-        """Notify a live client that its user is done with a page."""
+        """Notify a live client that its user has finished on a page."""
         if self._request is not None and self._request.session.can_send_request:
             await self._request.session.send_elicit_complete(elicitation_id, self._request.request_id)

@@ -1,8 +1,8 @@
-"""Responses of HTTP requests, with which the questions that wait for their clients end.
+"""HTTP responses, whose end also ends the questions that wait for their clients.
 
-In the live era a question and later the result travel on the response of one request. The SDK drops messages that are
-sent after the client has left, so the question would wait forever. An answer is a request of its own. So a process that
-accepts no more requests would wait forever, too.
+In the live era, one request's response carries a question and later the result. The SDK drops messages that are sent
+after the client has left, so the question would wait forever. Each answer arrives in a separate request, so a process
+that accepts no more requests would also wait forever.
 """
 
 from collections.abc import Awaitable, Callable
@@ -30,7 +30,7 @@ class HttpResponse:
         self.waiting: set[anyio.CancelScope] = set()
 
     def end(self, *, ending: bool = False) -> None:
-        """End the questions that wait; `ending` says that the process ends."""
+        """End the waiting questions; `ending` says that the process is about to end."""
         self.over = True
         self.ending = self.ending or ending
         for scope in self.waiting:
@@ -38,14 +38,14 @@ class HttpResponse:
 
 
 def take_no_answers(scope: Scope) -> None:
-    """End the questions of a request that is being served, because its process accepts no more requests."""
+    """End the questions of a running request, because its process accepts no more requests."""
     response = scope.get(RESPONSE)
     if isinstance(response, HttpResponse):
         response.end(ending=True)
 
 
 async def while_answerable(request: Any, ask: Callable[[], Awaitable[T]]) -> T:
-    """Return the result of `ask`, unless the response to an HTTP request ends before.
+    """Return the result of `ask`, unless the HTTP response ends first.
 
     Args:
         request: The request in the SDK's context; without a watched one the client is asked without limit.

@@ -1,4 +1,4 @@
-"""Serve one leg of a request: from the journal of its token to the function's result, or to the next journal."""
+"""Serving one leg: from its token's journal to the function's result, or to the next journal."""
 
 # Without it, the functions that `run` makes would evaluate their annotations on each leg.
 from __future__ import annotations
@@ -57,7 +57,7 @@ else:
     )
 
 logger = logging.getLogger("roundtrip")
-# Limited, as clients can cause them.
+# Limited, because clients can cause these messages.
 _CHANNEL_LOG: Final = LimitedLog(logger)
 _ROUNDS_LOG: Final = LimitedLog(logger)
 _WARNED_FROM_ROUND: Final = CLIENTS_STOP_AFTER_ROUNDS - 2
@@ -72,7 +72,7 @@ ServedEnd = Finished | Suspended | Authored | HandedOver
 
 
 def result_of(end: ServedEnd) -> Any:
-    """Return the result of an SDK handler for a leg: the function's result, or the questions in its place."""
+    """Return a leg's result for an SDK handler: the function's result, or the questions instead."""
     if isinstance(end, Finished):
         return end.value
     if isinstance(end, HandedOver):
@@ -85,7 +85,7 @@ class DeclinedByUser(RoundtripError):
 
 
 class LegRunner:
-    """Runner of the legs of one server's functions."""
+    """Runs the legs of one server's functions."""
 
     def __init__(
         self,
@@ -98,27 +98,27 @@ class LegRunner:
         self.server = server
         self.parts = parts
         self.make_context = make_context
-        """Makes the context of authors, given the options of `AskingContext`."""
+        """Makes the author's context, given the options of `AskingContext`."""
         self.count_guess = count_guess
         self.begin_waits = begin_waits
-        """Begins the waits of a body whose call is not stored."""
+        """Begins the waits in a body whose call is not stored."""
         self.lifespans: dict[asyncio.AbstractEventLoop, list[Any]] = {}
-        """The states of the server's lifespans that are active, by their event loops."""
+        """The states of the server's active lifespans, by event loop."""
         self.extensions: list[LegExtension] = []
-        """The features that take part in legs of all functions, which may come later than the functions."""
+        """The features that take part in all functions' legs. They may be added after the functions."""
         self.workers: list[LifespanWorker] = []
-        """What runs on each event loop while a lifespan of the server is active there."""
+        """Work that runs on each event loop while a server lifespan is active there."""
         self._page_waits: list[float] = []
         self.page_wait = math.inf
         """The most seconds that a leg waits for a page."""
 
     def context_of(self, request: ServerRequestContext[Any, Any]) -> AskingContext[Any, Any]:
-        """Return a context that cannot ask, for code outside of legs."""
+        """Return a context that cannot ask, for code outside legs."""
         return self.make_context(request_context=request, mcp_server=self.server, subscriptions=self.parts.effects.bus)
 
     @asynccontextmanager
     async def alive(self, state: Any) -> AsyncGenerator[None]:
-        """Surround a lifespan of the server, during which its workers run.
+        """Surround a server lifespan, during which its workers run.
 
         Args:
             state: The state that the lifespan has yielded.
@@ -134,7 +134,7 @@ class LegRunner:
         try:
             yield
         finally:
-            # By identity: states of authors may compare in any way.
+            # Compare by identity: an author's state may define any equality.
             states.pop(next(place for place, each in enumerate(states) if each is state))
             if not states:
                 del self.lifespans[loop]
@@ -142,9 +142,9 @@ class LegRunner:
                     await worker.stop()
 
     @contextmanager
-    def hurried(self, page_wait: float) -> Generator[None]:
+    def limit_page_wait(self, page_wait: float) -> Generator[None]:
         """Limit the seconds that legs inside a `with` block wait for a page."""
-        # Blocks of users that run side by side may end in any order.
+        # Concurrent blocks may end in any order.
         self._page_waits.append(page_wait)
         self.page_wait = min(self._page_waits)
         try:
@@ -166,26 +166,26 @@ class LegRunner:
 
         Args:
             function: The function.
-            arguments: The client's arguments, as it receives them.
+            arguments: The client's arguments, in the form that the function receives.
             incoming: The request that the leg serves, with the answers that came with it.
             opened: Its visibility gate, with the values that it found, if it has one.
             is_traced: True to report it to tracers.
 
         Raises:
             DeclinedByUser: The user declined or cancelled a question that the call needs.
-            ToolTimedOut: The function's own work took too long.
-            RoundtripError: The call cannot go on.
-            Exception: An error of the author's code.
+            ToolTimedOut: The function's work took too long.
+            RoundtripError: The call cannot continue.
+            Exception: An error in the author's code.
         """
         if function.source.text is None:
-            # Registered on the event loop, where no files are read.
+            # The function was registered on the event loop, where no files are read.
             await anyio.to_thread.run_sync(function.source.read)
         confirmation = function.confirm(arguments) if function.confirm is not None else None
         served = ServedLeg(self, function, arguments, incoming, opened)
         if function.extensions or self.extensions:
             served.join((*self.extensions, *function.extensions))
         if opened is not None:
-            # Not before: a feature may reject the leg, and the gates then close their threads.
+            # Do this only now: a feature may reject the leg, and then the gates close their threads.
             opened.hand_over(served.threads, function.planned.plan)
         call, record = served.call, served.record
         if is_traced and self.parts.effects.tracers.tracers:
@@ -228,18 +228,18 @@ class OpenedGates(Protocol):
 
     @property
     def managers(self) -> TeardownStack | None:
-        """Return the context managers to leave when the item has been served."""
+        """Return the context managers to exit when the item has been served."""
         ...
 
     def hand_over(self, threads: LegThreads, plan: Plan) -> None:
-        """Run functions of a leg in the threads of those whose values they share."""
+        """Run the leg's functions in the threads of the gate functions whose values they share."""
         ...
 
 
 # It must not refer to its `Leg`, which refers to its methods: only the garbage collector would free such a cycle.
 @dataclass(eq=False, repr=False)
 class ServedLeg(OpenLeg):
-    """One leg of a function, with the request and the tracers around it."""
+    """One leg, with the request and the tracers around it."""
 
     runner: LegRunner
     function: AskingFunction
@@ -270,7 +270,7 @@ class ServedLeg(OpenLeg):
                 self.end = self.stored.expires
         else:
             self.call = Call(system.new_id())
-            # In whole milliseconds, as in the journal: all legs must have the same times.
+            # In whole milliseconds, like the journal: all legs must have the same times.
             self.born = int(system.time() * 1000) / 1000
             self.end = round((self.born + function.limits.max_age) * 1000) / 1000
         self.threads = function.threads.of_leg(home=function.planned.plan.home)
@@ -302,7 +302,7 @@ class ServedLeg(OpenLeg):
         responses = self.incoming.responses if journal is not None else None
         limits, claim, clock = function.limits, None, self.parts.system.time
         if stored is not None:
-            # Its times are those of the store.
+            # Its times are the store's.
             claim, clock = stored.claim, stored.clock
             responses, limits = stored.responses, stored.limits(clock())
         leg = Leg(
@@ -350,7 +350,7 @@ class ServedLeg(OpenLeg):
         return leg_run.end_authored(self.leg(None), result)
 
     async def execute(self, filled: dict[str, Any], context: Any) -> Any:
-        """Run the body, or what the features of the leg make of it."""
+        """Run the body, inside the wrappers that the leg's features add."""
         function = self.function
         if not self.leg_parts:
             return await function.run(self.arguments, filled, context, self.threads)
@@ -364,14 +364,14 @@ class ServedLeg(OpenLeg):
         return await execute(filled, context)
 
     def plain_body(self) -> PlainBody | None:
-        """Return the body, if it may run in one go with plain resolvers."""
+        """Return the body, if it may run directly after plain resolvers."""
         is_elsewhere = self.hands_over or self.stored is not None or any(part.replaces_body for part in self.leg_parts)
         if not self.function.planned.plan.nodes or is_elsewhere:
             return None
         return self.function.plain_body(self.arguments)
 
     def make_context(self, body: Body | None = None) -> AskingContext[Any, Any]:
-        """Return a context for the functions of the leg; only with a body it can ask."""
+        """Return a context for the leg's functions; it can ask only with a body."""
         return self.runner.make_context(
             request_context=self.request,
             mcp_server=self.runner.server,
@@ -382,7 +382,7 @@ class ServedLeg(OpenLeg):
         )
 
     def _issue_ticket(self, purpose: str, unbound: bool) -> str | None:
-        """Return a ticket for a page, bound to the user; None if the user is unknown."""
+        """Return a page ticket, bound to the user; None if the user is unknown."""
         protection = self.parts.protection
         user = protection.user(self.request) if self.stored is None else self.stored.user
         principal = None if unbound else user
@@ -391,7 +391,7 @@ class ServedLeg(OpenLeg):
         return protection.ticket_office().issue(self.call.id, purpose, expires=self.end, principal=principal)
 
     def write(self, journal: Journal) -> str:
-        """Write the journal for the boundary or the store, and return the text that it replaces with the token."""
+        """Write the journal for the boundary or the store, and return the placeholder for the token."""
         watch, record, stored = self.watch, self.record, self.stored
         if watch is not None:
             journal = leg_facts.linked(journal, watch)
@@ -416,7 +416,7 @@ class ServedLeg(OpenLeg):
     # Reports to tracers and the log.
 
     def conclude(self, end: LegEnd) -> ServedEnd:
-        """Report the end of the leg, and return it.
+        """Report the leg's end, and return it.
 
         Raises:
             DeclinedByUser: The user declined or cancelled a question that the call needs.
@@ -429,7 +429,7 @@ class ServedLeg(OpenLeg):
         if watch is not None:
             leg_facts.report_end(end, self.function, watch)
             if is_asking and record is not None:
-                # Closed later, by the boundary: only then the size of the token is known.
+                # The boundary closes it later, when it knows the token's size.
                 record.report_size = lambda token_bytes: watch(tracing.Closed(token_bytes))
             else:
                 watch(tracing.Closed(None))
@@ -465,5 +465,5 @@ class ServedLeg(OpenLeg):
 
 
 def log_teardown(label: str, error: BaseException) -> None:
-    """Log an exception of a dependency's exit."""
+    """Log an exception from a dependency's exit."""
     logger.error("dependency %r failed on exit; its call is not affected", label, exc_info=error)

@@ -25,7 +25,7 @@ class FieldInvalid(Exception):
 
 
 class FieldKind(Enum):
-    """What kind of values a field holds."""
+    """Kind of values that a field holds."""
 
     TEXT = "text"
     WHOLE = "whole number"

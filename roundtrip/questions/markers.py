@@ -1,6 +1,6 @@
 """Questions as authors write them: `Elicit`, `ElicitUrl`, `Sample`, `ListRoots`.
 
-All but `ElicitUrl` extend the SDK's classes of the same names, so a function written with either runs on either server.
+All but `ElicitUrl` extend the SDK classes with the same names, so a function that uses either runs on either server.
 """
 
 import re
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 else:
     load_on_use(globals(), "roundtrip.questions.samples")
 
-# For type checkers: other modules import these classes of the SDK from here.
+# For type checkers: other modules import these SDK classes from here.
 __all__ = ["SdkElicit", "SdkListRoots", "SdkSample"]
 
 T = TypeVar("T", default=Any)
@@ -39,7 +39,7 @@ ChoiceT = TypeVar("ChoiceT")
 
 
 class _Nothing(Enum):
-    """Marks the absence of `fallback=`, as None may be its value."""
+    """Marks a missing `fallback=`, because None may be its value."""
 
     NOTHING = "nothing"
 
@@ -47,19 +47,19 @@ class _Nothing(Enum):
 NOTHING = _Nothing.NOTHING
 
 Fallback: TypeAlias = T | Callable[[], T | Awaitable[T]] | Literal[_Nothing.NOTHING]
-"""Value that replaces the answer of a client that cannot be asked, or a function that returns such a value."""
+"""Value that replaces the answer if the client cannot be asked, or a function that returns such a value."""
 
 AnsweredBy: TypeAlias = Literal["human", "anyone"]
-"""Those who may answer a form: `anyone` includes the model that called the tool."""
+"""Who may answer a form: `anyone` includes the model that called the tool."""
 
 _ANSWERERS: Final = ("human", "anyone")
 
 ATTEMPTS = 3
-"""Times that a question is asked before an invalid answer ends the call."""
+"""How often a question is asked before an invalid answer ends the call."""
 
 
 class FormOptions(TypedDict, total=False):
-    """Options of a form besides its message, its schema and `fallback`."""
+    """Form options besides the message, the schema and `fallback`."""
 
     answered_by: AnsweredBy
     attempts: int
@@ -72,18 +72,18 @@ class Elicit(SdkElicit[Any], Generic[T]):
 
     Args:
         message: The text above the form.
-        schema: The type of the answer. A flat Pydantic model, dataclass or TypedDict has one form field per field. One
+        schema: The answer's type. A flat Pydantic model, dataclass or TypedDict has one form field per field. A single
             value may be a `bool`, `int`, `float`, `str`, `date`, `datetime`, an `Enum`, a `Literal` or a list of these
-            two, each also with `Annotated[..., Field(...)]`. A mapping of values to titles is a choice of one value; in
-            a list, a choice of several.
-        attempts: Times to ask before an invalid answer ends the call. It is not a lock: a client can send an earlier
-            leg again, and then has all attempts again.
-        guesses: The number of different answers that the call reads, replays of its legs included. The ledger counts
-            each answer before it is validated; while the ledger is down, no answer is read. Use it for a secret that
-            was made for this call alone: a client can begin another call, with new guesses.
+            two, each also with `Annotated[..., Field(...)]`. A mapping from values to titles is a choice of one value;
+            in a list, it is a choice of several.
+        attempts: How often to ask before an invalid answer ends the call. This is not a lock: a client can send an
+            earlier leg again, and then has all attempts again.
+        guesses: How many different answers the call reads, including replayed legs. The ledger counts each answer
+            before it is validated; while the ledger is down, no answer is read. Use it for a secret that was made only
+            for this call: a client can begin another call, with new guesses.
         fallback: The value, or a function that makes it, for a client that cannot be asked.
-        volatile_ok: Accept that the wording changes from leg to leg. An answer counts only for unchanged wording.
-        answered_by: `"anyone"` lets the model that called the tool answer in place of its user, if the server's
+        volatile_ok: Accept that the wording changes between legs. An answer counts only for unchanged wording.
+        answered_by: `"anyone"` lets the model that called the tool answer instead of its user, if the server's
             `channels=` has the channel `model` and the client cannot ask. A question for a `"human"` is never offered
             to a model.
 
@@ -94,8 +94,8 @@ class Elicit(SdkElicit[Any], Generic[T]):
         ```
     """
 
-    # First, so that options whose types are unknown do not choose the one for `fallback=None`. In all of them the type
-    # form stands alone, because mypy infers none from a union with a mapping.
+    # This overload is first, so that options with unknown types do not select the one for `fallback=None`. The type
+    # form stands by itself in each, because mypy infers none from a union with a mapping.
     @overload
     def __init__(self, message: str, schema: TypeForm[T], **options: Unpack[FormOptions]) -> None: ...
     @overload
@@ -154,26 +154,26 @@ class Elicit(SdkElicit[Any], Generic[T]):
 
 
 def _check_count(option: str, value: object) -> None:
-    """Check that an option is a whole number of at least 1."""
+    """Check that an option is a whole number, at least 1."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ValueError(f"{option} must be a whole number of at least 1, got {value!r}")
 
 
 WEB: Final = ("https", "http")
-"""The schemes of web addresses."""
+"""Web address schemes."""
 
 _SCHEME: Final = r"(?ias)([a-z][a-z0-9+.-]*):(.*)"
 _NOT_IN_URLS: Final = r"[\s\x00-\x20\x7f\\]"
-"""Characters that clients' parsers skip or replace, so that they may read another scheme or host."""
+"""Characters that client parsers skip or replace, so that they might read another scheme or host."""
 
 
 def require_scheme(url: str, schemes: Collection[str]) -> None:
-    """Check the URL of a page.
+    """Check a page's URL.
 
     Raises:
         ValueError: The URL is not absolute, has another scheme than these, or holds spaces or control characters.
     """
-    # The errors repeat no part of the URL: it may hold a ticket.
+    # The errors repeat no part of the URL, which may hold a ticket.
     if re.search(_NOT_IN_URLS, url) is not None:
         raise ValueError("the url of a page must have no spaces, control characters or backslashes; quote them")
     found = re.fullmatch(_SCHEME, url)
@@ -188,7 +188,7 @@ def require_scheme(url: str, schemes: Collection[str]) -> None:
 
 
 class PageOptions(TypedDict, Generic[T], total=False):
-    """Options of a page besides its message, its URL and `done`."""
+    """Page options besides the message, the URL and `done`."""
 
     fallback: Fallback[T]
     wait: float
@@ -203,17 +203,17 @@ class ElicitUrl(Generic[T]):
     The client learns only that the user agreed to visit it. `done` decides when the user has finished.
 
     Args:
-        message: The reason for the visit.
+        message: Why the user should visit the page.
         url: The page. With a `ctx.call.ticket("...")` in it, the page knows its call and its user.
-        done: A function that runs after the user agreed, with the parameters of a resolver. It returns None or False
-            until the user has finished, then the value that the consumer receives. Without it, consent is the answer,
-            `True`.
+        done: A function that runs after the user has agreed, with the parameters that a resolver may take. It returns
+            None or False until the user has finished, then the value that the consumer receives. Without it, consent is
+            the answer, `True`.
         wait: Seconds that a leg waits for `done` before it asks again.
         fallback: The value, or a function that makes it, for a client that cannot open pages.
-        volatile_ok: Accept that the wording changes from leg to leg.
+        volatile_ok: Accept that the wording changes between legs.
         elicitation_id: The page's id for its client; generated by default. Set it to announce the completion yourself.
-        schemes: The schemes that the URL may have, by default those of web addresses. Clients open the URL, so foreign
-            input in it must not make it a script or a file.
+        schemes: The schemes that the URL may have, by default web address schemes. Clients open the URL, so foreign
+            input in it must not turn it into a script or a file.
 
     Raises:
         ValueError: The URL is not absolute, has another scheme, or holds spaces or control characters.
@@ -256,7 +256,7 @@ class ElicitUrl(Generic[T]):
 
 
 class SamplingParams(TypedDict, total=False):
-    """Parameters of the protocol's sampling request besides its messages and their length."""
+    """Sampling request parameters besides the messages and their length."""
 
     system_prompt: str | None
     include_context: IncludeContext | None
@@ -269,7 +269,7 @@ class SamplingParams(TypedDict, total=False):
 
 
 class SampleOptions(SamplingParams, total=False):
-    """Options of `Sample` besides its messages, their length and the type of the result."""
+    """`Sample` options besides the messages, their length and the result type."""
 
     attempts: int
     fallback: Fallback[CreateMessageResult | CreateMessageResultWithTools]
@@ -279,13 +279,13 @@ class Sample(SdkSample):
     """Ask the client's model to complete a conversation; the consumer receives its `CreateMessageResult`.
 
     Args:
-        messages: The conversation; a string is a single message of the user.
-        max_tokens: The maximum length of the answer, in tokens.
-        result_type: Ask the model for JSON of this type, and ask again if its answer does not fit.
-        attempts: Times to ask for such JSON before an invalid answer ends the call.
+        messages: The conversation; a string is a single user message.
+        max_tokens: The answer's maximum length, in tokens.
+        result_type: Ask the model for JSON with this type, and ask again if its answer does not fit.
+        attempts: How often to ask for such JSON before an invalid answer ends the call.
         fallback: The result, or a function that makes it, for a client that cannot be asked.
-        **params: Further parameters of the request. With `tools` or `tool_choice` the result is a
-            `CreateMessageResultWithTools`, and the client must have declared `sampling.tools`.
+        **params: More request parameters. With `tools` or `tool_choice` the result is a `CreateMessageResultWithTools`,
+            and the client must have declared `sampling.tools`.
     """
 
     def __init__(
@@ -327,12 +327,12 @@ class ExternalMarker(Generic[T]):
     outcome_type: ClassVar[Any] = Any
     """The type that the consumer receives."""
     max_chars: ClassVar[int]
-    """Characters of the longest message."""
+    """Maximum message length in characters."""
     message: str
     fallback: Any = NOTHING
 
     def question(self) -> Any:
-        """Return it as `question_of` does."""
+        """Return the question, for `question_of`."""
         raise NotImplementedError
 
     def worded(self, message: str) -> "ExternalMarker[T]":
@@ -341,10 +341,10 @@ class ExternalMarker(Generic[T]):
 
 
 Marker = SdkElicit[Any] | ElicitUrl[Any] | SdkSample | SdkListRoots | ExternalMarker[Any]
-"""Question of this library or of the SDK."""
+"""Question from this library or the SDK."""
 
 MARKERS: Final = (SdkElicit, ElicitUrl, SdkSample, SdkListRoots, ExternalMarker)
-"""Types of markers. It is a tuple, because a union would be created again at each call of `isinstance`."""
+"""Marker types. A tuple, because each `isinstance` call would create a union again."""
 
 
 def is_marker(value: object) -> TypeGuard[Marker]:

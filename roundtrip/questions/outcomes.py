@@ -1,4 +1,4 @@
-"""Outcomes of questions: `Outcome` inside, and the SDK's classes for consumers that ask for them."""
+"""Question outcomes: `Outcome` internally, and the SDK's classes for consumers that ask for them."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-    # The SDK's class is generic over models alone. Here an answer may be a bool or a choice as well.
+    # The SDK's class is generic only over models. Here an answer may also be a bool or a choice.
     class AcceptedElicitation(SdkAcceptedElicitation[Any], Generic[T]):
-        """Outcome of a user who accepted; `data` is the answer."""
+        """The user accepted; `data` is the answer."""
 
         data: T
 
@@ -26,16 +26,16 @@ else:
 __all__ = ["AcceptedElicitation", "CancelledElicitation", "DeclinedElicitation", "ElicitationResult", "Outcome"]
 
 
-# Not frozen: a frozen one is three times as slow to create, for each question and leg. Nothing changes it.
+# Not frozen, because freezing makes creation three times as slow, for each question and leg. Nothing changes it.
 @dataclass(slots=True, repr=False)
 class Outcome:
-    """Outcome of one question or node: a value, or the action of a user who did not answer."""
+    """Outcome of one question or node: a value, or what the user did instead of answering."""
 
     value: Any = None
     action: Action = Action.ACCEPT
 
     def require_value(self, key: str) -> Any:
-        """Return the value of the answer to a question.
+        """Return the answer's value.
 
         Raises:
             QuestionDeclined: The user declined or cancelled.
@@ -47,6 +47,6 @@ class Outcome:
     def as_result(self) -> "ElicitationResult[Any]":
         """Return an instance of the SDK's outcome class, for a consumer that branches on it."""
         if self.action is Action.ACCEPT:
-            # The value is validated already, and need not be a model at all.
+            # The value is already validated, and need not be a model at all.
             return AcceptedElicitation[Any].model_construct(data=self.value)
         return DeclinedElicitation() if self.action is Action.DECLINE else CancelledElicitation()

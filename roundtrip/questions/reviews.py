@@ -1,4 +1,4 @@
-"""Reviews: forms that show earlier answers of a call, which the user may change."""
+"""Reviews: forms that show a call's earlier answers, which the user may change."""
 
 import json
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from roundtrip.questions.markers import AnsweredBy
 
 
 class Review(NamedTuple):
-    """Question of a review: its message, and the forms and answers by the names of their questions."""
+    """Review question: its message, and the forms and answers by question name."""
 
     message: str
     parts: Mapping[str, tuple[Form, Mapping[str, Any]]]
@@ -43,7 +43,7 @@ class ReviewForm:
         self.digest = digest(json.dumps([[key, form.digest.hex()] for key, (form, _) in parts.items()]))
 
     def parse(self, content: Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
-        """Return the content of each part's answer, as the user left it.
+        """Return the content that the user left in each part.
 
         Raises:
             AnswerInvalid: An answer does not fit its form; the reason names the question.
@@ -69,7 +69,7 @@ class ReviewForm:
         return {**self.schema, "properties": properties}
 
     def _answer_to(self, key: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the content of one part's answer, as the user left it."""
+        """Return the content that the user left in one part."""
         form, before = self._parts[key]
         names = {field: _name(key, field, form) for field in form.schema["properties"]}
         return {
@@ -79,7 +79,7 @@ class ReviewForm:
         }
 
     def plain(self, value: Any) -> Any:
-        """Return the content that `parse` reads as a value."""
+        """Return the content that `parse` would read as this value."""
         return value
 
 

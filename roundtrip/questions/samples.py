@@ -1,4 +1,4 @@
-"""Answers of a client's model: their text, and the structured value that a server asks for."""
+"""Answers from a client's model: their text, and the structured value that a server asks for."""
 
 import json
 import re
@@ -20,8 +20,8 @@ _FENCED: Final = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*", re.DOTALL)
 class Sampled(Generic[T]):
     """Result of `ctx.sample`.
 
-    `text` is the text of the answer ("" if it has none). `result` is the value of `result_type`, or the text without
-    one. `message` is the whole answer.
+    `text` is the answer's text ("" if it has none). `result` is the `result_type` value, or the text if no type was
+    given. `message` is the whole answer.
     """
 
     text: str
@@ -30,19 +30,19 @@ class Sampled(Generic[T]):
 
 
 def text_of(message: CreateMessageResult | CreateMessageResultWithTools) -> str:
-    """Return the text of an answer, its blocks joined."""
+    """Return an answer's text, with its blocks joined."""
     content = message.content if isinstance(message.content, list) else [message.content]
     return "".join(block.text for block in content if isinstance(block, TextContent))
 
 
 def instruction_for(result_type: Any) -> str:
-    """Return the instruction for a model to answer with a value of a type."""
+    """Return the instruction that makes a model answer with a value of a type."""
     schema = json.dumps(adapter_for(result_type).json_schema(), separators=(",", ":"))
     return f"Answer with JSON that fits this schema, and with nothing else: {schema}"
 
 
 def read_structured(result_type: Any, text: str) -> Any:
-    """Return the value that the text of an answer spells.
+    """Parse an answer's text as a value.
 
     Raises:
         AnswerInvalid: The text is not JSON, or does not fit the type.

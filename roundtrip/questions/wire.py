@@ -1,4 +1,4 @@
-"""Provide questions as they are sent: their requests, the digests that pin them, and their answers."""
+"""Questions on the wire: their requests, the digests that pin them, and their answers."""
 
 import functools
 import inspect
@@ -59,7 +59,7 @@ from roundtrip.questions.samples import read_structured, text_of
 from roundtrip.revisions import FIRST_OF_RETRY_ERA
 
 _SENT = ("properties", "required", "type")
-"""The parts of a form's schema that 2026-07-28 allows."""
+"""The form schema parts that 2026-07-28 allows."""
 
 
 class Question(ABC):
@@ -75,12 +75,12 @@ class Question(ABC):
         self.text = text
         """The message for the user; for a request that the client's software answers, its method."""
         self.message = message
-        """The digest of its wording."""
+        """The wording's digest."""
         self.schema = schema
-        """The digest of its schema."""
+        """The schema's digest."""
         self.result_type = result_type
-        """The wire type of the answer."""
-        # The SDK's own markers have no options.
+        """The answer's wire type."""
+        # The SDK's markers have no options.
         self.attempts: int = getattr(marker, "attempts", ATTEMPTS)
         self.volatile_ok: bool = getattr(marker, "volatile_ok", False)
         self.fallback: Any = getattr(marker, "fallback", NOTHING)
@@ -90,19 +90,19 @@ class Question(ABC):
         """Return the request that asks the question.
 
         Args:
-            complaint: The reason why the last answer was not valid.
+            complaint: Why the last answer was not valid.
             filled_in: An earlier answer, whose valid fields a form shows as its defaults.
         """
 
     def sent(self, complaint: str | None = None, filled_in: Any = None) -> dict[str, Any]:
-        """Return the JSON form of the request, as in a result of 2026-07-28."""
+        """Return the request in JSON form, for a 2026-07-28 result."""
         asked = InputRequiredResult(input_requests={"": self.request(complaint, filled_in)})
         result = asked.model_dump(by_alias=True, mode="json", exclude_none=True)
         return serialize_server_result("tools/call", FIRST_OF_RETRY_ERA, result)["inputRequests"][""]
 
     @abstractmethod
     def read(self, response: InputResponse) -> tuple[Outcome, Any]:
-        """Return the outcome of an answer, and the data that restores it.
+        """Return an answer's outcome, and the data that restores it.
 
         Raises:
             AnswerInvalid: The answer does not fit, or is to another kind of question.
@@ -110,7 +110,7 @@ class Question(ABC):
 
     @abstractmethod
     def restore(self, action: Action, data: Any) -> Outcome:
-        """Return the outcome of data from an earlier `read`, or from `plain`.
+        """Return the outcome for data from an earlier `read`, or from `plain`.
 
         Raises:
             AnswerInvalid: The data does not fit the question.
@@ -118,7 +118,7 @@ class Question(ABC):
 
     @abstractmethod
     def plain(self, value: Any) -> Any:
-        """Return a value as JSON that `restore` reads: a page's answer, or a value used in place of an answer."""
+        """Return a value as JSON that `restore` reads: a page's answer, or a value that replaces an answer."""
 
     def require(self, key: str, capabilities: ClientCapabilities | None) -> None:
         """Raise CapabilityMissing unless the client declared that it can answer (S6)."""
@@ -140,7 +140,7 @@ class FormQuestion(Question):
         self.form = ReviewForm(marker.parts) if isinstance(marker, Review) else form_of(marker.schema)
         super().__init__(marker, marker.message, digest(marker.message), self.form.digest)
         self.guesses: int | None = getattr(marker, "guesses", None)
-        """The number of different answers that a call accepts."""
+        """How many different answers a call accepts."""
         self.is_for_anyone = getattr(marker, "answered_by", "human") == "anyone"
 
     @override
@@ -152,7 +152,7 @@ class FormQuestion(Question):
 
     @override
     def sent(self, complaint: str | None = None, filled_in: Any = None) -> dict[str, Any]:
-        # By hand: the SDK would build, validate and write its models three times.
+        # Write the JSON here: the SDK would build, validate and write its models three times.
         shown = self._shown(filled_in)
         schema = {key: shown[key] for key in _SENT if key in shown}
         params = {"message": with_complaint(self.text, complaint), "mode": "form", "requestedSchema": schema}
@@ -180,7 +180,7 @@ class FormQuestion(Question):
     @override
     def _missing(self, declared: ClientCapabilities) -> tuple[str, ClientCapabilities] | None:
         shows = declared.elicitation
-        # A bare `elicitation: {}` is older than modes, and means forms.
+        # A bare `elicitation: {}` predates modes, and means forms.
         if shows is not None and (shows.form is not None or shows.url is None):
             return None
         needed = ElicitationCapability(form=FormElicitationCapability())
@@ -201,7 +201,7 @@ class UrlQuestion(Question):
 
     @property
     def params(self) -> ElicitRequestURLParams:
-        """Return the parameters of the request."""
+        """Return the request's parameters."""
         return ElicitRequestURLParams(message=self.text, url=self.url, elicitation_id=self.elicitation_id)
 
     @override
@@ -240,7 +240,7 @@ class ModelQuestion(Question):
 
     @override
     def read(self, response: InputResponse) -> tuple[Outcome, Any]:
-        # An answer without tool use parses as the plain result, also for a request with tools: read the wire form.
+        # Even for a request with tools, an answer without tool use parses as the plain result. So read the wire form.
         data = self.plain(response)
         return self.restore(Action.ACCEPT, data), data
 
@@ -264,7 +264,7 @@ class SampleQuestion(ModelQuestion):
     def __init__(self, marker: SdkSample) -> None:
         self.params = marker.params
         self.output: Any = getattr(marker, "result_type", None)
-        """The type of the JSON that a model must answer with."""
+        """The type that the model's JSON answer must have."""
         with_tools = marker.params.tools is not None or marker.params.tool_choice is not None
         text = json.dumps(self.plain(marker.params), sort_keys=True, separators=(",", ":"))
         super().__init__(
@@ -317,7 +317,7 @@ class RootsQuestion(ModelQuestion):
 
 
 class ExternalQuestion(Question):
-    """Question that has no form on the wire: a settler of the leg has its outcome, and no client."""
+    """Question without a wire form: one of the leg's settlers has its outcome, rather than a client."""
 
     __slots__ = ("by",)
     by: str
@@ -325,7 +325,7 @@ class ExternalQuestion(Question):
 
     @abstractmethod
     def no_settler(self, key: str) -> RoundtripError:
-        """Return the error of a call that has no settler for the question."""
+        """Return the error for a call that has no settler for the question."""
 
     @override
     def request(self, complaint: str | None = None, filled_in: Any = None) -> InputRequest:
@@ -346,13 +346,13 @@ def complaint_for_model(complaint: str) -> str:
 
 
 def with_complaint(text: str, complaint: str | None) -> str:
-    """Return the message of a question; a complaint tells the user what was wrong with the last answer."""
+    """Return a question's message; a complaint explains what was wrong with the last answer."""
     return text if complaint is None else f"{text}\n\n(The last answer was not valid: {complaint})"
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class PendingQuestion:
-    """Question without an answer, with everything that asking it and its entry in the journal need."""
+    """Unanswered question, with everything that asking it and its journal entry need."""
 
     key: str
     question: Question
@@ -361,39 +361,39 @@ class PendingQuestion:
     changed: tuple[str, ...] = ()
     """The parts that differ from the wording that the user answered or, without an answer, saw."""
     former: str | None = None
-    """The earlier name of the question, if it was renamed."""
+    """The question's earlier name, if it was renamed."""
     complaint: str | None = None
     consented: bool = False
     """True if the user agreed to visit the page, and may have finished there."""
     decisive: bool = False
     """True if declining it ends the call, because a consumer needs the bare value."""
     lost: tuple[str, ...] = ()
-    """The changed parts because of which an answer was dropped."""
+    """The changed parts that caused an answer to be dropped."""
     guess: Any = NOTHING
-    """An answer that arrived, and must be counted as a guess before it is read."""
+    """An answer that has arrived, and must be counted as a guess before it is read."""
     invalid_answer: Any = None
     """The last answer, if it was invalid. The form shows its valid fields as defaults."""
     names: tuple[str, ...] = ()
-    """Its name, and its former names."""
+    """Its name and its former names."""
     is_over: bool = False
-    """True if the time of an external question is over, and `fallback` has to replace its outcome."""
+    """True if an external question has expired, and `fallback` must replace its outcome."""
     after: tuple[str, ...] = ()
-    """The names of the questions that are answered when the call begins to wait for this external question."""
+    """Names of the questions that had been answered when the call began to wait for this external question."""
 
     def request(self) -> InputRequest:
         """Return the request that asks the question."""
         return self.question.request(self.complaint, self.invalid_answer)
 
     def sent(self) -> dict[str, Any]:
-        """Return the JSON form of the request, as in a result of 2026-07-28."""
+        """Return the request in JSON form, for a 2026-07-28 result."""
         return self.question.sent(self.complaint, self.invalid_answer)
 
 
 TICKET = re.compile(r"rt1\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{43}", re.ASCII)
-"""Pattern of a ticket. Its text depends on the key, so the pin of a URL question leaves it out."""
+"""Ticket pattern. A ticket depends on the key, so a URL question's pin leaves it out."""
 
 TICKET_SHOWN = "<ticket>"
-"""Text in place of a ticket, which must not be shown."""
+"""Replaces a ticket, which must not be shown."""
 
 
 def digest_of_page(message: str, url: str) -> bytes:
@@ -402,7 +402,7 @@ def digest_of_page(message: str, url: str) -> bytes:
 
 
 def question_of(marker: Marker | Review) -> Question:
-    """Return the question of a marker.
+    """Return a marker's question.
 
     Raises:
         SchemaNotRenderable: The protocol cannot show its schema.
@@ -417,19 +417,19 @@ def question_of(marker: Marker | Review) -> Question:
 
 
 def _values_of(done: Callable[..., Any] | None) -> TypeAdapter[Any]:
-    """Return the adapter for the values of a function; without one, the value is consent."""
+    """Return the adapter for a function's values; without a function, the value is consent."""
     return adapter_for(bool if done is None else _returned_by(done))
 
 
 def _returned_by(done: Callable[..., Any]) -> Any:
-    """Return the annotation of what a callable returns; `Any` for none, or one that cannot be evaluated."""
+    """Return a callable's return annotation; `Any` if there is none or it cannot be evaluated."""
     while isinstance(done, functools.partial):
         done = done.func
     function = inspect.unwrap(done) if inspect.isroutine(done) else type(done).__call__
     written = getattr(function, "__annotations__", {})
     if "return" not in written:
         return Any
-    # Alone: other parameters may have annotations for type checkers only.
+    # Evaluate only this one: other parameters may have annotations that exist only for type checkers.
     lone = types.SimpleNamespace(__annotations__={"return": written["return"]})
     try:
         hints = typing.get_type_hints(lone, globalns=getattr(function, "__globals__", {}), include_extras=True)

@@ -116,7 +116,7 @@ def Depends(
 ) -> Any:
     """Fill a parameter by running `fn`: `account: Account = Depends(current_account)`.
 
-    `Depends` is another spelling of `Resolve`, as a default or in `Annotated`, for values that a request needs and does
+    `Depends` is another spelling of `Resolve`, in a default or in `Annotated`, for values that a request needs and does
     not ask for. A generator function, or a context-manager class, is entered before the body and exited when the leg
     ends.
 

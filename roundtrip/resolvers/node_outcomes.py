@@ -34,7 +34,7 @@ class NodeOutcomes:
         return None
 
     def recall(self, node: Node) -> Outcome | None:
-        """Return a remembered node's outcome on an earlier leg, if it has one."""
+        """Return a remembered node's outcome on an earlier leg; None without one."""
         return None
 
     def can_recall(self, node: Node) -> bool:

@@ -144,9 +144,9 @@ class Attached:
         finally:
             self._legs.extensions.remove(feature)
 
-    def hurried(self, *, page_wait: float) -> AbstractContextManager[None]:
+    def limit_page_wait(self, *, page_wait: float) -> AbstractContextManager[None]:
         """Limit the seconds that legs inside a `with` block wait for a page, as tests do."""
-        return self._legs.hurried(page_wait)
+        return self._legs.limit_page_wait(page_wait)
 
     def verify_ticket(self, ticket: str, *, principal: str | AccessToken | None, purpose: str | None = None) -> Ticket:
         """Read the ticket that a browser brought to the page behind an `ElicitUrl`.

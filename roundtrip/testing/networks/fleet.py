@@ -269,7 +269,7 @@ class NetworkFleet:
         async with AsyncExitStack() as stack:
             target: Any = instance
             if (ours := attached(instance)) is not None:
-                stack.enter_context(ours.hurried(page_wait=self.patience))
+                stack.enter_context(ours.limit_page_wait(page_wait=self.patience))
                 for tracer in (self, *self.tracers):
                     stack.enter_context(ours.watched_by(tracer))
             if is_fastmcp(instance):
