@@ -71,7 +71,7 @@ class Answers(NodeOutcomes):
     # Answers from a round.
 
     def deliver(self, responses: Mapping[str, InputResponse | None], asked: Mapping[str, Asked]) -> None:
-        """Take one round's answers (None for a malformed one), and ignore answers to other questions (S8)."""
+        """Take one round's answers (None for a malformed one), and ignore answers to unasked questions (S8)."""
         known = self.known
         known.asked = dict(asked)
         known.responses = {key: response for key, response in responses.items() if key in asked}
@@ -98,7 +98,7 @@ class Answers(NodeOutcomes):
     def settle_question(
         self, names: tuple[str, ...], marker: Marker | Review, *, decisive: bool = False
     ) -> Outcome | None:
-        """Return the outcome of a question, given its current and former names: see `settle`."""
+        """Settle a question, given its current and former names: see `settle`."""
         key, known = names[0], self.known
         known.seen.update(names)
         try:
@@ -157,7 +157,7 @@ class Answers(NodeOutcomes):
         return outcome
 
     def _settle_external(self, question: ExternalQuestion, waiting: PendingQuestion) -> Outcome | None:
-        """Return the outcome of a question that no client answers."""
+        """Settle a question that no client answers."""
         stand_in = self.stand_in_for(waiting.names, question)
         if stand_in is not None:
             return self.reuse(waiting.key, stand_in)
@@ -169,7 +169,7 @@ class Answers(NodeOutcomes):
         return outcome
 
     def _settle_page(self, names: tuple[str, ...], question: UrlQuestion, waiting: PendingQuestion) -> Outcome | None:
-        """Return the outcome of a question whose value comes from `done=`, once the user has agreed to the page."""
+        """Settle a question whose value comes from `done=`, once the user has agreed to visit the page."""
         key, known = names[0], self.known
         stand_in = self.stand_in_for(names, question)
         if stand_in is not None:

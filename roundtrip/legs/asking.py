@@ -348,7 +348,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         return Asking(body, label, partial(body.ask_all, questions), values)
 
     def ask_all_outcomes(self, questions: Mapping[str, Marker]) -> Asking[dict[str, Any]]:
-        """Ask several questions in one round and return their outcomes by name; samples and roots return their results."""
+        """Ask several questions in one round and return outcomes by name; samples and roots return their results."""
         label = _label_of("ask_all_outcomes", questions)
         body = self._running_body(label)
 
