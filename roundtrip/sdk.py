@@ -1,4 +1,4 @@
-"""Use the private names of the SDK that roundtrip needs, all in this module; it rejects an SDK that has moved one."""
+"""The private SDK names that roundtrip needs, all in this module. It rejects an SDK that has moved one."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ _NEEDED: Final[Mapping[type, str]] = {
     "_lowlevel_server _custom_starlette_routes",
     PromptManager: "_prompts",
     ResourceManager: "_resources _templates",
-    # It reads the TypedDicts that pydantic refuses before Python 3.12.
+    # It reads the TypedDicts that pydantic rejects before Python 3.12.
     FuncMetadata: "_output_adapter()",
-    # It knows the session of a request; in other transports than one, the header is whatever a client says.
+    # It knows a request's session. In all transports but one, any client can set the header.
     ServerSession: "_connection",
-    # The state of a running lifespan, the sign that it runs, and what keeps a manager from running again.
+    # A running lifespan's state, the sign that it runs, and the flag that keeps a manager from running again.
     StreamableHTTPSessionManager: "_lifespan_state _task_group _has_started",
 }
-"""Private methods of the SDK's classes, and attributes of their instances."""
+"""Private SDK methods, and instance attributes."""
 _FITTING: Final = "install mcp>=2.1.1,<3, or a later version of mcp-roundtrip"
 
 SdkSpans = _otel.OpenTelemetryMiddleware
-"""The SDK's middleware of spans."""
+"""The SDK's span middleware."""
 
 T = TypeVar("T")
 _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
@@ -51,11 +51,11 @@ Shelf = Literal["prompt", "resource"]
 """A template is a resource, known by its URI template."""
 
 Sees = Callable[[Shelf, str], bool]
-"""Returns True if clients may see a prompt of a name, or a resource or a template of a URI."""
+"""Returns True if clients may see a prompt with a name, or a resource or template with a URI."""
 
 
 def require_names(needed: Mapping[type, str]) -> None:
-    """Raise ImportError if a class of the installed SDK lacks a method, or its constructor does not use a name."""
+    """Raise ImportError if an installed SDK class lacks a method, or its constructor does not use a name."""
     for owner, names in needed.items():
         made: Any = owner.__init__
         for name in names.split():
@@ -67,7 +67,7 @@ require_names(_NEEDED)
 
 
 def _for_client(handle: _CallableT) -> _CallableT:
-    """Return a handler of the SDK that serves the client itself at its first lookup; see `serving_client`."""
+    """Return an SDK handler whose first lookup serves the client; see `serving_client`."""
 
     @functools.wraps(handle)
     async def handle_for_client(server: HookedServer[Any], ctx: Any, params: Any) -> Any:
@@ -78,14 +78,14 @@ def _for_client(handle: _CallableT) -> _CallableT:
 
 
 class HookedServer(MCPServer[LifespanResultT]):
-    """`MCPServer` with hooks for the schemas of tools and the visibility of prompts and resources.
+    """`MCPServer` with hooks for tool schemas and for the visibility of prompts and resources.
 
     A subclass overrides the methods that raise `NotImplementedError`.
     """
 
     def __init__(self, **sdk: Any) -> None:
         super().__init__(**sdk)
-        # The SDK finds only visible ones from now on, of all that are or will be registered.
+        # From now on, the SDK finds only visible ones, among all that are or will be registered.
         self._prompt_manager = _VisiblePrompts(self._prompt_manager, self.is_visible)
         self._resource_manager = _VisibleResources(self._resource_manager, self.is_visible)
         # For `Mcp-Param-*` headers, before any middleware. Before 2.3 the SDK takes the schema from the tool list.
@@ -96,33 +96,33 @@ class HookedServer(MCPServer[LifespanResultT]):
         raise NotImplementedError
 
     def serving_client(self) -> AbstractContextManager[None]:
-        """Surround the SDK's handler of one request, whose first lookup serves the client itself."""
+        """Surround the SDK's handler for one request, whose first lookup serves the client."""
         raise NotImplementedError
 
     @property
     def has_own_tool_handler(self) -> bool:
-        """Return True if the SDK's handler serves calls of tools, and so `call_tool` alone."""
+        """Return True if the SDK's handler serves tool calls, so that only `call_tool` does."""
         entry = self._lowlevel_server.get_request_handler("tools/call")
         return entry is not None and entry.handler == self._handle_call_tool
 
     @property
     def own_routes(self) -> list[Route]:
-        """Return the routes beside MCP that the author added, such as the pages of `ElicitUrl`."""
+        """Return the routes beside MCP that the author added, such as `ElicitUrl` pages."""
         return list(self._custom_starlette_routes)
 
     def own_lifespan(self) -> AbstractAsyncContextManager[Any]:
-        """Return the lifespan of the server, to enter it without a transport."""
+        """Return the server's lifespan, to enter it without a transport."""
         return self._lowlevel_server.lifespan(self._lowlevel_server)
 
     def is_visible(self, kind: Shelf, identifier: str) -> bool:
-        """Return True if clients may see a prompt of this name, or a resource or template of this URI.
+        """Return True if clients may see a prompt with this name, or a resource or template with this URI.
 
         Lists and lookups call it for each item, so it must be quick; it returns True for unregistered ones.
         """
         raise NotImplementedError
 
     async def completing(self, kind: Shelf, identifier: str, ask: Callable[[], Awaitable[T]]) -> T | None:
-        """Complete an argument of a prompt or template; return None if clients cannot see it."""
+        """Complete an argument for a prompt or template; return None if clients cannot see it."""
         return await ask() if self.is_visible(kind, identifier) else None
 
     def completion(self):
@@ -153,7 +153,7 @@ class HookedServer(MCPServer[LifespanResultT]):
 
 
 class _VisiblePrompts(PromptManager):
-    """Prompts of the SDK without the hidden ones."""
+    """The SDK's prompts without the hidden ones."""
 
     def __init__(self, manager: PromptManager, sees: Sees) -> None:
         super().__init__(manager.warn_on_duplicate_prompts)
@@ -169,7 +169,7 @@ class _VisiblePrompts(PromptManager):
 
 
 class _VisibleResources(ResourceManager):
-    """Resources and templates of the SDK without the hidden ones."""
+    """The SDK's resources and templates without the hidden ones."""
 
     def __init__(self, manager: ResourceManager, sees: Sees) -> None:
         super().__init__(manager.warn_on_duplicate_resources)
@@ -198,7 +198,7 @@ class _VisibleResources(ResourceManager):
             try:
                 matches = template.matches(uri) is not None
             except ResourceSecurityError:
-                # It would reject the URI, and so decide the answer.
+                # The template would reject the URI, and so decide the answer.
                 matches = True
             if matches:
                 yield template.uri_template
@@ -216,17 +216,17 @@ def connection_of(session: ServerSession) -> Connection:
 
 
 def session_id_of(session: ServerSession) -> str | None:
-    """Return the id of the streamable HTTP session that a request belongs to, if any."""
+    """Return the id of a request's streamable HTTP session, if it has one."""
     return session._connection.session_id  # pyright: ignore[reportPrivateUsage]
 
 
 def output_adapter(metadata: FuncMetadata) -> TypeAdapter[Any]:
-    """Return the adapter that validates and writes the results of a tool that has an output model."""
+    """Return the adapter that validates and writes results, for a tool with an output model."""
     return metadata._output_adapter(metadata.output_model)  # pyright: ignore[reportPrivateUsage]
 
 
 def is_running(manager: StreamableHTTPSessionManager) -> bool:
-    """Return True inside of the manager's `run()`."""
+    """Return True inside the manager's `run()`."""
     return manager._task_group is not None  # pyright: ignore[reportPrivateUsage]
 
 
@@ -237,24 +237,24 @@ def lifespan_state_of(manager: StreamableHTTPSessionManager) -> Any:
 
 # The fast lane replaces this module's transport: its pings, and its log of dropped notifications.
 def seconds_between_pings() -> float:
-    """Return the seconds after which a quiet response becomes a stream of events, and between its pings."""
+    """Return the seconds after which a quiet response becomes an event stream, and between its pings."""
     return _streamable_http_modern._SSE_PING_INTERVAL  # pyright: ignore[reportPrivateUsage]
 
 
 transport_log = _streamable_http_modern.logger
-"""The SDK's log of the transport."""
+"""The SDK's transport log."""
 
 
 def request_with_body(scope: Scope, receive: Receive, body: bytes) -> Request:
     """Return a request whose body was read, and can be read again."""
     request = Request(scope, receive)
-    # The author's code reads it again from there.
+    # Author code reads it again from there.
     request._body = body  # pyright: ignore[reportPrivateUsage]
     return request
 
 
 class RestartingManager(StreamableHTTPSessionManager):
-    """The SDK's manager, which can run again after it has stopped: some hosts send a lifespan for each request."""
+    """The SDK's manager, which can run again after it has stopped, because some hosts send a lifespan for each request."""
 
     @asynccontextmanager
     async def run(self) -> AsyncGenerator[None]:

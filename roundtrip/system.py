@@ -1,4 +1,4 @@
-"""Provide the clocks, randomness, ids and sleep of a process as one value.
+"""A process's clocks, randomness, ids and sleep, as one value.
 
 Code that needs one of them takes a `System`. A simulation passes its own, so that a fleet of instances runs in one
 process and repeats exactly.
@@ -14,19 +14,19 @@ _ID_BYTES: Final = 9
 
 
 async def _sleep(seconds: float, /) -> None:
-    import anyio  # not at the top: programs that never sleep do without it
+    import anyio  # lazy: programs that never sleep do not need it
 
     await anyio.sleep(seconds)
 
 
 class System(NamedTuple):
-    """Clocks, randomness, ids and sleep of a process; by default the real ones."""
+    """A process's clocks, randomness, ids and sleep; by default the real ones."""
 
-    # Functions of their own, and not `time.time` itself: tests patch that.
+    # Wrapped in lambdas, because tests patch `time.time`.
     time: Callable[[], float] = lambda: time.time()
     """Return the seconds since the epoch."""
     monotonic: Callable[[], float] = lambda: time.monotonic()
-    """Return seconds that only grow, for measuring durations."""
+    """Return seconds that only increase, for measuring durations."""
     entropy: Callable[[int], bytes] = lambda size: os.urandom(size)
     """Return that many random bytes, fit for keys."""
     sleep: Callable[[float], Awaitable[None]] = _sleep
@@ -40,4 +40,4 @@ class System(NamedTuple):
 
 
 SYSTEM: Final = System()
-"""The real clocks and randomness of this process."""
+"""This process's real clocks and randomness."""

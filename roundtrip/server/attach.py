@@ -1,7 +1,7 @@
-"""Attach everything that lets functions ask to a low-level server of the SDK.
+"""Attach everything that lets functions ask to a low-level SDK server.
 
-`roundtrip.Server` is the first user; any server built on the SDK's low-level one can be another. `install` gives it the
-boundary of tokens and the runner of legs. `wrap` makes a function that asks look plain to it.
+`roundtrip.Server` uses it first; any server built on the SDK's low-level one can use it too. `install` adds the token
+boundary and the leg runner. `wrap` makes an asking function look plain to the server.
 """
 
 from __future__ import annotations
@@ -67,24 +67,24 @@ def install(
 ) -> LegRunner:
     """Let functions behind a low-level server ask.
 
-    The boundary of tokens replaces the SDK's, and the SDK's spans are made only if they can be recorded.
+    The token boundary replaces the SDK's, and the SDK's spans are made only if they can be recorded.
 
     Args:
         server: The server, whose middlewares are changed.
         parts: The keys, the ledger and the rest that legs use.
         host: The server that contexts show as `ctx.mcp_server`.
-        subject_of: Names the tool, prompt or template of a request for logs and traces.
+        subject_of: Names a request's tool, prompt or template for logs and traces.
 
     Returns:
-        The runner that serves legs of functions.
+        The runner that serves the functions' legs.
     """
     legs = LegRunner(host, parts, GuessCounter(parts).count, reject_waits, _make_context)
     place = next(i for i, entry in enumerate(server.middleware) if isinstance(entry, RequestStateBoundary))
-    # Inside the SDK's span of the request, so that the spans of tracers belong to it.
+    # Place it inside the SDK's span for the request, so that tracer spans belong to that span.
     server.middleware[place] = RequestBoundary(
         parts, service=server.name, make_context=legs.context_of, subject_of=subject_of
     )
-    # Unless the author removed them.
+    # The author may have removed them.
     server.middleware[:] = [LazySpans() if type(entry) is SdkSpans else entry for entry in server.middleware]
     server.lifespan = _recorded(server.lifespan, legs)
     return legs
@@ -95,7 +95,7 @@ def _make_context(**options: Any) -> Context[Any, Any]:
 
 
 class Attached:
-    """Server with a runner of legs, which a subclass sets: its effects, its stored calls, and what tests change."""
+    """Server with a leg runner, which a subclass sets: its effects, its stored calls, and what tests change."""
 
     _legs: LegRunner
 
@@ -108,27 +108,27 @@ class Attached:
         self.stored_calls: StoredCalls | None = None
         """Calls whose users answer on pages, or whose questions a model answers, if its channels have such calls."""
         self._features = extensions_of(parts, stored_of=lambda: self.stored_calls)
-        """The features of the server, the outermost first."""
+        """The server's features, outermost first."""
 
     @property
     def task_service(self) -> CallService | None:
-        """Return the stored calls of the server; None if it has no option and no tool that needs them."""
+        """Return the server's stored calls; None if no option and no tool needs them."""
         return self.storage.tasks
 
     @cached_property
     def overrides(self) -> Overrides:
-        """Return the replaced functions of the graph with their replacements: for tests, instead of monkeypatching."""
+        """Return the replaced functions with their replacements, for tests that would otherwise monkeypatch."""
         return overrides.Overrides(self._planned)
 
     def _track(self, planned: Planned) -> None:
-        """Let `overrides` replace functions of a plan."""
+        """Let `overrides` replace functions in a plan."""
         self._planned.add(planned)
         if "overrides" in vars(self) and self.overrides:
             planned.replace(self.overrides.replacements)
 
     @contextmanager
     def watched_by(self, tracer: Tracer) -> Generator[None]:
-        """Add a tracer inside a `with` block, as tests do."""
+        """Add a tracer inside a `with` block, for tests."""
         self._parts.effects.tracers.add(tracer)
         try:
             yield
@@ -137,7 +137,7 @@ class Attached:
 
     @contextmanager
     def joined_by(self, feature: LegExtension) -> Generator[None]:
-        """Let a feature take part in all legs inside a `with` block, outside of the others."""
+        """Let a feature take part in all legs inside a `with` block, around the other features."""
         self._legs.extensions.insert(0, feature)
         try:
             yield
@@ -145,7 +145,7 @@ class Attached:
             self._legs.extensions.remove(feature)
 
     def limit_page_wait(self, *, page_wait: float) -> AbstractContextManager[None]:
-        """Limit the seconds that legs inside a `with` block wait for a page, as tests do."""
+        """Limit the seconds that legs inside a `with` block wait for a page, for tests."""
         return self._legs.limit_page_wait(page_wait)
 
     def verify_ticket(self, ticket: str, *, principal: str | AccessToken | None, purpose: str | None = None) -> Ticket:
@@ -153,12 +153,12 @@ class Attached:
 
         Args:
             ticket: The ticket in the URL (`ctx.call.ticket`).
-            principal: The user of the browser, by your own login: their access token, or the text that
+            principal: The browser's user, from your own login: their access token, or the text that
                 `Server(principal=...)` returns for them. None only for a ticket that was issued unbound.
-            purpose: The purpose of the page, to reject the ticket of another one.
+            purpose: The page's purpose, to reject tickets for other pages.
 
         Raises:
-            TicketRejected: It is forged, expired or another user's; do not show the page then.
+            TicketRejected: The ticket is forged, expired or another user's; do not show the page then.
         """
         office, now = self._parts.protection.ticket_office(), self._parts.system.time()
         return office.verify(ticket, principal=principal, now=now, purpose=purpose)
@@ -170,23 +170,23 @@ class Attached:
 
     @property
     def ledger(self) -> Ledger:
-        """Return the ledger, which keeps the results of calls of tools that run once."""
+        """Return the ledger, which keeps the results of tools that run once."""
         return self._parts.effects.ledger
 
     @property
     def journal_codec(self) -> JournalCodec:
-        """Return the codec of journals."""
+        """Return the journal codec."""
         return self._parts.protection.journals
 
     def _adopt(self, function: AskingFunction) -> None:
-        """Reject a function that this server could not serve; let `overrides` replace functions of its graph."""
+        """Reject a function that this server could not serve, and let `overrides` replace functions in its graph."""
         if function.planned.plan.may_carry_secrets and not self._parts.protection.journals.can_seal:
             raise KeysMissing(
                 f"{function.owner} has to keep a value secret from the client (remember=True), and "
                 "request_state_security= gives no key for that; add seal_keys="
             )
         function.extensions += tuple(each for each in self._features if each.concerns(function))
-        # No token outlives the policy's clock, which serves all tools; a tool's own, if shorter, is in its journal.
+        # The policy's time limit serves all tools, so it must be the longest. A tool's shorter limit is in its journal.
         policy = self._parts.protection.policy
         policy.ttl = max(policy.ttl, function.limits.ttl)
         self._track(function.planned)
@@ -206,13 +206,13 @@ def wrap(
     The host derives arguments and URI variables from its signature, as for any other function.
 
     Args:
-        signature: The function that asks.
-        serve: Serves one leg of it.
+        signature: The asking function.
+        serve: Serves one of its legs.
         context_type: The annotation by which the host passes a context; None if it passes none.
     """
     fn = signature.fn
     hints = hints_of(fn)
-    # Hosts call by keyword, so the order and kind of parameters is free.
+    # Hosts call by keyword, so the parameters' order and kind do not matter.
     parameters = [
         parameter.replace(annotation=hints.get(name, parameter.annotation), kind=inspect.Parameter.KEYWORD_ONLY)
         for name, parameter in inspect.signature(fn).parameters.items()
@@ -236,21 +236,21 @@ def wrap(
 
 
 class LazySpans(SdkSpans):
-    """The SDK's middleware of spans, skipped while no tracer provider is set and the request brings no trace.
+    """The SDK's span middleware, skipped while no tracer provider is set and the request brings no trace.
 
-    Without a provider no span is recorded, but spans cost a twentieth of a call. The trace of a client is passed on to
-    the services that its call uses, with or without a provider.
+    Without a provider no span is recorded, but spans cost a twentieth of a call. A client's trace is passed on to the
+    services that its call uses, with or without a provider.
     """
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        """Serve one message, as the SDK's middlewares do."""
+        """Serve one message, like the SDK's middlewares."""
         if isinstance(get_tracer_provider(), ProxyTracerProvider) and not _may_carry_trace(ctx.meta):
             return await call_next(ctx)
         return await super().__call__(ctx, call_next)
 
 
 def _recorded(lifespan: Lifespan, legs: LegRunner) -> Lifespan:
-    """Return a lifespan in which tasks run, and at whose end all lines of recorders are written."""
+    """Return a lifespan in which tasks run, and at whose end all recorder lines are written."""
 
     @asynccontextmanager
     async def lifespan_recorded(server: LowLevelServer[Any]) -> AsyncGenerator[Any]:
@@ -258,7 +258,7 @@ def _recorded(lifespan: Lifespan, legs: LegRunner) -> Lifespan:
             async with lifespan(server) as state, legs.alive(state):
                 yield state
         finally:
-            # The event loop may end with it.
+            # The event loop may end together with the lifespan.
             if legs.parts.effects.tracers:
                 unwritten.flush_all()
 

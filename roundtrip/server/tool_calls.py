@@ -1,8 +1,8 @@
-"""Serve calls of tools: find the tool, check that the request may see it, and serve one leg of its function.
+"""Tool calls: find the tool, check that the request may see it, and serve one leg of its function.
 
-In the retry era a middleware returns the result in wire format, in place of the SDK's handler. The SDK would serialize
-the handler's model, validate it against the models of the revision, and serialize it again. Questions and most results
-need no such validation, as their parts are checked one by one. Results that an author made by hand, and all requests,
+In the retry era a middleware returns the result in wire format, instead of the SDK's handler. The SDK would serialize
+the handler's model, validate it against the revision's models, and serialize it again. Questions and most results need
+no such validation, because their parts are checked one by one. Results that an author made by hand, and all requests,
 are still validated.
 """
 
@@ -63,7 +63,7 @@ _PLAIN_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "requestState": (str, type(None)),
     "_meta": (dict,),
 }
-"""The types of parameters of which only `_meta` and answers need validation."""
+"""The types of parameters in requests that only need `_meta` and their answers validated."""
 _FORMS: Final = dict[str, ElicitResult]
 _FORM_FIELDS: Final = frozenset({"action", "content"})
 _MAX_METAS: Final = 128
@@ -72,11 +72,11 @@ _MAX_META_BYTES: Final = 2000
 
 @dataclass(eq=False, repr=False)
 class ToolCalls(ToolHost):
-    """Calls of one server's tools, and the innermost middleware, which answers them in place of the SDK's handler."""
+    """One server's tool calls, and the innermost middleware, which answers them instead of the SDK's handler."""
 
     tools: ToolRegistry
     gates: Callable[[], GateEvaluator]
-    """Returns the evaluator of visibility gates."""
+    """Returns the visibility gate evaluator."""
     probe: RegisteredTool | None
     """The tool that answers `roundtrip doctor`, if the server has it."""
     masks_errors: Callable[[], bool]
@@ -85,7 +85,7 @@ class ToolCalls(ToolHost):
     _valid_metas: set[bytes] = field(default_factory=set[bytes], init=False)
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        """Serve one message, as the SDK's middlewares do, and answer it if no other middleware follows."""
+        """Serve one message, and answer it if no other middleware follows."""
         if (
             ctx.method != _METHOD
             or not is_retry_era(ctx.protocol_version)
@@ -104,9 +104,9 @@ class ToolCalls(ToolHost):
     async def serve_in_handler(
         self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None = None
     ) -> CallToolResult | InputRequiredResult:
-        """Serve one leg of a client's call in the SDK's handler, which a host's own hooks surround.
+        """Serve one leg of a client's call in the SDK's handler, which a host's hooks surround.
 
-        No handler can return the handle of a task. It becomes the reply of the request, in place of the result.
+        No handler can return a task handle. The handle becomes the request's reply, which replaces the result.
 
         Raises:
             ToolError: The tool is unknown, its arguments do not fit, or it failed on purpose.
@@ -122,7 +122,7 @@ class ToolCalls(ToolHost):
         return result_of_reply(end)
 
     async def _at_desk(self, name: str, incoming: Incoming, run: Proceed) -> ServedEnd | dict[str, Any]:
-        """Serve one leg for a client; return its end, or the reply for a call that is stored."""
+        """Serve one leg for a client; return its end, or the reply for a stored call."""
         record = incoming.record
         if record is None or not self.desk.features:
             return await run()
@@ -132,7 +132,7 @@ class ToolCalls(ToolHost):
     async def serve_stored(
         self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None = None
     ) -> ServedEnd:
-        # An error of the tool is a result, as with the SDK's handler.
+        # A tool's error is a result, as in the SDK's handler.
         try:
             return await self.serve(name, arguments, incoming, version)
         except MCPError:
@@ -178,19 +178,19 @@ class ToolCalls(ToolHost):
         return False
 
     def _validate(self, revision: str, params: Mapping[str, Any]) -> InputResponses | None:
-        """Validate the parameters of a request as the SDK does; the `_meta` that clients repeat is validated once.
+        """Validate a request's parameters like the SDK. A `_meta` that clients repeat is validated only once.
 
         Returns:
-            The answers, if all of them are answers to forms.
+            The answers, if all of them answer forms.
 
         Raises:
-            ValidationError: They are invalid.
+            ValidationError: The parameters are invalid.
         """
         answers = meta = None
         if params.keys() >= _NEEDED and all(type(value) in _PLAIN_TYPES.get(key, ()) for key, value in params.items()):
             sent = params.get("inputResponses")
             if sent is None or (answers := _read_forms(sent)) is not None:
-                # In this version of the format, equal values have equal bytes, and 1 and True are not equal.
+                # In this marshal version, equal values have equal bytes, and 1 and True are not equal.
                 with suppress(ValueError):
                     meta = marshal.dumps((revision, params["_meta"]), 2)
                 if meta in self._valid_metas:
@@ -209,7 +209,7 @@ class ToolCalls(ToolHost):
         return result
 
     def _server_info(self) -> dict[str, Any]:
-        """Return a copy of the server's description: callers may change it."""
+        """Return a copy of the server's description, because callers may change it."""
         if self._stamp is None:
             self._stamp = self.low_level.server_info_stamp
         if "icons" in self._stamp:
@@ -235,7 +235,7 @@ class ToolCalls(ToolHost):
         for tool in self.tools.find(name, wanted):
             gate = tool.visibility_gate
             task = incoming.record.stored if incoming.record is not None else None
-            # Decided when the task was made: there is no request to decide it by.
+            # The gate was evaluated when the task was created. Now there is no request to evaluate it with.
             if gate is None or (task is not None and task.request is None):
                 return await self._run(tool, arguments, incoming)
             opened = await self.gates().open(gate, incoming.request)
@@ -274,7 +274,7 @@ async def _nothing() -> None: ...
 
 
 def _read_forms(answers: Mapping[str, Any]) -> InputResponses | None:
-    """Return a request's answers if all of them are valid answers to forms, the only ones with these fields."""
+    """Return a request's answers if all of them are valid form answers, the only ones with these fields."""
     if not all(type(answer) is dict and answer.keys() <= _FORM_FIELDS for answer in answers.values()):
         return None
     try:
@@ -284,7 +284,7 @@ def _read_forms(answers: Mapping[str, Any]) -> InputResponses | None:
 
 
 def named_version(params: Mapping[str, Any] | None) -> str | None:
-    """Return the version that a request names in its metadata, as `roundtrip/version` or as FastMCP's clients do."""
+    """Return the version that a request's metadata names, in `roundtrip/version` or the way FastMCP clients do."""
     meta = (params or {}).get("_meta")
     if not isinstance(meta, Mapping):
         return None
@@ -296,7 +296,7 @@ def named_version(params: Mapping[str, Any] | None) -> str | None:
 
 
 def _called_by_client(name: str, incoming: Incoming) -> RequestRecord | None:
-    """Return the record of a request whose client calls this tool itself; None for a call by another function."""
+    """Return the request's record if its client called this tool; None if another function called it."""
     record = incoming.record
     if record is None or record.is_taken or record.context.method != _METHOD:
         return None
@@ -323,16 +323,16 @@ def _requested_version(name: str, incoming: Incoming) -> str | None:
 
 
 def _check_headers(tool: RegisteredTool, incoming: Incoming) -> None:
-    """Check the `Mcp-Param-*` headers of a request that calls this tool itself.
+    """Check the `Mcp-Param-*` headers of a client's request for this tool.
 
     The SDK checks only tools that have one version and no visibility gate. It checks before gates are evaluated, so a
-    rejected header of another tool would reveal that a hidden tool exists.
+    rejected header for another tool would reveal that a hidden tool exists.
 
     Raises:
-        MCPError: A header disagrees with its argument, in the SDK's own words.
+        MCPError: A header disagrees with its argument; the message is the SDK's.
     """
     record = _called_by_client(tool.name, incoming)
-    # The request that began a task was checked.
+    # The request that began the task was already checked.
     if record is None or record.stored is not None or not is_retry_era(record.context.protocol_version):
         return
     request: object = record.context.request
@@ -347,7 +347,7 @@ def _check_headers(tool: RegisteredTool, incoming: Incoming) -> None:
 
 
 def _sent(end: ServedEnd, revision: str) -> dict[str, Any]:
-    """Return the end of a leg as the retry era carries it."""
+    """Return a leg's end in the retry era's wire form."""
     if isinstance(end, Suspended):
         requests = {key: waiting.sent() for key, waiting in end.questions.items()}
         return {"inputRequests": requests, "requestState": end.state, "resultType": "input_required"}

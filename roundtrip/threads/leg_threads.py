@@ -1,4 +1,4 @@
-"""Run the plain functions of a leg in worker threads, those of one lane in one thread."""
+"""Worker threads for a leg's plain functions; the functions in one lane share a thread."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WAITING_THREADS: Final = 128
 
 
 class Pace:
-    """Pace of some functions. They are quick if their last runs were, and the loop did not wait for one in vain."""
+    """Recent speed of some functions: quick if their last runs were, and the loop did not wait for one in vain."""
 
     __slots__ = ("_quick_runs",)
 
@@ -47,7 +47,7 @@ class Pace:
         self._quick_runs = self._quick_runs + 1 if seconds < _QUICK_SECONDS else 0
 
     def waits_for(self, work: workers.Work) -> bool:
-        """Return True if the loop itself has waited for the end of a quick function."""
+        """Return True if the loop has waited until a quick function ended."""
         if not self.is_quick:
             return False
         if work.wait_briefly():
@@ -57,7 +57,7 @@ class Pace:
 
 
 class FunctionThreads:
-    """Worker threads of one function, in all its legs.
+    """Worker threads for one function, on all its legs.
 
     Args:
         owner: The owner of its slots.
@@ -71,28 +71,28 @@ class FunctionThreads:
         self._owner = owner
         self._leaves = leaves
         self._pace = Pace()
-        # Threads that wait for users are kept apart from those that all functions share.
+        # Threads that wait for users are separate from those that all functions share.
         self._pool = Pool(_WAITING_THREADS) if waits_for_users else SHARED
 
     def of_leg(self, *, home: Hashable) -> LegThreads:
-        """Return the threads of a leg; see `LegThreads`."""
+        """Return a leg's threads; see `LegThreads`."""
         return LegThreads(self._owner, leaves=self._leaves, home=home, pace=self._pace, body_pool=self._pool)
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class LegThreads:
-    """Worker threads of one leg, for its plain functions.
+    """One leg's worker threads, for its plain functions.
 
-    Functions of one lane run in one thread. Lanes share a thread until a function exceeds a millisecond. Then lanes of
-    which no function has started move to other threads. The leg keeps its threads, and holds slots only for functions
-    that run.
+    Functions in one lane run in one thread. Lanes share a thread until a function exceeds a millisecond. Then lanes
+    that have not started a function move to other threads. The leg keeps its threads, and holds slots only for
+    functions that run.
 
     Args:
         owner: The owner of its slots.
         leaves: True to leave a running function behind on cancellation. False to wait until it ends.
-        home: The lane of the body. Functions without a lane, such as steps, run in its thread while it is free.
-        account: The threads that count those which are left behind, if not these.
-        pace: The pace of functions for which the loop may wait itself.
+        home: The body's lane. Functions without a lane, such as steps, run in its thread while it is free.
+        account: The threads that count those left behind, if not these.
+        pace: The speed of functions for which the loop may wait itself.
         body_pool: The pool that has a slot for the body.
     """
 
@@ -108,7 +108,7 @@ class LegThreads:
     _running: list[asyncio.Event] = field(default_factory=list[asyncio.Event], init=False)
     _seats: list[_Seat] = field(default_factory=list["_Seat"], init=False)
     _lanes: dict[Hashable, _Seat] = field(default_factory=dict[Hashable, "_Seat"], init=False)
-    """The threads of lanes of which a function has started."""
+    """The threads of lanes that have started a function."""
 
     @property
     def share_one(self) -> bool:
@@ -117,7 +117,7 @@ class LegThreads:
         return not seats or (len(seats) == 1 and not seats[0].is_taken)
 
     def start(self, lane: Hashable) -> None:
-        """Keep a lane in the thread that all share. Code in that thread calls it."""
+        """Keep a lane in the thread that all share. Code in that thread calls this."""
         self._lanes.setdefault(lane, self._seats[0])
 
     async def run(
@@ -130,14 +130,15 @@ class LegThreads:
         is_alone: bool = False,
         begun: Callable[[], None] = lambda: None,
     ) -> T:
-        """Run a function in the thread of its lane.
+        """Run a function in its lane's thread.
 
         Args:
             call: The function.
             lane: Its lane; without one, it runs in any thread.
             pool: The pool that has a slot for it.
-            is_alone: True if nothing else of the leg can run meanwhile. At a quick pace, the loop itself then waits a
-                moment for the thread, because waking the loop takes longer.
+            is_alone: True if nothing else in the leg can run at the same time. If the function is usually quick, the
+                loop
+                itself waits a moment for the thread, because waking the loop takes longer.
             begun: Called if the loop continues while the function runs.
 
         Raises:
@@ -152,11 +153,11 @@ class LegThreads:
             seat.report_change()
 
     async def run_body(self, call: Callable[[], T], /) -> T:
-        """Run the body in the thread of its lane."""
+        """Run the body in its lane's thread."""
         return await self.run(call, lane=self.home, pool=self.body_pool, is_alone=True)
 
     async def drive(self, run: PlainRun, *, lane: Hashable) -> None:
-        """Run several functions in the thread of a lane, until the loop must continue."""
+        """Run several functions in a lane's thread, until the loop must continue."""
         trip = workers.Drive(run)
         try:
             await self.run(trip.run, lane=lane, is_alone=True, begun=trip.watch)
@@ -172,7 +173,8 @@ class LegThreads:
             await slots.take(work, owner)
         gone: asyncio.Event | None = None
         try:
-            # A scope of its own, if it may be left: the leg may be cancelled within an outer scope.
+            # A function that may be left behind has its own scope, because the leg may be cancelled within an outer
+            # one.
             if not self.leaves and isinstance(scope := teardown.innermost_scope(), anyio.CancelScope):
                 work.scope = scope
             with work.scope if self.leaves else nullcontext():
@@ -199,7 +201,7 @@ class LegThreads:
         return self.owner
 
     async def _take_seat(self, lane: Hashable) -> _Seat:
-        """Wait for the thread of a lane. A new lane takes another one if a function there exceeds its share."""
+        """Wait for a lane's thread. A new lane takes another thread if a function in this one exceeds its share."""
         may_share = True
         while True:
             own = self._lanes.get(lane)
@@ -209,7 +211,7 @@ class LegThreads:
                 if lane is not None:
                     self._lanes[lane] = seat
                 return seat
-            # A function that itself waits for a slot has no share yet.
+            # A function that is still waiting for a slot has no share yet.
             is_shared = own is None and seat.work is not None
             with anyio.move_on_after(seat.left_of_share() if is_shared else None) as scope:
                 await seat.wait_for_change()
@@ -237,7 +239,7 @@ class LegThreads:
         self._running.append(gone)
 
     def hold(self) -> HeldThread:
-        """Keep the current thread for one more function. Code in it calls this."""
+        """Keep the current thread for one more function. Code in the thread calls this."""
         return workers.Worker.here().hold()
 
     def apart(self) -> LegThreads:
@@ -245,11 +247,11 @@ class LegThreads:
         return LegThreads(self.owner, leaves=self.leaves, account=self.account or self)
 
     def take_over(self, others: LegThreads, lanes: Mapping[Hashable, Hashable]) -> None:
-        """Continue in threads that have run functions of another plan, and close the others.
+        """Continue in threads that have run another plan's functions, and close the others.
 
         Args:
             others: The threads that have run them.
-            lanes: Lanes of that plan, by the lanes of this one that depend on them.
+            lanes: That plan's lanes, by the lanes of this plan that depend on them.
         """
         for lane, other in lanes.items():
             seat = others._lanes.get(other)
@@ -262,7 +264,7 @@ class LegThreads:
         others.close()
 
     def close(self) -> None:
-        """Let other legs have the threads. Those that were left behind are free when their functions end."""
+        """Release the threads for other legs. Threads that were left behind become free when their functions end."""
         for seat in self._seats:
             seat.give_back()
         self._seats.clear()
@@ -271,7 +273,7 @@ class LegThreads:
     def outlive(self, work: Callable[[], Awaitable[None]]) -> bool:
         """Run `work` when all threads that were left behind have ended; return False if there are none.
 
-        It runs in its own asyncio task, unless the loop ends before the threads.
+        It runs in a separate asyncio task, unless the loop ends before the threads.
         """
         running = [gone for gone in self._running if not gone.is_set()]
         leg = asyncio.current_task() if running else None
@@ -283,7 +285,7 @@ class LegThreads:
                 await gone.wait()
             await work()
 
-        # A context variable can be reset only in the leg's own context, which Python has since 3.12.
+        # A context variable can be reset only in the leg's context, which is available since Python 3.12.
         own = getattr(leg, "get_context", lambda: None)()
         task = asyncio.create_task(when_ended(), name="roundtrip: leave what a thread has used", context=own)
         _OUTLIVING.add(task)
@@ -293,7 +295,7 @@ class LegThreads:
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Seat:
-    """One thread of a leg, for one function at a time."""
+    """One of a leg's threads, for one function at a time."""
 
     _worker: workers.Worker | None = None
     _changed: asyncio.Event | None = None
@@ -307,7 +309,7 @@ class _Seat:
         await self._changed.wait()
 
     def report_change(self) -> None:
-        """Wake what waits for a change."""
+        """Wake the coroutines that wait for a change."""
         if self._changed is not None:
             self._changed.set()
             self._changed = None
@@ -334,4 +336,4 @@ class _Seat:
 
 
 _OUTLIVING: Final[set[asyncio.Task[None]]] = set()
-"""Strong references, as the loop keeps asyncio tasks only weakly."""
+"""Strong references, because the loop keeps only weak ones to asyncio tasks."""

@@ -1,4 +1,4 @@
-"""Replies to `tools/call`, as the retry era carries them."""
+"""Replies to `tools/call`, in the retry era's wire form."""
 
 import logging
 from typing import Any, Final
@@ -13,21 +13,21 @@ _METHOD: Final = "tools/call"
 
 
 def text_result(text: str, *, is_error: bool = False) -> CallToolResult:
-    """Return a result with a text."""
+    """Return a text result."""
     return CallToolResult(content=[TextContent(type="text", text=text)], is_error=is_error)
 
 
 def result_of_reply(reply: dict[str, Any]) -> CallToolResult | InputRequiredResult:
-    """Return the model of a reply to a request of a stored call, as handlers of the SDK return it."""
+    """Return the SDK model for a stored call's reply."""
     kind = InputRequiredResult if reply.get("resultType") == "input_required" else CallToolResult
     return kind.model_validate(reply)
 
 
 def written(result: CallToolResult | InputRequiredResult, revision: str) -> dict[str, Any]:
-    """Return a result as the retry era carries it.
+    """Return a result in the retry era's wire form.
 
     Raises:
-        MCPError: It is invalid.
+        MCPError: The result is invalid.
     """
     if type(result) is CallToolResult and result.meta is None and len(result.content) == 1:
         (block,) = result.content
@@ -44,6 +44,6 @@ def written(result: CallToolResult | InputRequiredResult, revision: str) -> dict
         data = result.model_dump(by_alias=True, mode="json", exclude_none=True)
         return serialize_server_result(_METHOD, revision, data)
     except ValidationError:
-        # The SDK's words: pydantic's would repeat the result.
+        # The SDK's message; pydantic's would repeat the result.
         _sdk_logger.exception("handler for %r returned an invalid result", _METHOD)
         raise MCPError(code=INTERNAL_ERROR, message="Handler returned an invalid result") from None

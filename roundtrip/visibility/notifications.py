@@ -1,8 +1,8 @@
-"""Note changes of lists during a request, and announce each changed list once, when the request is done.
+"""Changed lists: noted during a request, and each announced once when the request is done.
 
 Code that changes a list only notes it, in any thread. The `Announcer`, a middleware around every request, announces the
-noted changes (`changes.py`). A change that the author's code announces itself is not announced again. Changes outside
-of a request are not announced.
+noted changes (`changes.py`). A change that the author's code announces is not announced again. Changes outside a
+request are not announced.
 """
 
 from collections.abc import Callable, Generator
@@ -41,7 +41,7 @@ class ListRequest:
 
     @contextmanager
     def announced_by_author(self, listing: Listing, bus: SubscriptionBus | None) -> Generator[None]:
-        """Surround the author's own event for a list, so that it is not published again."""
+        """Surround an author's event for a list, so that it is not published again."""
         if self.announcer.effects.bus is not bus or self.changes is None:
             yield
             return
@@ -51,25 +51,25 @@ class ListRequest:
 
 
 LIST_REQUEST: ContextVar[ListRequest | None] = ContextVar("roundtrip_changes", default=None)
-"""The request being served. Its record cannot be used: it is made later, and middlewares may change lists before."""
+"""The request being served. `REQUEST` cannot be used, because middlewares may change lists before it is set."""
 
 
 class Announcer:
-    """Outermost middleware of one server: it announces changed lists, and keeps private lists out of caches."""
+    """One server's outermost middleware: it announces changed lists, and keeps private lists out of caches."""
 
     def __init__(self, effects: Effects) -> None:
         self.effects = effects
         self.private: dict[str, Callable[[], bool]] = {}
-        """The lists that may depend on the caller, by their methods, and whether they do now."""
+        """For each method whose list may depend on the caller, a function that returns True if it does now."""
         self._older_clients: OlderClients | None = None
 
     def note(self, listing: Listing) -> None:
-        """Announce a list when the current request is done; outside of a request do nothing.
+        """Announce a list when the current request is done; outside a request do nothing.
 
-        Every thread that runs code of the request may call it.
+        Every thread that runs the request's code may call it.
         """
         served = LIST_REQUEST.get()
-        # A tool of one server may change another, whose clients made no request.
+        # One server's tool may change another server, whose clients made no request.
         if served is None or served.announcer is not self:
             return
         with _NOTING:
@@ -78,7 +78,7 @@ class Announcer:
         served.changes.note(listing)
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        """Serve one message, as the SDK's middlewares do."""
+        """Serve one message, like the SDK's middlewares."""
         if ctx.request_id is None:
             result = await call_next(ctx)
             return result if is_retry_era(ctx.protocol_version) else self._notice(ctx, result)
