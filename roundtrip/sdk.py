@@ -254,7 +254,7 @@ def request_with_body(scope: Scope, receive: Receive, body: bytes) -> Request:
 
 
 class RestartingManager(StreamableHTTPSessionManager):
-    """The SDK's manager, which can run again after it has stopped, because some hosts send a lifespan for each request."""
+    """The SDK's manager, which can also run again after it has stopped: some hosts send a lifespan for each request."""
 
     @asynccontextmanager
     async def run(self) -> AsyncGenerator[None]:
