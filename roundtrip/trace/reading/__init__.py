@@ -1,1 +1,1 @@
-"""Read transcripts and tokens, and join the lines of each call."""
+"""Reading transcripts and tokens, and joining each call's lines."""

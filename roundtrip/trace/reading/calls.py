@@ -1,4 +1,4 @@
-"""Calls as their transcripts tell them: servings of legs, rounds of questions, and what became of them."""
+"""Traced calls: leg servings, question rounds, and the resulting state."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -32,30 +32,30 @@ from roundtrip.trace.writing.lines import (
 HappenedLine = AskedLine | AnsweredLine | HandedLine | EndedLine
 
 _RETRIABLE: Final = frozenset((State.FAILED.value, State.REJECTED.value))
-"""End states of a leg after which a client may send the same token again."""
+"""End states after which a client may send the same token again."""
 
 _FIRST_TIME_REASONS: Final = frozenset((Reason.NEW, Reason.OTHER_BUILD, Reason.REVISED))
-"""Reasons that a question can have the first time it is asked; it has any other reason only when asked again."""
+"""Reasons that a question can have when it is first asked; all other reasons mean that it is asked again."""
 
 
 class Mark(StrEnum):
-    """Status of a question in a round."""
+    """Question status in a round."""
 
     ASKED = "asked"
     ASKED_AGAIN = "asked again"
     REUSED = "reused"
-    """The answer came out of the token."""
+    """The answer came from the token."""
     PENDING = "pending"
-    """The question is open, and the call waits for its answer."""
+    """The call waits for the answer."""
 
 
 SYMBOLS: Final = {Mark.ASKED: "●", Mark.ASKED_AGAIN: "↻", Mark.REUSED: "✓", Mark.PENDING: "○"}
-"""A symbol for each mark, so that colors are not needed to distinguish them."""
+"""A symbol for each mark, so that readers can distinguish marks without colors."""
 
 
 @dataclass(slots=True, eq=False)
 class Serving:
-    """Request that reached its function, on one instance."""
+    """A request that reached its function, on one instance."""
 
     instance: str
     number: int
@@ -87,12 +87,12 @@ class Serving:
 
     @property
     def has_asked(self) -> bool:
-        """Return True if it left questions open."""
+        """Return True if the last line asks questions."""
         return isinstance(self.lines[-1], AskedLine)
 
     @property
     def is_handed(self) -> bool:
-        """Return True if the call goes on as a task."""
+        """Return True if the call became a task."""
         return isinstance(self.lines[-1], HandedLine)
 
     @property
@@ -102,19 +102,19 @@ class Serving:
 
     @property
     def is_open(self) -> bool:
-        """Return True if it waits for its client over the open connection, in the live era."""
+        """Return True if a live call waits for its client over the open connection."""
         last, is_live = self.lines[-1], self.began is not None and self.began.era == "live"
-        # Questions that end a leg are written with its token, also if the store keeps the call and the token is empty.
+        # A line whose questions end a leg has a token, even an empty one if the store has the call.
         return is_live and isinstance(last, AskedLine) and last.token is None
 
     @property
     def is_of_worker(self) -> bool:
-        """Return True if a worker served it, as a leg of a task."""
+        """Return True if a worker served a task's leg."""
         return self.began is not None and self.began.era == "task"
 
     @property
     def takes_over(self) -> bool:
-        """Return True if its worker took the task over from one that stopped renewing its lease."""
+        """Return True if the worker took the task over from another that stopped renewing its lease."""
         return self.began is not None and self.began.takes_over
 
     @property
@@ -124,7 +124,7 @@ class Serving:
 
     @property
     def moves(self) -> list[Move]:
-        """Return the transitions of the machine, in order."""
+        """Return the machine's transitions, in order."""
         return [move for line in self.happened for move in line.moves]
 
     @property
@@ -133,7 +133,7 @@ class Serving:
         found: list[tuple[State, Event, State]] = []
         state = State.RECEIVED if self.leg == 1 else State.AWAITING_INPUT
         if self.moves and self.is_of_worker:
-            # A task goes on behind its parameters first, and later from questions.
+            # A task's first worker leg starts after its parameters, a later one after questions.
             state = State.AWAITING_INPUT if self.moves[0][0] is Event.RESUME else State.RESOLVING
         for event, target, _ in self.moves:
             found.append((state, event, target))
@@ -142,7 +142,7 @@ class Serving:
 
     @property
     def is_recall(self) -> bool:
-        """Return True if the ledger answered it with the result of an earlier serving; the function did not run."""
+        """Return True if the ledger supplied an earlier serving's result, so that the function did not run."""
         return any(event is Event.RECALL for event, _, _ in self.moves)
 
     @property
@@ -152,7 +152,7 @@ class Serving:
 
     @property
     def waited_ms(self) -> float:
-        """Return the time it waited for answers over the open connection."""
+        """Return the time that the serving waited for answers over the open connection."""
         waited, asked = 0.0, None
         for line in self.lines:
             if isinstance(line, AskedLine):
@@ -166,45 +166,45 @@ class Serving:
 
     @property
     def server_ms(self) -> float:
-        """Return the time it worked, without the waiting."""
+        """Return the working time, without waiting."""
         last = self.lines[-1]
         return 0.0 if isinstance(last, BeganLine) else max(0.0, last.ms - self.waited_ms)
 
     @property
     def token_bytes(self) -> int | None:
-        """Return the size of the token that the request brought; None if it brought none, or no line says so."""
+        """Return the request's token size; None if the request had no token, or no line records it."""
         return self.began.token_bytes if self.began is not None else None
 
 
 @dataclass(slots=True, eq=False)
 class Round:
-    """Questions that went out together, and their answers as far as recorded."""
+    """Questions that were asked together, and their recorded answers."""
 
     asked: AskedLine
     serving: Serving
     answered_at: float | None = None
     """Time when the answers arrived; None before that."""
     given_up_at: float | None = None
-    """Time when the body stopped waiting for them, for example after a timeout around the question."""
+    """Time when the body stopped waiting for answers, for example after a timeout around the question."""
     answers: list[ReadAnswer] = field(default_factory=list[ReadAnswer])
     read_by: Serving | None = None
-    """The serving that read the answers first; a replay of that leg reads them again."""
+    """The serving that read the answers first; a replay reads them again."""
 
     @property
     def number(self) -> int:
-        """Return the number of the round within its call."""
+        """Return the round's number within its call."""
         return self.asked.round
 
     @property
     def waited_ms(self) -> float | None:
-        """Return the time from the questions to the answers, or to the end of the waiting."""
+        """Return the time from the questions to the answers, or until the body stopped waiting."""
         until = self.answered_at if self.answered_at is not None else self.given_up_at
         return None if until is None else max(0.0, until - self.asked.at) * 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Omitted:
-    """Requests of a call that were not kept, and their part in its figures."""
+    """Requests omitted from a call, and their contribution to its figures."""
 
     requests: int = 0
     replays: int = 0
@@ -214,7 +214,7 @@ class Omitted:
     waited_ms: float = 0.0
     last_at: float | None = None
     is_cut: bool = False
-    """True if requests that equal no other are among them."""
+    """True if distinct requests were omitted, not only repetitions."""
 
 
 NOTHING_OMITTED: Final = Omitted()
@@ -222,53 +222,53 @@ NOTHING_OMITTED: Final = Omitted()
 
 @dataclass(eq=False)
 class TracedCall:
-    """Call over all of its legs and instances, which does not change once it is joined."""
+    """A call across all legs and instances; it does not change after `join`."""
 
     id: str
     servings: list[Serving]
     rounds: list[Round]
     rejections: list[RejectedLine]
-    """The rejected tokens of this call."""
+    """Rejections of this call's tokens."""
     actions: list[ActedLine] = field(default_factory=list[ActedLine])
-    """The actions of operators on this call, in order."""
+    """Operator actions on this call, in order."""
     stops: list[StoppedLine] = field(default_factory=list[StoppedLine])
-    """The ends of this call outside of its servings, in order."""
+    """Ends of this call outside its servings, in order."""
     omitted: Omitted = NOTHING_OMITTED
-    """What is not kept of a call with very many requests, but counts."""
+    """Requests omitted from a call with very many; they count in its figures."""
 
     @property
     def lines(self) -> list[Line]:
-        """Return all lines that are kept."""
+        """Return all recorded lines, without omitted requests."""
         return [*(line for serving in self.servings for line in serving.lines), *self._beside]
 
     @property
     def _beside(self) -> list[RejectedLine | ActedLine | StoppedLine]:
-        """Return the lines outside of servings."""
+        """Return the lines outside servings."""
         return [*self.rejections, *self.actions, *self.stops]
 
     @cached_property
     def began(self) -> BeganLine | None:
-        """Return the first line that names the tool."""
+        """Return the first recorded beginning of a leg; None if no beginning is recorded."""
         return next((serving.began for serving in self.servings if serving.began is not None), None)
 
     @property
     def tool(self) -> str:
-        """Return the name of the tool; `?` if no line has it."""
+        """Return the tool name; `?` if no line has it."""
         return self.began.tool if self.began is not None else "?"
 
     @property
     def occurrences(self) -> list[Serving | RejectedLine | ActedLine | StoppedLine]:
-        """Return all servings in order, each after the lines of other kinds that were earlier."""
+        """Return all servings and all lines outside servings, in order."""
         others = sorted(self._beside, key=lambda line: line.at)
         return [*merge(self.servings, others, key=lambda one: one.started_at if isinstance(one, Serving) else one.at)]
 
     @cached_property
     def chain(self) -> list[Serving]:
-        """Return one serving of each leg: if there were several, the one that the client continued with.
+        """Return one serving per leg: the one that the client continued with.
 
-        The leg with which the call became a task has two: the request, and the serving by a worker.
-        The last serving counts, as the response to an earlier one may have been lost. An earlier one counts if the
-        last was answered by the ledger, lacked the answers that the other brought, or failed before its body.
+        The leg that turned the call into a task has two: the client's request and the worker's serving. Usually the
+        last serving counts, because the response to an earlier one may have been lost. An earlier serving counts if the
+        last one got its result from the ledger, lacked the earlier answers, or failed before its body.
         """
         by_leg: dict[int, list[Serving]] = {}
         for serving in self.servings:
@@ -282,7 +282,7 @@ class TracedCall:
 
     @cached_property
     def ended(self) -> EndedLine | None:
-        """Return the line that ended the call; None if it has not ended, or a failed leg was retried."""
+        """Return the line that ended the call; None if the call is open, or a failed leg was retried."""
         if not self.servings:
             return None
         ended = self.chain[-1].ended
@@ -291,14 +291,14 @@ class TracedCall:
 
     @property
     def ended_by(self) -> ActedLine | None:
-        """Return the action with which an operator ended the call."""
+        """Return the operator action that ended the call."""
         return next((one for one in self.actions if one.outcome == "done" and one.action in ENDING_ACTIONS), None)
 
     @cached_property
     def stopped(self) -> StoppedLine | None:
-        """Return the end of the stored call outside of its servings, unless the call went on after it.
+        """Return the line that ended the stored call outside its servings; None if the call continued after it.
 
-        It counts more than a serving's own end, which the store did not take.
+        This line overrides a serving's end, because the store rejected that end.
         """
         last = self.stops[-1] if self.stops else None
         if last is None or (self.servings and self.servings[-1].started_at > last.at):
@@ -308,18 +308,18 @@ class TracedCall:
 
     @property
     def is_stored(self) -> bool:
-        """Return True if the store of the server has it, as far as it was recorded: a task, or asked otherwise."""
+        """Return True if the server stores the call: a task, or a call with questions that the client did not ask."""
         by_client = not self.rounds or self.rounds[-1].asked.rung is None
         return not by_client or any(one.is_handed or one.is_of_worker for one in self.servings)
 
     @property
     def is_over(self) -> bool:
-        """Return True if it has ended."""
+        """Return True if the call has ended."""
         return self.ended is not None or self.ended_by is not None or self.stopped is not None
 
     @cached_property
     def state(self) -> State:
-        """Return the current state. A call that ended outside of its servings has failed, unless it joined another."""
+        """Return the current state. A call that ended outside its servings has failed, unless it joined another."""
         if self.stopped is not None:
             return State.COMPLETED if self.stopped.how == "joined" else State.FAILED
         if self.ended is not None:
@@ -333,12 +333,12 @@ class TracedCall:
             return State.AWAITING_INPUT
         if latest.moves:
             return latest.moves[-1][1]
-        # Its request has arrived, and nothing that happened since is written yet.
+        # The request has arrived, and no later event is written yet.
         return State.RECEIVED if latest.leg == 1 else State.RESUMED
 
     @property
     def unanswered(self) -> tuple[ShownQuestion, ...]:
-        """Return the questions of the last round, if it was not answered."""
+        """Return the last round's questions, if the round has no answers."""
         if not self.rounds or self.rounds[-1].answered_at is not None:
             return ()
         return self.rounds[-1].asked.questions
@@ -350,29 +350,29 @@ class TracedCall:
 
     @property
     def awaited(self) -> tuple[AskedApproval, ...]:
-        """Return the approvals for which the call waits."""
+        """Return the pending approvals."""
         is_waiting = self.state is State.AWAITING_INPUT and self.rounds and self.rounds[-1].answered_at is None
         return self.rounds[-1].asked.approvals if is_waiting else ()
 
     @cached_property
     def decisions(self) -> dict[str, ReadDecision]:
-        """Return the decisions about approvals that legs have read, by the names of the approvals."""
+        """Return the approval decisions that legs have read, by approval name."""
         lines = [line for serving in self.servings for line in serving.happened]
         return {read.key: read for line in reversed(lines) for read in line.decisions}
 
     @property
     def legs(self) -> int:
-        """Return the number of legs."""
+        """Count the legs."""
         return max((serving.leg for serving in self.servings), default=0)
 
     @property
     def round_count(self) -> int:
-        """Return the number of rounds; a replayed leg asks the questions of its round again."""
+        """Count the rounds. A replayed leg repeats its round and adds none."""
         return max((round_.number for round_ in self.rounds), default=0)
 
     @property
     def replays(self) -> list[tuple[Serving, Serving]]:
-        """Return each repeated serving of a leg, with the first serving of that leg; without `takeovers`."""
+        """Return each repeated serving with its leg's first serving, without `takeovers`."""
         first: dict[int, Serving] = {}
         found = [(serving, first.setdefault(serving.leg, serving)) for serving in self.servings]
         repeated = [(one, earlier) for one, earlier in found if one is not earlier and not earlier.is_handed]
@@ -380,7 +380,7 @@ class TracedCall:
 
     @property
     def takeovers(self) -> list[tuple[Serving, Serving | None]]:
-        """Return each serving that took a leg over, with that of the worker before; None if that is not recorded."""
+        """Return each serving that took a leg over, with the previous worker's serving if it is recorded."""
         found: list[tuple[Serving, Serving | None]] = []
         before: dict[int, Serving] = {}
         for serving in self.servings:
@@ -392,81 +392,81 @@ class TracedCall:
 
     @property
     def silent_servings(self) -> int:
-        """Return how many servings were taken over without a recorded end; each may have begun the body."""
+        """Count the takeovers whose previous serving has no recorded end and so may have begun the body."""
         return sum(before is None or not before.is_over for _, before in self.takeovers)
 
     @property
     def replay_count(self) -> int:
-        """Return the number of repeated servings."""
+        """Count the repeated servings."""
         return len(self.replays) + self.omitted.replays
 
     @property
     def rejection_count(self) -> int:
-        """Return the number of rejected tokens."""
+        """Count the rejected tokens."""
         return len(self.rejections) + self.omitted.rejections
 
     @property
     def request_count(self) -> int:
-        """Return the number of requests: servings and rejected tokens."""
+        """Count the requests: servings and rejected tokens."""
         return len(self.servings) + len(self.rejections) + self.omitted.requests
 
     @property
     def started_at(self) -> float:
-        """Return the time of the first line in seconds since the epoch."""
+        """Return the first line's time, in seconds since the epoch."""
         if self.servings:
             return self.servings[0].started_at
         return min((line.at for line in self._beside), default=0.0)
 
     @property
     def last_at(self) -> float:
-        """Return the time of the last line in seconds since the epoch."""
+        """Return the last line's time, in seconds since the epoch."""
         omitted = [self.omitted.last_at] if self.omitted.last_at is not None else []
         return max([*(line.at for line in self.lines), *omitted], default=0.0)
 
     @property
     def server_ms(self) -> float:
-        """Return the time that instances worked for it."""
+        """Return the total working time on all instances."""
         return sum(serving.server_ms for serving in self.servings) + self.omitted.server_ms
 
     @property
     def waited_ms(self) -> float:
-        """Return the time that it waited for answers."""
+        """Return the total time that the call waited for answers."""
         return sum(round_.waited_ms or 0.0 for round_ in self.rounds) + self.omitted.waited_ms
 
     @property
     def bodies(self) -> int:
-        """Return how often its body began, as far as recorded."""
+        """Return how often the body is recorded to have begun."""
         return sum(serving.bodies for serving in self.servings) + self.omitted.bodies
 
     @property
     def is_unknown(self) -> bool:
-        """Return True if it ended because its process died in a body that runs once."""
+        """Return True if the process died in a body that runs once, which ended the call."""
         return self.ended is not None and self.ended.error_type == OutcomeUnknown.__name__
 
     @property
     def may_have_run(self) -> bool:
-        """Return True if its body may have begun without a record: a leg has no end here, or its worker died."""
+        """Return True if the body may have begun without a record: a leg has no end, or its worker died."""
         is_lost = self.stopped is not None and self.stopped.how == "lost"
         return is_lost or self.is_unknown or any(not serving.is_over for serving in self.servings)
 
     @property
     def instances(self) -> list[str]:
-        """Return the instances that served it, in order, each once."""
+        """Return the instances that served the call, in order, without duplicates."""
         return list(dict.fromkeys(serving.instance for serving in self.servings))
 
     @property
     def reasons(self) -> frozenset[str]:
-        """Return the reasons of its questions and of its rejected tokens."""
+        """Return the reasons for the call's questions and token rejections."""
         asked = {question.reason.value for round_ in self.rounds for question in round_.asked.questions}
         return frozenset(asked | {rejection.reason.value for rejection in self.rejections})
 
     @property
     def arrows(self) -> list[tuple[State, Event, State]]:
-        """Return the source, event and target of every transition of the machine, in order."""
+        """Return the source, event and target of every transition, in order."""
         return [arrow for serving in self.servings for arrow in serving.arrows]
 
     def shown_before(self, round_: Round, question: ShownQuestion) -> tuple[Round, ShownQuestion] | None:
-        """Return the last earlier round that asked a question, under its name or the former one."""
+        """Return the last earlier round that asked a question under its current or former name."""
         place = next((place for place, other in enumerate(self.rounds) if other is round_), 0)
         for earlier in reversed(self.rounds[:place]):
             if earlier.serving.leg == round_.serving.leg and earlier.serving is not round_.serving:
@@ -481,7 +481,7 @@ class TracedCall:
         return question.reason not in _FIRST_TIME_REASONS or self.shown_before(round_, question) is not None
 
     def marks(self) -> dict[str, list[Mark | None]]:
-        """Return the marks of each question and approval: a column for each round, and one for the time after it."""
+        """Return the marks for each question and approval: one column per round, and one for the time afterwards."""
         marks: defaultdict[str, list[Mark | None]] = defaultdict(lambda: [None] * (len(self.rounds) + 1))
         for place, round_ in enumerate(self.rounds):
             for question in round_.asked.questions:
@@ -490,7 +490,7 @@ class TracedCall:
             for approval in round_.asked.approvals:
                 marks[approval.key][place] = Mark.ASKED
             for key in round_.asked.reused:
-                # A body that a review repeats can reuse an answer first, and then ask for it again.
+                # When a review repeats the body, the body can reuse an answer and then ask for it again.
                 marks[key][place] = marks[key][place] or Mark.REUSED
         for question in (*self.pending, *self.awaited):
             marks[question.key][-2] = Mark.PENDING
@@ -501,37 +501,37 @@ class TracedCall:
 
 @dataclass(slots=True)
 class Traced:
-    """Calls of some transcripts by the time of their first line, and the lines beside them."""
+    """Calls in the transcripts, ordered by their first line, and the lines that belong to no call."""
 
     calls: dict[str, TracedCall]
     strays: list[RejectedLine]
-    """The rejections of tokens without a known call."""
+    """Token rejections without a known call."""
     actions: list[ActedLine] = field(default_factory=list[ActedLine])
-    """All actions of operators, in order, also on calls that no other line names."""
+    """All operator actions, in order, including those on calls that no other line names."""
 
 
 def _counting(servings: Sequence[Serving], *, later: Serving | None) -> Serving:
-    """Return the serving of a leg that the client continued with; `later` is the one of the next leg that counts."""
+    """Return the serving that the client continued with; `later` is the next leg's serving in the chain."""
     brought = later.token_bytes if later is not None else None
-    # A token that was sent twice with different answers got two others, usually of different sizes.
+    # A client that sent a token twice, with different answers, got two new tokens, usually of different sizes.
     fitting = [one for one in servings if brought is not None and _size_of_next(one) == brought] or servings
     earlier = [serving for serving in fitting if later is None or serving.started_at <= later.started_at]
-    # None may be earlier, as the clocks of instances differ.
+    # Instance clocks differ, so possibly no serving is earlier.
     candidates = earlier or fitting
     return max(enumerate(candidates), key=lambda item: (*_weight(item[1], goes_on=later is not None), item[0]))[1]
 
 
 def _weight(serving: Serving, *, goes_on: bool) -> tuple[bool, ...]:
-    """Return the rank of a serving among several of one leg; of equal ranks the last counts."""
+    """Return a serving's rank among the servings of its leg. Between equal ranks, the last serving wins."""
     was_stopped = serving.ended is not None and serving.ended.state in _RETRIABLE and not serving.bodies
     is_answered = serving.is_over and not was_stopped
-    # The request with which a call became a task has the answers, and its worker's serving of the leg goes on.
+    # The request that turned the call into a task has the answers, but the worker's serving continues the leg.
     is_last = not serving.is_handed
     asks = serving.has_asked or not goes_on
     return (is_last, serving.is_of_worker, asks, is_answered, bool(serving.brought), not serving.is_recall)
 
 
 def _size_of_next(serving: Serving) -> int | None:
-    """Return the size of the token with which a request was answered."""
+    """Return the token size in a serving's response."""
     last = serving.lines[-1]
     return last.token.bytes if isinstance(last, AskedLine) and last.token is not None else None

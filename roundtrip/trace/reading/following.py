@@ -1,4 +1,4 @@
-"""Follow transcripts as they grow: yield each appended line."""
+"""Following transcripts as they grow."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from roundtrip.trace.writing.lines import Line
 
 _CHUNK_BYTES: Final = 1024 * 1024
 _LINGER_POLLS: Final = 100
-"""Polls for which a rotated file is still read: a process that has it open may write another line."""
+"""Number of polls that still read a rotated file, because a process that has it open may write another line."""
 
 
 @dataclass(slots=True)
@@ -28,15 +28,15 @@ class _Opened:
     identity: FileIdentity
     file: BinaryIO
     partial: bytes = b""
-    """The beginning of an incomplete line."""
+    """The start of an incomplete line."""
     lingers: int | None = None
-    """Polls until the file is closed; None until a newer file has its path."""
+    """Polls until the file is closed; None while no newer file has its path."""
 
 
 class Follower:
-    """Reader of the lines that are appended to transcripts, including files that appear in directories later.
+    """Reader for lines appended to transcripts, including new files in directories.
 
-    A named file need not exist yet. `reading` counts the lines that could not be read.
+    A named file need not exist yet. `reading` counts the unreadable lines.
     """
 
     def __init__(self, names: Sequence[str | Path]) -> None:
@@ -46,7 +46,7 @@ class Follower:
 
     @property
     def open_files(self) -> int:
-        """Return the number of open files."""
+        """Count the open files."""
         return sum(map(len, self._opened.values()))
 
     def poll(self) -> Iterator[Line]:
@@ -72,7 +72,7 @@ class Follower:
             files.clear()
 
     def _open_new(self, path: Path, files: list[_Opened]) -> None:
-        """Open the file that has a name, and the files that had it since the last poll, in order."""
+        """Open the file at a path, and the files rotated out of it since the last poll, in order."""
         current = identity_of(path)
         if current is None or (files and files[-1].identity == current):
             return
@@ -86,7 +86,7 @@ class Follower:
         try:
             file = path.open("rb")
         except OSError:
-            # It was rotated just now; the next poll finds it under its new name.
+            # The file was just rotated. The next poll finds it under its new name.
             return
         status = os.fstat(file.fileno())
         identity = (status.st_dev, status.st_ino)

@@ -1,4 +1,4 @@
-"""Join the lines of all instances into calls, in order."""
+"""Joining lines from all instances into calls."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
@@ -21,13 +21,13 @@ from roundtrip.trace.writing.lines import (
 
 
 def join(lines: Iterable[Line], omitted: Mapping[str, Omitted] = MappingProxyType({})) -> Traced:
-    """Join the lines of all instances, call by call.
+    """Join lines from all instances into calls.
 
     Args:
-        lines: The lines, in any order of calls.
-        omitted: What an earlier join has left out, by the ids of calls. The lines are those that it kept, and new ones.
+        lines: The lines; calls may be interleaved.
+        omitted: The requests that an earlier join omitted, by call id. `lines` then has the remaining and new lines.
     """
-    # The leg is part of the name, as a process that restarts under its old name counts from one again.
+    # The key includes the leg, because a process that restarts under its old name counts from one again.
     servings: dict[tuple[str, str, int, int], Serving] = {}
     by_call: dict[str, list[Serving]] = {}
     rejections: dict[str, list[RejectedLine]] = {}
@@ -45,7 +45,7 @@ def join(lines: Iterable[Line], omitted: Mapping[str, Omitted] = MappingProxyTyp
             name = (line.call, line.instance, line.serving, line.leg)
             serving = servings.get(name)
             if serving is None or (isinstance(line, BeganLine) and serving.began is not None):
-                # A second beginning is the same leg, retried after its process restarted.
+                # A second beginning means that the leg was retried after its process restarted.
                 serving = servings[name] = Serving(line.instance, line.serving, line.leg)
                 by_call.setdefault(line.call, []).append(serving)
             serving.lines.append(line)
@@ -73,7 +73,7 @@ def join(lines: Iterable[Line], omitted: Mapping[str, Omitted] = MappingProxyTyp
 
 
 def _thinned(call: TracedCall) -> TracedCall:
-    """Return a call with very many requests without most of those that are equal; another one as it is."""
+    """Remove most equal requests from a call with very many; return any other call unchanged."""
     if call.request_count <= thinning.MAX_REQUESTS:
         return call
     servings, rejections, is_cut = thinning.kept_requests(call)
@@ -110,25 +110,25 @@ def _call(id: str, servings: list[Serving], rejections: list[RejectedLine], omit
 
 
 class _AskedBefore:
-    """Rounds of the last leg that asked before another one; the legs come in order."""
+    """Rounds of the last leg that asked before the current one. Legs must be added in order."""
 
     def __init__(self, *, is_cut: bool) -> None:
         self._is_cut = is_cut
         self._before: list[Round] = []
         self._since: list[float] = []
-        """For each round the earliest time at which it, or one behind it, was asked."""
+        """For each round, the earliest time at which this round or a later one was asked."""
         self._of_size: dict[int, list[int]] = {}
-        """The places of the rounds whose tokens have a size."""
+        """Round indexes by token size."""
         self._own: list[Round] = []
 
     def add(self, round_: Round) -> None:
-        """Add a round of the current leg."""
+        """Add a round that the current leg asked."""
         self._own.append(round_)
 
     def round_for(self, serving: Serving) -> Round | None:
-        """Return the round that a leg brings answers to.
+        """Return the round that a serving answers.
 
-        If the leg before was served twice, it is the last one by then whose token had the size of the one it brought.
+        If the previous leg was served twice, that is its last earlier round with a token as large as the request's.
         """
         if self._own and self._own[0].serving.leg < serving.leg:
             self._before, self._own = self._own, []
@@ -138,9 +138,9 @@ class _AskedBefore:
                 if one.asked.token is not None:
                     self._of_size.setdefault(one.asked.token.bytes, []).append(place)
         if not self._before or (self._is_cut and self._before[0].serving.leg + 1 < serving.leg):
-            # The leg that asked may be one of those that were left out.
+            # The leg that asked may have been omitted.
             return None
-        # None may be earlier, as the clocks of instances differ: the last one counts then.
+        # Instance clocks differ, so possibly no round is earlier. Then the last one counts.
         last = bisect_right(self._since, serving.started_at) or len(self._before)
         fitting = self._of_size.get(serving.token_bytes or 0, [])
         place = bisect_right(fitting, last - 1) or 1

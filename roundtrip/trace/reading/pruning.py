@@ -1,4 +1,4 @@
-"""Delete transcripts by age and by size: whole files, the oldest first."""
+"""Deleting transcripts by age and size: whole files, oldest first."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -7,21 +7,21 @@ from typing import Final, NamedTuple
 from roundtrip.trace.reading.transcripts import Reading, files_of, parse_line
 
 IDLE_SECONDS: Final = 3600.0
-"""A file is deleted only if it was not written for this time: a recorder that has it open finds out by then."""
+"""Minimum time since a file's last write. A recorder that has the file open notices a deletion within this time."""
 _KEPT_NAME: Final = "operators.jsonl"
-"""The log of operators' actions, which is kept."""
+"""The operator log, which is never deleted."""
 _LOOKED_AT: Final = 20
 _MAX_LINE_CHARS: Final = 1024 * 1024
 
 
 class Pruned(NamedTuple):
-    """Deleted files, and what remains."""
+    """Deleted files, and the bytes that were freed and kept."""
 
     files: list[Path]
     freed: int
-    """The bytes that they had."""
+    """Bytes in the deleted files."""
     kept: int
-    """The bytes of all other files."""
+    """Bytes in all other files."""
 
 
 def prune(
@@ -33,18 +33,18 @@ def prune(
     operator_log: Path | None = None,
     is_rehearsal: bool = False,
 ) -> Pruned:
-    """Delete the files that were last written before a time, and further old ones until the rest is small enough.
+    """Delete files last written before a time, then the oldest files until the rest is small enough.
 
     Args:
-        names: Transcripts, and directories of them.
-        before: The time.
-        max_bytes: The size of the rest.
-        clock: Returns the time now.
-        operator_log: The operator log, if it has another name or place.
-        is_rehearsal: True to delete nothing, and return the same.
+        names: Transcripts, and directories of transcripts.
+        before: The time; None to delete no file for its age.
+        max_bytes: The maximum size of the rest; None for no limit.
+        clock: Returns the current time.
+        operator_log: The operator log, if its name or folder is not the default.
+        is_rehearsal: True to delete no file, but return the same result.
 
     Raises:
-        NoTranscript: A name means no file.
+        NoTranscript: A named file does not exist.
         OSError: A file cannot be read or deleted.
     """
     operator_log = None if operator_log is None else operator_log.resolve()
@@ -63,7 +63,7 @@ def prune(
 
 
 def _is_idle(path: Path, now: float) -> bool:
-    """Return True if no server has written to a file for a while; asked last, as one may have done so meanwhile."""
+    """Return True if no server has written to the file recently. Check this last, just before the deletion."""
     try:
         return now - path.stat().st_mtime > IDLE_SECONDS
     except FileNotFoundError:
@@ -71,7 +71,7 @@ def _is_idle(path: Path, now: float) -> bool:
 
 
 def _is_transcript(path: Path) -> bool:
-    """Return True if one of the first lines of a file is one of a transcript, and none of a log of actions."""
+    """Return True if the file's first readable line is a transcript line and not an operator-log line."""
     reading = Reading()
     with path.open(encoding="utf-8", errors="replace") as file:
         for _ in range(_LOOKED_AT):

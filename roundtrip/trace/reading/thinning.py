@@ -1,6 +1,6 @@
-"""Choose the requests that are kept of a call with very many: the first and the last of those that are equal.
+"""Thinning calls with very many requests: only the first and last equal requests remain.
 
-A client can send one token as often as it likes, and each time is a request of the same call.
+A client can send one token again and again, and each time is another request in the same call.
 """
 
 from collections.abc import Hashable
@@ -10,15 +10,15 @@ from roundtrip.trace.reading.calls import Omitted, Serving, TracedCall
 from roundtrip.trace.writing.lines import AskedLine, EndedLine, RejectedLine
 
 MAX_REQUESTS: Final = 1000
-"""Requests of a call, all of which are kept."""
+"""Maximum number of requests in a call; a call with more is thinned."""
 MAX_EQUAL: Final = 8
-"""Equal requests at the beginning and at the end that are kept of a call with more."""
+"""Number of equal requests to keep at each end of a thinned call."""
 _MAX_RUNNING: Final = 250
-"""The same for requests whose ends are not recorded yet, which still find their beginnings."""
+"""The same for requests without a recorded end, so that a late end line still finds its request."""
 
 
 def kept_requests(call: TracedCall) -> tuple[list[Serving], list[RejectedLine], bool]:
-    """Return the servings and the rejections to keep, in order, and whether different ones are left out, too."""
+    """Return the servings and rejections to keep, in order, and True if distinct ones had to be omitted."""
     requests = sorted([*call.servings, *call.rejections], key=_start_of)
     continued = {id(serving) for serving in call.chain}
     kinds: dict[Hashable, list[int]] = {}
@@ -31,7 +31,7 @@ def kept_requests(call: TracedCall) -> tuple[list[Serving], list[RejectedLine], 
     kept = sorted(places)
     is_cut = len(kept) > MAX_REQUESTS
     if is_cut:
-        # The state of the call rests on those that its client continued with, and no others may displace them.
+        # The requests that the client continued with determine the call's state, so no others may displace them.
         vital = _ends_of([place for place in kept if id(requests[place]) in continued], MAX_REQUESTS - 2 * MAX_EQUAL)
         others = sorted({*kept} - {*vital})
         kept = [*vital, *_ends_of(others, MAX_REQUESTS - len(vital))]
@@ -41,7 +41,7 @@ def kept_requests(call: TracedCall) -> tuple[list[Serving], list[RejectedLine], 
 
 
 def omitted_from(whole: TracedCall, kept: TracedCall) -> Omitted:
-    """Return what a call lacks in comparison with the whole one."""
+    """Summarize the requests that a thinned call lacks."""
     return Omitted(
         requests=whole.request_count - kept.request_count,
         replays=whole.replay_count - kept.replay_count,
@@ -55,7 +55,7 @@ def omitted_from(whole: TracedCall, kept: TracedCall) -> Omitted:
 
 
 def _ends_of(places: list[int], most: int) -> list[int]:
-    """Return the first and the last of some places."""
+    """Return the first and last places, at most `most`."""
     half = most // 2
     return places if len(places) <= most else places[:half] + places[-half:]
 
@@ -69,7 +69,7 @@ def _is_over(request: Serving | RejectedLine) -> bool:
 
 
 def _kind_of(request: Serving | RejectedLine) -> Hashable:
-    """Return what makes a request worth showing beside another: all but times."""
+    """Return everything that distinguishes a request from an equal one, except times."""
     if isinstance(request, RejectedLine):
         return request.leg, request.instance, request.reason
     began, last = request.began, request.lines[-1]

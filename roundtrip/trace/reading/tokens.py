@@ -1,7 +1,6 @@
-"""Read one token, with or without its keys.
+"""Reading a token, with or without its keys.
 
-Reading has no effects. The open part is parsed within the limits of servers, even if no key verifies the token. The
-view names the key that does.
+Reading has no side effects. The open part is parsed within a server's limits, even if no key verifies the token.
 """
 
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ _KINDS: Final = {"s": "signed", "e": "encrypted"}
 
 
 class SignatureCheck(StrEnum):
-    """Result of the check of a token's signature."""
+    """Signature check result."""
 
     UNCHECKED = "not checked"
     VALID = "valid"
@@ -38,10 +37,10 @@ class Sealed(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TokenView:
-    """Content of a token, as far as it can be read.
+    """Readable token content.
 
-    `key` is the index of the key that signed, from 1 for the newest. `reason` is the reason why a server with these
-    keys would reject the token on its own, regardless of times, caller and request.
+    `key` is the signing key's index, from 1 for the newest. `reason` says why a server with these keys would reject the
+    token, whatever the time, caller and request.
     """
 
     kind: str
@@ -57,16 +56,16 @@ class TokenView:
 
 
 def foreign_kind(token: str) -> str | None:
-    """Return a description of a known text that is not a roundtrip token, such as a ticket."""
+    """Describe a known text that is not a roundtrip token, such as a ticket; None for an unknown text."""
     if token.startswith("v1."):
-        return "a token of the SDK's own codec (a server with request_state_security=)"
+        return "an SDK token (from a server with request_state_security=)"
     if token.startswith("rt1."):
-        return "a ticket (from the URL of a page)"
+        return "a ticket (from a page URL)"
     return None
 
 
 def view_token(token: str, keys: Sequence[bytes] = ()) -> TokenView:
-    """Read a token, with keys if there are any, newest first.
+    """Read a token, optionally with keys, newest first.
 
     Raises:
         TokenRejected: The text is not a roundtrip token, or no server would parse it.
@@ -136,7 +135,7 @@ def _none(size: int) -> bytes:
 
 
 def _journal(packed: bytes, ring: KeyRing | None) -> tuple[Journal | None, Sealed, RejectionReason | None]:
-    """Return the journal of a payload, with its sealed part if a key opens it."""
+    """Read a payload's journal, including the sealed part if a key opens it."""
     try:
         journal, sealed = unpack_open(packed)
     except TokenRejected as error:
@@ -188,7 +187,7 @@ def _journal_data(journal: Journal) -> dict[str, Any]:
 
 
 def _pins(pinned: Entry | Asked) -> dict[str, str]:
-    """Return the keyed part, and the bytes that show changes of the message and of the schema."""
+    """Return the keyed part, and the bytes that reveal a changed message or schema."""
     marks = len(pinned.pin) - MARKS_BYTES
     return {
         "pin": pinned.pin[:marks].hex(),

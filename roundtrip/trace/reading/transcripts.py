@@ -1,4 +1,4 @@
-"""Read transcripts from files: complete lines of this format, and the number of others."""
+"""Reading transcript files: complete lines, and a count of unreadable lines."""
 
 import gc
 import glob
@@ -25,31 +25,31 @@ FileIdentity = tuple[int, int]
 
 
 class NoTranscript(Exception):
-    """A named transcript does not exist or cannot be read; the message has the cure."""
+    """A named transcript that does not exist or cannot be read; the message says what to do."""
 
 
 @dataclass(slots=True)
 class Reading:
-    """Lines of some files in order, and the number of lines that could not be read."""
+    """Lines from some files, in order, with counts of unreadable lines."""
 
     lines: list[Line] = field(default_factory=list[Line])
     unreadable: int = 0
     newer: int = 0
-    """Lines of a later format."""
+    """Lines in a later format."""
 
     @property
     def lost(self) -> int:
-        """Return the number of lines that could not be read."""
+        """Count the unreadable lines."""
         return self.unreadable + self.newer
 
 
 def files_of(names: Sequence[str | Path]) -> list[Path]:
-    """Return the files of some names, each after the files that were rotated out of it, oldest first.
+    """Return the named files, each after its rotated files, oldest first.
 
-    The name of a directory means the transcripts in it (files named `*.jsonl`).
+    A directory name stands for the transcripts in it (files named `*.jsonl`).
 
     Raises:
-        NoTranscript: One of them does not exist, or is a directory without transcripts.
+        NoTranscript: A file does not exist, or a directory has no transcripts.
     """
     found: list[Path] = []
     for name in names:
@@ -58,12 +58,12 @@ def files_of(names: Sequence[str | Path]) -> list[Path]:
             raise NoTranscript(f"there is no file {str(path)!r}; record with Server(trace=...) or ROUNDTRIP_TRACE")
         inside = transcripts_in(path)
         if not inside:
-            raise NoTranscript(f"the directory {str(path)!r} holds no transcript ({_TRANSCRIPTS})")
+            raise NoTranscript(f"the directory {str(path)!r} has no transcripts ({_TRANSCRIPTS})")
         for file in inside:
             found += [*rotated_out_of(file), file]
     files: dict[Path, Path] = {}
     for path in found:
-        # A link to one of them is no other file.
+        # A symbolic link and its target are one file.
         other = files.setdefault(path.resolve(), path)
         if other.is_symlink() and not path.is_symlink():
             files[path.resolve()] = path
@@ -71,12 +71,12 @@ def files_of(names: Sequence[str | Path]) -> list[Path]:
 
 
 def transcripts_in(path: Path) -> list[Path]:
-    """Return the transcripts in a directory: files, and no pipes, which would block their reader; or another path."""
+    """Return a directory's transcripts, without pipes, which block a reader; for a file, the file itself."""
     return [file for file in sorted(path.glob(_TRANSCRIPTS)) if file.is_file()] if path.is_dir() else [path]
 
 
 def rotated_out_of(path: Path) -> list[Path]:
-    """Return the files that had a transcript's name before, the oldest first."""
+    """Return a transcript's rotated files, oldest first."""
     rotated: list[tuple[int, Path]] = []
     for other in path.parent.glob(f"{glob.escape(path.name)}.*"):
         number = _ROTATED.search(other.name)
@@ -86,7 +86,7 @@ def rotated_out_of(path: Path) -> list[Path]:
 
 
 def identity_of(path: Path) -> FileIdentity | None:
-    """Return what tells a file from those that had its name before; None if it cannot be found."""
+    """Return the identity that distinguishes a file from earlier files with this name; None if the file is missing."""
     try:
         status = path.stat()
     except OSError:
@@ -95,10 +95,10 @@ def identity_of(path: Path) -> FileIdentity | None:
 
 
 def read_files(files: Iterable[Path]) -> Reading:
-    """Read the lines of some files, also those that recorders of this process have not written yet.
+    """Read all lines from some files, after flushing this process's recorders.
 
     Raises:
-        NoTranscript: One of them cannot be read.
+        NoTranscript: A file cannot be read.
     """
     flush_all()
     reading = Reading()
@@ -117,7 +117,7 @@ def read_files(files: Iterable[Path]) -> Reading:
 
 @contextmanager
 def without_collection() -> Generator[None]:
-    """Disable garbage collection: lines are many objects without cycles, and a search takes as long as reading."""
+    """Disable garbage collection: lines are many objects without cycles, and a collection takes as long as reading."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -128,7 +128,7 @@ def without_collection() -> Generator[None]:
 
 
 def parse_line(text: str, into: Reading) -> Line | None:
-    """Parse one line and add it to `into`, which counts a line that cannot be read; blank lines are ignored."""
+    """Parse one line and add it to `into`, which also counts unreadable lines. Blank lines are ignored."""
     if not text.strip():
         return None
     try:
@@ -143,12 +143,12 @@ def parse_line(text: str, into: Reading) -> Line | None:
 
 
 def is_whole(text: str) -> bool:
-    """Return True if the text behind the last newline is a line; otherwise it is still being written, or torn."""
+    """Return True if the text after the last newline is a complete line, and not partly written or torn."""
     return text.endswith("}") and parse_line(text, Reading()) is not None
 
 
 def _read_slowly(text: str, into: Reading) -> Line | None:
-    """Parse a line that pydantic's parser rejects, for example one with lone surrogates, which clients may send."""
+    """Parse a line that Pydantic's parser rejects, for example because a client sent lone surrogates."""
     try:
         data: object = json.loads(text)
     except (ValueError, RecursionError):
@@ -159,7 +159,7 @@ def _read_slowly(text: str, into: Reading) -> Line | None:
         into.newer += 1
         return None
     if isinstance(data, dict):
-        # Names are looked up, and shown; values stay as they are.
+        # Top-level texts are keys and labels, so they must be printable. Recorded values stay unchanged.
         members = cast("dict[str, object]", data).items()
         data = {
             name: member.encode("utf-8", "replace").decode() if isinstance(member, str) else member

@@ -51,9 +51,9 @@ def test_server_of_the_sdk_is_called(tab: Tab, start: Start) -> None:
     playing = start("sdk_cinema.py")
     book(tab, "2026-07-28")
     behind(tab, "Token")
-    assert "a token of the SDK's own codec" in tab.text("#tokens")
+    assert "an SDK token" in tab.text("#tokens")
     nothing_of_ours(tab)
-    press(tab, "Make a test of this")
+    press(tab, "Make a test from this call")
     expect(tab.page.locator("#test")).to_contain_text("only a roundtrip.Server records its calls")
     book(tab, "2025-11-25")
     behind(tab, "Log")
@@ -79,7 +79,7 @@ def test_server_at_an_address_is_called(tab: Tab, tmp_path: Path) -> None:
             behind(tab, "Token")
             assert "confirm:delete" in tab.text("#tokens")
             assert "not checked" in tab.text("#tokens")
-            assert not tab.page.get_by_role("button", name="Make a test of this").is_visible()
+            assert not tab.page.get_by_role("button", name="Make a test from this call").is_visible()
             tab.page.goto("about:blank")
             assert running.end() == 0
 
@@ -161,7 +161,7 @@ def test_client_of_links_answers_on_the_page_of_the_server(tab: Tab, paged: Play
     page.get_by_role("button", name="Answer", exact=True).click()
     page.get_by_text("close").first.wait_for()
     page.close()
-    press(tab, "I have been there")
+    press(tab, "I visited the page")
     ended(tab, "completed")
     assert "Ordered 3" in tab.text("#result")
 
@@ -169,7 +169,7 @@ def test_client_of_links_answers_on_the_page_of_the_server(tab: Tab, paged: Play
 def test_client_that_shows_nothing_plays_the_model(tab: Tab, paged: Playing) -> None:
     tab.page.get_by_label("The client shows").select_option("none")
     begin(tab, "pick")
-    ended(tab, "waiting")
+    ended(tab, "awaiting_input")
     assert "Which color?" in tab.text("#result")
     press(tab, "Fill in continue_call, as a model would")
     form = tab.page.locator("#tool-form")
@@ -190,9 +190,9 @@ def test_approval_is_decided_by_the_login_of_another_person(tab: Tab, tmp_path: 
         choose(tab, "refund")
         tab.page.get_by_label("Amount").fill("5")
         call(tab)
-        ended(tab, "waiting")
+        ended(tab, "awaiting_input")
         card = tab.page.get_by_role("region", name="Approvals").get_by_role("article")
-        expect(card).to_contain_text("Asked by ann.")
+        expect(card).to_contain_text("Requested by ann.")
         tab.page.set_viewport_size({"width": 1000, "height": 5000})
         axe(exclude=DRAWINGS)
         press(tab, "Reject")
@@ -210,7 +210,7 @@ def test_server_that_reports_much_does_not_stop_the_page(tab: Tab, paged: Playin
     ended(tab, "completed")
     behind(tab, "Messages")
     assert tab.page.locator("#messages > details").count() == 300
-    assert "messages more" in tab.text("#messages-more")
+    assert "more messages" in tab.text("#messages-more")
     size = tab.page.evaluate("fetch('state.json').then((answer) => answer.text()).then((text) => text.length)")
     assert size < 4_000_000
 
@@ -230,8 +230,8 @@ def test_server_that_records_elsewhere_says_so(tab: Tab, start: Start) -> None:
     ended(tab, "completed")
     behind(tab, "States")
     expect(tab.page.locator("#panel-states .untraced")).to_contain_text("records elsewhere, or not at all")
-    press(tab, "Make a test of this")
-    expect(tab.page.locator("#test")).to_contain_text("the server has trace=, and records elsewhere")
+    press(tab, "Make a test from this call")
+    expect(tab.page.locator("#test")).to_contain_text("the server has its own trace=, so it records elsewhere")
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT], ids=["closed terminal", "Ctrl-C"])

@@ -125,7 +125,7 @@ def test_rotated_files_are_read_oldest_first(tmp_path: Path) -> None:
 
 
 def test_names_without_transcripts_are_rejected_with_what_would_help(tmp_path: Path) -> None:
-    with pytest.raises(NoTranscript, match=r"holds no transcript \(\*\.jsonl\)"):
+    with pytest.raises(NoTranscript, match=r"has no transcripts \(\*\.jsonl\)"):
         files_of([tmp_path])
     with pytest.raises(NoTranscript, match="record with Server"):
         files_of([tmp_path / "calls.jsonl"])

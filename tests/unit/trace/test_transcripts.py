@@ -38,7 +38,7 @@ def test_pipes_and_folders_are_no_transcripts(folder: Path) -> None:
 
 def test_folder_of_nothing_else_has_no_transcript(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.jsonl")
-    with pytest.raises(NoTranscript, match="holds no transcript"):
+    with pytest.raises(NoTranscript, match="has no transcripts"):
         files_of([tmp_path])
 
 

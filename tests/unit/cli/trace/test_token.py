@@ -206,7 +206,7 @@ def test_invalid_token_is_an_error_with_its_reason(monkeypatch: pytest.MonkeyPat
             (b"r1pAAAA.AAAA." + b"A" * 43, "(malformed)", 1),
             (
                 AESGCMRequestStateCodec([NEW]).seal(b"state").encode(),
-                "this is not a roundtrip token, but a token of the SDK",
+                "this is not a roundtrip token, but an SDK token",
                 1,
             ),
             (b"rt1.AAAA." + b"A" * 43, "but a ticket", 1),
