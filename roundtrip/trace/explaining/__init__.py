@@ -1,1 +1,1 @@
-"""Explain calls: their questions, rejected tokens, failures and differences, and their messages."""
+"""Explanations of calls: questions, rejected tokens, failures, differences and messages."""

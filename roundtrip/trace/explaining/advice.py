@@ -1,4 +1,4 @@
-"""Advice on the questions, rejected tokens and failures of calls: the cause of each, and its cure, as tables."""
+"""Advice tables for questions, rejected tokens and failures: the cause and the cure for each."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -8,7 +8,7 @@ from roundtrip.machine.facts import Reason
 
 
 class Advice(NamedTuple):
-    """Cause of an event, and the cure."""
+    """Cause and cure of an event."""
 
     cause: str
     cure: str
@@ -50,7 +50,7 @@ QUESTIONS: Final[Mapping[Reason, Advice]] = {
         "nothing needs to be fixed if the deploy was meant to ask this; else give the new question a default",
     ),
     Reason.UNFINISHED: Advice(
-        "the user agreed to go to the page, and has not finished there",
+        "the user agreed to open the page, and has not finished there",
         "nothing needs to be fixed, unless the user did finish: then check the data that done= reads",
     ),
     Reason.REVISED: Advice(
@@ -63,19 +63,19 @@ QUESTIONS: Final[Mapping[Reason, Advice]] = {
 REJECTIONS: Final[Mapping[RejectionReason, Advice]] = {
     RejectionReason.MALFORMED: Advice(
         "it does not have the form of a token",
-        "a client must send requestState back as it is, byte by byte; look for code that cuts or re-encodes it",
+        "a client must send requestState back unchanged, byte for byte; look for code that cuts or re-encodes it",
     ),
     RejectionReason.OVERSIZED: Advice(
         "it is larger than a token may be",
-        "let all instances have the same max_token_bytes, and keep large values on the server",
+        "give all instances the same max_token_bytes, and keep large values on the server",
     ),
     RejectionReason.UNKNOWN_KEY: Advice(
-        "it is signed with a key that this instance was not given",
+        "it is signed with a key that this instance does not have",
         "give all instances the same keys=, and replace a key in three rollouts: [old, new], then [new, old], and "
-        "[new] when the tokens of the old key have expired",
+        "[new] when the old key's tokens have expired",
     ),
     RejectionReason.TAMPERED: Advice(
-        "it was changed after it had been signed",
+        "it was changed after it was signed",
         "a client or a proxy changes tokens, which it has no reason to do: find out which",
     ),
     RejectionReason.SEAL: Advice(
@@ -84,7 +84,7 @@ REJECTIONS: Final[Mapping[RejectionReason, Advice]] = {
         "expired",
     ),
     RejectionReason.FORMAT: Advice(
-        "it is authentic, and has a format that this version does not read",
+        "it is authentic, but has a format that this version cannot read",
         "finish rolling out one version of roundtrip; the client must begin the call again",
     ),
     RejectionReason.EXPIRED: Advice(
@@ -92,8 +92,8 @@ REJECTIONS: Final[Mapping[RejectionReason, Advice]] = {
         "raise ttl= (for the answers to one leg) or max_age= (for the whole call) if people need longer",
     ),
     RejectionReason.FUTURE: Advice(
-        "its time is ahead of the clock of this instance",
-        "synchronize the clocks of the instances, for example with NTP; they may differ by a minute",
+        "its time is ahead of this instance's clock",
+        "synchronize the instances' clocks, for example with NTP; they may differ by a minute",
     ),
     RejectionReason.OTHER_METHOD: Advice(
         "it belongs to a request with another method",
@@ -105,7 +105,7 @@ REJECTIONS: Final[Mapping[RejectionReason, Advice]] = {
     ),
     RejectionReason.OTHER_ARGUMENTS: Advice(
         "it belongs to a call with other arguments",
-        "a client must repeat the arguments of a call with every leg of it",
+        "a client must repeat a call's arguments with every leg",
     ),
     RejectionReason.OTHER_VERSION: Advice(
         "it belongs to another version of the tool",
@@ -134,49 +134,49 @@ FAILURES: Final[Mapping[str, Advice]] = {
         "describe the expected answer in the message, or in the descriptions of the fields, or raise attempts=",
     ),
     "QuestionVolatile": Advice(
-        "a question has other words each time it is asked, so that no answer to it counts",
+        "a question has a different wording each time it is asked, so that no answer to it counts",
         "fix the varying value with Resolve(fn, remember=True) or ctx.step(), or keep it out of the question",
     ),
     "QuestionDeclined": Advice(
         "the user declined or cancelled a question whose answer it needs",
-        "nothing needs to be fixed; to go on without the answer, use ctx.ask_outcome",
+        "nothing needs to be fixed; to continue without the answer, use ctx.ask_outcome",
     ),
     "ApprovalRejected": Advice(
-        "the people who decide rejected it",
-        "nothing needs to be fixed; to go on without the approval, await ctx.approve in the body and catch "
+        "the approvers rejected it",
+        "nothing needs to be fixed; to continue without the approval, await ctx.approve in the body and catch "
         "ApprovalRejected there; in a resolver or confirm=, a rejection ends the call",
     ),
     "ApprovalExpired": Advice(
-        "the people who decide did not do so in time",
-        "give them longer with within=, remind them with remind=, or go on with fallback=",
+        "the approvers did not decide in time",
+        "give them longer with within=, remind them with remind=, or continue with fallback=",
     ),
     "CallerUnknown": Advice(
         "it needs an approval, and the server does not know its caller, who must not decide",
-        "authenticate clients by their users",
+        "authenticate the users of clients",
     ),
     "KeyUsedTwice": Advice(
-        "two questions or steps of its body have one name",
-        "give each a name of its own; in a loop, number them",
+        "two questions or steps in its body have the same name",
+        "give each a different name; in a loop, number them",
     ),
     "QuestionsUnkeyed": Advice(
         "two questions without names were open at the same time",
         "name them with name=, or ask them with one ctx.ask_all",
     ),
     "AskedTooLate": Advice(
-        "something asked after the leg had ended, from an asyncio task or thread that it did not wait for",
+        "an asyncio task or thread that the body did not wait for asked after the leg had ended",
         "ask in a task group, or ask all questions with one ctx.ask_all",
     ),
     "NeedsTask": Advice(
-        "its body waited in a way that only a task can, and its client cannot have tasks",
+        "its body waited in a way that only a task can, and its client does not support tasks",
         'declare the tool with task="required", or do not wait',
     ),
     "ContextOfHost": Advice(
-        "it used a method of roundtrip's Context on the context of the SDK or of FastMCP",
+        "it used a method of roundtrip's Context on the SDK's or FastMCP's context",
         "annotate the parameter with the Context of `from roundtrip import Context`",
     ),
     "AskNotAwaited": Advice(
-        "its body made a question or a step and never awaited it",
-        "write `await ctx.ask(...)`, and ctx.blocking.ask(...) in a plain def",
+        "its body created a question or a step and never awaited it",
+        "write `await ctx.ask(...)`, or ctx.blocking.ask(...) in a plain def",
     ),
     "SuspensionSwallowed": Advice(
         "its body caught the exception that ends a leg with questions",
@@ -188,15 +188,15 @@ FAILURES: Final[Mapping[str, Advice]] = {
     ),
     "ToolTimedOut": Advice(
         "its own work took longer than its timeout=",
-        "make that work faster, or raise timeout=; the times of resolvers and steps are in `roundtrip trace show`",
+        "make that work faster, or raise timeout=; `roundtrip trace show` has the times of resolvers and steps",
     ),
     "ThreadsExhausted": Advice(
         "every thread for plain functions still runs a function whose call has timed out",
-        "limit the waits of those functions, or write them as async def",
+        "limit how long those functions wait, or write them as async def",
     ),
     "OutcomeUnknown": Advice(
         "the body began before, and the process that ran it never recorded its end",
-        "check its effects before it is called again, or set on_unknown='rerun' if it may run twice",
+        "check its effects before calling it again, or set on_unknown='rerun' if it may run twice",
     ),
     "CallHasEnded": Advice(
         "the call had ended before, with other answers",
@@ -208,7 +208,7 @@ FAILURES: Final[Mapping[str, Advice]] = {
     ),
     "LedgerUnavailable": Advice(
         "the ledger could not report whether its body has run",
-        "check the ledger and the server's log of that time; the same request may be sent again",
+        "check the ledger and the server's log at that time; the client may send the same request again",
     ),
     "CapabilityMissing": Advice(
         "the client did not declare that it can be asked this",
@@ -219,11 +219,11 @@ FAILURES: Final[Mapping[str, Advice]] = {
     ),
     "ConnectionLost": Advice(
         "the client left, or the server was stopped, while a question was open",
-        "nothing needs to be fixed if that was intended; calls of clients on 2026-07-28 outlive a connection",
+        "nothing needs to be fixed if that was intended; calls from clients on 2026-07-28 outlive a connection",
     ),
     "UrlRequired": Advice(
-        "its client has to send the user to a page first, and then call again",
-        "nothing needs to be fixed; with sessions such clients are asked within the call",
+        "its client must send the user to a page first, and then call again",
+        "nothing needs to be fixed; with sessions, the server asks such clients within the call",
     ),
     "TokenTooLarge": Advice(
         "the call remembers more than a token may hold",
@@ -231,14 +231,14 @@ FAILURES: Final[Mapping[str, Advice]] = {
     ),
     "KeysMissing": Advice(
         "the server has no key to hide a value from its client, or to sign a ticket",
-        "pass seal_keys= beside request_state_security=, or keys= in its place",
+        "pass seal_keys= beside request_state_security=, or keys= instead",
     ),
     "ValueNotStorable": Advice(
         "a value for the token has no JSON form",
         "annotate it with a type that has a JSON form, or do not store it with remember=True, ctx.step or done=",
     ),
     "NotSendable": Advice(
-        "a result cannot carry the value that it returned",
+        "a result cannot hold the value that it returned",
         "return a value that fits its annotation and output schema, and has a JSON form",
     ),
     "SchemaNotRenderable": Advice(
@@ -251,7 +251,7 @@ FAILURES: Final[Mapping[str, Advice]] = {
     ),
     "DeclinedByUser": Advice(
         "the user declined or cancelled a question that it needs an answer to",
-        "nothing needs to be fixed; to go on without the answer, take ElicitationResult[T]",
+        "nothing needs to be fixed; to continue without the answer, take ElicitationResult[T]",
     ),
     "ToolError": Advice(
         "its code raised ToolError, and the client received the text",
@@ -262,4 +262,4 @@ FAILURES: Final[Mapping[str, Advice]] = {
         "nothing needs to be fixed if that was intended",
     ),
 }
-"""The advice for each of roundtrip's errors that ends a leg, by its name."""
+"""The advice for each roundtrip error that ends a leg, by name."""

@@ -1,4 +1,4 @@
-"""Compare two calls by round and question. Times and instances are ignored."""
+"""Comparison between two calls, by round and question, without times and instances."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,21 +15,21 @@ _TEXTS: Final = ("message", "form", "url", "complaint")
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Difference between two calls. `a` and `b` are the texts of the two sides; None if a side lacks it."""
+    """A difference between two calls. `a` and `b` are the two texts; None if a call lacks one."""
 
     round: int | None
-    """None if it concerns the whole call."""
+    """None if the difference concerns the whole call."""
     key: str | None
-    """The name of the question; None if it concerns a whole round or call."""
+    """The question's name; None if the difference concerns a whole round or call."""
     what: str
     a: str | None
     b: str | None
 
 
 def compare(a: TracedCall, b: TracedCall) -> list[Difference]:
-    """Return the differences: of tools and arguments first, then of each round, then of paths and results.
+    """Return the differences: first tools and arguments, then each round, then paths and results.
 
-    If only one transcript reveals a value, it is not compared. Digests are comparable if one key made both.
+    A value is not compared if only one transcript reveals it. Digests are comparable if both were made with one key.
     """
     return [*_heads(a, b), *_rounds(a, b), *_ends(a, b)]
 
@@ -91,7 +91,7 @@ def _ends(a: TracedCall, b: TracedCall) -> Iterator[Difference]:
 
 
 def _same_era(a: TracedCall, b: TracedCall) -> bool:
-    """Return True if the eras are equal or unknown. Only the retry era runs a body again and reuses answers."""
+    """Return True if the eras are equal or unknown. Only the retry era repeats bodies and reuses answers."""
     return a.began is None or b.began is None or a.began.era == b.began.era
 
 

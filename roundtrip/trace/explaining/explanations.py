@@ -1,6 +1,6 @@
-"""Explain questions, rejected tokens, repeated requests and failures of a call, each in a sentence with its cure.
+"""Explanations of a call's questions, rejected tokens, repeated requests and failures, each with its cure.
 
-`advice.py` has the general sentences; `explain` adds the names and texts that one call recorded.
+`advice.py` has the general sentences. `explain` adds the names and texts that a call recorded.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,7 +32,7 @@ from roundtrip.untrusted import mapping_of
 
 
 class ExplainedSubject(StrEnum):
-    """Kind of event that an explanation is about."""
+    """Kind of event to explain."""
 
     QUESTION = "question"
     REJECTION = "rejection"
@@ -45,7 +45,7 @@ class ExplainedSubject(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Sentence about one event of a call."""
+    """Explanation of one event in a call."""
 
     subject: ExplainedSubject
     at: float
@@ -53,21 +53,21 @@ class Explanation:
     leg: int | None
     round: int | None
     key: str | None
-    """The name of the question; None if the event is not about a single question."""
+    """The question's name; None if the event does not concern a single question."""
     reason: Reason | RejectionReason | None
     text: str
     error: str | None = None
-    """The name of the exception that ended a leg."""
+    """Name of the exception that ended a leg."""
     is_plain: bool = False
     """True for the expected case: a question is asked for the first time."""
 
 
 def explain(call: TracedCall, *, now: float | None = None) -> list[Explanation]:
-    """Return all explanations of a call in the order of time, including plain questions.
+    """Explain a call's events in chronological order, including plain questions.
 
     Args:
         call: The call.
-        now: The current time, to report a call that waits although its token has expired.
+        now: The current time, which is needed to report a waiting call whose token has expired.
     """
     parts = (_questions, _waits, _unfinished, _rejections, _repeats)
     found = [explanation for explain_part in parts for explanation in explain_part(call)]
@@ -76,7 +76,7 @@ def explain(call: TracedCall, *, now: float | None = None) -> list[Explanation]:
 
 
 def _waits(call: TracedCall) -> Iterator[Explanation]:
-    """Explain why a task does not go on."""
+    """Explain what a task waits for."""
     if call.state is not State.AWAITING_INPUT or not call.rounds:
         return
     asked = call.rounds[-1].asked
@@ -89,14 +89,14 @@ def _waits(call: TracedCall) -> Iterator[Explanation]:
 
 
 def _unfinished(call: TracedCall) -> Iterator[Explanation]:
-    """Say that the last leg has no end, which a call that runs and one whose process died have in common."""
+    """Report that the last leg has no end: it is still running, or its process died."""
     last = call.servings[-1] if call.servings else None
     if last is None or last.is_over or last.is_open or call.is_over:
         return
-    where, cure = f"Leg {last.leg} on {quoted(last.instance)}", "look at what it did before you repeat it"
+    where, cure = f"Leg {last.leg} on {quoted(last.instance)}", "check its effects before you repeat it"
     if last.is_of_worker:
         cure = "when its lease ends, another worker may continue the task, or it is lost if its body must run once"
-    text = f"{where} has no recorded end: it still runs, or its process ended, and then its body may have run; {cure}."
+    text = f"{where} has no recorded end: it is still running, or its process died and its body may have run; {cure}."
     yield _about_serving(last, ExplainedSubject.WAIT, text)
 
 
@@ -107,19 +107,19 @@ def explain_question(call: TracedCall, round_: Round, question: ShownQuestion) -
     asked = f"Question {quoted(question.key)} was {'asked again' if is_again else 'asked'}{channel_text(round_.asked)}"
     asked += f" in round {round_.number}"
     if question.reason is Reason.NEW and not is_again:
-        return f"{asked}, as {advice.cause}."
+        return f"{asked}, because {advice.cause}."
     return f"{asked}, because {advice.cause}; {advice.cure}."
 
 
 def explain_rejection(line: RejectedLine, call: TracedCall | None = None) -> str:
-    """Explain why a token was rejected; with its call, the sentence is more exact."""
+    """Explain why a token was rejected; with the call, the explanation is more precise."""
     advice = REJECTIONS[line.reason]
     cause = advice.cause
     if line.reason is RejectionReason.EXPIRED and call is not None:
         late = _late_ms(line, call)
         cause = f"it had expired {duration_text(late)} before" if late is not None else cause
     elif line.reason is RejectionReason.OVERSIZED and line.token_bytes is not None:
-        cause = f"it has {size_text(line.token_bytes)}, and that is larger than a token may be"
+        cause = f"it has {size_text(line.token_bytes)}, which is larger than a token may be"
     elif line.reason is RejectionReason.OTHER_TARGET and call is not None and call.began is not None:
         same = ", under another address" if call.tool == line.tool else ""
         cause = f"it belongs to a call of {quoted(call.tool)}{same}"
@@ -135,29 +135,29 @@ def explain_replay(call: TracedCall, serving: Serving, first: Serving) -> str:
     """Explain why a leg was served more than once."""
     later = _time_between(first, serving)
     if serving.is_of_worker:
-        cause = f"a worker began it again {later} after {quoted(first.instance)} did: the one before gave it up or fell"
-        cause += " silent, or an operator retried it"
+        cause = f"a worker began it again {later} after {quoted(first.instance)} did: the previous worker gave it up or"
+        cause += " stopped responding, or an operator retried it"
     elif first.is_over:
-        cause = f"its request came again {later} after {quoted(first.instance)} received it"
+        cause = f"its request arrived again {later} after {quoted(first.instance)} received it"
         if first.brought and serving.brought and _said(serving) != _said(first):
             cause += ", and with other answers"
         elif first.brought and not serving.brought and not serving.is_recall and serving.has_asked:
             cause += ", but without its answers"
     else:
-        cause = f"its request came again {later} after {quoted(first.instance)} received it and did not answer"
+        cause = f"its request arrived again {later} after {quoted(first.instance)} received it and did not respond"
         cause += ", perhaps because that instance crashed or was stopped" if not first.happened else ""
     return f"Leg {serving.leg} was served again, by {quoted(serving.instance)}, because {cause}; {_effect_of(serving)}."
 
 
 def explain_takeover(serving: Serving, before: Serving | None) -> str:
-    """Explain why a worker took a leg over from another one, whose serving is `before` if it is recorded."""
-    silent = "the worker before it"
+    """Explain why a worker took a leg over from another, whose serving is `before` if it is recorded."""
+    silent = "the previous worker"
     when = ""
     if before is not None:
         silent, when = quoted(before.instance), f" {_time_between(before, serving)} after that one began it"
     return (
         f"Leg {serving.leg} was taken over from {silent} by {quoted(serving.instance)}{when}, because the worker that "
-        "had it died or stopped renewing its lease; the body began again behind its stored steps, so what it does "
+        "had it died or stopped renewing its lease; the body began again after its stored steps, so what it does "
         "after them must be safe to do twice."
     )
 
@@ -167,7 +167,7 @@ def _time_between(earlier: Serving, later: Serving) -> str:
 
 
 def _effect_of(serving: Serving) -> str:
-    """Return the consequence of serving a leg again."""
+    """Return the effect of serving a leg again."""
     if serving.is_recall:
         return "the ledger returned the recorded result, and its body did not run again"
     if serving.ended is not None and serving.ended.error_type == CallHasEnded.__name__:
@@ -247,7 +247,7 @@ def _about_serving(serving: Serving, subject: ExplainedSubject, text: str) -> Ex
 
 
 def _late_ms(line: RejectedLine, call: TracedCall) -> float | None:
-    """Return the time since the client's token expired; None if the transcript does not show it."""
+    """Return the time since the client's token expired; None if the transcript does not have it."""
     ends = [round_.asked.until for round_ in call.rounds if round_.asked.until is not None]
     if line.leg is not None:
         of_leg = [round_.asked.until for round_ in call.rounds if round_.asked.leg == line.leg - 1]
@@ -256,15 +256,15 @@ def _late_ms(line: RejectedLine, call: TracedCall) -> float | None:
 
 
 def _advice_on(call: TracedCall, round_: Round, question: ShownQuestion) -> Advice:
-    """Return the advice on a question, with the names and texts that the transcript has."""
+    """Return the advice for a question, with names and texts from the transcript."""
     before = call.shown_before(round_, question)
     cause, cure = QUESTIONS[question.reason]
     match question.reason:
         case Reason.NEW if before is not None and (revision := _revision_between(call, before[0], round_)) is not None:
             return Advice(_cause_of_revision(revision), QUESTIONS[Reason.REVISED].cure)
         case Reason.NEW if before is not None:
-            cause = f"it was asked in round {before[0].number}, and the call went on without an answer to it"
-            cure = "nothing needs to be fixed if its body gave it up; else ask it on each leg until it is answered"
+            cause = f"it was asked in round {before[0].number}, and the call continued without an answer to it"
+            cure = "nothing needs to be fixed if the body gave it up; else ask it on each leg until it is answered"
         case Reason.REWORDED | Reason.SCHEMA_CHANGED | Reason.KEY_GONE | Reason.VOLATILE if before is not None:
             return _advice_on_change(round_, question, *before)
         case Reason.REWORDED:
@@ -292,10 +292,10 @@ def _advice_on(call: TracedCall, round_: Round, question: ShownQuestion) -> Advi
 
 
 def _revision_between(call: TracedCall, before: Round, round_: Round) -> Round | None:
-    """Return the last round after another one, and before `round_`, that followed a change in a review.
+    """Return the last round between `before` and `round_` that followed a change in a review.
 
-    A token does not keep the answers that a review made stale. So in the retry era only the first round after the
-    review asks with the reason `revised`, and later rounds ask with the reason `new`.
+    A token drops the answers that a review made stale. So in the retry era, only the first round after the review asks
+    with the reason `revised`, and later rounds ask with the reason `new`.
     """
     between = call.rounds[call.rounds.index(before) + 1 : call.rounds.index(round_)]
     revised = (
@@ -305,7 +305,7 @@ def _revision_between(call: TracedCall, before: Round, round_: Round) -> Round |
 
 
 def _cause_of_revision(round_: Round) -> str:
-    """Return the cause of a revised question, with the names of the changed answers if the transcript has them."""
+    """Return the cause for a revised question, with the names of the changed answers if the transcript has them."""
     changed = round_.asked.token.changed if round_.asked.token is not None else ()
     names = [part.removeprefix("answer:") for part in changed if part.startswith("answer:")]
     if not names:
@@ -314,15 +314,15 @@ def _cause_of_revision(round_: Round) -> str:
 
 
 def _advice_on_change(round_: Round, question: ShownQuestion, before: Round, former: ShownQuestion) -> Advice:
-    """Return the advice on a question that was asked before in another wording."""
+    """Return the advice for a question that was asked before with a different wording."""
     reason = question.reason
     texts = _change_of(former.message, question.message)
     fields = _field_changes(former.form, question.form)
     if reason is Reason.VOLATILE:
-        change = f" (it was {texts[0]}, and now is {texts[1]})" if texts else ""
+        change = f" (it was {texts[0]}, and is now {texts[1]})" if texts else ""
         return Advice(QUESTIONS[reason].cause + change, QUESTIONS[reason].cure)
     if reason is Reason.KEY_GONE:
-        # In two of 256 cases the token knows only that something changed; the transcript may know more.
+        # In 2 of 256 cases, the token shows only that something changed. The transcript may show what.
         if not texts and not fields:
             return QUESTIONS[reason]
         reason = Reason.REWORDED if texts else Reason.SCHEMA_CHANGED
@@ -333,12 +333,12 @@ def _advice_on_change(round_: Round, question: ShownQuestion, before: Round, for
     else:
         message = f", and its message{change}" if "message" in question.changed else ""
         cause = f"its form changed{f' ({fields})' if fields else ' after it was shown'}{builds}{message}"
-    # If one build asked both, careful deploys do not help.
+    # If one build asked both, the advice on deploys does not help.
     return Advice(cause, QUESTIONS[reason if builds else Reason.VOLATILE].cure)
 
 
 def _advice_on_renaming(round_: Round, question: ShownQuestion, former: str) -> Advice:
-    """Return the advice on a question whose answer is known under a former name."""
+    """Return the advice for a question whose answer is known under a former name."""
     if round_.asked.by == "resolvers":
         cause = f"its answer is known as {former}, a name that no question has now"
         return Advice(cause, f"name it where it is resolved, as in Resolve(fn, former_names=({former},))")
@@ -351,7 +351,7 @@ def _advice_on_renaming(round_: Round, question: ShownQuestion, former: str) -> 
 
 
 def _builds(call: TracedCall, round_: Round) -> tuple[str | None, str | None]:
-    """Return the build that asked a round, and the build of the leg before if it differs."""
+    """Return the build that asked a round, and the previous leg's build if it differs."""
     began = round_.serving.began
     if began is None:
         return None, None
@@ -363,7 +363,7 @@ def _builds(call: TracedCall, round_: Round) -> tuple[str | None, str | None]:
 
 
 def _between_builds(now: Round, before: Round) -> str:
-    """Return a phrase with the builds that asked two rounds, empty if they are the same."""
+    """Return a phrase with the builds that asked two rounds; empty for one build."""
     began, earlier = now.serving.began, before.serving.began
     if began is None or earlier is None or began.build == earlier.build:
         return ""
@@ -378,7 +378,7 @@ def _change_of(before: Recorded | None, now: Recorded | None) -> tuple[str, str]
 
 
 def _field_changes(before: Recorded | None, now: Recorded | None) -> str | None:
-    """Return the changes of a form's fields if both forms were revealed."""
+    """Return a form's field changes if both forms were revealed."""
     if not (isinstance(before, Revealed) and isinstance(now, Revealed)):
         return None
     old, new = _fields_of(before.value), _fields_of(now.value)

@@ -1,4 +1,4 @@
-"""Explain why a leg ended without its result: the error or limit, its place, and the cure."""
+"""Explanations of legs that ended without a result: the error or limit, where it occurred, and the cure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -13,14 +13,14 @@ from roundtrip.trace.writing.lines import ActedLine, EndedLine, Revealed, Stoppe
 
 _UNANSWERED: Final = Advice(
     "the client closed the connection, or answered a question with a protocol error",
-    "nothing needs to be fixed on the server if the client meant to",
+    "nothing needs to be fixed on the server if that was intended",
 )
 _DECLINED: Final = FAILURES["DeclinedByUser"]
 _PLACES: Final[Mapping[State | None, str]] = {
     State.RECEIVED: "before anything ran",
     State.RESOLVING: "while it filled its parameters",
     State.AWAITING_INPUT: "while it waited for answers",
-    State.RESUMED: "when the answers had come",
+    State.RESUMED: "after the answers arrived",
     State.EXECUTING: "in its body",
 }
 _SHOWN_STATES: Final[Mapping[str, str]] = {
@@ -32,7 +32,7 @@ _SHOWN_STATES: Final[Mapping[str, str]] = {
 
 
 def failures_of(call: TracedCall) -> Iterator[tuple[Serving, EndedLine]]:
-    """Yield every unsuccessful end of a leg; a failure that is reported again to a repeated request counts once."""
+    """Yield every unsuccessful end; a failure that several equal requests reported counts once."""
     seen: set[tuple[object, ...]] = set()
     for serving in call.servings:
         for line in serving.happened:
@@ -49,7 +49,7 @@ def _lacks_result(line: EndedLine) -> bool:
 
 
 def explain_end(call: TracedCall) -> tuple[ActedLine | StoppedLine | EndedLine, str] | None:
-    """Return the line that ended a call without its result, and its explanation; None if there is none."""
+    """Return the line that ended a call without a result, and its explanation; None for any other call."""
     outside = end_of_stored(call)
     if outside is not None:
         return outside, explain_action(outside) if isinstance(outside, ActedLine) else explain_stop(call, outside)
@@ -61,7 +61,7 @@ def explain_end(call: TracedCall) -> tuple[ActedLine | StoppedLine | EndedLine, 
 
 
 def explain_failure(serving: Serving, ended: EndedLine) -> str:
-    """Explain why a leg ended without its result."""
+    """Explain why a leg ended without a result."""
     where = f" after round {ended.round}" if ended.round else ""
     what = (
         f"Leg {serving.leg} on {quoted(serving.instance)} {_SHOWN_STATES[ended.state]}{where}{_place(serving, ended)}"
@@ -79,7 +79,7 @@ def explain_failure(serving: Serving, ended: EndedLine) -> str:
     text = f": {quoted(error.text.value)}" if isinstance(error.text, Revealed) else ""
     if advice is not None:
         return f"{what}, because {advice.cause} ({error.type}{text}); {advice.cure}."
-    hint = "" if text else " (record with reveal=['errors'] to have its text here)"
+    hint = "" if text else " (record with reveal=['errors'] to see its text here)"
     return (
         f"{what}, because {error.type}{text} was raised{hint}; its traceback is in the log of instance "
         f"{quoted(serving.instance)} at that time; raise ToolError for errors that callers should see."
@@ -87,7 +87,7 @@ def explain_failure(serving: Serving, ended: EndedLine) -> str:
 
 
 def explain_lateness(call: TracedCall, now: float) -> str | None:
-    """Explain why a waiting call can no longer go on; None if it can."""
+    """Explain why a waiting call can no longer continue; None if it can."""
     if not call.pending:
         return None
     asked = call.rounds[-1].asked
@@ -96,25 +96,25 @@ def explain_lateness(call: TracedCall, now: float) -> str | None:
     keys = ", ".join(quoted(question.key) for question in call.pending)
     when = f"{duration_text((now - asked.until) * 1000)} ago, at {clock_text(asked.until)}"
     if call.is_stored:
-        cause, options = f"its time was over {when}, while it asked {keys}", "max_age= (of a task, task_ttl=)"
+        cause, options = f"its time expired {when}, while it asked {keys}", "max_age= (for a task, task_ttl=)"
     else:
         cause = f"the token that asked {keys} expired {when}"
         options = "ttl= (for the answers to one leg) or max_age= (for the whole call)"
     return (
-        f"Round {asked.round} was never answered, and the call cannot go on, because {cause}; raise {options} if "
+        f"Round {asked.round} was never answered, and the call cannot continue, because {cause}; raise {options} if "
         "people need longer, and the client must begin the call again."
     )
 
 
 def _advice_on(error: str) -> Advice | None:
-    """Return the advice on one of roundtrip's errors, or on its nearest base class."""
+    """Return the advice for a roundtrip error or its nearest base class; None for any other error."""
     found = getattr(errors, error, None)
     kinds = [kind.__name__ for kind in found.__mro__] if isinstance(found, type) else [error]
     return next((FAILURES[kind] for kind in kinds if kind in FAILURES), None)
 
 
 def _place(serving: Serving, ended: EndedLine) -> str:
-    """Return the place in a leg where it ended; a function, if that is recorded."""
+    """Say where in the leg the end occurred: in a function, if that is recorded, else in a state."""
     failed = [run.key for run in ended.nodes if run.how == "failed"]
     if failed:
         return f", in the resolver or dependency {quoted(failed[-1])}"
@@ -130,7 +130,7 @@ def _state_before_end(serving: Serving) -> State | None:
 
 
 def _cure_of_decline(serving: Serving) -> str:
-    """Return the cure for a declined question, which depends on the part that asked."""
+    """Return the cure for a declined question, which depends on what asked it."""
     not_given = [read.key for line in serving.happened for read in line.answers if read.action != "accept"]
     if serving.began is not None and not_given[-1:] == [f"confirm:{serving.began.tool}"]:
         return "nothing needs to be fixed: with confirm=, nothing runs unless the user accepts"

@@ -1,4 +1,4 @@
-"""Draw a call as messages between the client and the instances, and as a Mermaid sequence diagram."""
+"""A call's messages between client and instances, also as a Mermaid sequence diagram."""
 
 import re
 from collections.abc import Iterator
@@ -29,26 +29,26 @@ from roundtrip.trace.writing.lines import (
 )
 
 CLIENT: Final = 0
-"""The index of the client among the participants."""
+"""The client's index among the participants."""
 
 _MAX_LISTED_QUESTIONS: Final = 4
 _MAX_NAME_CHARS: Final = 60
 
 
 class MessageKind(StrEnum):
-    """Kind of message; each kind has its own arrow."""
+    """Message kind, which determines the arrow."""
 
     REQUEST = "request"
     RESPONSE = "response"
     REJECTION = "rejection"
     """A response that rejects a token."""
     NOTE = "note"
-    """Not a message: a remark on its source."""
+    """Not a message: a remark about its source."""
 
 
 @dataclass(frozen=True, slots=True)
 class SequenceMessage:
-    """Message from one participant to another; `step` is the number of rounds before it."""
+    """A message between two participants; `step` is the number of earlier rounds."""
 
     kind: MessageKind
     source: int
@@ -59,14 +59,14 @@ class SequenceMessage:
 
 @dataclass(frozen=True, slots=True)
 class MessageSequence:
-    """Messages of a call in order, and the participants, of which the client is the first."""
+    """A call's messages, in order, and the participants, with the client first."""
 
     participants: tuple[str, ...]
     messages: tuple[SequenceMessage, ...]
 
 
 def exchange_of(call: TracedCall) -> MessageSequence:
-    """Return the messages of a call, including requests whose tokens were rejected."""
+    """Return a call's messages, including requests with rejected tokens."""
     instances = dict.fromkeys([*call.instances, *(rejection.instance for rejection in call.rejections)])
     places = {name: place for place, name in enumerate(instances, start=1)}
     messages: list[SequenceMessage] = []
@@ -74,7 +74,7 @@ def exchange_of(call: TracedCall) -> MessageSequence:
     before: AskedLine | None = None
     for request in call.occurrences:
         if isinstance(request, ActedLine | StoppedLine):
-            # An operator is no participant: the note is over the client, whose call it is.
+            # Operators are not participants, so the note stands over the client.
             text = _short(action_text(request)) if isinstance(request, ActedLine) else stop_text(request)
             messages.append(SequenceMessage(MessageKind.NOTE, CLIENT, CLIENT, text, step))
             continue
@@ -82,7 +82,7 @@ def exchange_of(call: TracedCall) -> MessageSequence:
         if isinstance(request, RejectedLine):
             messages += _rejected(request, place, step)
             continue
-        # The client of a worker's call has sent nothing: it waits, or was answered.
+        # A worker's serving has no client request: the client polls, or already has its response.
         kind, source = (MessageKind.NOTE, place) if request.is_of_worker else (MessageKind.REQUEST, CLIENT)
         messages.append(SequenceMessage(kind, source, place, _request(call, request, before), step))
         for line in request.happened:
@@ -91,7 +91,7 @@ def exchange_of(call: TracedCall) -> MessageSequence:
                 step += 1
                 before = line
         if not request.is_over:
-            note = "no end of this request was recorded"
+            note = "no recorded end"
             messages.append(SequenceMessage(MessageKind.NOTE, place, place, note, step))
     if call.omitted.requests:
         text = omitted_text(call)
@@ -109,7 +109,7 @@ def _is_live(serving: Serving) -> bool:
 def _request(call: TracedCall, serving: Serving, before: AskedLine | None) -> str:
     began = serving.began
     if began is None:
-        return f"leg {serving.leg} (its beginning was not recorded)"
+        return f"leg {serving.leg} (beginning not recorded)"
     if serving.leg == 1 or before is None:
         if serving.is_of_worker:
             return _worker_text(serving)
@@ -128,7 +128,7 @@ def _request(call: TracedCall, serving: Serving, before: AskedLine | None) -> st
 
 
 def _worker_text(serving: Serving) -> str:
-    return "a worker takes over from one that fell silent" if serving.takes_over else "a worker goes on"
+    return "a worker takes over from a silent worker" if serving.takes_over else "a worker continues"
 
 
 def _message_of(line: HappenedLine, serving: Serving, place: int, step: int) -> SequenceMessage:
@@ -137,11 +137,11 @@ def _message_of(line: HappenedLine, serving: Serving, place: int, step: int) -> 
             _short(question.key) if question.reason == "new" else f"{_short(question.key)} ({question.reason})"
             for question in line.questions
         ]
-        # Questions that end a leg are written with its token; others are requests over the open connection.
+        # A line whose questions end a leg has a token; other questions are requests over the open connection.
         kind = MessageKind.REQUEST if _is_live(serving) and line.token is None else MessageKind.RESPONSE
         target = CLIENT
         if serving.is_of_worker and (line.rung is not None or not line.questions):
-            # A worker has no request to answer: the questions are on a page, or it waits for others.
+            # A worker cannot respond to a client: the questions are on a page, or the task waits for someone else.
             kind, target = MessageKind.NOTE, place
         awaited = [approval_text(approval, _short) for approval in line.approvals]
         if awaited and not asked:
@@ -186,11 +186,11 @@ def _short(text: str) -> str:
 
 _ARROWS: Final = {MessageKind.REQUEST: "->>", MessageKind.RESPONSE: "-->>", MessageKind.REJECTION: "--x"}
 _SPECIAL: Final = re.compile(r"[^A-Za-z0-9 .,_()/:'?+=!*…-]")
-"""Characters that may have a meaning in Mermaid, or in the HTML that it makes."""
+"""Characters that may have a meaning in Mermaid or in its HTML output."""
 
 
 def mermaid(call: TracedCall) -> str:
-    """Return the messages of a call as a Mermaid sequence diagram, without a newline at its end."""
+    """Draw a call as a Mermaid sequence diagram, without a trailing newline."""
     exchange = exchange_of(call)
     lines = ["sequenceDiagram"]
     for place, name in enumerate(exchange.participants):
@@ -206,12 +206,12 @@ def mermaid(call: TracedCall) -> str:
 
 
 def _label(name: str) -> str:
-    # A colon could end a word that Mermaid reads as a directive.
+    # Mermaid could read a word before a colon as a directive.
     return _escaped(_short(name)).replace(":", "#58;") or "?"
 
 
 def _escaped(text: str) -> str:
-    # Mermaid writes a character by its number. Surrogates and control characters become U+FFFD.
+    # Mermaid's escape is `#number;`. Surrogates and control characters become U+FFFD.
     def entity(found: re.Match[str]) -> str:
         return f"#{ord(found[0])};" if found[0].isprintable() else "#65533;"
 

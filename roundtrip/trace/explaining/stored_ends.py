@@ -1,4 +1,4 @@
-"""Explain what happened to a stored call outside of its servings: the actions of operators, and ends without a leg."""
+"""Explanations of events outside a stored call's servings: operator actions, and ends without a leg."""
 
 from roundtrip.machine.table import State
 from roundtrip.text import printable
@@ -8,9 +8,9 @@ from roundtrip.trace.writing.lines import ActedLine, StoppedLine
 
 
 def end_of_stored(call: TracedCall) -> ActedLine | StoppedLine | None:
-    """Return the line that says why a call ended outside of its servings; None if it did not.
+    """Return the line that says why a call ended outside its servings; None if it did not.
 
-    The action of an operator says more than the end that it caused.
+    An operator action says more than the end that it caused, so it comes first.
     """
     if call.ended_by is not None and (call.stopped is not None or call.state is State.FAILED):
         return call.ended_by
@@ -21,23 +21,23 @@ def explain_stop(call: TracedCall, line: StoppedLine) -> str:
     """Explain why a stored call ended without a leg."""
     if line.how == "lost":
         return (
-            "The call is lost: the worker that ran it died, and no other one continues, as its outcome is unknown or "
-            "too many workers died with it. Look at what it has done; `roundtrip calls retry` lets a worker continue "
-            "behind its stored steps."
+            "The call is lost: its worker died, and no other worker continues it, because its outcome is unknown or "
+            "too many workers died with it. Check its effects; then `roundtrip calls retry` lets a worker continue "
+            "after its stored steps."
         )
     if line.how == "unstored":
-        return "The call ended because it could not be stored when it asked; its client was told to try again later."
+        return "The call ended because it could not be stored when it asked; the server asked its client to try again."
     if line.how == "joined":
-        return f"It repeated a call that waited, so {stop_text(line)}; look at that one."
+        return f"It repeated a waiting call, so {stop_text(line)}; look at that call."
     is_task = any(serving.is_handed for serving in call.servings)
     if line.how == "expired":
         waited = ", ".join(quoted(question.key) for question in call.unanswered)
         where = f" while it waited for an answer to {waited}" if waited else ""
         option = "task_ttl=" if is_task else "max_age="
-        return f"The call ended because its time was over{where}; raise {option} if it needs longer."
+        return f"The call ended because its time expired{where}; raise {option} if it needs longer."
     by = "its client cancelled its task"
     if not is_task:
-        by = "its client left it or declined its link, or an operator ended it whose log was not read"
+        by = "its client left or declined its link, or an operator whose log was not read ended it"
     return f"The call ended because {by}; nothing needs to be fixed if that was intended."
 
 
@@ -51,10 +51,10 @@ def explain_action(line: ActedLine) -> str:
         case "cancel":
             return f"The call ended because {by} cancelled it {where}; the client must begin it again if it should run."
         case "expire":
-            return f"The call ended because {by} ended its life {where}; the client must begin it again."
+            return f"The call ended because {by} expired it {where}; the client must begin it again."
         case "retry":
-            return f"A worker continued the lost call behind its stored steps, because {by} retried it {where}."
+            return f"A worker continued the lost call after its stored steps, because {by} retried it {where}."
         case "remind":
-            return f"The groups whose approvals are pending were notified again, because {by} reminded them {where}."
+            return f"The groups with pending approvals were notified again, because {by} reminded them {where}."
         case "answer":
             return f"{by} answered question {quoted(line.why)} {where}, as a test user."

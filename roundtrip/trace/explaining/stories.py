@@ -1,4 +1,4 @@
-"""Return a call as data for programs: a summary for lists, and a story with everything that was recorded."""
+"""Calls as data for programs: a summary for lists, and a story with everything recorded."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
@@ -15,28 +15,28 @@ _ENDED_BY: Final[Mapping[OperatorAction, str]] = {"cancel": "cancelled", "expire
 
 
 def outcomes_of(call: TracedCall) -> frozenset[str]:
-    """Return the outcomes of a call's questions: `accepted`, `declined`, `cancelled`, `invalid` and `lost`."""
+    """Return the outcomes that occur in a call: `accepted`, `declined`, `cancelled`, `invalid` and `lost`."""
     answers = [answer for round_ in call.rounds for answer in round_.answers]
     return frozenset(outcome_of(answer) for answer in answers)
 
 
 def outcome_of(answer: ReadAnswer) -> str:
-    """Return the outcome of one answer."""
+    """Return an answer's outcome."""
     if answer.how != "taken" or answer.action is None:
         return "invalid" if answer.how == "taken" else answer.how
     return OUTCOMES[answer.action]
 
 
 def until(call: TracedCall) -> float | None:
-    """Return the deadline for the answers that a call waits for, in seconds since the epoch."""
-    # An approval has a deadline of its own, which is not recorded.
+    """Return the deadline for pending answers, in seconds since the epoch; None if no question is pending."""
+    # The transcript does not record the deadline for an approval.
     return call.rounds[-1].asked.until if call.pending else None
 
 
 def failure_of(call: TracedCall) -> str | None:
-    """Return the type of the error that ended a call; for a result with `isError` it is `tool_error`.
+    """Return the error type that ended a call; for a result with `isError`, `tool_error`.
 
-    Of a stored call that ended outside of its servings it is `cancelled`, `lost` or `expired`.
+    For a stored call that ended outside its servings, it is `cancelled`, `lost` or `expired`.
     """
     if call.stopped is not None:
         return call.stopped.how
@@ -47,7 +47,7 @@ def failure_of(call: TracedCall) -> str | None:
 
 
 def summary(call: TracedCall) -> dict[str, Any]:
-    """Return the members of a call that a list shows."""
+    """Summarize a call for a list."""
     return {
         "call": call.id,
         "tool": call.tool,
@@ -74,7 +74,7 @@ def summary(call: TracedCall) -> dict[str, Any]:
 
 
 def story(call: TracedCall) -> dict[str, Any]:
-    """Return everything recorded of a call: its rounds, its servings, its rejections and the actions on it."""
+    """Return everything recorded about a call: its rounds, servings and rejections, and operator actions."""
     return {
         **summary(call),
         **_members(call.began, "version", "within", "arguments"),
@@ -122,7 +122,7 @@ def _serving(serving: Serving) -> dict[str, Any]:
 
 
 def _members(line: BaseModel | None, *names: str) -> dict[str, Any]:
-    """Return some members of a line as JSON values; without a line, all are None."""
+    """Return some members as JSON values; without a line, all are None."""
     found = line.model_dump(mode="json", include=set(names)) if line is not None else {}
     return {name: found.get(name) for name in names}
 

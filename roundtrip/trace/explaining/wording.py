@@ -1,4 +1,4 @@
-"""Format times, sizes and recorded values as text, the same in every view."""
+"""Texts for times, sizes and recorded values, the same in every view."""
 
 import json
 import math
@@ -40,10 +40,10 @@ _STOPPED: Final = {
 }
 _CHANNELS: Final = {
     "url": " on a page that the client shows",
-    "local": " on a page in the browser of the server's machine",
+    "local": " on a page in the browser on the server's machine",
     "link": " by a link in the result",
     "page": " on its page",
-    "model": " of the model",
+    "model": " through the model",
 }
 
 
@@ -69,14 +69,14 @@ def duration_text(ms: float) -> str:
 
 
 def distance_text(seconds: float) -> str:
-    """Return the way from now to a time: `in 3 min`, `2 h ago`."""
+    """Return a time relative to now: `in 3 min`, `2 h ago`."""
     text = duration_text(abs(seconds) * 1000)
     return f"in {text}" if seconds > 0 else f"{text} ago"
 
 
 def token_text(size: int) -> str:
-    """Say where the state of a call went: into a token of some bytes, or into the ledger, as that of a task."""
-    return f"token of {size_text(size)}" if size else "no token, as the server keeps the state"
+    """Describe the token that holds a call's state. A size of 0 means that the server stores the state."""
+    return f"token of {size_text(size)}" if size else "no token, because the server stores the state"
 
 
 def size_text(size: int) -> str:
@@ -101,25 +101,25 @@ def count_text(number: int, noun: str) -> str:
 
 
 def listed_text(names: Sequence[str], longest: int) -> str:
-    """Return the first names of a list, and the number of the others: `a, b and 3 more`."""
+    """Return the first names in a list, and count the others: `a, b and 3 more`."""
     more = len(names) - longest
     return ", ".join(names[:longest]) + (f" and {more} more" if more > 0 else "")
 
 
 def omitted_text(call: TracedCall) -> str:
-    """Return how many of a call's requests are shown, and which ones, as a sentence without its period."""
-    cut = ", and not all of the others" if call.omitted.is_cut else ""
+    """Say how many requests are shown, and which ones. The sentence has no period."""
+    cut = ", and only some of the others" if call.omitted.is_cut else ""
     shown = f"{call.request_count - call.omitted.requests} of {call.request_count} requests are shown"
-    return f"{shown}: of equal ones the first and the last {MAX_EQUAL}{cut}"
+    return f"{shown}: the first and last {MAX_EQUAL} of equal requests{cut}"
 
 
 def channel_text(asked: AskedLine) -> str:
-    """Return the way to the page of a round, in words that begin with a space; empty for a round of the client."""
+    """Say where a round was asked, with a leading space; empty if the client asked it."""
     return "" if asked.rung is None else _CHANNELS[asked.rung]
 
 
 def wait_text(waits: Sequence[ShownWait]) -> str:
-    """Return what a task waits for, in words."""
+    """Describe the signals and times for which a task waits."""
     texts: list[str] = []
     for wait in waits:
         until = f"until {clock_text(wait.until)}" if wait.until is not None else ""
@@ -128,7 +128,7 @@ def wait_text(waits: Sequence[ShownWait]) -> str:
 
 
 def action_text(line: ActedLine) -> str:
-    """Return an action in words: `cancelled by ana`, `cancel by ana rejected: it has ended already`."""
+    """Describe an operator action: `cancelled by ana`, `cancel by ana rejected: it has ended already`."""
     if line.outcome == "rejected":
         return f"{line.action} by {line.by} rejected: {line.why}"
     what = f" {quoted(line.why)}" if line.action == "answer" else ""
@@ -136,29 +136,29 @@ def action_text(line: ActedLine) -> str:
 
 
 def stop_text(line: StoppedLine) -> str:
-    """Return the end of a stored call in words: `the call was cancelled`."""
+    """Describe how a stored call ended: `the call was cancelled`."""
     return f"the call {_STOPPED[line.how]}" if line.joined is None else f"the call joined call {quoted(line.joined)}"
 
 
 def approval_text(approval: AskedApproval, written: Callable[[str], str] = str) -> str:
-    """Return an approval in words, with its name and group as a view writes them."""
+    """Describe an approval; `written` formats its name and group."""
     return f"the approval {written(approval.key)} by {written(approval.by)}"
 
 
 def approvals_text(approvals: Sequence[AskedApproval]) -> str:
-    """Return the approvals for which a call waits, in words."""
+    """Describe the approvals for which a call waits."""
     return " and ".join(f"for {approval_text(one, quoted)}" for one in approvals)
 
 
 def quoted(value: Any) -> str:
-    """Return a recorded text in quotes, with everything escaped that a terminal would act on."""
+    """Quote a recorded text, and escape every character that a terminal would interpret."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     # `repr` escapes every character that is not printable.
     return repr(text if len(text) <= _MAX_QUOTED_CHARS else f"{text[:_MAX_QUOTED_CHARS]}…")
 
 
 def recorded_text(recorded: Recorded, *, longest: int | None = None) -> str:
-    """Return a revealed value as JSON, cut to `longest` characters, or the size and digest of another."""
+    """Return a revealed value as JSON, cut to `longest` characters; for any other value, its size and digest."""
     if isinstance(recorded, Digested):
         return f"({size_text(recorded.bytes)}, digest {recorded.digest})"
     text = json.dumps(recorded.value, ensure_ascii=False)
@@ -166,5 +166,5 @@ def recorded_text(recorded: Recorded, *, longest: int | None = None) -> str:
 
 
 def times_text(number: int) -> str:
-    """Return a count of times: `once`, `twice`, `3 times`."""
+    """Return a frequency: `once`, `twice`, `3 times`."""
     return {1: "once", 2: "twice"}.get(number, f"{number} times")

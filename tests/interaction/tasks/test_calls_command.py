@@ -139,7 +139,7 @@ async def test_views_have_the_actions_and_what_is_stored(
     assert f"expired by {user_of_system()}\n" in capsys.readouterr().out
     for indexed, name in enumerate((trace.parent, trace, trace)):
         assert await run("trace", "explain", call, str(name)) == 1
-        assert "ended its life with a command" in capsys.readouterr().out
+        assert "expired it with a command" in capsys.readouterr().out
         assert indexed or await run("trace", "index", str(trace)) == 0
     assert [line.action for line in logged(log)] == ["expire"]
 

@@ -105,9 +105,9 @@ async def test_leg_that_becomes_a_task_says_so_and_task_has_no_token(
     await User(office(tmp_path / "calls.jsonl", anyio.Event()), era=Era.TASK, answers={"sure": True}).call("ask")
     shown = trace_of("show")
     assert shown.index("the call became a task, and its client got the handle") < shown.index("round 1 · leg 1")
-    assert "no token, as the server keeps the state: + asked:" in shown
+    assert "no token, because the server stores the state: + asked:" in shown
     page = json.dumps(data_of(call_in(tmp_path / "calls.jsonl")))
-    assert "no token, as the server keeps the state" in page
+    assert "no token, because the server stores the state" in page
     assert "0 B" not in shown + page
 
 
@@ -174,7 +174,7 @@ async def test_expired_task_has_ended(tmp_path: Path) -> None:
         await until(lambda: call_in(tmp_path / "calls.jsonl").stopped)
     state, failure, left, texts = ended_as(tmp_path / "calls.jsonl")
     assert (state, failure, left) == ("failed", "expired", [["sure", "expired"]])
-    assert "because its time was over while it waited for an answer to 'sure'; raise task_ttl=" in texts[-1]
+    assert "because its time expired while it waited for an answer to 'sure'; raise task_ttl=" in texts[-1]
 
 
 @pytest.mark.parametrize(("asks", "dies"), [(False, False), (True, False), (True, True)])
@@ -235,4 +235,4 @@ async def test_takeover_from_a_silent_or_dead_worker_is_told_in_all_views(
     assert ["Taken over", "once, from a worker that fell silent"] in page["facts"]
     assert ["Body began", f"{times}, and perhaps in 1 silent worker"] in page["facts"]
     assert text in [why for step in page["steps"] for why in step["replays"]]
-    assert "a worker takes over from one that fell silent" in json.dumps(page["messages"])
+    assert "a worker takes over from a silent worker" in json.dumps(page["messages"])

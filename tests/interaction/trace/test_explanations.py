@@ -214,7 +214,7 @@ async def test_unfinished(shop: Shop) -> None:
     await play([server, server], {"pay": ElicitResult(action="accept")})
     text = shop.explained(Reason.UNFINISHED)
     assert "Question 'pay'" in text
-    assert "agreed to go to the page, and has not finished there" in text
+    assert "agreed to open the page, and has not finished there" in text
     assert "done=" in text
 
 
@@ -239,7 +239,7 @@ async def test_questions_that_follow_a_revised_one_are_explained(
     ("passed", "reason", "cause"),
     [
         (180, RejectionReason.EXPIRED, "it had expired 2 min before; raise ttl="),
-        (-180, RejectionReason.FUTURE, "synchronize the clocks of the instances"),
+        (-180, RejectionReason.FUTURE, "synchronize the instances' clocks"),
     ],
 )
 async def test_expired_and_minted_in_the_future(
@@ -394,8 +394,8 @@ def no_card() -> str:
         ("dawdle", {"row": 3}, State.FAILED, "in its body", "(ToolTimedOut: 'timed out after 5s')"),
         ("charge", {"row": 3}, State.FAILED, "in its step 'charge'", "PermissionError: 'no card' was raised"),
         ("book", DECLINE, State.DECLINED, "", "the user declined or cancelled a question that it needs an answer to"),
-        ("book", DECLINE, State.DECLINED, "", "to go on without the answer, take ElicitationResult[T]"),
-        ("reserve", DECLINE, State.DECLINED, "", "to go on without the answer, use ctx.ask_outcome"),
+        ("book", DECLINE, State.DECLINED, "", "to continue without the answer, take ElicitationResult[T]"),
+        ("reserve", DECLINE, State.DECLINED, "", "to continue without the answer, use ctx.ask_outcome"),
         ("empty", DECLINE, State.DECLINED, "", "with confirm=, nothing runs unless the user accepts"),
         ("book", [{"row": 0}] * 3, State.FAILED, "", "got as many invalid answers as attempts= allows"),
         ("book", None, State.REJECTED, "", "CapabilityMissing"),

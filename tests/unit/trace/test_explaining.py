@@ -61,12 +61,12 @@ def test_rejection_sentence_states_its_cause() -> None:
     check_each(
         [
             (RejectionReason.UNKNOWN_KEY, "[old, new], then [new, old], and [new]", {}),
-            (RejectionReason.TAMPERED, "changed after it had been signed", {}),
-            (RejectionReason.MALFORMED, "send requestState back as it is", {}),
+            (RejectionReason.TAMPERED, "changed after it was signed", {}),
+            (RejectionReason.MALFORMED, "send requestState back unchanged", {}),
             (RejectionReason.OVERSIZED, "it has 68.4 KiB", {"token_bytes": 70_000}),
             (RejectionReason.OTHER_TARGET, "because it belongs to a call of 'order'", {"tool": "sell"}),
             (RejectionReason.OTHER_TARGET, "it belongs to a call of 'order', under another address;", {}),
-            (RejectionReason.OTHER_ARGUMENTS, "repeat the arguments", {}),
+            (RejectionReason.OTHER_ARGUMENTS, "repeat a call's arguments", {}),
             (RejectionReason.OTHER_AUDIENCE, "the same name (or audience=)", {}),
             (RejectionReason.OTHER_PRINCIPAL, "belongs to a call of another caller", {}),
         ],
@@ -77,7 +77,7 @@ def test_rejection_sentence_states_its_cause() -> None:
 def test_a_new_question_is_plain() -> None:
     (explanation,) = explain(call_of(began(), asked()))
     assert explanation.is_plain
-    assert explanation.text == "Question 'format' was asked in round 1, as the call had not asked it before."
+    assert explanation.text == "Question 'format' was asked in round 1, because the call had not asked it before."
 
 
 def test_first_question_and_one_build_are_told_from_deploys() -> None:
@@ -103,7 +103,7 @@ def test_sentence_says_why_the_question_was_asked() -> None:
 
     check_each(
         [
-            (Reason.NEW, {}, "round 2, because it was asked in round 1, and the call went on without an answer"),
+            (Reason.NEW, {}, "round 2, because it was asked in round 1, and the call continued without an answer"),
             (Reason.RENAMED, {**renamed, "build": "2"}, "a name that the body had not asked for before"),
             (
                 Reason.RENAMED,
@@ -167,22 +167,22 @@ def test_replayed_leg_asks_no_new_questions() -> None:
     lines = [began(), asked(), began(2.5, instance="b"), asked(3.5, instance="b")]
     replay = next(found for found in explain(call_of(*lines)) if found.subject is ExplainedSubject.REPLAY)
     assert replay.text.startswith(
-        "Leg 1 was served again, by 'b', because its request came again 2.5 s after 'a' received it;"
+        "Leg 1 was served again, by 'b', because its request arrived again 2.5 s after 'a' received it;"
     )
 
 
 def test_replay_reports_a_silent_first_instance_or_other_answers() -> None:
     first = [began(), asked(), began(10, leg=2, round=1)]
     second = [began(20, leg=2, round=1, instance="b"), ended(21, leg=2, instance="b", answers=[answer(data=1)])]
-    assert "received it and did not answer, perhaps because that instance crashed" in told([*first, *second])
+    assert "received it and did not respond, perhaps because that instance crashed" in told([*first, *second])
     over = ended(11, leg=2, answers=[answer(data=2)])
     assert "received it, and with other answers;" in told([*first, over, *second])
 
 
 def test_leg_without_an_end_may_have_run() -> None:
     lines = [began(), asked(), began(10, leg=2, round=1)]
-    assert "has no recorded end: it still runs, or its process ended, and then its body may have run" in told(lines)
-    assert "look at what it did before you repeat it" in told(lines)
+    assert "has no recorded end: it is still running, or its process died and its body may have run" in told(lines)
+    assert "check its effects before you repeat it" in told(lines)
     assert "another worker may continue the task, or it is lost" in told([began(era="task")])
     for over in (lines[:2], [*lines, ended(11, leg=2)], [began(era="live"), asked(ms=1.0)]):
         assert all(one.is_plain for one in explain(call_of(*over)))

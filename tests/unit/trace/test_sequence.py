@@ -25,7 +25,7 @@ def test_every_request_and_answer_of_a_retried_call_is_drawn() -> None:
         "    p0->>p1: retry (leg 2)",
         "    p1--xp0: token rejected: expired",
         "    p0->>p2: retry, token of 300 B, after 2.0 s",
-        "    Note over p2: no end of this request was recorded",
+        "    Note over p2: no recorded end",
     ]
     tale.ended(answers=[{"key": "a", "action": "accept", "how": "taken"}])
     assert told(tale)[-2:] == [
@@ -64,7 +64,7 @@ def test_leg_that_a_page_starts_is_no_request_of_the_client() -> None:
     )
     assert told(tale)[1:] == [
         ("ash", "Client", "asks a by a link in the result", 0),
-        ("birch", "birch", "a worker goes on with a: accept, after 1.0 s", 1),
+        ("birch", "birch", "a worker continues with a: accept, after 1.0 s", 1),
         ("birch", "birch", "asks b on its page", 1),
     ]
     assert "    Note over p2: asks b on its page" in mermaid(tale.call()).splitlines()

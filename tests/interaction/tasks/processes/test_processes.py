@@ -94,7 +94,7 @@ async def test_killed_worker_leaves_a_body_that_runs_once_unknown(
     assert (call.state, failure_of(call)) == (State.FAILED, "lost")
     shown = data_of(call)
     assert ["Body began", "not known: the end of a leg is not recorded"] in shown["facts"]
-    assert shown["failure"]["why"].startswith("The call is lost: the worker that ran it died")
+    assert shown["failure"]["why"].startswith("The call is lost: its worker died")
 
 
 async def test_nothing_of_a_task_is_readable_at_rest(

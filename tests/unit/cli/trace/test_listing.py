@@ -145,7 +145,7 @@ def test_rejections_without_a_call_are_listed_and_explained(
     assert main(["trace", "ls", "--rejections", "--json", str(path)]) == 0
     (told,) = json.loads(capsys.readouterr().out)
     assert told["reason"] == "tampered"
-    assert "changed after it had been signed" in told["text"]
+    assert "changed after it was signed" in told["text"]
 
 
 def test_directory_and_environment_name_transcripts_and_lost_lines(
