@@ -1,1 +1,1 @@
-"""`roundtrip dev`: a page in the browser on which a developer calls tools, and answers as a user would."""
+"""`roundtrip dev`: a browser page on which a developer calls tools and answers questions like a user."""

@@ -1,4 +1,4 @@
-"""One call from the page: a real client makes it, and every question waits for the person at the page."""
+"""A call from the page: a real client sends it, and the developer answers every question on the page."""
 
 import json
 import math
@@ -41,9 +41,9 @@ from roundtrip.trace.page.forms import json_text
 from roundtrip.untrusted import mapping_of
 
 ClientKind = Literal["forms", "links", "none"]
-"""What the client shows: forms and links, links only, or neither."""
-PlayedState = Literal["working", "asking", "completed", "waiting", "failed", "declined", "stopped"]
-"""`waiting`: its result says that it waits, and has its handle."""
+"""The client's capabilities: forms and links, links only, or neither."""
+PlayedState = Literal["executing", "awaiting_input", "completed", "failed", "declined", "cancelled"]
+"""A call's state as the client sees it, in the words of the trace."""
 
 _REVISIONS: Final = {Era.RETRY: FIRST_OF_RETRY_ERA, Era.LIVE: max(HANDSHAKE_PROTOCOL_VERSIONS)}
 _MAX_ROUNDS: Final = 100
@@ -52,15 +52,14 @@ _MAX_NOTE_CHARS: Final = 2000
 _MAX_MESSAGES: Final = 300
 _MAX_SHOWN_CHARS: Final = 100_000
 _MAX_ALL_CHARS: Final = 1_000_000
-"""Characters of a call's messages, after which only the beginnings of further ones are shown."""
+"""Total message length of a call. Messages beyond it are cut to `_MAX_LATE_CHARS`."""
 _MAX_LATE_CHARS: Final = 500
 _MAX_PAUSE_SECONDS: Final = 0.5
-_OVER: Final = ("completed", "waiting", "failed", "declined", "stopped")
 
 
 @dataclass(frozen=True, slots=True)
 class Playing:
-    """A call to make, and the client that makes it."""
+    """A call to make, and the settings of its client."""
 
     tool: str
     arguments: Mapping[str, Any]
@@ -71,10 +70,10 @@ class Playing:
 
     @classmethod
     def read(cls, tool: str, arguments: Mapping[str, Any], request: Mapping[str, Any]) -> "Playing":
-        """Read the client's settings of a request.
+        """Read the client settings from a page request.
 
         Raises:
-            ValueError: One is unknown.
+            ValueError: A setting has an unknown value.
         """
         eras = {revision: era for era, revision in _REVISIONS.items()}
         era, client = eras.get(str(request.get("era"))), request.get("client")
@@ -87,22 +86,24 @@ class Playing:
 
 @dataclass(slots=True, eq=False)
 class PlayedCall:
-    """A call that is being made, or was made."""
+    """A running or ended call."""
 
     id: str
-    """Its id on the page."""
+    """The call's id on the page."""
     playing: Playing
     _target: Target
     _terminal: Terminal
-    """Shows what a command writes to its standard error."""
+    """Shows the standard error of a server that runs as a command."""
     _changed: Callable[[], None]
-    """Called when anything of the call changes."""
+    """Called after every change to the call."""
     _tools_changed: Callable[[], None]
-    """Called when the server says that its tools have changed."""
-    state: PlayedState = "working"
+    """Called when the server reports that its tool list has changed."""
+    state: PlayedState = "executing"
+    has_ended: bool = False
+    """True after the last leg. A result with a handle ends the call in `awaiting_input`."""
     began_at: float = field(default_factory=time.time)
     trace_id: str | None = None
-    """The id of the call in the trace, once it is known."""
+    """The call's id in the trace, once known."""
     tokens: list[str] = field(default_factory=list[str])
     result: CallToolResult | None = None
     _questions: list[OpenQuestion] = field(default_factory=list[OpenQuestion])
@@ -111,13 +112,8 @@ class PlayedCall:
     _left_out: int = 0
     _failure: str = ""
     _task: RemoteTask | None = None
-    """The task that the call became, as it was seen last."""
+    """The task that the call became, as last polled."""
     _scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-
-    @property
-    def is_over(self) -> bool:
-        """Return True if it has ended."""
-        return self.state in _OVER
 
     @property
     def is_declined(self) -> bool:
@@ -125,14 +121,14 @@ class PlayedCall:
         return any(question.is_declined for question in self._questions)
 
     def summary(self) -> Data:
-        """Return the line of the call in the list of calls."""
+        """Return the call's line in the list of calls."""
         return {"id": self.id, "tool": self.playing.tool, "state": self.state}
 
     def data(self) -> Data:
         """Return the call as data for the page."""
         return {
             **self.summary(),
-            "over": self.is_over,
+            "over": self.has_ended,
             "arguments": json_text(self.playing.arguments, indent=2),
             "era": _REVISIONS[self.playing.era],
             "client": self.playing.client,
@@ -150,31 +146,31 @@ class PlayedCall:
         return next((question for question in self._questions if question.id == id), None)
 
     async def stop(self) -> None:
-        """Cancel the call, as a user does who does not want to wait."""
-        if not self.is_over and (task := self._task) is not None:
+        """Cancel the call and, if it is a task, the task on the server."""
+        if not self.has_ended and (task := self._task) is not None:
             try:
                 with anyio.move_on_after(5):
                     await within(self._connected(), lambda client: TaskRequests(client.session, task.task_id).cancel())
-            except Exception as error:  # noqa: BLE001  # the call is left in any case
+            except Exception as error:  # noqa: BLE001  # the call ends in any case
                 self._note("note", f"the task could not be cancelled: {innermost(error)}")
         self._scope.cancel()
 
     async def run(self) -> None:
-        """Make the call."""
+        """Run the call to its end."""
         try:
             with self._scope:
                 await self._make()
         except Exception as error:  # noqa: BLE001  # a transport may raise anything, and the page shows it
             self._end("declined" if self.is_declined else "failed", self._told(innermost(error)))
         finally:
-            if not self.is_over:
-                self._end("stopped", "You stopped the call.")
+            if not self.has_ended:
+                self._end("cancelled", "You cancelled the call.")
 
     async def _make(self) -> None:
         leg = LegRequest(self.playing.tool, self.playing.arguments)
         drive_call = partial(drive, leg, answer=self._answer_round, max_pause=_MAX_PAUSE_SECONDS)
         if self.playing.era is Era.RETRY and self._target.url is not None:
-            # Each leg has a connection of its own: the process that served the last one may have been replaced.
+            # Each leg opens a new connection, because a reload may have replaced the process that served the last one.
             async def send_leg(leg: LegRequest) -> LegResult:
                 return await within(self._connected(), partial(self._send, leg=leg))
 
@@ -187,7 +183,7 @@ class PlayedCall:
             result = await within(self._connected(), converse)
         self.result = cast("CallToolResult", result)
         if not self.result.is_error:
-            self._end("completed" if waiting_call(self.result) is None else "waiting")
+            self._end("completed" if waiting_call(self.result) is None else "awaiting_input")
         else:
             self._end("declined" if self.is_declined else "failed")
 
@@ -243,10 +239,10 @@ class PlayedCall:
         return question.response or ErrorData(code=0, message="no answer")
 
     def _next_round(self) -> int:
-        """Return the number of the round that begins."""
+        """Return the number of the next round."""
         number = self._questions[-1].round + 1 if self._questions else 1
         if number > _MAX_ROUNDS:
-            raise CallFailed(f"The call was given up after {_MAX_ROUNDS} rounds.")
+            raise CallFailed(f"The playground ended the call after {_MAX_ROUNDS} rounds.")
         return number
 
     def _open(self, key: str | None, request: InputRequest, round: int) -> OpenQuestion:
@@ -255,15 +251,15 @@ class PlayedCall:
         return question
 
     async def _wait_for(self, *questions: OpenQuestion) -> None:
-        self.state = "asking"
+        self.state = "awaiting_input"
         self._changed()
         for question in questions:
             await question.answered.wait()
         if all(question.answered.is_set() for question in self._questions):
-            self.state = "working"
+            self.state = "executing"
         self._changed()
 
-    # What happens meanwhile.
+    # Progress and notifications.
 
     def _polled(self, task: RemoteTask) -> None:
         before, self._task = self._task, task
@@ -282,7 +278,7 @@ class PlayedCall:
 
     async def _notice(self, message: IncomingMessage) -> None:
         if isinstance(message, Exception):
-            self._note("note", "the server sent something that is not MCP; it is ignored")
+            self._note("note", "the server sent a message that is not MCP; the playground ignored it")
         elif isinstance(message, ToolListChangedNotification):
             self._note("note", "the server's tools have changed")
             self._tools_changed()
@@ -298,7 +294,7 @@ class PlayedCall:
             self._left_out += 1
         else:
             text = json.dumps(sent, ensure_ascii=False)
-            # The page gets all messages again at each change.
+            # Every change sends all messages to the page again.
             shown = sum(len(one["text"]) for one in self._messages)
             limit = _MAX_SHOWN_CHARS if shown < _MAX_ALL_CHARS else _MAX_LATE_CHARS
             if len(text) > limit:
@@ -311,6 +307,7 @@ class PlayedCall:
 
     def _end(self, state: PlayedState, failure: str = "") -> None:
         self.state = state
+        self.has_ended = True
         self._failure = failure
         self._changed()
 

@@ -1,4 +1,4 @@
-"""Show the forms of tools and questions as controls of a page, and read the texts that the page sends."""
+"""Tool and question forms: their page controls, and the texts that the page sends back."""
 
 import json
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from roundtrip.trace.page.requests import FormInvalid
 from roundtrip.untrusted import list_of, mapping_of
 
 _MAX_DEPTH: Final = 8
-"""Nested references and alternatives to follow in a schema."""
+"""Maximum depth of references and alternatives to follow in a schema."""
 _MAX_POSTED: Final = 1000
 
 
@@ -23,8 +23,8 @@ class ShownForm:
     """Form on the page.
 
     Args:
-        id: What tells it from other forms of the page.
-        schema: The schema of an object, from a server.
+        id: The form's unique id on the page.
+        schema: An object schema from a server.
     """
 
     def __init__(self, id: str, schema: Mapping[str, Any]) -> None:
@@ -33,14 +33,14 @@ class ShownForm:
         self._views = [view_of_field(_id_of(id, field.name), field, is_only=is_only) for field in fields]
 
     def data(self) -> list[Data]:
-        """Return the fields as data for the page."""
+        """Return the fields as page data."""
         return [_field_data(view) for view in self._views]
 
     def read(self, posted: Posted) -> dict[str, Any]:
-        """Return the content that the texts of the page spell.
+        """Convert the posted texts to form content.
 
         Raises:
-            FormInvalid: They do not fit.
+            FormInvalid: A text does not fit its field.
         """
         content: dict[str, Any] = {}
         errors: dict[str, str] = {}
@@ -56,7 +56,7 @@ class ShownForm:
 
 
 def _id_of(form: str, field: str) -> str:
-    """Return the id of a field, which stays the same when a tool gets another field: typed texts keep their places."""
+    """Return a field id that does not change when a tool gets another field, so that typed texts stay in place."""
     return f"f{sha256(json.dumps([form, field]).encode()).hexdigest()[:16]}"
 
 
@@ -78,26 +78,26 @@ def _field_data(view: FieldView) -> Data:
 
 
 def posted_of(value: object) -> Posted:
-    """Return the texts of a form as the page sends them: lists of texts by the name of a control.
+    """Check the form texts that the page sent: a list of texts for each control name.
 
     Raises:
         ValueError: The value has another shape.
     """
     if not isinstance(value, dict) or len(cast("dict[str, object]", value)) > _MAX_POSTED:
-        raise ValueError("fields must be an object")
+        raise ValueError(f"fields must be an object with at most {_MAX_POSTED} members")
     posted: dict[str, list[str]] = {}
     for name, texts in cast("dict[str, object]", value).items():
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in cast("list[object]", texts)):
-            raise ValueError("each field must be a list of texts")
+            raise ValueError("each field must be a list of strings")
         posted[name] = cast("list[str]", texts)
     return posted
 
 
 def argument_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of a tool's arguments in the form in which questions have theirs.
+    """Return a tool's argument schema in the flat form of question schemas.
 
-    References are resolved, and alternatives with `null` become optional fields. Any other nesting is left to fields
-    for JSON.
+    References are resolved, and alternatives with `null` become optional fields. Any other nested value becomes a JSON
+    field.
     """
     properties = mapping_of(schema.get("properties"))
     flat = {name: _flat(shape, schema, 0) for name, shape in properties.items()}

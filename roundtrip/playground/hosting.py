@@ -1,4 +1,4 @@
-"""Serve a page beside other work of its process."""
+"""A page server that shares its process with other work."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -10,10 +10,10 @@ _CLOSING_SECONDS: Final = 1
 
 
 class PageHost(uvicorn.Server):
-    """Server of the page, which leaves signals to the supervisor.
+    """Page server that leaves signals to the supervisor.
 
     Args:
-        app: The page.
+        app: The page's ASGI application.
     """
 
     def __init__(self, app: Any) -> None:
@@ -23,11 +23,11 @@ class PageHost(uvicorn.Server):
             ws="none",
             lifespan="off",
             log_config=None,
-            # A server that is imported here may have set up the log; its own requests are none of the page's.
+            # The author's module may have configured logging in this process. Keep page requests out of its log.
             log_level="warning",
             access_log=False,
             server_header=False,
-            # The address of the peer tells its user, and a header could claim another.
+            # The peer address identifies the user, and a proxy header could forge it.
             proxy_headers=False,
             timeout_graceful_shutdown=_CLOSING_SECONDS,
         )

@@ -1,4 +1,4 @@
-"""The inbox of the server: what waits for approval, and deciding it by the login of another person."""
+"""The server's approval inbox: pending approvals, and decisions with another user's login."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -15,23 +15,23 @@ from roundtrip.trace.page.data import Data
 _SECONDS: Final = 10.0
 _SHOWN: Final = ("id", "message", "by", "tool", "caller", "until")
 _NO_LOGIN: Final = (
-    "To decide approvals here, start with --approver 'NAME: VALUE': the HTTP header by which a person of the group "
+    "To decide approvals here, start with --approver 'NAME: VALUE', the HTTP header with which a member of the group "
     "logs in to the server's pages. The caller cannot decide them."
 )
-_REJECTED: Final = "The server's pages do not accept the login of --approver."
+_REJECTED: Final = "The server's pages rejected the login from --approver."
 
 
 class PlayedInbox:
-    """What waits for approval.
+    """Pending approvals of the server.
 
     Args:
         base: The address of the server's pages.
-        login: The headers by which a person who may decide logs in; None without such a person.
+        login: The approver's login headers; None without an approver.
     """
 
     def __init__(self, base: str, login: Mapping[str, str] | None) -> None:
         self.exists = True
-        """False once the server has answered that it has no inbox."""
+        """False after the server has answered that it has no inbox."""
         self._has_login = login is not None
         self._inbox = InboxClient(base, login or {}, seconds=_SECONDS)
         self._pending: list[Data] = []
@@ -39,15 +39,15 @@ class PlayedInbox:
 
     @property
     def data(self) -> Data:
-        """Return what the page shows."""
+        """Return the pending approvals and a note as page data."""
         return {"pending": self._pending, "note": self._note}
 
     async def look(self) -> bool:
-        """Ask the server what waits; return True if that has changed."""
+        """Fetch the pending approvals; return True if they have changed."""
         before = self._pending, self._note
         status, body = await self._ask()
         if not status:
-            # Its process may be about to be replaced.
+            # A reload may be replacing the server process.
             return False
         self.exists = status != HTTPStatus.NOT_FOUND
         listed: Any = body.get("approvals")
@@ -60,7 +60,7 @@ class PlayedInbox:
         """Decide an approval.
 
         Raises:
-            ValueError: The server did not take the decision.
+            ValueError: The server rejected the decision.
         """
         sent = {"decision": decision, "reason": reason}
         status, body = await self._ask(f"/{quote(approval, safe='')}", sent)
@@ -68,7 +68,7 @@ class PlayedInbox:
             raise ValueError(printable(str(body.get("error") or f"the server answered with status {status}")))
 
     async def _ask(self, path: str = "", decision: Mapping[str, str] | None = None) -> tuple[int, Mapping[str, Any]]:
-        """Return the status and the JSON object of an answer; the status 0 without an answer."""
+        """Return the status and JSON body of the server's response; status 0 without a response."""
         try:
             status, body = await self._inbox.ask(path, decision)
         except (httpx2.HTTPError, TooLarge):

@@ -1,4 +1,4 @@
-"""State of the page: the server's tools, the calls, and the trace that the server writes of them."""
+"""Page state: the server's tools, the developer's calls, and the server's trace."""
 
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
@@ -32,11 +32,11 @@ from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.writing.lines import Revealed
 
 _LOOK_SECONDS: Final = 0.2
-"""Time between two looks at the transcripts while a page is open."""
+"""Interval at which the transcripts are checked while a page is open."""
 _REFRESH_MS: Final = 100
-"""Time between two requests of the page, so that a server that reports much does not keep it busy."""
+"""Minimum interval between two page requests, so that a chatty server does not overload the page."""
 _POLL_SECONDS: Final = 10.0
-"""The longest time that a request for changes waits."""
+"""Maximum time that a request waits for a change."""
 _CLOCK_SKEW_SECONDS: Final = 0.5
 _MAX_OPEN_CALLS: Final = 20
 _MAX_CALLS: Final = 50
@@ -46,12 +46,12 @@ _INBOX_SECONDS: Final = 1.0
 
 
 class TooManyCalls(Exception):
-    """More calls are open than the page may have."""
+    """The page already has the maximum number of open calls."""
 
 
 @dataclass(slots=True)
 class _Listed:
-    """The tools of the server, as they were listed last."""
+    """The server's tools when they were last listed."""
 
     tools: list[Tool] = field(default_factory=list[Tool])
     data: list[Data] = field(default_factory=list[Data])
@@ -65,10 +65,10 @@ class Playground:
 
     Args:
         target: The server.
-        name: The text by which the developer named the server.
-        folder: The folder of its transcripts; None for a server that this command did not start.
-        keys: Its keys, as far as they are known, the newest first.
-        inbox: What waits for approval; None for a server that has no pages.
+        name: The server's name on the command line.
+        folder: The transcript folder; None if this command did not start the server.
+        keys: The server's known keys, newest first.
+        inbox: Pending approvals; None if the server has no pages.
     """
 
     def __init__(
@@ -81,9 +81,9 @@ class Playground:
         inbox: PlayedInbox | None = None,
     ) -> None:
         self.tasks: TaskGroup | None = None
-        """Runs the calls while the page is served."""
+        """Task group that runs the calls while the page is served."""
         self.version = 1
-        """Number that grows with every change."""
+        """Number that increases with every change."""
         self._name = name
         self._target = target
         self._terminal = Terminal(listen=False)
@@ -101,30 +101,30 @@ class Playground:
         self._is_over = False
 
     def end(self) -> None:
-        """Let requests that wait for a change return."""
+        """Return from all requests that wait for a change."""
         self._is_over = True
         self._change.set()
 
     def close(self) -> None:
-        """Close the index of the trace."""
+        """Close the trace index."""
         if self._traces is not None:
             self._traces.close()
 
     # Changes.
 
     def changed(self) -> None:
-        """Note a change, which the page then asks for."""
+        """Increase the version and wake the requests that wait for a change."""
         self.version += 1
         self._change.set()
         self._change = anyio.Event()
 
     def note(self, level: str, text: str) -> None:
-        """Show a line of the server's log."""
+        """Show a line from the server log."""
         self._notices.append({"level": level, "text": printable(text, keep_newlines=True)})
         self.changed()
 
     async def wait_for_change(self, seen: int) -> None:
-        """Return when there is something newer than the version that a page has seen, or after some seconds."""
+        """Wait until the version differs from the page's, at most `_POLL_SECONDS`."""
         with anyio.move_on_after(_POLL_SECONDS):
             while True:
                 self._look()
@@ -143,11 +143,11 @@ class Playground:
     # The server.
 
     async def list_tools(self) -> None:
-        """List the tools of the server, again after each change of its code."""
+        """List the server's tools."""
 
         async def converse(client: Client) -> None:
             info = client.server_info
-            # The tool of the server itself comes after those of its author.
+            # The tool that roundtrip adds comes after the author's tools.
             self._listed.tools = sorted(await all_tools(client), key=lambda tool: tool.name == CONTINUE_TOOL)
             if info is not None:
                 self._listed.server = " ".join(filter(None, [info.title or info.name, info.version]))
@@ -168,23 +168,23 @@ class Playground:
         self.changed()
 
     def reloaded(self) -> None:
-        """Forget why code did not serve, and list the tools of the changed code."""
+        """Clear the reload failure, and list the tools of the new code."""
         self._reload_failure = ""
         if self._inbox is not None:
             self._inbox.exists = True
         self.list_soon()
 
     def not_reloaded(self, reason: str) -> None:
-        """Show why changed code does not serve."""
+        """Show why the new code does not start."""
         self._reload_failure = printable(reason, keep_newlines=True)
         self.changed()
 
     def list_soon(self) -> None:
-        """List the tools again, as they may have changed; once for all changes that come meanwhile."""
+        """Schedule another listing of the tools. Several requests before it starts share one listing."""
         self._must_list.set()
 
     async def watch_tools(self) -> None:
-        """List the tools now and after each change, until it is cancelled."""
+        """List the tools now and after each change, until cancelled."""
         while True:
             self._must_list = anyio.Event()
             await self.list_tools()
@@ -193,7 +193,7 @@ class Playground:
     # Approvals.
 
     async def watch_inbox(self) -> None:
-        """Show what waits for approval, until it is cancelled."""
+        """Poll the inbox for pending approvals, until cancelled."""
         while self._inbox is not None:
             if self._inbox.exists and await self._inbox.look():
                 self.changed()
@@ -203,7 +203,7 @@ class Playground:
         """Decide an approval.
 
         Raises:
-            ValueError: The server did not take the decision.
+            ValueError: The server rejected the decision.
         """
         if self._inbox is None:
             raise ValueError("this server has no inbox")
@@ -214,27 +214,27 @@ class Playground:
     # Calls.
 
     def tool(self, name: str) -> Tool:
-        """Return a tool of the server.
+        """Return the server's tool with this name.
 
         Raises:
-            CallFailed: There is none of that name.
+            CallFailed: The server has no such tool.
         """
         return find_tool(self._listed.tools, name)
 
     def begin(self, playing: Playing) -> PlayedCall:
-        """Begin a call.
+        """Start a call.
 
         Raises:
             TooManyCalls: Too many calls are open.
         """
         if self.tasks is None:
-            raise RuntimeError("the page of the playground is not served")
-        if sum(not call.is_over for call in self._calls.values()) >= _MAX_OPEN_CALLS:
+            raise RuntimeError("the playground page must be served before a call starts")
+        if sum(not call.has_ended for call in self._calls.values()) >= _MAX_OPEN_CALLS:
             raise TooManyCalls(f"{_MAX_OPEN_CALLS} calls are open; stop some of them")
         self._begun += 1
         call = PlayedCall(f"c{self._begun}", playing, self._target, self._terminal, self.changed, self.list_soon)
         self._calls[call.id] = call
-        over = [id for id, one in self._calls.items() if one.is_over]
+        over = [id for id, one in self._calls.items() if one.has_ended]
         for id in over[: max(0, len(self._calls) - _MAX_CALLS)]:
             del self._calls[id]
         self.tasks.start_soon(call.run)
@@ -248,7 +248,7 @@ class Playground:
     # Data.
 
     def data(self, call_id: str) -> Data:
-        """Return everything that the page shows, with the details of one call; empty for the newest."""
+        """Return the page data, with the details of one call; without a known id, of the newest."""
         self._look()
         call = self._calls.get(call_id) or next(reversed(self._calls.values()), None)
         return {
@@ -276,7 +276,7 @@ class Playground:
         }
 
     def traced(self, call: PlayedCall) -> TracedCall | None:
-        """Return the trace of a call, as far as it is written; None without one."""
+        """Return the trace of a call so far; None if there is no trace."""
         if self._traces is None:
             return None
         if call.trace_id is None:
@@ -284,7 +284,7 @@ class Playground:
         return self._traces.find(call.trace_id) if call.trace_id is not None else None
 
     def find_traced(self, id: str) -> tuple[TracedCall, int] | None:
-        """Return a call of the trace by its id there, and a number that changes with the trace."""
+        """Return a traced call by its trace id, with the trace version; None for an unknown id."""
         if self._traces is None:
             return None
         self._look()
@@ -292,14 +292,14 @@ class Playground:
         return (found, self._traced_lines) if found is not None else None
 
     def all_traced(self, *, without: Collection[str | None] = ()) -> list[TracedCall]:
-        """Return the calls of the trace, the newest first, but those with some ids."""
+        """Return the traced calls, newest first, except those with the ids in `without`."""
         if self._traces is None:
             return []
         ids = [row["call"] for row in self._traces.rows(CallFilter())]
         return [call for id in ids if id not in without and (call := self._traces.find(id)) is not None]
 
     def _name_traces(self) -> None:
-        """Find the ids of the calls in the trace. A token has its call's; without one, arguments and order tell."""
+        """Match the calls with traced calls: by the id in a token, else by arguments, else by order."""
         unnamed: list[PlayedCall] = []
         for call in self._calls.values():
             if call.trace_id is None and call.tokens:
@@ -328,7 +328,7 @@ def _has_arguments_of(traced: TracedCall, call: PlayedCall) -> bool:
 
 
 def form_of(tool: Tool) -> ShownForm:
-    """Return the form of a tool's arguments."""
+    """Return a form for a tool's arguments."""
     return ShownForm(tool.name, argument_schema(tool.input_schema))
 
 
@@ -344,7 +344,7 @@ def _tool_data(tool: Tool) -> Data:
         "fields": [],
         "schema": json_text(tool.input_schema, indent=2),
     }
-    # A schema of any shape can come from a server; without fields the page takes JSON.
+    # A server can send any schema. Without fields, the page accepts the arguments as JSON.
     with suppress(RecursionError):
         shown["fields"] = form_of(tool).data()
     return shown

@@ -1,4 +1,4 @@
-"""Open questions of a call on the page: what the page shows of each, and reading the answer that it sends."""
+"""Open questions on the page: their page data, and the answers that the page sends."""
 
 from typing import Final, Literal, cast
 
@@ -37,10 +37,10 @@ class OpenQuestion:
     """One question of a call.
 
     Args:
-        id: Its id on the page.
-        key: Its name; None in the live era.
-        request: The question.
-        round: The number of its round.
+        id: The question's id on the page.
+        key: The question's name; None in the live era.
+        request: The client request that asks it.
+        round: The number of the round.
     """
 
     def __init__(self, id: str, key: str | None, request: InputRequest, round: int) -> None:
@@ -57,11 +57,11 @@ class OpenQuestion:
 
     @property
     def is_declined(self) -> bool:
-        """Return True if the answer is no."""
+        """Return True if the developer declined or cancelled the question."""
         return self._action in ("decline", "cancel")
 
     def data(self) -> Data:
-        """Return the question as data for the page."""
+        """Return the question as page data."""
         shown: Data = {
             "id": self.id,
             "key": self.key,
@@ -83,21 +83,21 @@ class OpenQuestion:
         return shown
 
     def answer(self, action: object, posted: Posted, text: object) -> None:
-        """Answer the question as the page says, if that has not been done.
+        """Answer the question, unless it is already answered.
 
         Args:
             action: `accept`, `decline` or `cancel`.
-            posted: The texts of the form's fields.
-            text: The answer for a model; or folders, one on each line.
+            posted: The texts of the form fields.
+            text: The answer to a sampling request, or one folder address per line.
 
         Raises:
-            ValueError: The action is unknown, or the text is none.
-            FormInvalid: The texts do not fit the form.
+            ValueError: The action is unknown, or `text` is not a string.
+            FormInvalid: A text does not fit its form field.
         """
         if not isinstance(action, str) or action not in ACTIONS:
             raise ValueError("action must be accept, decline or cancel")
         if not isinstance(text, str):
-            raise ValueError("text must be a text")
+            raise ValueError("text must be a string")
         if not self.answered.is_set():
             self.response = self._response(cast("_Action", action), posted, text)
             self._action = action
@@ -137,5 +137,5 @@ def _asked_of_model(params: CreateMessageRequestParams) -> Data:
         for blocks in [message.content_as_list]
     ]
     system = [["system", params.system_prompt]] if params.system_prompt else []
-    message = f"The server asks for a model's answer of at most {params.max_tokens} tokens."
+    message = f"The server asks the client's model for an answer of at most {params.max_tokens} tokens."
     return {"message": message, "said": [*system, *said]}

@@ -1,4 +1,4 @@
-"""Show results of tools as data for the page: texts, pictures, sounds and files."""
+"""Tool results as page data: texts, pictures, sounds and files."""
 
 import base64
 import binascii
@@ -25,18 +25,18 @@ from roundtrip.trace.page.data import Data
 from roundtrip.trace.page.forms import json_text
 
 _PICTURES: Final = frozenset(f"image/{kind}" for kind in ("png", "jpeg", "gif", "webp", "avif", "bmp"))
-"""Pictures without scripts and references, which the page shows. Others are files."""
+"""Picture types without scripts and references, which the page shows. All others are files."""
 _SOUNDS: Final = frozenset(
     f"audio/{kind}" for kind in ("wav", "x-wav", "wave", "mpeg", "mp3", "ogg", "webm", "flac", "mp4", "aac")
 )
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_NAME_CHARS: Final = 60
 _MAX_TEXT_CHARS: Final = 100_000
-"""The page gets the result again at each change."""
+"""Limited because every change sends the result to the page again."""
 
 
 def result_data(result: CallToolResult) -> Data:
-    """Return a result as data for the page."""
+    """Return a tool result as page data."""
     structured, waits = result.structured_content, waiting_call(result)
     return {
         "waits": None if waits is None else {"tool": waits.tool, "handle": waits.handle},
@@ -88,7 +88,7 @@ def _media(kind: str, data: str, mime_type: str, is_shown: bool) -> Data:
 
 
 def _file_name(uri: str) -> str:
-    """Return a name to save a file under, without anything that could be a path."""
+    """Return a name for saving a file, without path parts."""
     try:
         last = unquote(urlsplit(uri).path).replace("\\", "/").rpartition("/")[2]
     except ValueError:

@@ -1,4 +1,4 @@
-"""Run the page of a playground, which ends with its command, and the server, which changes of its code replace."""
+"""Running a playground: its page, and a server process that is replaced when the code changes."""
 
 import asyncio
 import logging
@@ -32,10 +32,10 @@ _LEADS_TO: Final = '<!doctype html><meta http-equiv="refresh" content="0; url={u
 
 
 class NoticeHandler(logging.Handler):
-    """Shows log records on the page.
+    """Log handler that shows records on the page.
 
     Args:
-        show: Called with the level and the text of each.
+        show: Called with the level and text of each record.
     """
 
     def __init__(self, show: Callable[[str, str], None]) -> None:
@@ -46,19 +46,19 @@ class NoticeHandler(logging.Handler):
         """Show one record."""
         try:
             self._show(record.levelname.lower(), record.getMessage())
-        except Exception:  # noqa: BLE001 - as every handler of the standard library does
+        except Exception:  # noqa: BLE001 - standard library handlers do the same
             self.handleError(record)
 
 
 @dataclass(slots=True, eq=False)
 class RunningPage:
-    """One playground to run."""
+    """A playground page to run."""
 
     playground: Playground
     listening: socket.socket
-    """The socket from which the page is served."""
+    """The socket on which the page listens."""
     opener: Mapping[str, str] | None = None
-    """The environment of the browser that opens the page: the developer's own; None to open none."""
+    """The environment in which to start the browser; None to open no browser."""
     writer: TestWriter | None = None
     ready: anyio.Event = field(default_factory=anyio.Event, init=False)
     """Set once the first worker serves."""
@@ -67,7 +67,7 @@ class RunningPage:
 
     @contextmanager
     def logged(self) -> Generator[None]:
-        """Show the log of this process at the terminal and on the page inside a `with` block."""
+        """Show this process's log in the terminal and on the page inside a `with` block."""
         loop = asyncio.get_running_loop()
 
         def note(level: str, text: str) -> None:
@@ -94,12 +94,12 @@ class RunningPage:
 
 
 class WatchedSupervisor(ReloadingSupervisor):
-    """Supervisor that tells a page when its worker serves, is replaced or fails, and when it is to stop.
+    """Supervisor that tells the page when the worker is ready, replaced or broken, and when to stop.
 
     Args:
-        plan: As for `ReloadingSupervisor`.
+        plan: See `ReloadingSupervisor`.
         page: The page.
-        folders: As for `ReloadingSupervisor`.
+        folders: See `ReloadingSupervisor`.
     """
 
     def __init__(self, plan: WorkerPlan, page: RunningPage, *, folders: Iterable[Path]) -> None:
@@ -113,7 +113,7 @@ class WatchedSupervisor(ReloadingSupervisor):
 
     def _begin(self, tasks: asyncio.TaskGroup) -> None:
         super()._begin(tasks)
-        # A closed terminal ends it, where it makes a service replace its workers.
+        # A closed terminal stops the playground; `roundtrip serve` replaces its workers on SIGHUP.
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._on_stop, signal.SIGTERM)
 
     def _tell_success(self) -> None:
@@ -130,7 +130,7 @@ class WatchedSupervisor(ReloadingSupervisor):
 
 
 async def run_page(page: RunningPage, announce: Callable[[str], None]) -> None:
-    """Serve the page, and call the function with its address, until `page.ended` is set."""
+    """Serve the page until `page.ended` is set; call `announce` with its address."""
     playground, listening = page.playground, page.listening
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     with quiet():
@@ -154,7 +154,7 @@ async def run_page(page: RunningPage, announce: Callable[[str], None]) -> None:
             try:
                 await page.ended.wait()
             finally:
-                # Answer the requests that wait, and end the calls then.
+                # Answer the waiting requests before ending the calls.
                 host.should_exit = True
                 playground.end()
                 with anyio.move_on_after(_END_SECONDS, shield=True):
@@ -164,7 +164,7 @@ async def run_page(page: RunningPage, announce: Callable[[str], None]) -> None:
 
 
 async def _open(url: str, environment: Mapping[str, str]) -> None:
-    """Open the page by a file: other users of the machine can read the address on a command line."""
+    """Open the page through a temporary file, because other users can read command lines with the address."""
     with TemporaryDirectory(prefix="roundtrip-open-") as folder:
         file = Path(folder) / "playground.html"
         file.write_text(_LEADS_TO.format(url=url), encoding="utf-8")
@@ -172,5 +172,5 @@ async def _open(url: str, environment: Mapping[str, str]) -> None:
             await anyio.run_process(
                 [sys.executable, "-m", "webbrowser", file.as_uri()], env=dict(environment), check=False
             )
-        # The browser may be slow.
+        # Keep the file: the browser may start slowly.
         await anyio.sleep(_OPEN_SECONDS)

@@ -1,8 +1,8 @@
-"""Serve the page of the playground, and take its requests, for the user of this machine alone.
+"""The playground's web application, which serves only the user of this machine.
 
-A page of another site cannot send a request here: it does not know the secret in the address, the `Host` must name this
-machine, and a request that changes something must come from the page itself (`Origin`) and have a body of JSON, which
-other sites cannot send without a permission that this server never gives.
+Another site cannot send a request here. It does not know the secret in the address, and the `Host` must name this
+machine. A request that changes something must have the page's `Origin` and a JSON body. Browsers send such a body to
+another origin only with a permission that this server never gives.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -47,9 +47,9 @@ class PlaygroundApp:
     """ASGI application of one playground.
 
     Args:
-        playground: The state that it shows.
-        loopback: The address of the page.
-        writer: Writes tests; None if the server cannot be imported by one.
+        playground: The page state.
+        loopback: The page address.
+        writer: The test writer; None if a test cannot import the server.
     """
 
     def __init__(self, playground: Playground, loopback: Loopback, writer: TestWriter | None) -> None:
@@ -87,7 +87,7 @@ class PlaygroundApp:
             return json_answer(self._data(query.get("call", "")))
         found = self._playground.find_traced(query.get("id", "")) if place in ("call", "call.json") else None
         if found is None:
-            raise PageRejected(HTTPStatus.NOT_FOUND, "there is no such call, or page")
+            raise PageRejected(HTTPStatus.NOT_FOUND, "there is no such page or call")
         call, version = found
         url = f"call.json?id={quote(call.id, safe='', errors='replace')}"
         live = {"url": url, "version": version, "every": _REFRESH_MS}
@@ -106,7 +106,7 @@ class PlaygroundApp:
     async def _begin(self, asked: Mapping[str, Any]) -> Data:
         tool = self._playground.tool(text_of(asked, "tool"))
         if asked.get("json") is not None:
-            complaint = 'the arguments must be a JSON object, such as {"film": "Solaris"}'
+            complaint = 'arguments must be a JSON object, such as {"film": "Solaris"}'
             arguments = json_object(text_of(asked, "json"), complaint)
         else:
             arguments = form_of(tool).read(posted_of(asked.get("fields")))
@@ -129,7 +129,7 @@ class PlaygroundApp:
 
     async def _test(self, asked: Mapping[str, Any]) -> Data:
         if self._writer is None:
-            raise ValueError("a test needs a server that it can import; name it as MODULE:SERVER, or its file")
+            raise ValueError("a test needs an importable server; start roundtrip dev with MODULE:SERVER or a file")
         call = self._call(asked)
         return await self._writer.write(self._playground.traced(call), self._playground.all_traced(), call.playing.tool)
 

@@ -1,4 +1,4 @@
-"""Show request states as data for the page: the journal of a token, or the kind of a text of another library."""
+"""Request states as page data: a token's journal, or the kind of another library's state."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -20,11 +20,11 @@ _SEALED: Final = {
 
 
 def token_page_data(token: str, keys: Sequence[bytes]) -> Data:
-    """Return the content of a request state, as far as it can be read.
+    """Return the readable content of a request state.
 
     Args:
         token: The request state.
-        keys: Keys of the server, as far as they are known.
+        keys: The server's known keys.
     """
     view = _view(token, keys)
     shown: Data = {"text": token, "answers": [], "asked": [], "computed": []}
@@ -32,7 +32,7 @@ def token_page_data(token: str, keys: Sequence[bytes]) -> Data:
         kind = foreign_kind(token) or "a request state of another library"
         return {**shown, "facts": [["Kind", kind], ["Size", size_text(len(token))]]}
     is_valid = view.signature is SignatureCheck.VALID
-    signature = "valid" if is_valid else "not checked, as the server has keys of its own"
+    signature = "valid" if is_valid else "not checked, because the server uses other keys"
     facts = [["Size", size_text(view.size)], ["Signature", signature], ["Sealed", _SEALED[view.sealed]]]
     if view.reason is not None:
         facts.append(["Rejected", view.reason.value])
@@ -43,7 +43,7 @@ def token_page_data(token: str, keys: Sequence[bytes]) -> Data:
 
 
 def call_of_token(token: str) -> str | None:
-    """Return the call of a token of this package; None for another text."""
+    """Return the call id in a roundtrip token; None for any other text."""
     view = _view(token, ())
     return None if view is None or view.journal is None else view.journal.call_id
 
@@ -51,7 +51,7 @@ def call_of_token(token: str) -> str | None:
 def _view(token: str, keys: Sequence[bytes]) -> TokenView | None:
     try:
         view = view_token(token, keys)
-        # A server with keys= of its own: its signature cannot be checked, which does not make it invalid.
+        # A server with its own keys= signs with keys unknown here, so a failed check does not mean an invalid token.
         return view_token(token) if keys and view.signature is SignatureCheck.INVALID else view
     except TokenRejected:
         return None

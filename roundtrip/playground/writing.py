@@ -1,4 +1,4 @@
-"""Write a test of a call beside the server's file, and run it."""
+"""Writing a test for a call beside the server's file, and running it."""
 
 import json
 import os
@@ -25,33 +25,33 @@ _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9]+")
 
 
 class NotWritable(Exception):
-    """A call that cannot become a test; the message has the reason."""
+    """A call that cannot become a test; the message says why."""
 
 
 class ServerPlace(NamedTuple):
-    """The place of a server, as a test beside it can import it."""
+    """A server's import path for tests in the same folder."""
 
     module: str
     attribute: str
     folder: str
     """The folder from which the module can be imported."""
     is_ours: bool
-    """True for a server of this package."""
+    """True for a `roundtrip.Server`."""
 
     @classmethod
     def of(cls, module: str, file: str, attribute: str, *, is_file: bool, is_ours: bool) -> "ServerPlace":
-        """Return the place of a module's server.
+        """Return the import path of a server.
 
         Args:
-            module: The name of the module.
-            file: Its file.
-            attribute: The name of the server in it.
-            is_file: True if it was loaded by its file, so that its name means nothing.
-            is_ours: True for a server of this package.
+            module: The module name.
+            file: The module's file.
+            attribute: The server's name in the module.
+            is_file: True if the module was loaded from a file path, so that its name has no meaning.
+            is_ours: True for a `roundtrip.Server`.
         """
         path = Path(file).resolve()
         if is_file:
-            # As pytest does: the folder above the outermost package is importable.
+            # Like pytest, import from the folder above the outermost package.
             folder, names = path.parent, [path.stem]
             while (folder / "__init__.py").exists():
                 folder, names = folder.parent, [folder.name, *names]
@@ -60,21 +60,21 @@ class ServerPlace(NamedTuple):
         return cls(module, attribute, str(path.parents[above]), is_ours)
 
     def write(self, path: Path) -> None:
-        """Write the place to a file."""
+        """Write the import path to a file."""
         path.write_text(json.dumps(self), encoding="utf-8")
 
     @classmethod
     def read(cls, path: Path) -> "ServerPlace":
-        """Read a place that `write` wrote."""
+        """Read an import path that `write` wrote."""
         return cls(*json.loads(path.read_text(encoding="utf-8")))
 
 
 class TestWriter:
-    """Writes tests of calls.
+    """Test writer for calls.
 
     Args:
-        place: The file with the place of the server, which each of its processes writes.
-        environment: The environment of the tests: the developer's own.
+        place: The file to which each server process writes its import path.
+        environment: The developer's environment, in which the tests run.
     """
 
     __test__ = False
@@ -84,9 +84,7 @@ class TestWriter:
         self._environment = dict(environment)
 
     async def write(self, call: TracedCall | None, calls: Iterable[TracedCall], tool: str) -> Data:
-        """Write a test, run it, and tell the result.
-
-        A test that fails is not kept.
+        """Write a test, run it, and return the result. A test that fails is deleted.
 
         Raises:
             NotWritable: The call cannot become a test.
@@ -94,9 +92,9 @@ class TestWriter:
         place = ServerPlace.read(self._place)
         if call is None:
             raise NotWritable(
-                "there is no trace of this call, from which the test would be made: "
+                "a test needs a trace of its call, and this call has none: "
                 + (
-                    "the server has trace=, and records elsewhere"
+                    "the server has its own trace=, so it records elsewhere"
                     if place.is_ours
                     else "only a roundtrip.Server records its calls for this page"
                 )
@@ -106,10 +104,10 @@ class TestWriter:
             calls = list(calls)
             sources = [write_test_of(call, calls, server, with_result=expects) for expects in (True, False)]
         except (NotReplayable, ValueError) as error:
-            raise NotWritable(f"it cannot become a test: {error}") from error
+            raise NotWritable(f"this call cannot become a test: {error}") from error
         if find_spec("pytest") is None:
             file = self._kept(place, tool, sources[0])
-            return _told(file, sources[0], None, "It did not run, as pytest is not installed.")
+            return _told(file, sources[0], None, "The test did not run because pytest is not installed.")
         output = ""
         for source, remark in zip(sources, ("", _NO_RESULT), strict=True):
             file = self._kept(place, tool, source)
@@ -124,12 +122,12 @@ class TestWriter:
         return _told(None, sources[0], False, output)
 
     def _kept(self, place: ServerPlace, tool: str, source: str) -> Path:
-        """Write a new file. Its name has nothing of the tool's that could be a path."""
+        """Write the test to a new file. The file name has no part of the tool name that could be a path."""
         name = _NOT_IN_NAMES.sub("_", tool.lower()).strip("_")[:_MAX_NAME_CHARS] or "call"
         for number in range(1, _MAX_FILES + 1):
             file = Path(place.folder) / f"test_{name}{f'_{number}' if number > 1 else ''}.py"
             try:
-                # Exclusively: no file of the developer is overwritten.
+                # Open exclusively, so that no file of the developer's is overwritten.
                 with file.open("x", encoding="utf-8") as opened:
                     opened.write(source)
             except FileExistsError:
@@ -137,7 +135,7 @@ class TestWriter:
             except OSError as error:
                 raise NotWritable(f"{str(file)!r} cannot be written: {error.strerror}") from error
             return file
-        raise NotWritable(f"there are {_MAX_FILES} tests of this tool; remove some")
+        raise NotWritable(f"this tool already has {_MAX_FILES} tests; remove some")
 
     async def _run(self, file: Path) -> tuple[bool, str]:
         command = [sys.executable, "-m", "pytest", "-q", "--color=no", "-p", "no:cacheprovider", file.name]
@@ -145,12 +143,12 @@ class TestWriter:
             with anyio.fail_after(_RUN_SECONDS):
                 ran = await anyio.run_process(command, cwd=file.parent, env=self._environment, check=False)
         except TimeoutError:
-            return False, f"it ran for more than {_RUN_SECONDS:g} s"
+            return False, f"the test ran for more than {_RUN_SECONDS:g} s"
         said = (ran.stdout + ran.stderr).decode("utf-8", "replace")
         return ran.returncode == 0, printable(said[-_MAX_SHOWN_CHARS:], keep_newlines=True)
 
 
-_NO_RESULT: Final = "Its result differs from run to run, so the test does not expect it."
+_NO_RESULT: Final = "The result differs from run to run, so the test does not check it."
 
 
 def _told(file: Path | None, source: str, passed: bool | None, text: str) -> Data:

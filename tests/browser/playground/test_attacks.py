@@ -24,7 +24,7 @@ def attacked(shared_cinema: Playing) -> Playing:
     def is_at_rest() -> bool:
         # Another process lists the tools, and runs the calls.
         state = state_of(shared_cinema)
-        return bool(state["tools"]) and all(call["state"] != "working" for call in state["calls"])
+        return bool(state["tools"]) and all(call["state"] != "executing" for call in state["calls"])
 
     until_plain(is_at_rest)
     return shared_cinema
@@ -75,7 +75,7 @@ def test_no_other_path_leads_anywhere(attacked: Playing) -> None:
         *("call.json", "trace", "place.json", "\\..\\x", "call?id=%00"),
     )
     answers = {place: attacked.request(place) for place in places}
-    missing = (404, b"there is no such call, or page\n")
+    missing = (404, b"there is no such page or call\n")
     assert [place for place, answer in answers.items() if (answer.status, answer.body) != missing] == []
 
 
@@ -155,7 +155,7 @@ def test_texts_of_a_hostile_server_stay_texts(tab: Tab, start: Start) -> None:
     assert all(request.startswith((playing.url, "data:", "blob:")) for request in tab.requests)
     begin(tab, "../../../tmp/evil")
     ended(tab, "completed")
-    press(tab, "Make a test of this")
+    press(tab, "Make a test from this call")
     # Its test runs in a process of its own.
-    expect(tab.page.locator("#test")).to_contain_text("It passes")
+    expect(tab.page.locator("#test")).to_contain_text("The test passes")
     assert {file.name for file in playing.folder.iterdir()} - {"__pycache__"} == {"hostile.py", "test_tmp_evil.py"}

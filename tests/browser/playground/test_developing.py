@@ -118,7 +118,7 @@ def charge(tab: Tab, *, tool: str = "charge") -> None:
 
 
 def make_test(tab: Tab) -> str:
-    press(tab, "Make a test of this")
+    press(tab, "Make a test from this call")
     made = tab.page.locator("#test .remark")
     # Its test runs in a process of its own.
     made.wait_for()
@@ -133,19 +133,19 @@ def run(playing: Playing) -> str:
 def test_calls_become_tests_that_pass(tab: Tab, start: Start) -> None:
     playing = start("till.py")
     charge(tab)
-    assert make_test(tab) == "It passes. Written to test_charge.py."
+    assert make_test(tab) == "The test passes. Written to test_charge.py."
     tab.page.get_by_label("Revision").select_option("2025-11-25")
     charge(tab)
-    assert make_test(tab) == "It passes. Written to test_charge_2.py."
+    assert make_test(tab) == "The test passes. Written to test_charge_2.py."
     tab.page.get_by_label("Revision").select_option("2026-07-28")
     charge(tab, tool="charge_slowly")
-    assert make_test(tab) == "It passes. Written to test_charge_slowly.py."
+    assert make_test(tab) == "The test passes. Written to test_charge_slowly.py."
     begin(tab, "close")
     press(tab, "Decline")
     ended(tab, "declined")
-    assert make_test(tab) == "It passes. Written to test_close.py."
+    assert make_test(tab) == "The test passes. Written to test_close.py."
     charge(tab, tool="number")
-    assert "Its result differs from run to run" in make_test(tab)
+    assert "The result differs from run to run" in make_test(tab)
     made = {file.name: file.read_text() for file in playing.folder.glob("test_*.py")}
     assert "Era.RETRY" in made["test_charge.py"] or "retry" in made["test_charge.py"]
     assert "live" in made["test_charge_2.py"].lower()
@@ -160,11 +160,11 @@ def test_failing_test_is_shown_and_not_kept(tab: Tab, start: Start) -> None:
     playing = start("till.py")
     begin(tab, "charge")
     open_card(tab).wait_for()
-    assert not tab.page.get_by_role("button", name="Make a test of this").is_visible()
+    assert not tab.page.get_by_role("button", name="Make a test from this call").is_visible()
     answer(tab, "5")
     playing.write("till.py", lambda text: text.replace("How much?", "How many?"))
     expect(tab.page.locator("#log")).to_contain_text("reloaded")
-    assert make_test(tab) == "It fails, and was not kept."
+    assert make_test(tab) == "The test fails, so it was deleted."
     assert "How many?" in tab.text("#test")
     assert list(playing.folder.glob("test_*.py")) == []
 
@@ -172,5 +172,5 @@ def test_failing_test_is_shown_and_not_kept(tab: Tab, start: Start) -> None:
 def test_server_of_a_package_is_imported_by_its_path(tab: Tab, start: Start) -> None:
     playing = start("shop.app:make_server", "till.py")
     charge(tab)
-    assert "It passes. Written to test_charge.py." in make_test(tab)
+    assert "The test passes. Written to test_charge.py." in make_test(tab)
     assert "from shop.app import" in (playing.folder / "test_charge.py").read_text()

@@ -37,7 +37,7 @@ def test_states_token_messages_and_trace_follow_a_call(tab: Tab, cinema: Playing
     tab.page.locator("#grid [aria-current]").press("Home")
     expect(tab.page.locator("#place")).to_have_text("Round 1 (1 of 2)")
     with tab.page.expect_popup() as opened:
-        tab.page.get_by_role("link", name="Open the page of this call").click()
+        tab.page.get_by_role("link", name="Open the call page").click()
     opened.value.wait_for_selector("html[data-ready]")
     assert opened.value.locator("#tool").inner_text() == "book"
     opened.value.close()
@@ -71,7 +71,7 @@ def test_older_revision_asks_over_the_open_connection(tab: Tab, cinema: Playing)
     behind(tab, "Messages")
     assert "elicitation/create" in tab.text("#messages")
     behind(tab, "Token")
-    assert "none yet" in tab.text("#tokens")
+    assert "no token yet" in tab.text("#tokens")
 
 
 @pytest.mark.parametrize(("button", "action"), [("Decline", "declined"), ("Cancel", "cancelled")])
@@ -90,7 +90,7 @@ def test_page_is_a_link_that_the_user_opens(tab: Tab, cinema: Playing) -> None:
     link = open_card(tab).get_by_role("link", name="Open the page")
     expect(link).to_have_attribute("href", "https://pay.example/1")
     assert link.get_attribute("rel") == "noopener noreferrer"
-    press(tab, "I have been there")
+    press(tab, "I visited the page")
     ended(tab, "completed")
     assert "accept" in tab.text("#result")
     # It can be asked nothing else.
@@ -119,7 +119,7 @@ def test_task_can_be_stopped(tab: Tab, cinema: Playing) -> None:
     begin(tab, "render")
     open_card(tab).wait_for()
     press(tab, "Stop")
-    ended(tab, "stopped")
+    ended(tab, "cancelled")
     behind(tab, "Messages")
     assert "tasks/cancel" in tab.text("#messages")
 
@@ -148,7 +148,7 @@ def test_arguments_can_be_json(tab: Tab, cinema: Playing) -> None:
     entry = tab.page.get_by_label("Arguments as JSON")
     entry.fill("{")
     press(tab, "Call")
-    expect(tab.page.locator("#tool-form")).to_contain_text("the arguments must be a JSON object")
+    expect(tab.page.locator("#tool-form")).to_contain_text("arguments must be a JSON object")
     expect(entry).to_have_value("{")
     entry.fill('{"genre": "opera"}')
     call(tab)
@@ -248,7 +248,7 @@ def test_page_has_no_barriers(tab: Tab, cinema: Playing, axe: Axe, act: Callable
     # The other tests of this server begin without an open call.
     if tab.page.get_by_role("button", name="Stop", exact=True).is_visible():
         press(tab, "Stop")
-        ended(tab, "stopped")
+        ended(tab, "cancelled")
 
 
 def test_everything_can_be_done_by_keyboard(tab: Tab, cinema: Playing) -> None:
@@ -313,4 +313,4 @@ def test_typing_is_not_disturbed_by_news(tab: Tab, cinema: Playing) -> None:
     expect(entry).to_have_value("Sol")
     expect(entry).to_be_focused()
     press(tab, "Stop")
-    ended(tab, "stopped")
+    ended(tab, "cancelled")

@@ -66,7 +66,7 @@ async def test_many_changes_of_the_tools_are_listed_once(monkeypatch: pytest.Mon
 
 async def test_inbox_says_which_login_it_needs() -> None:
     async with hosted(shop().streamable_http_app()) as base:
-        for login, told in ((None, "start with --approver"), ({"x": "y"}, "do not accept the login")):
+        for login, told in ((None, "start with --approver"), ({"x": "y"}, "rejected the login")):
             inbox = PlayedInbox(base, login)
             assert await inbox.look()
             assert told in inbox.data["note"]

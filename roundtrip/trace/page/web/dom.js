@@ -20,6 +20,11 @@ function shortened(text, length) {
   return characters.length <= length ? text : `${characters.slice(0, length - 1).join("")}…`;
 }
 
+// A state in a sentence: `awaiting_input` becomes `awaiting input`.
+function stateWords(state) {
+  return state.replaceAll("_", " ");
+}
+
 function fill(element, content) {
   for (const part of content) {
     if (part !== null && part !== undefined) {

@@ -1,4 +1,4 @@
-// The playground: choose a tool, call it, answer its questions, and see what is behind the call.
+// The playground: choose a tool, call it, answer its questions, and inspect the call.
 
 let state = data;
 let chosenTool = null;
@@ -11,7 +11,7 @@ function look() {
   live.url = `state.json?${new URLSearchParams({ call: chosenCall })}`;
 }
 
-// The server and its tools.
+// Server and tools.
 
 function drawServer() {
   const { server } = state;
@@ -42,9 +42,9 @@ function drawTools() {
     }),
   );
   [...byId("tool-list").querySelectorAll("button")].find((button) => button.dataset.tool === hadFocus)?.focus();
-  // A failure is told beside the name of the server.
+  // A failure is shown beside the server's name instead.
   byId("no-tools").hidden = shown.length > 0 || (Boolean(state.server.failure) && !state.tools.length);
-  write(byId("no-tools"), state.tools.length ? "No tool fits." : state.toolsVersion ? "The server has no tools." : "Starting…");
+  write(byId("no-tools"), state.tools.length ? "No tool matches." : state.toolsVersion ? "The server has no tools." : "Starting…");
 }
 
 function chooseTool(name, { focus = true } = {}) {
@@ -72,11 +72,11 @@ function drawToolForm(errors = {}) {
   write(byId("tool-about"), tool.about);
   const entry = make("textarea", "");
   Object.assign(entry, { id: "arguments-json", rows: 5, value: json, spellcheck: false });
-  const label = make("label", "", "Arguments as JSON, which are sent while this is open");
+  const label = make("label", "", "Arguments as JSON (sent while this section is open)");
   label.htmlFor = "arguments-json";
   const schema = make("pre", "raw", tool.schema);
   schema.tabIndex = 0;
-  const asJson = make("details", "as-json", make("summary", "", "As JSON"), make("div", "control", label, entry, make("p", "quiet", "The schema of the arguments:"), schema));
+  const asJson = make("details", "as-json", make("summary", "", "As JSON"), make("div", "control", label, entry, make("p", "quiet", "Argument schema:"), schema));
   asJson.open = Boolean(wasOpen);
   const call = make("button", "first", "Call");
   call.type = "submit";
@@ -84,7 +84,7 @@ function drawToolForm(errors = {}) {
   wrong.setAttribute("role", "alert");
   form.replaceChildren(
     ...controlsOf(tool.fields, errors),
-    tool.fields.length ? "" : make("p", "quiet", "It takes no arguments."),
+    tool.fields.length ? "" : make("p", "quiet", "This tool takes no arguments."),
     asJson,
     wrong,
     make("div", "actions", call),
@@ -115,9 +115,9 @@ async function begin() {
   chooseCall(asked.call);
 }
 
-// The calls, and the one that is shown.
+// List of calls.
 
-const SYMBOLS = { working: "▸", asking: "?", completed: "✓", waiting: "…", failed: "✗", declined: "⊘", stopped: "■" };
+const SYMBOLS = { executing: "▸", awaiting_input: "…", completed: "✓", failed: "✗", declined: "⊘", cancelled: "■" };
 
 function drawCalls() {
   const hadFocus = document.activeElement?.closest("#call-list") ? document.activeElement.dataset.call : null;
@@ -141,7 +141,6 @@ function chooseCall(id) {
   askAtOnce();
 }
 
-const STATE_OF_BADGE = { asking: "awaiting_input", waiting: "awaiting_input", stopped: "declined" };
 let drawnCall = null;
 let drawnQuestions = new Map();
 let drawnResult = "";
@@ -169,7 +168,7 @@ function drawConversation() {
   write(byId("conversation-title"), `Call of ${shown.tool}, ${shown.era}`);
   const badge = byId("call-state");
   write(badge, `${SYMBOLS[shown.state]} ${shown.state}`);
-  badge.dataset.state = STATE_OF_BADGE[shown.state] ?? shown.state;
+  badge.dataset.state = shown.state;
   byId("stop").hidden = shown.over;
   byId("make-test").hidden = !shown.over || !state.writesTests;
   const failure = byId("failure");
@@ -235,7 +234,7 @@ function titleOf(question) {
   return make("h3", "", question.key ?? "Question", " ", make("span", "badge", question.kind));
 }
 
-const ACCEPT = { form: "Answer", page: "I have been there", model: "Answer", roots: "Answer" };
+const ACCEPT = { form: "Answer", page: "I visited the page", model: "Answer", roots: "Answer" };
 
 function openQuestion(shown, question, errors = {}, typed = null) {
   const form = make("form", "");
@@ -279,12 +278,12 @@ function openQuestion(shown, question, errors = {}, typed = null) {
 
 function bodyOf(question, errors) {
   if (question.kind === "page") {
-    return [make("p", "address", "Address: ", make("code", "", question.url)), question.opens ? outwardLink(question.url, "Open the page") : make("p", "quiet", "Only plain http(s) addresses are links here, and this is none.")];
+    return [make("p", "address", "Address: ", make("code", "", question.url)), question.opens ? outwardLink(question.url, "Open the page") : make("p", "quiet", "Not a link, because it is not a plain http(s) address.")];
   }
   if (question.kind === "model" || question.kind === "roots") {
     const said = (question.said ?? []).map(([role, text]) => make("div", "", make("p", "quiet", role), make("pre", "value", text)));
     const id = `${question.id}-text`;
-    const label = make("label", "", question.kind === "model" ? "The model's answer" : "Your folders, one address on each line, such as file:///home/ada");
+    const label = make("label", "", question.kind === "model" ? "The model's answer" : "Your folders, one address per line, such as file:///home/ada");
     label.htmlFor = id;
     const entry = make("textarea", "free-text");
     Object.assign(entry, { id, name: id, rows: 4 });
@@ -306,17 +305,17 @@ function outwardLink(url, text) {
 
 function answeredQuestion(question) {
   const { answer } = question;
-  const told = answer ? `${answer.action}${answer.text ? ": " : ""}` : "not answered";
+  const outcome = answer ? `${answer.action}${answer.text ? ": " : ""}` : "not answered";
   return make(
     "article",
     "",
     titleOf(question),
     question.message ? make("p", "message-text", question.message) : null,
-    make("p", "answer", make("b", "", told), answer?.text ? make("code", "", answer.text) : null),
+    make("p", "answer", make("b", "", outcome), answer?.text ? make("code", "", answer.text) : null),
   );
 }
 
-// The result.
+// Result.
 
 function drawResult(shown) {
   const content = JSON.stringify([shown.result, shown.state]);
@@ -325,7 +324,7 @@ function drawResult(shown) {
   }
   drawnResult = content;
   if (shown.over) {
-    write(byId("said"), `The call is ${shown.state}.`);
+    write(byId("said"), `The call is ${stateWords(shown.state)}.`);
   }
   const box = byId("result");
   box.replaceChildren();
@@ -340,17 +339,17 @@ function drawResult(shown) {
     article.append(value);
   }
   if (!blocks.length && structured === null) {
-    article.append(make("p", "quiet", "It is empty."));
+    article.append(make("p", "quiet", "The result is empty."));
   }
   if (waits && toolNamed(waits.tool)) {
-    const goOn = make("button", "", `Fill in ${waits.tool}, as a model would`);
-    goOn.type = "button";
-    goOn.addEventListener("click", () => {
+    const fillIn = make("button", "", `Fill in ${waits.tool}, as a model would`);
+    fillIn.type = "button";
+    fillIn.addEventListener("click", () => {
       chooseTool(waits.tool);
       const field = toolNamed(waits.tool).fields.find((one) => one.name === "handle");
       byId(field.id).value = waits.handle;
     });
-    article.append(make("p", "quiet", "The call waits, and its handle continues it."), goOn);
+    article.append(make("p", "quiet", "The call is waiting. Its handle continues it."), fillIn);
   }
   box.append(article);
 }
@@ -362,14 +361,14 @@ function blockOf(block) {
     case "picture": {
       const picture = make("img", "");
       picture.src = block.source;
-      picture.alt = readable(`Picture of the result (${block.about})`);
+      picture.alt = readable(`Picture in the result (${block.about})`);
       return make("p", "", picture, make("span", "quiet", ` ${block.about}`));
     }
     case "sound": {
       const sound = make("audio", "");
       sound.controls = true;
       sound.src = block.source;
-      sound.setAttribute("aria-label", readable(`Sound of the result (${block.about})`));
+      sound.setAttribute("aria-label", readable(`Sound in the result (${block.about})`));
       return make("p", "", sound, make("span", "quiet", ` ${block.about}`));
     }
     case "link":
@@ -384,7 +383,7 @@ function blockOf(block) {
   }
 }
 
-// Saved as bytes of no type, so that the browser opens nothing with it.
+// Save as untyped bytes, so that the browser does not open the file.
 function saveFile(block) {
   const bytes = block.data === null ? block.text : Uint8Array.from(atob(block.data), (char) => char.charCodeAt(0));
   const link = document.createElement("a");
@@ -394,7 +393,7 @@ function saveFile(block) {
   URL.revokeObjectURL(link.href);
 }
 
-// What waits for approval.
+// Pending approvals.
 
 const drawnApprovals = new Map();
 
@@ -417,7 +416,7 @@ function drawApprovals() {
       const card = decisionCard(approval);
       drawnApprovals.set(approval.id, card);
       byId("approval-list").append(card);
-      write(byId("said"), `This waits for an approval by ${approval.by}: ${approval.message}`);
+      write(byId("said"), `Approval by ${approval.by} needed: ${approval.message}`);
     }
   }
 }
@@ -447,49 +446,49 @@ function decisionCard(approval) {
     "open",
     make("h3", "", approval.tool, " ", make("span", "badge", approval.by)),
     make("p", "message-text", approval.message),
-    make("p", "quiet", `Asked by ${approval.caller}. Decide until ${approval.until}.`),
+    make("p", "quiet", `Requested by ${approval.caller}. Decide by ${approval.until}.`),
     form,
   );
 }
 
-// A test of the call.
+// Tests.
 
 async function makeTest() {
   const box = byId("test");
   const id = chosenCall;
   box.hidden = false;
-  box.replaceChildren(make("p", "quiet", "Writing the test, and running it…"));
-  write(byId("said"), "Writing the test, and running it.");
+  box.replaceChildren(make("p", "quiet", "Writing and running the test…"));
+  write(byId("said"), "Writing and running the test.");
   byId("make-test").disabled = true;
-  const made = await send("test", { call: id });
+  const test = await send("test", { call: id });
   byId("make-test").disabled = false;
   if (id !== drawnCall) {
     return;
   }
-  if (made.error) {
-    box.replaceChildren(make("p", "remark", `No test: ${made.error}.`));
-    write(byId("said"), `No test: ${made.error}`);
+  if (test.error) {
+    box.replaceChildren(make("p", "remark", `No test: ${test.error}.`));
+    write(byId("said"), `No test: ${test.error}`);
     return;
   }
-  const told = made.passed ? "It passes" : made.passed === null ? "Not run" : "It fails, and was not kept";
-  const where = made.file ? [" Written to ", make("code", "", made.file), "."] : [];
-  const source = make("details", "", make("summary", "", "The test"), make("pre", "value", made.source));
-  source.open = made.passed !== true;
-  box.replaceChildren(make("p", made.passed ? "remark good" : "remark", make("b", "", `${told}.`), ...where, made.passed && made.text ? ` ${made.text}` : ""), source);
-  if (!made.passed && made.text) {
-    box.append(make("pre", "value", made.text));
+  const verdict = test.passed ? "The test passes." : test.passed === null ? "The test did not run." : "The test fails, so it was deleted.";
+  const where = test.file ? [" Written to ", make("code", "", test.file), "."] : [];
+  const source = make("details", "", make("summary", "", "The test"), make("pre", "value", test.source));
+  source.open = test.passed !== true;
+  box.replaceChildren(make("p", test.passed ? "remark good" : "remark", make("b", "", verdict), ...where, test.passed && test.text ? ` ${test.text}` : ""), source);
+  if (!test.passed && test.text) {
+    box.append(make("pre", "value", test.text));
   }
-  write(byId("said"), `${told}.`);
+  write(byId("said"), verdict);
 }
 
-// Behind the call.
+// Details of the call: states, trace, token, messages and log.
 
 let drawnTrace = "";
 let drawnTokens = "";
 let drawnMessages = null;
 let drawnLog = "";
 
-// The panes of a trace tell where the reader is; here the address does not.
+// The trace panes show the reader's position. Here, the address does not.
 function moved() {}
 
 function drawBeside() {
@@ -501,10 +500,10 @@ function drawBeside() {
 
 function drawTrace(trace) {
   const note = state.server.traced && state.call?.over
-    ? "There is no trace of this call that the playground can read. A server with trace= records elsewhere, or not at all."
+    ? "The playground has no trace of this call. A server with its own trace= records elsewhere, or not at all."
     : state.server.traced
-    ? "The trace of a call appears as soon as its first leg has been served."
-    : "Only servers of roundtrip that this command has started show their states and a trace.";
+    ? "The trace appears after the first leg of the call."
+    : "States and traces need a roundtrip server that this command started.";
   for (const element of document.querySelectorAll(".untraced")) {
     element.hidden = trace !== null;
     write(element, note);
@@ -539,7 +538,7 @@ function drawTokens(tokens) {
   }
   drawnTokens = content;
   const cards = tokens.map((token, place) => tokenOf(token, place, tokens.length)).reverse();
-  byId("tokens").replaceChildren(...(cards.length ? cards : [make("p", "quiet", "On 2026-07-28 each round has a token, which the client returns with its answers. This call has none yet.")]));
+  byId("tokens").replaceChildren(...(cards.length ? cards : [make("p", "quiet", "On 2026-07-28, each round has a token, which the client returns with its answers. This call has no token yet.")]));
 }
 
 function tokenOf(token, place, count) {
@@ -548,7 +547,7 @@ function tokenOf(token, place, count) {
   for (const [name, rows, head] of [
     ["Answers", token.answers, ["Question", "Outcome", "Content"]],
     ["Open questions", token.asked, ["Question", ""]],
-    ["Kept results", token.computed, ["Name", "Value"]],
+    ["Recorded results", token.computed, ["Name", "Value"]],
   ]) {
     if (rows.length) {
       const table = make("table", "", make("caption", "unseen", name), make("thead", "", make("tr", "", ...head.map((cell) => make(cell ? "th" : "td", "", cell)))));
@@ -569,8 +568,8 @@ function drawWire(shown) {
   }
   const more = byId("messages-more");
   more.hidden = !shown?.leftOut;
-  write(more, `${shown?.leftOut} messages more, which are not kept.`);
-  // New ones are added, so that those that are open stay so.
+  write(more, `${shown?.leftOut} more messages were not recorded.`);
+  // Append new messages, so that open ones stay open.
   for (const message of messages.slice(box.childElementCount)) {
     const way = message.from === "client" ? "→" : "←";
     const entry = make("details", message.from, make("summary", "", `${way} ${message.title} `, make("span", "quiet", message.at)));
@@ -591,7 +590,7 @@ function drawLog() {
   }
 }
 
-// All together.
+// Whole page.
 
 function take(fresh) {
   const isOther = fresh.call && chosenCall && fresh.call.id !== chosenCall;
@@ -640,7 +639,7 @@ wireTabs(document.querySelector("[role=tablist]"));
 for (const tab of document.querySelectorAll("[role=tab]")) {
   tab.addEventListener("shown", () => {
     if (call !== null) {
-      // What is hidden has no size, and was drawn without one.
+      // A hidden pane has no size, so it was drawn without one.
       drawSteps();
       go(position, { announced: false });
     }
