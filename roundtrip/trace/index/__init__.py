@@ -1,1 +1,1 @@
-"""Find calls among many: an SQLite file beside the transcripts has a row for each call, and the places of its lines."""
+"""Call index: an SQLite file beside the transcripts with a row for each call and the positions of its lines."""

@@ -1,4 +1,4 @@
-"""Open the SQLite file of an index. It has no values of calls, and can be deleted at any time."""
+"""The index's SQLite file. It contains no call values and can be deleted at any time."""
 
 import os
 import sqlite3
@@ -10,13 +10,13 @@ from typing import Final
 from roundtrip.trace.writing.folder_lock import locked_folder_of
 
 _APPLICATION: Final = 0x72745478
-"""The mark of SQLite files that are ours."""
+"""SQLite application id of an index."""
 _VERSION: Final = 5
 _BUSY_SECONDS: Final = 60.0
 _CACHE_KIB: Final = 32 * 1024
 _FILE_MODE: Final = 0o600
 _COMPANIONS: Final = ("-wal", "-shm", "-journal")
-"""The ends of the names of the files that SQLite has beside its own."""
+"""Suffixes of the files that SQLite creates beside a database."""
 
 _SCHEMA: Final = """
 CREATE TABLE files (
@@ -75,18 +75,18 @@ CREATE TABLE notices (
 ) WITHOUT ROWID;
 CREATE INDEX notices_reason ON notices (event, reason, at, file, offset);
 """
-"""`digest` is of the first `head` bytes of a file, which may be values. The start of a call is copied into `marks`, so
-that the calls of a facet are in the order of lists. `omitted` marks lines that are not read again, of calls with very
-many requests; in `calls` it has the figures of these lines. `row` is null for a call that only lines of operators name.
-`others` are files beside the named ones, such as an operator log: a program that does not name them keeps the lines."""
+"""`digest` stands for a file's first `head` bytes, which may contain values. `marks` repeats each call's start, so that
+a facet's calls are in list order. `omitted` marks lines that are not read again, in calls with very many requests; in
+`calls`, it has the figures of these lines. `row` is null for a call that only operator actions mention. `others` lists
+files beside the named ones, such as an operator log, so that a program that does not name them keeps their lines."""
 
 
 class IndexUnusable(Exception):
-    """The index cannot be used; the message says why, and what to do."""
+    """The index cannot be used; the message says why and what to do."""
 
 
 def open_database(path: Path) -> sqlite3.Connection:
-    """Open the file of an index, and make it if needed.
+    """Open an index file, and create it if needed.
 
     Raises:
         IndexUnusable: The file cannot be opened, or is not an index.
@@ -103,23 +103,23 @@ def open_database(path: Path) -> sqlite3.Connection:
 
 
 def _make_file(path: Path) -> None:
-    """Make the file, unless it is there.
+    """Create the file, unless it exists.
 
-    A file that exists is left alone: closing it would drop the locks by which SQLite, in this process, uses it.
+    Do not open an existing file: closing it would release the locks that SQLite holds in this process.
     """
     if path.exists():
         return
     with locked_folder_of(path, waits=True):
-        # Another program may have made it meanwhile.
+        # Another program may have created the file while this one waited for the lock.
         if not path.exists():
-            # Those of an index that was deleted while a program used it; that program still has them open.
+            # Remove the companions of a deleted index. A program that still uses that index has them open.
             for suffix in _COMPANIONS:
                 path.with_name(path.name + suffix).unlink(missing_ok=True)
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, _FILE_MODE))
 
 
 def _prepare(database: sqlite3.Connection, path: Path) -> None:
-    # A file that has nothing yet becomes an index.
+    # An empty file becomes an index.
     if _number(database, "application_id") != _APPLICATION and _tables(database):
         raise IndexUnusable(f"{str(path)!r} is not an index of transcripts; move it away")
     for pragma in ("journal_mode = WAL", "synchronous = NORMAL", f"cache_size = -{_CACHE_KIB}", "temp_store = FILE"):
@@ -128,7 +128,7 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
         if _number(database, "user_version") == _VERSION:
             return
         for table in _tables(database):
-            # SQLite keeps its own.
+            # SQLite does not allow dropping its own tables.
             if not table.startswith("sqlite_"):
                 database.execute(f'DROP TABLE "{table}"')
         for statement in _SCHEMA.split(";\n")[:-1]:
@@ -148,21 +148,21 @@ def _tables(database: sqlite3.Connection) -> list[str]:
 
 @contextmanager
 def translated_errors(path: Path) -> Generator[None]:
-    """Raise `IndexUnusable` for errors of SQLite inside a `with` block."""
+    """Convert SQLite errors to `IndexUnusable` inside a `with` block."""
     try:
         yield
     except (sqlite3.Error, OverflowError, UnicodeEncodeError) as error:
-        raise IndexUnusable(f"cannot use the index {str(path)!r}: {error}; delete it if that goes on") from error
+        raise IndexUnusable(f"cannot use the index {str(path)!r}: {error}; delete it if this happens again") from error
 
 
 @contextmanager
 def writing(database: sqlite3.Connection) -> Generator[None]:
-    """Hold the right to write inside a `with` block, whose changes are made together or not at all."""
+    """Run a `with` block as one write transaction."""
     database.execute("BEGIN IMMEDIATE")
     try:
         yield
     except BaseException:
-        # A full disk has ended the transaction already.
+        # SQLite may already have ended the transaction, for example because the disk is full.
         if database.in_transaction:
             database.execute("ROLLBACK")
         raise

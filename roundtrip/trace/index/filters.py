@@ -1,4 +1,4 @@
-"""Filter calls by what their rows show, from an index or without one."""
+"""Call filters on rows, with or without an index."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,21 +15,21 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w":
 
 @dataclass(frozen=True, slots=True)
 class CallFilter:
-    """Conditions on a call, all of which it must meet."""
+    """Conditions that a call must all meet."""
 
     facets: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
-    """For each kind of facet the values of which the call must have one; they may have wildcards."""
+    """For each facet kind, the accepted values, which may have wildcards."""
     since: float | None = None
-    """The time since which something must have happened."""
+    """The earliest time for the call's last line."""
     before: float | None = None
-    """The time before which it must have begun."""
+    """The time before which the call must have begun."""
     rounds: Callable[[int], bool] | None = None
     start: str = ""
-    """The beginning of its id."""
+    """The prefix of the call's id."""
 
     @property
     def has_only_facets(self) -> bool:
-        """Return True if it has no condition but those on facets."""
+        """Return True if the only conditions are on facets."""
         return self.since is None and self.before is None and self.rounds is None and not self.start
 
     def passing(self, rows: Iterable[Row]) -> Iterator[Row]:
@@ -37,7 +37,7 @@ class CallFilter:
         return (row for row in rows if self.passes(row))
 
     def passes(self, row: Row) -> bool:
-        """Return True if a row meets all conditions."""
+        """Return True if the row meets all conditions."""
         if self.since is not None and row["last_at"] < self.since:
             return False
         if self.before is not None and row["started_at"] >= self.before:
@@ -55,25 +55,25 @@ class CallFilter:
 
 
 def fits(value: str | None, patterns: Sequence[str]) -> bool:
-    """Return True if a value is one of some patterns, or matches one that has wildcards, or if there are none."""
+    """Return True if a value equals or matches a pattern, or if there are no patterns."""
     return not patterns or (
         value is not None and any(value == pattern or fnmatchcase(value, pattern) for pattern in patterns)
     )
 
 
 def time_of(text: str) -> float:
-    """Return the time that an age (`10m`) or a date means, in seconds of the epoch.
+    """Parse an age (`10m`) or a date to seconds since the epoch.
 
     Raises:
-        ValueError: It is neither.
+        ValueError: The text is neither.
     """
     age = _AGE.fullmatch(text.strip())
     try:
         if age is not None:
-            # In the local time zone, as is a date without a zone below.
+            # Use the local time zone, like a date without a zone below.
             return (datetime.now().astimezone() - timedelta(**{_UNITS[age[2]]: float(age[1])})).timestamp()
         return datetime.fromisoformat(text.strip()).timestamp()
     except (ValueError, OverflowError, OSError) as error:
         raise ValueError(
-            f"{text!r} is not a time; write an age (30s, 10m, 2h, 3d) or a date (2026-11-21, 2026-11-21T09:30)"
+            f"{text!r} is not a time; use an age (30s, 10m, 2h, 3d) or a date (2026-11-21, 2026-11-21T09:30)"
         ) from error

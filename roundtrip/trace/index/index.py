@@ -1,4 +1,4 @@
-"""Provide `CallIndex`, which finds calls in transcripts of any size."""
+"""`CallIndex`, which finds calls in transcripts of any size."""
 
 import heapq
 import json
@@ -25,27 +25,27 @@ _FILE_SUFFIX: Final = ".index.sqlite3"
 _AFTER_ALL: Final = (float("inf"), 0)
 _WILDCARDS: Final = "*?["
 _ALL_LINES: Final = -1
-"""SQLite's limit for no limit."""
+"""SQLite's LIMIT value for no limit."""
 
-# Conditions on the rows of calls. The plus keeps SQLite from using the index on starts for a few calls.
+# Conditions on call rows. The plus keeps SQLite from using the index on starts when only a few calls match.
 _ALL: Final = "WHERE row IS NOT NULL AND (started, number)"
 _ACTIVE: Final = "INDEXED BY calls_last WHERE row IS NOT NULL AND last >= ? AND (started, number)"
 _BEGINNING_WITH: Final = "WHERE id >= ? AND id < ? AND row IS NOT NULL AND (+started, number)"
 
 Place = tuple[float, int]
-"""Place of a call in a list, whose newest is first."""
+"""Position of a call in a list, newest first."""
 
 
 class RowPage(NamedTuple):
-    """Some rows of a list."""
+    """One page from a list."""
 
     rows: list[Row]
     following: Place | None
-    """The place of the last row, if more follow."""
+    """The last row's position, if more rows follow."""
 
 
 class Noticed(NamedTuple):
-    """Line that is listed by itself: a rejected token, or an action of an operator."""
+    """A line that lists show separately: a rejected token or an operator action."""
 
     at: float
     line: Line
@@ -53,7 +53,7 @@ class Noticed(NamedTuple):
 
 
 def index_path(names: Sequence[str | Path]) -> Path | None:
-    """Return the path of the index of one named file or directory; None for several names."""
+    """Return the index path for one file or directory; None for several names."""
     if len(names) != 1:
         return None
     path = Path(names[0])
@@ -61,15 +61,15 @@ def index_path(names: Sequence[str | Path]) -> Path | None:
 
 
 class CallIndex:
-    """Calls of transcripts, by an index that is brought up to date on demand. Any thread may use it.
+    """Calls in transcripts, found through an index that is updated on demand. Any thread may use it.
 
     Args:
         names: Files, which must exist, and directories, which may be empty.
-        path: The file of the index; None for a temporary one.
-        later: Further files, which may appear later. Other programs that use the index read them, too.
+        path: The index file; None for a temporary one.
+        later: Further files, which need not exist yet. Other programs that use this index also read them.
 
     Raises:
-        NoTranscript: One of the files does not exist.
+        NoTranscript: A file does not exist.
         IndexUnusable: The index cannot be opened.
     """
 
@@ -86,7 +86,7 @@ class CallIndex:
         self._open()
 
     def _open(self) -> None:
-        # Taking lines for the first time may take minutes, while others search.
+        # Two connections: the first read of large transcripts may take minutes, while others search.
         self._taking = open_database(self._path)
         self._database = open_database(self._path)
         with translated_errors(self._path):
@@ -94,7 +94,7 @@ class CallIndex:
             self._identity = identity_of(self._path)
 
     def close(self) -> None:
-        """Close the index, and delete a temporary one."""
+        """Close the index; delete it if it is temporary."""
         with self._lock, self._taking_lock:
             self._taking.close()
             self._database.close()
@@ -102,19 +102,19 @@ class CallIndex:
                 self._folder.cleanup()
 
     def _open_again(self) -> None:
-        """Make the index again: its file was deleted, or is another one."""
+        """Open the index again, because its file was deleted or replaced."""
         with self._lock:
             self._taking.close()
             self._database.close()
             self._open()
 
     def refresh(self) -> None:
-        """Take the lines that were appended to the transcripts, and forget those whose files have gone."""
+        """Read all appended lines, and drop the lines in deleted files."""
         while self.take():
             pass
 
     def take(self) -> int:
-        """Take some thousands of appended lines, and return their number.
+        """Read a few thousand appended lines, and return their number.
 
         Raises:
             NoTranscript: A transcript cannot be read.
@@ -126,7 +126,7 @@ class CallIndex:
             return self._taker.take()
 
     def watch(self, step: Callable[[], None] | None, every: int) -> None:
-        """Call a function while it searches, after each of some steps of SQLite's machine; None to end that."""
+        """Call a function during searches, after every `every` SQLite instructions; None to stop."""
         self._database.set_progress_handler(step, every)
 
     @contextmanager
@@ -138,42 +138,42 @@ class CallIndex:
         with self._reading():
             return self._database.execute(query, values).fetchall()
 
-    # Facts of the whole.
+    # Totals.
 
     @property
     def version(self) -> int:
-        """Return a number that changes with every line."""
+        """Return a number that changes with every line read."""
         ((read,),) = self._select("SELECT coalesce(sum(read), 0) FROM files")
         return read
 
     def has(self, id: str) -> bool:
-        """Return True if a call has an id."""
+        """Return True if the index has a call with this id."""
         return bool(self._select("SELECT 1 FROM calls WHERE id = ? AND row IS NOT NULL", id))
 
     def unreadable(self) -> tuple[int, int]:
-        """Return the number of lines that could not be read, and of those of a later format."""
+        """Count the unreadable lines, and the lines in a later format."""
         (found,) = self._select("SELECT coalesce(sum(unreadable), 0), coalesce(sum(newer), 0) FROM files")
         return found
 
     def count(self) -> int:
-        """Return the number of calls."""
-        # Each call has one state.
+        """Count the calls."""
+        # Each call has exactly one state.
         ((number,),) = self._select("SELECT coalesce(sum(calls), 0) FROM facets WHERE kind = 'state'")
         return number
 
     def choices(self, kind: str, limit: int) -> list[tuple[str, int]]:
-        """Return the values of a kind of facet that most calls have, and the number of these calls."""
+        """Return a facet kind's most frequent values, each with its call count."""
         query = "SELECT value, calls FROM facets WHERE kind = ? AND calls > 0 ORDER BY calls DESC, value LIMIT ?"
         return self._select(query, kind, limit)
 
     # Calls.
 
     def find(self, id: str) -> TracedCall | None:
-        """Return a call with all of its lines; None for an unknown id."""
+        """Return a call with all its lines; None for an unknown id."""
         return self._joined(id).calls.get(id)
 
     def find_unserved(self, id: str) -> TracedCall:
-        """Return a call of which no request is recorded, with the actions on it."""
+        """Return a call without recorded requests, but with its operator actions."""
         return TracedCall(id, [], [], [], self._joined(id).actions)
 
     def _joined(self, id: str) -> Traced:
@@ -185,19 +185,19 @@ class CallIndex:
             return join((one.line for one in lines), omitted_in({id: omitted}))
 
     def page(self, filter: CallFilter, *, limit: int, after: Place | None = None) -> RowPage:
-        """Return the newest rows that pass a filter, behind a place."""
+        """Return the newest rows that pass a filter, starting after a position."""
         with closing(self._passing(filter, after)) as passing:
             found = [*islice(passing, limit + 1)]
         return RowPage([row for _, row in found[:limit]], found[limit - 1][0] if len(found) > limit else None)
 
     def rows(self, filter: CallFilter) -> Iterator[Row]:
-        """Yield the rows of all calls that pass a filter, the newest first."""
+        """Yield all rows that pass a filter, newest first."""
         with closing(self._passing(filter, None)) as passing:
             for _, row in passing:
                 yield row
 
     def number_of(self, filter: CallFilter) -> int | None:
-        """Return the number of calls that pass a filter; None if it can only be counted."""
+        """Look up how many calls pass a filter; None if the index would have to count them."""
         facets = [(kind, value) for kind, values in filter.facets.items() for value in values]
         if len(facets) > 1 or not filter.has_only_facets:
             return None
@@ -206,12 +206,12 @@ class CallIndex:
         with self._reading():
             return sum(calls for kind, value in facets for _, calls in self._facets(kind, [value]))
 
-    # Lines that are listed by themselves.
+    # Rejected tokens and operator actions.
 
     def noticed(
         self, event: str, *, reasons: Sequence[str] = (), limit: int, after: tuple[float, int, int] | None = None
     ) -> list[Noticed]:
-        """Return the newest lines of an event, with one of some reasons, behind a place."""
+        """Return the newest lines for an event, optionally with one of some reasons, starting after a position."""
         marks = ", ".join("?" * len(reasons))
         query = (
             f"SELECT at, file, offset, length FROM notices {'INDEXED BY notices_reason' if reasons else ''} "  # noqa: S608
@@ -227,24 +227,24 @@ class CallIndex:
             ]
 
     def reasons_of(self, event: str) -> list[tuple[str, int]]:
-        """Return the reasons of the lines of an event, and how many have each."""
+        """Return the reasons recorded for an event, each with its line count."""
         query = "SELECT reason, count(*) FROM notices WHERE event = ? GROUP BY reason ORDER BY count(*) DESC"
         return self._select(query, event)
 
     def strays(self) -> list[RejectedLine]:
-        """Return the rejected tokens of unknown calls, the newest first."""
+        """Return the rejected tokens without a known call, newest first."""
         return [one.line for one in self.noticed(STRAY, limit=_ALL_LINES) if isinstance(one.line, RejectedLine)]
 
     def stray_count(self) -> int:
-        """Return the number of rejected tokens of unknown calls."""
+        """Count the rejected tokens without a known call."""
         return sum(count for _, count in self.reasons_of(STRAY))
 
     # Searching.
 
     def _facets(self, kind: str, wanted: Sequence[str]) -> list[tuple[int, int]]:
-        """Return the numbers of a kind's facets that fit one of some patterns, and how many calls each has.
+        """Return the numbers and call counts of the facets that match a pattern.
 
-        A pattern that is a value itself means that value.
+        A pattern that equals an existing value matches only that value.
         """
         query = "SELECT number, calls FROM facets WHERE kind = ? AND value = ?"
         equal = {value: self._database.execute(query, (kind, value)).fetchall() for value in set(wanted)}
@@ -255,9 +255,9 @@ class CallIndex:
         return [(number, calls) for number, calls, value in every if equal.get(value) or fits(value, patterns)]
 
     def _passing(self, filter: CallFilter, after: Place | None) -> Generator[tuple[Place, Row]]:
-        """Yield the calls that pass a filter, the newest first, with their places.
+        """Yield the calls that pass a filter, newest first, with their positions.
 
-        The facet that the fewest calls have leads the search, and the other ones are looked up for each of its calls.
+        The search walks through the calls with the rarest facet, and looks up the other facets for each of them.
         """
         with self._reading(), ExitStack() as stack:
             facets = [self._facets(kind, values) for kind, values in filter.facets.items()]
@@ -283,7 +283,7 @@ class CallIndex:
                         yield place, row
 
     def _is_rarer(self, facets: Sequence[Sequence[tuple[int, int]]], since: float) -> bool:
-        """Return True if fewer calls have the rarest facet than have been active since a time."""
+        """Return True if fewer calls have the rarest facet than were active since a time."""
         if not facets:
             return False
         rarest = sum(calls for _, calls in facets[0])

@@ -1,4 +1,4 @@
-"""Read lines of transcripts by their places, and the lines that were appended since a place."""
+"""Reading transcript lines by position, and lines appended after a position."""
 
 import os
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -23,11 +23,11 @@ from roundtrip.trace.writing.lines import Line
 _CHUNK_BYTES: Final = 256 * 1024
 _MAX_LINE_BYTES: Final = 64 * 1024 * 1024
 HEAD_BYTES: Final = 256
-"""The beginning of a file, by which another one with its inode is recognized."""
+"""Bytes at a file's start that are compared, because a new file can have an old file's inode."""
 
 
 class FoundFile(NamedTuple):
-    """Transcript that exists now."""
+    """An existing transcript."""
 
     path: Path
     identity: FileIdentity
@@ -35,23 +35,23 @@ class FoundFile(NamedTuple):
 
 
 class LinePlace(NamedTuple):
-    """Place of a line."""
+    """Position of a line."""
 
     file: int
-    """The number of the file in the index."""
+    """The file's number in the index."""
     offset: int
     length: int
 
 
 class PlacedLine(NamedTuple):
-    """Line with its place."""
+    """A line and its position."""
 
     place: LinePlace
     line: Line
 
 
 def files_now(names: Sequence[Path]) -> list[FoundFile]:
-    """Return the transcripts that some names mean now, each after those that were rotated out of it."""
+    """Return the existing transcripts with some names, each after its rotated files."""
     found: dict[FileIdentity, FoundFile] = {}
     for name in names:
         for path in transcripts_in(name):
@@ -59,7 +59,7 @@ def files_now(names: Sequence[Path]) -> list[FoundFile]:
                 try:
                     about = one.stat()
                 except OSError:
-                    # It is not there yet, or was rotated just now.
+                    # The file does not exist yet, or was just rotated.
                     continue
                 identity = (about.st_dev, about.st_ino)
                 found.setdefault(identity, FoundFile(one, identity, about.st_size))
@@ -70,40 +70,40 @@ def check_names(names: Sequence[Path]) -> None:
     """Check that the named files exist; directories may be empty.
 
     Raises:
-        NoTranscript: One of them does not exist, or is a pipe.
+        NoTranscript: A file does not exist, or is a pipe.
     """
     for name in names:
         if not name.is_dir():
             files_of([name])
             if not name.is_file():
-                raise NoTranscript(f"{str(name)!r} is not a file, which an index needs; name a transcript or a folder")
+                raise NoTranscript(f"an index needs regular files, got {str(name)!r}; name a transcript or a folder")
 
 
 class AppendedLines(NamedTuple):
-    """Lines that were appended to a file."""
+    """Lines appended to a file."""
 
     lines: list[tuple[int, bytes]]
-    """Each with its offset."""
+    """The lines with their offsets."""
     read: int
-    """The offset behind them."""
+    """The offset after the last line."""
     searched: int
     """The offset before which no further line ends."""
 
 
 def head_of(file: FoundFile, size: int) -> tuple[int, bytes]:
-    """Return the size and the digest of a file's beginning."""
+    """Return the size and digest of a file's first bytes."""
     with _opened(file) as opened:
         head = opened.read(size) if opened is not None else b""
     return len(head), sha256(head).digest()
 
 
 def appended_to(found: FoundFile, since: int, *, searched: int) -> AppendedLines:
-    """Return the next lines of a file from an offset on.
+    """Return the next lines after an offset.
 
     Args:
         found: The file.
         since: The offset.
-        searched: An offset before which no further line ends, as an earlier look has found; 0 if there was none.
+        searched: An offset before which no further line ends, from an earlier search; 0 if unknown.
     """
     with _opened(found) as file:
         if file is None:
@@ -112,7 +112,7 @@ def appended_to(found: FoundFile, since: int, *, searched: int) -> AppendedLines
         while b"\n" not in (more := os.pread(file.fileno(), _CHUNK_BYTES, at)):
             at += len(more)
             if at - since > _MAX_LINE_BYTES:
-                # It is no line of a transcript; its rest is unreadable, too.
+                # Too long for a transcript line, so skip what was read. The rest is also unreadable.
                 return AppendedLines([(since, b"?")], at, at)
             if not more:
                 tail = _whole_tail(file, since, at)
@@ -127,11 +127,11 @@ def appended_to(found: FoundFile, since: int, *, searched: int) -> AppendedLines
 
 
 def read_lines(files: Mapping[int, FoundFile], places: Iterable[LinePlace]) -> Iterator[PlacedLine]:
-    """Yield the lines of some places; those of a file that has gone are left out.
+    """Yield the lines at some positions; skip the lines in deleted files.
 
     Args:
         files: The files by their numbers in the index.
-        places: The places. Each run of places in one file opens it once.
+        places: The positions. Consecutive positions in one file open it once.
     """
     for number, run in groupby(places, key=lambda place: place.file):
         with _opened(files.get(number)) as file:
@@ -146,7 +146,7 @@ def read_lines(files: Mapping[int, FoundFile], places: Iterable[LinePlace]) -> I
 
 @contextmanager
 def _opened(found: FoundFile | None) -> Generator[BinaryIO | None]:
-    """Open a file inside a `with` block; None if it has gone, or another one has got its path meanwhile."""
+    """Open a file inside a `with` block; None if it was deleted or replaced by another file."""
     if found is None:
         yield None
         return
@@ -163,7 +163,7 @@ def _opened(found: FoundFile | None) -> Generator[BinaryIO | None]:
 
 
 def _whole_tail(file: BinaryIO, since: int, end: int) -> list[tuple[int, bytes]]:
-    """Return the text behind the last newline if it is a whole line."""
+    """Return the text after the last newline if it is a complete line."""
     if end == since or os.pread(file.fileno(), 1, end - 1) != b"}":
         return []
     tail = os.pread(file.fileno(), end - since, since)

@@ -1,4 +1,4 @@
-"""Take lines of transcripts into an index: note their places, and make the rows of their calls again."""
+"""Indexing transcript lines: storing their positions, and updating the rows of their calls."""
 
 import heapq
 import json
@@ -28,19 +28,19 @@ from roundtrip.trace.writing.lines import ActedLine, Line, RejectedLine
 
 _BATCH_LINES: Final = 20_000
 STRAY: Final = "stray"
-"""The event under which rejected tokens of unknown calls are listed, beside that of all rejected tokens."""
+"""An additional event for rejected tokens without a known call."""
 KEPT_PLACES: Final = "SELECT file, offset, length FROM lines WHERE call = ? AND omitted = 0"
-"""The places of a call's lines, without those of requests that were left out."""
+"""The positions of a call's lines, without omitted requests."""
 _MAX_VALUES: Final = 500
-"""Values in one statement of SQL."""
+"""Maximum number of values in one SQL statement."""
 
 
 _identity = id
-"""The function `id`, where an id is that of a call."""
+"""The built-in `id`, for scopes in which `id` is a call id."""
 
 
 class _KnownCall(NamedTuple):
-    """Call that the index has."""
+    """A call in the index."""
 
     number: int
     started: float | None
@@ -49,17 +49,17 @@ class _KnownCall(NamedTuple):
 
 
 def omitted_in(texts: Mapping[str, str | None]) -> dict[str, Omitted]:
-    """Return what was left out of calls, from the texts of the index by the ids of the calls."""
+    """Parse the index's `omitted` texts, by call id."""
     return {id: Omitted(**json.loads(text)) for id, text in texts.items() if text is not None}
 
 
 class Taker:
-    """Reader of transcripts into an index. Several processes may use one index.
+    """Reader that adds transcript lines to an index. Several processes may use one index.
 
     Args:
         database: The index.
-        names: Files, and directories of them.
-        later: Further files, which the index remembers for all programs that use it.
+        names: Files and directories.
+        later: Further files, which the index records for all programs that use it.
     """
 
     def __init__(self, database: sqlite3.Connection, names: Sequence[Path], later: Sequence[Path]) -> None:
@@ -70,11 +70,13 @@ class Taker:
         self.files: dict[int, FoundFile] = {}
         """The files by their numbers in the index."""
         self._searched: dict[FileIdentity, tuple[int, int]] = {}
-        """What was read of each file, and the offset before which no line ends behind that, so that a long line that is
-        being written is read once."""
+        """For each file, the offset that was read up to, and the offset up to which no further line ends.
+
+        Without it, a long unfinished line would be read again and again.
+        """
 
     def take(self) -> int:
-        """Take lines that were appended since the last time, at most some thousands; return their number."""
+        """Read newly appended lines, at most a few thousand; return their number."""
         others = [Path(path) for (path,) in self._database.execute("SELECT path FROM others")]
         found = files_now([*self._names, *others])
         if self._is_current(found):
@@ -93,22 +95,22 @@ class Taker:
         places = {one.identity: one for one in found}
         if not self._checked or known.keys() != places.keys():
             return False
-        # The names change when files are rotated.
+        # Rotation changes file names.
         self.files = {number: places[identity] for identity, (number, _) in known.items()}
         return all(
-            # An empty file whose lines were read was truncated.
+            # A file that is now empty, but had lines, was truncated.
             places[identity].size == (self._searched_in(places[identity], read) or read)
             for identity, (_, read) in known.items()
         )
 
     def _searched_in(self, file: FoundFile, read: int) -> int:
-        """Return the offset before which no line ends behind what was read; 0 if it is not known."""
+        """Return the offset before which no unread line ends; 0 if unknown."""
         before, searched = self._searched.get(file.identity, (0, 0))
-        # A file that was written again is shorter, or another part of it was read.
+        # A rewritten file is shorter, or was read up to a different offset.
         return searched if before == read and searched <= file.size else 0
 
     def _match(self, found: Sequence[FoundFile]) -> None:
-        """Find the files again, by their inodes; forget those that have gone, and number the new ones."""
+        """Match the files with the index by inode; drop deleted files, and number new ones."""
         places = {one.identity: one for one in found}
         self.files = {}
         gone: list[int] = []
@@ -121,7 +123,7 @@ class Taker:
                 continue
             gone.append(number)
             if one is not None:
-                # It was written again from its beginning, or is another file with the same inode.
+                # The file was rewritten, or is another file with the same inode.
                 places[device, inode] = one
         self._forget(gone)
         for one in found:
@@ -137,13 +139,13 @@ class Taker:
         self.files[cursor.lastrowid or 0] = one
 
     def _forget(self, numbers: Sequence[int]) -> None:
-        """Drop files, and the calls that have no line left."""
+        """Drop files, and calls without remaining lines."""
         for number in numbers:
             calls = self._database.execute(
                 "SELECT id, number, omitted FROM calls WHERE number IN (SELECT call FROM lines WHERE file = ?)",
                 (number,),
             ).fetchall()
-            # What was left out of them is chosen again, from the lines that remain.
+            # Choose the omitted requests again, from the remaining lines.
             thinned = [(call,) for _, call, omitted in calls if omitted is not None]
             self._database.executemany("UPDATE lines SET omitted = 0 WHERE call = ? AND omitted = 1", thinned)
             self._database.executemany("UPDATE calls SET omitted = NULL WHERE number = ?", thinned)
@@ -154,9 +156,9 @@ class Taker:
                 self._join({id: [] for id, *_ in calls[first : first + _BATCH_LINES]})
 
     def _read(self) -> tuple[list[PlacedLine], int]:
-        """Return the next lines, and how many were read, also if not as lines.
+        """Return the next lines, and how many lines were read, including unreadable ones.
 
-        The file whose lines are the oldest is read first, because the legs of a call are in several files.
+        The file with the oldest lines is read first, because a call's legs are in several files.
         """
         waiting: list[tuple[float, int, int]] = self._database.execute(
             "SELECT reached, number, read FROM files"
@@ -183,7 +185,7 @@ class Taker:
             self._database.execute(
                 "UPDATE files SET read = ?, reached = ?, unreadable = unreadable + ?, newer = newer + ?, "
                 "head = ?, digest = ? WHERE number = ?",
-                # A file that was short, or empty, has a longer head now.
+                # A file that was shorter than the head has grown.
                 (read, reached, reading.unreadable, reading.newer, *head_of(file, min(HEAD_BYTES, read)), number),
             )
             heapq.heappush(waiting, (reached, number, read))
@@ -208,7 +210,7 @@ class Taker:
         self._join(calls)
 
     def _join(self, new: dict[str, list[PlacedLine]]) -> None:
-        """Make the rows of calls again, with their new lines."""
+        """Update the rows of calls that have new lines."""
         known: dict[str, _KnownCall] = {}
         ids = list(new)
         for first in range(0, len(ids), _MAX_VALUES):
@@ -222,7 +224,7 @@ class Taker:
             if id in known:
                 places = self._database.execute(KEPT_PLACES, known[id][:1]).fetchall()
                 before[id] = [*read_lines(self.files, map(LinePlace._make, places))]
-            # A file may be rotated before its last lines are taken, and be read after the one that replaced it.
+            # A file may be rotated before its last lines are read, and then be read after its replacement.
             own = sorted([*before.get(id, ()), *placed], key=lambda one: one.place)
             lines += [one.line for one in own]
         joined = join(lines, omitted_in({id: one.omitted for id, one in known.items()})).calls
@@ -285,7 +287,7 @@ class Taker:
             ],
         )
         for id in numbers.keys() - rows.keys():
-            # It has no line left, or only lines of operators.
+            # The call has no lines left, or only operator actions.
             self._database.execute("DELETE FROM calls WHERE number = ?", (numbers[id],))
             if self._database.execute("SELECT 1 FROM lines WHERE call = ?", (numbers[id],)).fetchone() is not None:
                 self._database.execute("INSERT INTO calls (number, id) VALUES (?, ?)", (numbers[id], id))

@@ -44,5 +44,5 @@ def test_folder_of_nothing_else_has_no_transcript(tmp_path: Path) -> None:
 
 def test_index_takes_no_pipe_by_its_name(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.jsonl")
-    with pytest.raises(NoTranscript, match="is not a file, which an index needs"):
+    with pytest.raises(NoTranscript, match="an index needs regular files"):
         check_names([tmp_path / "pipe.jsonl"])

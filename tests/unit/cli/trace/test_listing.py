@@ -105,8 +105,8 @@ def test_filters_that_mean_nothing_are_rejected(path: Path, capsys: pytest.Captu
 
     check_each(
         [
-            (["--since", "soon"], "'soon' is not a time; write an age (30s, 10m, 2h, 3d) or a date"),
-            (["--since", "9" * 400 + "d"], "is not a time; write an age"),
+            (["--since", "soon"], "'soon' is not a time; use an age (30s, 10m, 2h, 3d) or a date"),
+            (["--since", "9" * 400 + "d"], "is not a time; use an age"),
             (["--rounds", "many"], "'many' is not a number of rounds; write 2, '>2'"),
             (["--reason", "bored"], "there is no reason 'bored'; reasons: new, missing"),
             (["--outcome", "won"], "there is no outcome 'won'; outcomes: accepted"),
