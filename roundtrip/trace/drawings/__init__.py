@@ -1,1 +1,1 @@
-"""Draw the state machine of calls, and the dependency graphs of tools, as Mermaid, DOT or text."""
+"""Drawings of the call state machine and of tool dependencies, as Mermaid, DOT or text."""

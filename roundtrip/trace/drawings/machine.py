@@ -1,4 +1,4 @@
-"""Draw the state machines of roundtrip in every format, from their tables."""
+"""State machine drawings in every format, from the tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Format(StrEnum):
-    """Formats of drawings."""
+    """Drawing formats."""
 
     MERMAID = "mermaid"
     DOT = "dot"
@@ -21,16 +21,16 @@ class Format(StrEnum):
 
 
 Visited = Collection[tuple[State, Event]]
-"""The arrows that a call took, each by its source and event."""
+"""The arrows that a call took, as pairs of source and event."""
 
-# No colors: the page around a diagram may be light or dark.
+# No colors, because the page around a diagram may be light or dark.
 _MERMAID_STYLES: Final = {
     "node": {"active": {"font-weight": "bold", "stroke-width": "4px"}, "default": {"stroke-width": "1px"}}
 }
 
 
 def draw_machine(format: Format, *, visited: Visited = (), current: State | None = None) -> str:
-    """Draw the machine of a call with its path and its state marked, without a newline at the end."""
+    """Draw the call machine, with a call's path and state marked and without a trailing newline."""
     match format:
         case Format.MERMAID:
             return mermaid(CALL_MACHINE, visited=visited, current=current)
@@ -41,8 +41,8 @@ def draw_machine(format: Format, *, visited: Visited = (), current: State | None
 
 
 def mermaid(table: MachineTable[Any, Any], *, visited: Visited = (), current: State | None = None) -> str:
-    """Draw a machine as the Mermaid diagram of `transitions`, without a newline at the end."""
-    # Not at the top: only this format needs it.
+    """Draw a machine as a Mermaid diagram with `transitions`, without a trailing newline."""
+    # lazy: only this format needs it
     from transitions.extensions.diagrams import GraphMachine
 
     machine: Any = transitions_machine(table, GraphMachine, graph_engine="mermaid")
@@ -60,12 +60,12 @@ def mermaid(table: MachineTable[Any, Any], *, visited: Visited = (), current: St
 
 
 def transitions_machine(table: MachineTable[Any, Any], kind: type[Machine], **options: Any) -> Machine:
-    """Build a machine of `transitions` from a table, to attach models to or to draw.
+    """Build a `transitions` machine from a table, for attaching models or drawing.
 
     Args:
         table: The table.
-        kind: The class of the machine.
-        options: Further arguments of that class.
+        kind: The machine class.
+        options: Further arguments for that class.
     """
     given: dict[str, Any] = {
         "model": None,
@@ -81,7 +81,7 @@ def transitions_machine(table: MachineTable[Any, Any], kind: type[Machine], **op
 
 
 def _dot(visited: Visited, current: State | None) -> str:
-    """Draw the machine for Graphviz. The drawing of `transitions` needs a package, and shows no path or final state."""
+    """Draw the machine for Graphviz. `transitions` would need another package, and shows no path or final state."""
     lines = ["digraph machine {", "    rankdir=LR;", "    node [shape=box, style=rounded];"]
     lines += [f"    {state} [peripheries=2];" for state in State if state in CALL_MACHINE.final]
     for source, event, target in CALL_MACHINE.arrows:
@@ -93,7 +93,7 @@ def _dot(visited: Visited, current: State | None) -> str:
 
 
 def _text(visited: Visited, current: State | None) -> str:
-    """Draw the machine as a list of the events and targets of each state; `*` marks the path of a call."""
+    """List each state with its events and targets; `*` marks a call's path."""
     state_width = max(map(len, State))
     event_width = max(map(len, Event))
     lines: list[str] = []

@@ -1,6 +1,6 @@
-"""Draw the dependency graphs of tools in every format, from the plans that serve calls.
+"""Drawings of tool dependencies in every format, from the plans that serve calls.
 
-Several tools make one drawing with a frame around each, so the output is always one valid document.
+Several tools share one drawing, with a frame around each tool, so the output is always one valid document.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +15,7 @@ from roundtrip.trace.drawings.machine import Format
 
 
 class BoxKind(Enum):
-    """Kinds of boxes; each has its own shape."""
+    """Box kind, which determines the shape."""
 
     TOOL = "tool"
     VALUE = "value"
@@ -26,7 +26,7 @@ class BoxKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """Source of parameters, or the tool whose parameters are filled."""
+    """A source for parameters, or the tool itself."""
 
     id: str
     kind: BoxKind
@@ -36,7 +36,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Parameter of `target` that `source` fills."""
+    """A `target` parameter that `source` fills."""
 
     source: Box
     target: Box
@@ -46,7 +46,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Graph of one tool, for every drawing format."""
+    """One tool's graph, for every drawing format."""
 
     tool: str
     boxes: tuple[Box, ...]
@@ -63,7 +63,7 @@ def _graph(tool: str, plan: Plan, prefix: str) -> Graph:
             return nodes[entry.node]
         if entry.source is Source.CONTEXT:
             return Box(f"{prefix}_context", BoxKind.CONTEXT, "Context")
-        # An alias may hold any character, so its number is the id.
+        # An alias may contain any character, so the id is a number.
         box = Box(f"{prefix}_a{len(arguments)}", BoxKind.ARGUMENT, entry.name, "argument")
         return arguments.setdefault(entry.name, box)
 
@@ -90,7 +90,7 @@ def _asking(node: Node) -> str | None:
     if asked is None:
         return None
     if not isinstance(asked, type):
-        # A choice, or a list of choices: too long to be written out.
+        # A choice or a list of choices would be too long.
         return "asks the user"
     if issubclass(asked, SdkSample):
         return "asks the client's model"
@@ -102,7 +102,7 @@ def _asking(node: Node) -> str | None:
 
 
 def draw_plans(plans: Mapping[str, Plan], format: Format) -> str:
-    """Draw the plans of tools, by their names, as one drawing without a newline at its end."""
+    """Draw plans, given by tool name, in one drawing without a trailing newline."""
     graphs = [_graph(tool, plan, f"t{place}") for place, (tool, plan) in enumerate(plans.items())]
     match format:
         case Format.MERMAID:
@@ -120,7 +120,7 @@ def _drawn(
     draw_box: Callable[[Box], str],
     draw_line: Callable[[Line], str],
 ) -> Iterator[str]:
-    """Yield the indented lines of graphs, each in a frame if there are several."""
+    """Yield the indented lines for graphs, each graph in a frame if there are several."""
     for graph in graphs:
         body = [*map(draw_box, graph.boxes), *map(draw_line, graph.lines)]
         framed = frame(graph, [f"    {line}" for line in body]) if len(graphs) > 1 else body
@@ -136,7 +136,7 @@ _SHAPES: Final = {
     BoxKind.ARGUMENT: ("([", "])", "ellipse"),
     BoxKind.CONTEXT: ("([", "])", "ellipse"),
 }
-"""What Mermaid has before and after the text of a box, and the shape in DOT."""
+"""Mermaid's delimiters around a box's text, and the DOT shape."""
 
 
 def _mermaid_frame(graph: Graph, body: list[str]) -> list[str]:
@@ -181,7 +181,7 @@ def _dot_quote(text: str) -> str:
 
 
 def _text(graph: Graph) -> str:
-    """List the tool and then its dependencies, each with its parameters and their sources."""
+    """List the tool and its dependencies, each with its parameters and their sources."""
     width = max((len(line.parameter) for line in graph.lines), default=0)
     lines: list[str] = []
     for box in graph.boxes:
@@ -191,7 +191,7 @@ def _text(graph: Graph) -> str:
         filled = [line for line in graph.lines if line.target == box]
         lines += [f"    {line.parameter:<{width}} <- {_text_source(line)}" for line in filled]
         if box.kind is BoxKind.TOOL and not filled:
-            lines.append("    (no parameter is filled by a resolver)")
+            lines.append("    (no resolver fills a parameter)")
     return "\n".join(lines)
 
 

@@ -109,7 +109,7 @@ opinion: asks the client's model
 roots: asks for the client's roots
 
 close
-    (no parameter is filled by a resolver)"""
+    (no resolver fills a parameter)"""
     )
 
 
