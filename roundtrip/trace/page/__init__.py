@@ -1,1 +1,1 @@
-"""Show calls as HTML pages: Python collects the content, and a script on the page draws it."""
+"""Call pages in HTML: Python collects the content, and a script on the page draws it."""

@@ -1,4 +1,4 @@
-"""Collect the content of a call's page as data: plain texts, which the page inserts as text only."""
+"""Call-page data: plain texts, which the page inserts only as text."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,15 +57,15 @@ STATE_SYMBOLS: Final[Mapping[str, str]] = {
     State.REJECTED: "⊗",
     State.AWAITING_INPUT: "…",
 }
-UNSERVED: Final = "no request of this call is in the transcripts: they were pruned, or are not among the named files"
+UNSERVED: Final = "the transcripts have no request for this call: they were pruned, or are not among the named files"
 _NO_MARK: Final = "."
 _MAX_LISTED_NAMES: Final = 12
-"""Names in one line; the timeline has all of them."""
+"""Maximum number of names in one line; the timeline shows all."""
 
 
 @dataclass(slots=True)
 class _Step:
-    """Events between two rounds of questions: the requests that led to the second round, and that round."""
+    """A timeline column: a round of questions, and the requests that led to it."""
 
     place: int
     lines: list[tuple[Serving | None, Line]] = field(default_factory=list[tuple[Serving | None, Line]])
@@ -73,7 +73,7 @@ class _Step:
     before: Round | None = None
     round: Round | None = None
     is_again: bool = False
-    """True if another serving asked a round of the same number before."""
+    """True if an earlier serving asked a round with the same number."""
 
     @property
     def servings(self) -> list[Serving]:
@@ -93,7 +93,7 @@ class _Step:
 
 
 def data_of(call: TracedCall) -> Data:
-    """Return the content of a call's page."""
+    """Return the page content for a call."""
     steps = _steps(call)
     exchange = exchange_of(call)
     replays = {serving: explain_replay(call, serving, first) for serving, first in call.replays}
@@ -124,13 +124,13 @@ def data_of(call: TracedCall) -> Data:
 
 
 def data_of_unserved(call: TracedCall, tool: str, state: str) -> Data:
-    """Return the content of the page of a call that a store has, and no transcript."""
+    """Return the page content for a call that is in the store but in no transcript."""
     known = {"tool": tool, "state": state, "symbol": STATE_SYMBOLS.get(state, "▸"), "facts": [["Recorded", UNSERVED]]}
     return {**data_of(call), **known}
 
 
 def _failure(call: TracedCall, steps: Sequence[_Step]) -> Data | None:
-    """Return the explanation of a failed call, and its step."""
+    """Explain a failed call, and return the step of the failure."""
     end = explain_end(call)
     if end is None:
         return None
@@ -140,7 +140,7 @@ def _failure(call: TracedCall, steps: Sequence[_Step]) -> Data | None:
 
 
 def action_data(line: ActedLine) -> Data:
-    """Return what an operator did."""
+    """Return an operator action as page data."""
     return {"at": clock_text(line.at), **{name: getattr(line, name) for name in ("by", "action", "outcome", "why")}}
 
 
@@ -156,7 +156,7 @@ def _facts_of_call(call: TracedCall) -> list[list[str]]:
     if call.omitted.requests:
         facts.append(["Shown", omitted_text(call)])
     if call.takeovers:
-        facts.append(["Taken over", f"{times_text(len(call.takeovers))}, from a worker that fell silent"])
+        facts.append(["Taken over", f"{times_text(len(call.takeovers))}, from a silent worker"])
     if call.pending or call.awaited:
         deadline = until(call)
         keys = ", ".join([*(question.key for question in call.pending), *map(approval_text, call.awaited)])
@@ -176,7 +176,7 @@ def _bodies(call: TracedCall) -> str:
     if call.bodies:
         silent = f", and perhaps in {count_text(call.silent_servings, 'silent worker')}" if call.silent_servings else ""
         return f"{times_text(call.bodies)}{silent}"
-    return "not known: the end of a leg is not recorded" if call.may_have_run else "never"
+    return "unknown: a leg has no recorded end" if call.may_have_run else "never"
 
 
 def _share(call: TracedCall) -> float:
@@ -186,7 +186,7 @@ def _share(call: TracedCall) -> float:
 
 
 def _rows(call: TracedCall, columns: int) -> list[Data]:
-    """Return one character per step for each question: the index of its mark in the legend."""
+    """Return one row per question, with one character per step: the mark's index in the legend."""
     places = {mark: str(place) for place, mark in enumerate(SYMBOLS)}
     return [
         {"key": key, "marks": "".join(_NO_MARK if mark is None else places[mark] for mark in marks)[:columns]}
@@ -244,7 +244,7 @@ def _step_data(call: TracedCall, step: _Step, replays: Mapping[Serving, str], *,
 
 def _name(call: TracedCall, step: _Step) -> str:
     if not call.servings and not call.rejections:
-        return "No request of this call is recorded"
+        return "No recorded request"
     if step.round is None:
         return f"End: {call.state}" if call.is_over else f"Now: {call.state}"
     return f"Round {step.round.number}{', asked again by another serving' if step.is_again else ''}"
@@ -339,7 +339,7 @@ def _approval(call: TracedCall, approval: AskedApproval) -> Data:
 
 
 def _answer(answer: ReadAnswer) -> Data:
-    remarks = {"taken": "", "invalid": "it did not fit the form", "lost": "it was given to another wording"}
+    remarks = {"taken": "", "invalid": "it did not fit the form", "lost": "it answered a different wording"}
     return {
         "key": answer.key,
         "action": answer.action or "malformed",
@@ -349,7 +349,7 @@ def _answer(answer: ReadAnswer) -> Data:
 
 
 def _unmatched(round_: Round | None) -> list[Data]:
-    """Return answers that were read in a round that did not ask their question."""
+    """Return the answers in a round that did not ask their questions."""
     if round_ is None:
         return []
     keys = {question.key for question in round_.asked.questions}
@@ -357,7 +357,7 @@ def _unmatched(round_: Round | None) -> list[Data]:
 
 
 def _shown(recorded: Recorded | None) -> Data | None:
-    """Return a revealed value as text, and another by its size and digest."""
+    """Return a revealed value as text, and any other value as its size and digest."""
     if recorded is None:
         return None
     if isinstance(recorded, Digested):
@@ -366,7 +366,7 @@ def _shown(recorded: Recorded | None) -> Data | None:
 
 
 def _raw(line: Line) -> Data:
-    """Return a line as text, because JavaScript cannot represent every number of JSON."""
+    """Return a line as text, because JavaScript cannot represent every JSON number."""
     try:
         data: Data = {"v": line.v, "event": line.event, **line.model_dump(exclude_unset=True)}
     except RecursionError:

@@ -1,4 +1,4 @@
-"""Build pages as HTML documents: one file each, whose policy allows its own script and style only."""
+"""HTML pages in one file, with a policy that allows only the page's own script and style."""
 
 import base64
 import hashlib
@@ -16,14 +16,14 @@ from roundtrip.trace.page.data import data_of
 from roundtrip.trace.reading.calls import TracedCall
 
 STEP_SCRIPTS: Final = ("dom.js", "timeline.js", "exchange.js", "machine.js", "inspector.js", "steps.js")
-"""The scripts that draw the steps of a call."""
+"""The scripts that draw a call's steps."""
 _PARTS: Final = ("call", "nav", "timeline", "exchange", "machine", "inspector", "pages", "acting")
-"""The parts that several pages have: of a call, of its steps, and of the pages that operate a server."""
+"""The parts that several pages share."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """HTML page with its content security policy, which the page states and a server may send as a header."""
+    """HTML page with its content security policy, which is in the page and may also be a response header."""
 
     text: str
     policy: str
@@ -31,17 +31,17 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class PageKind:
-    """Files of a kind of page, in the folder `web`, and what its policy allows besides them."""
+    """Files for a kind of page, in the folder `web`, and further policy directives."""
 
     template: str
     scripts: tuple[str, ...]
     styles: tuple[str, ...] = ("page.css",)
     policy: str = ""
-    """Directives, each with a semicolon and a space after it."""
+    """Directives, each followed by a semicolon and a space."""
 
 
 _UPDATED: Final = "connect-src 'self'; "
-"""The policy of a page that sends requests to its own server."""
+"""The policy for a page that sends requests to its server."""
 _CALL: Final = PageKind("call.html", (*STEP_SCRIPTS, "call.js"))
 _LIVE_CALL: Final = PageKind("call.html", (*STEP_SCRIPTS, "call.js"), policy=_UPDATED)
 _UI_STYLES: Final = ("page.css", "controls.css", "ui/ui.css")
@@ -70,22 +70,22 @@ UI_PAGES: Final[Mapping[str, PageKind]] = {
     "fleet": PageKind("ui/fleet.html", ("dom.js", "ui/pages.js", "ui/bars.js", "ui/fleet.js"), _UI_STYLES, _UPDATED),
     "actions": _list_page("ui/actions.js"),
 }
-"""The pages of `roundtrip ui`, by their addresses."""
+"""The pages of `roundtrip ui`, by path."""
 
 
 def html(call: TracedCall) -> str:
-    """Return the page of a call as a single file, without a newline at its end."""
+    """Return a call page as a single file, without a trailing newline."""
     return call_page(call).text.rstrip("\n")
 
 
 def call_page(call: TracedCall, *, live: Mapping[str, Any] | None = None) -> Page:
-    """Return the page of a call; `live` has the address of its updates, and the version that it shows."""
+    """Return a call page; `live` has the address for updates and the current version."""
     kind = _CALL if live is None else _LIVE_CALL
     return page_of(kind, f"{call.tool} {call.id}", {**data_of(call), "live": live})
 
 
 def page_of(kind: PageKind, title: str, data: Mapping[str, Any]) -> Page:
-    """Return a page that draws some data."""
+    """Return a page that draws the data."""
     template, shared = _source(kind)
     text = template.substitute(shared, title=escape(printable(title)), data=json_for_html(data))
     return Page(text, shared["policy"])
@@ -93,7 +93,7 @@ def page_of(kind: PageKind, title: str, data: Mapping[str, Any]) -> Page:
 
 @cache
 def _source(kind: PageKind) -> tuple[Template, Mapping[str, str]]:
-    """Return the template of a kind of page, and what all of these pages have in it."""
+    """Return the template for a kind of page, and the content that all these pages share."""
     folder = files("roundtrip.trace.page").joinpath("web")
 
     def read(name: str) -> str:
@@ -112,7 +112,7 @@ def _source(kind: PageKind) -> tuple[Template, Mapping[str, str]]:
 
 
 def _source_hash(text: str) -> str:
-    """Return the source of a content security policy that allows one script or style sheet."""
+    """Return the policy source that allows one script or style sheet."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
@@ -120,8 +120,8 @@ _ESCAPES: Final = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 
 
 def json_for_html(data: Mapping[str, Any]) -> str:
-    """Return JSON that is safe in any place of an HTML document.
+    """Return JSON that is safe anywhere in an HTML document.
 
-    It is ASCII, so U+2028 and U+2029, which end lines in scripts, are escaped too.
+    The JSON is ASCII, so U+2028 and U+2029, which end lines in scripts, are also escaped.
     """
     return json.dumps(data, separators=(",", ":"), allow_nan=False).translate(_ESCAPES)

@@ -1,4 +1,4 @@
-"""Draw forms on a page: the fields of a schema, filled in with an answer."""
+"""Forms on a call page: a schema's fields, filled in with an answer."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,9 +9,9 @@ from roundtrip.untrusted import mapping_of
 
 
 def page_fields_of(schema: object, answer: object) -> list[dict[str, Any]]:
-    """Return the fields of a form, in order, filled in with an answer or with their defaults.
+    """Return a form's fields, in order, filled in with an answer or with their defaults.
 
-    A transcript may hold anything, so the page shows a field of unknown shape as one that takes text.
+    A transcript may contain anything, so the page shows a field with an unknown shape as a text field.
     """
     given = mapping_of(answer)
     fields = fields_of(mapping_of(schema))
@@ -21,16 +21,16 @@ def page_fields_of(schema: object, answer: object) -> list[dict[str, Any]]:
 
 
 def value_text(value: object, *, indent: int | None = None) -> str:
-    """Return a text as it is, and any other value as JSON."""
+    """Return a string unchanged, and any other value as JSON."""
     return value if isinstance(value, str) else json_text(value, indent=indent)
 
 
 def json_text(value: object, *, indent: int | None = None) -> str:
-    """Return a value as JSON, for people to read."""
+    """Return a value as readable JSON."""
     try:
         return json.dumps(value, ensure_ascii=False, indent=indent)
     except RecursionError:
-        return "(nested too deeply to be shown)"
+        return "(too deeply nested to show)"
 
 
 def _page_field(field: FormField, answer: Mapping[str, Any]) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def _page_field(field: FormField, answer: Mapping[str, Any]) -> dict[str, Any]:
         "label": field.title or field.name,
         "about": field.description or "",
         "required": field.required,
-        # Empty for a field of text.
+        # Empty for a text field.
         "options": [{"label": label, "chosen": _is_chosen(choice, value)} for choice, label in _choices(field)],
         "many": field.kind is FieldKind.SEVERAL,
         "value": "" if value is None else value_text(value),

@@ -1,8 +1,7 @@
-"""Guard pages for the user of this machine alone: their address, the `Host` of requests, and headers of responses.
+"""Protection for pages that only this machine's user may open: a secret address, the `Host` check, and headers.
 
-Other users of the machine can reach the port of a page, but only the owner may see it, so the address holds a secret.
-A request must name this machine, as another site may point its own name to it (DNS rebinding), and would then have the
-same origin.
+Other users on the machine can reach the port, so the address has a secret. A request's `Host` must name this machine,
+because another site can point its own name here (DNS rebinding) and would then have the same origin.
 """
 
 import hmac
@@ -18,11 +17,11 @@ _SECRET_BYTES: Final = 16
 
 
 class Loopback:
-    """Address of pages on one port, with its secret.
+    """Secret address for the pages on one port.
 
     Args:
         port: The port.
-        host: The address of this machine on which they are served.
+        host: The local address on which the pages are served.
     """
 
     def __init__(self, port: int, host: str = HOST) -> None:
@@ -32,20 +31,20 @@ class Loopback:
 
     @property
     def url(self) -> str:
-        """Return the address under which all pages are."""
+        """Return the base address for all pages."""
         return f"http://{self._host}:{self._port}/{self.secret}/"
 
     def names(self, hosts: Sequence[str]) -> bool:
-        """Return True if a request has one `Host` header, and that names this port of this machine."""
+        """Return True if a request has exactly one `Host` header, which names this port on this machine."""
         names = (self._host, HOST, "localhost")
         return len(hosts) == 1 and hosts[0].lower() in [f"{name}:{self._port}" for name in names]
 
     def sent_from_here(self, origins: Sequence[str], host: str) -> bool:
-        """Return True if a request has one `Origin` header, and a page of the same host sent it."""
+        """Return True if a request has exactly one `Origin` header, which names the same host."""
         return list(origins) == [f"http://{host.lower()}"]
 
     def place_of(self, path: str) -> str | None:
-        """Return the rest of a path after the secret; None for another secret, or without the slash after it."""
+        """Return the rest of a path after the secret; None if the secret is wrong or no slash follows it."""
         secret, slash, place = path.removeprefix("/").partition("/")
         if not slash or not hmac.compare_digest(secret.encode("utf-8", "replace"), self.secret.encode()):
             return None
@@ -53,5 +52,5 @@ class Loopback:
 
 
 def headers_for(policy: str) -> dict[str, str]:
-    """Return the headers of a response with this content security policy."""
+    """Return response headers with this content security policy."""
     return page_headers(f"{policy}; frame-ancestors 'none'")

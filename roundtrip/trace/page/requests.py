@@ -1,4 +1,4 @@
-"""Take requests to the pages of this package, and answer them. An error is a status and one of our own sentences."""
+"""Requests to roundtrip's pages, and responses. An error is a status and a sentence from this package."""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
@@ -21,7 +21,7 @@ _NO_POLICY: Final = "default-src 'none'"
 
 
 class PageRejected(Exception):
-    """A request gets no more than a status and a sentence."""
+    """A rejected request, which gets only a status and a sentence."""
 
     def __init__(self, status: HTTPStatus, text: str, **headers: str) -> None:
         super().__init__(text)
@@ -30,7 +30,7 @@ class PageRejected(Exception):
 
 
 class FormInvalid(Exception):
-    """Texts of a form do not fit it; `errors` has a sentence for each wrong field, by its id."""
+    """Form texts that do not fit their fields; `errors` has a sentence for each field id."""
 
     def __init__(self, errors: Mapping[str, str]) -> None:
         super().__init__("; ".join(errors.values()))
@@ -40,7 +40,7 @@ class FormInvalid(Exception):
 async def answer_request(
     respond: Callable[[Request], Awaitable[Response]], scope: Scope, receive: Receive, send: Send
 ) -> None:
-    """Answer one request of an ASGI server by a function that may reject it."""
+    """Answer one ASGI request with a function that may reject it."""
     if scope["type"] != "http":
         return
     try:
@@ -53,28 +53,28 @@ async def answer_request(
 
 
 def local_place(request: Request, loopback: Loopback, command: str) -> tuple[str, bool]:
-    """Return the place that a request of this machine's user names below the secret, and if a page there sent it.
+    """Check that a request comes from this machine's user; return its path, and True if a page there sent it.
 
     Raises:
-        PageRejected: It names another machine, comes from another user, or lacks the secret.
+        PageRejected: The request names another machine, comes from another user, or lacks the secret.
     """
     hosts = request.headers.getlist("host")
     if not loopback.names(hosts):
-        raise PageRejected(HTTPStatus.FORBIDDEN, f"this server answers to {HOST} and localhost only")
+        raise PageRejected(HTTPStatus.FORBIDDEN, f"this server accepts only the hosts {HOST} and localhost")
     client, server = request.scope.get("client"), request.scope.get("server")
     if client is not None and server is not None and is_of_another_user((client[0], client[1]), (server[0], server[1])):
-        raise PageRejected(HTTPStatus.FORBIDDEN, "this page is for the user who started it")
+        raise PageRejected(HTTPStatus.FORBIDDEN, "only the user who started this page may open it")
     place = loopback.place_of(request.scope["path"])
     if place is None:
-        raise PageRejected(HTTPStatus.NOT_FOUND, f"open the whole address that `{command}` printed")
+        raise PageRejected(HTTPStatus.NOT_FOUND, f"open the complete address that `{command}` printed")
     return place, loopback.sent_from_here(request.headers.getlist("origin"), hosts[0])
 
 
 def is_change(request: Request) -> bool:
-    """Return True for a request that changes something, and False for one that reads; servers send HEAD no body.
+    """Return True for POST, which changes something, and False for GET and HEAD.
 
     Raises:
-        PageRejected: Its method is another one.
+        PageRejected: The request has another method.
     """
     if request.method not in ("GET", "HEAD", "POST"):
         text = "only GET, HEAD and POST are allowed"
@@ -88,19 +88,19 @@ async def answer_change(
     *expected: type[Exception],
     is_from_here: bool,
 ) -> Response:
-    """Answer a request that changes something: only a page of the same origin can send it.
+    """Answer a request that changes something. Only a page with the same origin can send it.
 
     Args:
         request: The request.
-        change: Makes the change by the body of the request; None if there is no such change.
+        change: Makes the change that the body describes; None for an unknown change.
         *expected: Errors, besides `ValueError`, whose texts the page shows.
-        is_from_here: True if a page of the same origin sent the request.
+        is_from_here: True if a page with the same origin sent the request.
 
     Raises:
-        PageRejected: Another page sent it, its body cannot be read, or there is no such change.
+        PageRejected: Another page sent the request, its body cannot be read, or the change is unknown.
     """
     if not is_from_here:
-        raise PageRejected(HTTPStatus.FORBIDDEN, "only the page itself may send this request")
+        raise PageRejected(HTTPStatus.FORBIDDEN, "only this page may send this request")
     if request.headers.getlist("content-type") != [_JSON]:
         raise PageRejected(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the body must be application/json")
     if change is None:
@@ -108,18 +108,18 @@ async def answer_change(
     try:
         return json_answer(await change(await _read_object(request)))
     except FormInvalid as invalid:
-        # Not an error of HTTP, which the browser would log on its console.
+        # Not an HTTP error status, which the browser would log on its console.
         return json_answer({"errors": invalid.errors})
     except (ValueError, *expected) as error:
         return json_answer({"error": str(error)})
 
 
 async def _read_object(request: Request) -> dict[str, Any]:
-    """Return the body of a request, which is a JSON object.
+    """Return the JSON object in a request body.
 
     Raises:
-        PageRejected: It is too large.
-        ValueError: It is not an object.
+        PageRejected: The body is too large.
+        ValueError: The body is not a JSON object.
     """
     body = bytearray()
     async for part in request.stream():
@@ -130,10 +130,10 @@ async def _read_object(request: Request) -> dict[str, Any]:
 
 
 def json_object(text: str, complaint: str) -> dict[str, Any]:
-    """Return the object of a JSON text.
+    """Parse a JSON object.
 
     Raises:
-        ValueError: It is not JSON, or not an object; the text is the complaint.
+        ValueError: The text is not a JSON object; the message is `complaint`.
     """
     try:
         value: object = strict_json(text)
@@ -145,24 +145,24 @@ def json_object(text: str, complaint: str) -> dict[str, Any]:
 
 
 def text_of(asked: Mapping[str, Any], name: str) -> str:
-    """Return a member of a request's body that must be a text.
+    """Return a request-body member that must be a string.
 
     Raises:
-        ValueError: It is not.
+        ValueError: The member is not a string.
     """
     value = asked.get(name)
     if not isinstance(value, str):
-        raise ValueError(f"{name} must be a text")
+        raise ValueError(f"{name} must be a string")
     return value
 
 
 def page_answer(page: Page) -> Response:
-    """Return the response with a page."""
+    """Return a response with a page."""
     return _response(HTTPStatus.OK, page.text, kind="text/html; charset=utf-8", policy=page.policy)
 
 
 def json_answer(data: Data | None) -> Response:
-    """Return the response with data; None if the page has seen them."""
+    """Return a response with data, or without content if `data` is None, because the page is up to date."""
     if data is None:
         return _response(HTTPStatus.NO_CONTENT, "")
     return _response(HTTPStatus.OK, json.dumps(data, allow_nan=False), kind=_JSON)
@@ -176,6 +176,6 @@ def _response(
     policy: str = _NO_POLICY,
     headers: Mapping[str, str] = {},
 ) -> Response:
-    # A lone surrogate has no form in UTF-8.
+    # UTF-8 cannot encode lone surrogates.
     body = text.encode("utf-8", "replace") if status != HTTPStatus.NO_CONTENT else None
     return Response(body, status, headers={**headers_for(policy), **headers, "Content-Type": kind})

@@ -232,7 +232,7 @@ async def test_takeover_from_a_silent_or_dead_worker_is_told_in_all_views(
     assert f"the body ran {times}, and 1 worker that fell silent may have begun it" in words
     assert f"takeover: {text}" in words
     page = data_of(told)
-    assert ["Taken over", "once, from a worker that fell silent"] in page["facts"]
+    assert ["Taken over", "once, from a silent worker"] in page["facts"]
     assert ["Body began", f"{times}, and perhaps in 1 silent worker"] in page["facts"]
     assert text in [why for step in page["steps"] for why in step["replays"]]
     assert "a worker takes over from a silent worker" in json.dumps(page["messages"])

@@ -93,7 +93,7 @@ async def test_killed_worker_leaves_a_body_that_runs_once_unknown(
     call = join(read_files(files_of([tmp_path / "traces"])).lines).calls[task.split(".")[0]]
     assert (call.state, failure_of(call)) == (State.FAILED, "lost")
     shown = data_of(call)
-    assert ["Body began", "not known: the end of a leg is not recorded"] in shown["facts"]
+    assert ["Body began", "unknown: a leg has no recorded end"] in shown["facts"]
     assert shown["failure"]["why"].startswith("The call is lost: its worker died")
 
 
