@@ -1,1 +1,1 @@
-"""Provide the pages of `roundtrip ui`: what waits and what failed in a fleet, why, and what an operator can do."""
+"""Pages of `roundtrip ui`: which calls wait or failed in a fleet, why, and what an operator can do."""

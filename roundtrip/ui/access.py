@@ -1,4 +1,4 @@
-"""Decide who may open the pages: the user of this machine, by a secret address, or named users, by their tokens."""
+"""Page access: this machine's user by a secret address, or named users by their tokens."""
 
 import base64
 import binascii
@@ -30,65 +30,65 @@ _COMMAND: Final = "roundtrip ui"
 
 
 class UsersUnusable(Exception):
-    """A file of users cannot be used; the message says why, and what to do."""
+    """A users file cannot be used; the message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entered:
-    """Request of a user who may see the pages."""
+    """A request that passed the access check."""
 
     user: str
     place: str
-    """The path below the address of the pages."""
+    """The path below the base address."""
     is_from_here: bool
-    """True if a page of the same origin sent it."""
+    """True if a page with the same origin sent the request."""
 
 
 class LocalAccess:
-    """Access of the user who started the command, on this machine, by an address that is a secret."""
+    """Access by secret address, for the user who started the command."""
 
     def __init__(self, loopback: Loopback) -> None:
         self._loopback = loopback
         self._user = user_of_system()
 
     def enter(self, request: Request) -> Entered:
-        """Return the user and the place of a request.
+        """Check a request; return its user and path.
 
         Raises:
-            PageRejected: It may not enter.
+            PageRejected: The user may not open the pages.
         """
         return Entered(self._user, *local_place(request, self._loopback, _COMMAND))
 
 
 class NamedUsers:
-    """Access of named users from other machines, through a proxy that ends TLS.
+    """Access by name and token, for users on other machines, through a proxy that terminates TLS.
 
     Args:
-        users: The digests of their tokens, by their names.
-        base_url: The address of the pages in browsers.
+        users: Token digests by user name.
+        base_url: The public base address.
     """
 
     def __init__(self, users: Mapping[str, str], base_url: str) -> None:
         self._users = dict(users)
         parts = urlsplit(base_url)
-        # Browsers leave out the port of https.
+        # Browsers omit the default port.
         self._host = parts.netloc.lower().removesuffix(":443" if parts.scheme == "https" else ":80")
         self._origin = f"{parts.scheme}://{self._host}"
         self._path = f"{parts.path.rstrip('/')}/"
 
     def enter(self, request: Request) -> Entered:
-        """Return the user and the place of a request.
+        """Check a request; return its user and path.
 
         Raises:
-            PageRejected: It may not enter.
+            PageRejected: The user may not open the pages.
         """
         if [host.lower() for host in request.headers.getlist("host")] != [self._host]:
-            raise PageRejected(HTTPStatus.FORBIDDEN, "this server answers to its --base-url only")
+            raise PageRejected(HTTPStatus.FORBIDDEN, "this server accepts only the host in its --base-url")
         user = self._user_of(request.headers.getlist("authorization"))
         if user is None:
             raise PageRejected(
                 HTTPStatus.UNAUTHORIZED,
-                "a name and its token are needed",
+                "log in with a user name and its token",
                 **{"WWW-Authenticate": 'Basic realm="roundtrip ui", charset="UTF-8"'},
             )
         path: str = request.scope["path"]
@@ -105,20 +105,20 @@ class NamedUsers:
             name, _, token = base64.b64decode(encoded.strip(), validate=True).decode().partition(":")
         except (binascii.Error, ValueError):
             return None
-        # An unknown name takes as long as a wrong token.
+        # An unknown name must take as long as a wrong token.
         is_right = hmac.compare_digest(_digest(token), self._users.get(name, "0" * 64))
         return name if is_right and name in self._users else None
 
 
 Access = LocalAccess | NamedUsers
-"""Rule by which requests may enter."""
+"""Access check for requests."""
 
 
 def read_users(path: Path) -> dict[str, str]:
-    """Return the digests of the tokens in a file of users.
+    """Read the token digests from a users file.
 
     Raises:
-        UsersUnusable: The file cannot be read, has no users, or has a line that is none.
+        UsersUnusable: The file cannot be read, has no users, or has an invalid line.
     """
     try:
         mode = path.stat().st_mode
@@ -126,30 +126,30 @@ def read_users(path: Path) -> dict[str, str]:
     except OSError as error:
         raise UsersUnusable(f"cannot read {str(path)!r}: {error.strerror}; add a user with --add-user NAME") from error
     except UnicodeDecodeError as error:
-        raise UsersUnusable(f"{str(path)!r} is no file of users; add one with --add-user NAME") from error
+        raise UsersUnusable(f"{str(path)!r} is not a users file; add a user with --add-user NAME") from error
     if mode & _OTHERS:
-        raise UsersUnusable(f"{str(path)!r} must be readable by its owner alone; run chmod 600")
+        raise UsersUnusable(f"{str(path)!r} must be readable only by its owner; run chmod 600")
     users: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         found = _LINE.fullmatch(line.strip())
         if found is not None:
             users[found[1]] = found[2]
         elif line.strip():
-            raise UsersUnusable(f"line {number} of {str(path)!r} is no user; add users with --add-user NAME")
+            raise UsersUnusable(f"line {number} of {str(path)!r} is not a user entry; add users with --add-user NAME")
     if not users:
         raise UsersUnusable(f"{str(path)!r} has no users; add one with --add-user NAME")
     return users
 
 
 def add_user(path: Path, name: str) -> str:
-    """Add a user to a file, or give the user a new token; return the token, which the file does not have.
+    """Add a user to a file, or give an existing user a new token; return the token. The file has only its digest.
 
     Raises:
         UsersUnusable: The name is invalid, or the file cannot be used.
     """
     if _USER.fullmatch(name) is None:
         raise UsersUnusable(f"a name must be 1 to 64 letters, digits and . _ @ -, got {name!r}")
-    # Of two commands at once, one user would be lost.
+    # Without the lock, one of two concurrent commands would lose its user.
     with locked_folder_of(path, waits=True):
         return _added(path, name)
 
@@ -159,7 +159,7 @@ def _added(path: Path, name: str) -> str:
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     users[name] = _digest(token)
     text = "".join(f"{one} sha256:{digest}\n" for one, digest in users.items())
-    # A reader must see all users or those before.
+    # Replace the file atomically, so that a reader never sees a part of it.
     fresh = path.with_name(f"{path.name}.{secrets.token_hex(8)}.new")
     try:
         with open(fresh, "x", encoding="ascii", opener=lambda name, flags: os.open(name, flags, _FILE_MODE)) as file:

@@ -1,4 +1,4 @@
-"""Provide the application of `roundtrip ui`: its pages, the data with which they stay current, and its actions."""
+"""Web application of `roundtrip ui`: pages, their live data, and actions."""
 
 import asyncio
 import json
@@ -41,7 +41,7 @@ from roundtrip.ui.access import Access, Entered
 from roundtrip.ui.fleet import fleet_data
 from roundtrip.ui.forks import Forks
 from roundtrip.ui.lists import Lists, Query
-from roundtrip.ui.stored import OperatedCalls, StoredAction
+from roundtrip.ui.stored import OperatedCalls, StoredAction, call_state
 
 logger = logging.getLogger("roundtrip")
 
@@ -49,7 +49,7 @@ _REFRESH_MS: Final = 1000
 _TAKE_SECONDS: Final = 0.5
 _FLEET_SECONDS: Final = 5.0
 _REFRESH_MS_OF: Final = {"fleet": 5000, "tasks": 2000, "approvals": 2000}
-"""The intervals of pages that cost more: they read many calls, or a store."""
+"""Longer intervals for expensive pages, which read many calls or a store."""
 _DONE: Final = {
     "cancel": "The call is cancelled.",
     "retry": "The call is due again.",
@@ -67,14 +67,14 @@ _NAV: Final = {
 
 
 class UiApp:
-    """ASGI application of the pages.
+    """ASGI application for the pages.
 
     Args:
-        access: The rule by which requests may enter.
+        access: The access check for requests.
         index: The recorded calls.
-        stored: The stored calls of a server.
-        forks: The forks of recorded calls.
-        operator_log: The log of actions; None to allow none.
+        stored: The server's stored calls.
+        forks: Forks of recorded calls.
+        operator_log: The operator log; None to allow no actions.
     """
 
     def __init__(
@@ -103,14 +103,14 @@ class UiApp:
         }
 
     async def take_lines(self) -> None:
-        """Take the lines that recorders append, until it is cancelled."""
+        """Read the lines that recorders append, until cancelled."""
         is_failing = False
         while True:
             try:
                 taken = await anyio.to_thread.run_sync(self._index.take)
             except (IndexUnusable, NoTranscript, OSError) as error:
                 if not is_failing:
-                    logger.warning("no new lines are shown: %s", error)
+                    logger.warning("the pages show no new lines: %s", error)
                 is_failing, taken = True, 0
             else:
                 is_failing = False
@@ -135,7 +135,7 @@ class UiApp:
     async def _get(self, entered: Entered, query: Query) -> Response:
         name = entered.place.removesuffix(".json")
         is_data = name != entered.place
-        # The first page has no name, and its data have one.
+        # The first page has an empty name, but its data is `calls.json`.
         name = "" if is_data and name == "calls" else name
         if name not in self._data or (is_data and entered.place == ".json"):
             raise PageRejected(HTTPStatus.NOT_FOUND, "there is no such page")
@@ -143,13 +143,13 @@ class UiApp:
             found = await self._data[name](query)
         except (IndexUnusable, NoTranscript, OSError) as error:
             logger.warning("a page cannot be shown: %s", error)
-            why = "the transcripts cannot be read now; the output of the command says why"
+            why = "the transcripts cannot be read now; the command's output says why"
             raise PageRejected(HTTPStatus.SERVICE_UNAVAILABLE, why) from error
         data = {**found, "nav": self._nav(name), "user": entered.user, "server": self._forks.target}
         version = sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
         if is_data and _last(query, "seen") == version:
             return json_answer(None)
-        # Lists add the query of the page's own address.
+        # List pages add their address's query.
         url = f"{name or 'calls'}.json"
         if name == "call":
             url += f"?{urlencode({'id': _last(query, 'id')}, errors='replace')}"
@@ -179,7 +179,7 @@ class UiApp:
         elif stored is not None:
             fork, why = None, UNSERVED
             unserved = await anyio.to_thread.run_sync(self._index.find_unserved, id)
-            shown = data_of_unserved(unserved, stored["tool"], stored["state"])
+            shown = data_of_unserved(unserved, stored["tool"], call_state(stored["state"]))
         else:
             raise PageRejected(HTTPStatus.NOT_FOUND, "there is no such call")
         return {**shown, "stored": stored, "fork": fork, "fork_why": why}
@@ -187,7 +187,7 @@ class UiApp:
     def _find(self, id: str) -> TracedCall | None:
         found = self._index.find(id)
         if found is None:
-            # Its first line may be there since the last look.
+            # The call may have begun since the index was last updated.
             self._index.take()
             found = self._index.find(id)
         return found
@@ -229,10 +229,10 @@ class UiApp:
 
 
 def _states_in(query: Query) -> list[StoredState]:
-    """Return the states of tasks that a query names.
+    """Return the task states in a query.
 
     Raises:
-        PageRejected: There is no such state.
+        PageRejected: A state is unknown.
     """
     try:
         return [StoredState(state) for state in query.get("state", ()) if state]

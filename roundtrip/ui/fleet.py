@@ -1,4 +1,4 @@
-"""Figures of a fleet, from the newest calls of an index: who serves, how fast, and where users leave."""
+"""Fleet figures from the newest calls in an index: instances, response times, and where users leave."""
 
 import math
 import time
@@ -15,19 +15,19 @@ from roundtrip.trace.index.rows import Row
 from roundtrip.trace.page.data import Data
 
 _SAMPLE: Final = 10_000
-"""The newest calls, of which the figures are: more would take seconds."""
+"""Number of newest calls to evaluate. More would take seconds."""
 _PERCENTILES: Final = (0.5, 0.9, 0.99)
 _BUCKETS: Final = 60
 _BUCKET_SECONDS: Final = (10, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600)
 _BUCKET_FORMATS: Final = ((24 * 3600, "%Y-%m-%d"), (3600, "%m-%d %H:%M"), (60, "%H:%M"), (0, "%H:%M:%S"))
 _MAX_LISTED: Final = 100
 _NOT_AGAIN: Final = frozenset(("new", "other build", "revised"))
-"""Reasons for which a question is asked for the first time."""
+"""Reasons that a question can have when it is first asked."""
 _BAD: Final = frozenset(("failed", "rejected"))
 
 
 def fleet_data(index: CallIndex, now: float | None = None) -> Data:
-    """Return the figures of the newest calls."""
+    """Return the figures for the newest calls."""
     now = time.time() if now is None else now
     rows = index.page(CallFilter(), limit=_SAMPLE).rows
     starts = [row["started_at"] for row in rows]
@@ -103,7 +103,7 @@ def _tools(rows: Iterable[Row]) -> list[Data]:
 def _tool(tool: str, rows: Sequence[Row]) -> Data:
     starts = [row["started_at"] for row in rows]
     minutes = max((max(starts) - min(starts)) / 60, 1.0)
-    # Those that still wait have waited for no answer yet.
+    # Calls that have not waited for an answer do not count.
     waited = [row["waited_ms"] for row in rows if row["waited_ms"]]
     return {
         "tool": tool,
@@ -130,7 +130,7 @@ def _share(part: int, whole: int) -> str:
 
 
 def _reasons(rows: Sequence[Row]) -> list[Data]:
-    """Return the calls that asked or were rejected for each reason."""
+    """Count the calls for each reason to ask or reject."""
     calls = Counter(reason for row in rows for reason in row["reasons"])
     return [
         {"reason": reason, "calls": number, "share": _share(number, len(rows))}
@@ -139,7 +139,7 @@ def _reasons(rows: Sequence[Row]) -> list[Data]:
 
 
 def _left(rows: Iterable[Row], now: float) -> list[Data]:
-    """Return the questions at which users have left calls, or for which calls wait."""
+    """Return the questions at which users left or calls wait."""
     found: dict[tuple[str, str], Counter[str]] = {}
     for row in rows:
         for key, how in row["left"]:
@@ -153,8 +153,8 @@ def _left(rows: Iterable[Row], now: float) -> list[Data]:
 
 
 def _minutes(starts: Sequence[float], rows: Sequence[Row]) -> list[list[Any]]:
-    """Return buckets of time, each with the calls begun in it and those of them that failed."""
-    # A line may have any time.
+    """Return time buckets, each with its calls and its failed calls."""
+    # A transcript line may have any time, even infinity.
     rows = [row for row in rows if math.isfinite(row["started_at"])]
     starts = [start for start in starts if math.isfinite(start)]
     if not starts:
@@ -177,6 +177,5 @@ def _bucket_text(at: float, width: int) -> str:
     try:
         when = datetime.fromtimestamp(at, UTC).astimezone()
     except (ValueError, OverflowError, OSError):
-        # A line may have any time.
         return "?"
     return when.strftime(next(format for least, format in _BUCKET_FORMATS if width >= least))

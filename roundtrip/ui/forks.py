@@ -1,4 +1,4 @@
-"""Fork recorded calls in processes of their own, so that each fork runs the server's code as it is at that time."""
+"""Forks of recorded calls, each in a new process, so that it runs the server's current code."""
 
 import json
 import sys
@@ -19,10 +19,10 @@ _MAX_FORKS: Final = 2
 
 
 class Forks:
-    """Forks of the calls in some transcripts, on the code of a server.
+    """Forks of recorded calls on a server's current code.
 
     Args:
-        target: The server as the command line names it; None if it names none.
+        target: The server's name on the command line; None without a server.
         files: The transcripts.
     """
 
@@ -32,9 +32,9 @@ class Forks:
         self._limiter = anyio.CapacityLimiter(_MAX_FORKS)
 
     def of(self, call: TracedCall) -> tuple[Data | None, str]:
-        """Return the rounds at which a call can be forked, or the reason why it cannot be."""
+        """Return the rounds at which a call can be forked, or the reason why it cannot be forked."""
         if self.target is None:
-            return None, "Name the server whose code it should run on: roundtrip ui --server MODULE:SERVER"
+            return None, "Name the server that should run it: roundtrip ui --server MODULE:SERVER"
         if not call.rounds:
             return None, "It asked nothing."
         try:
@@ -44,15 +44,15 @@ class Forks:
         return {"rounds": [round_.number for round_ in recorded.rounds], "run": True}, ""
 
     async def fork(self, call_id: str, at: int, answers: Sequence[str], *, run: bool) -> Data:
-        """Fork a call, and return the two ways.
+        """Fork a call, and return the recorded call and the fork.
 
         Raises:
-            ValueError: It cannot be forked; the text says why.
+            ValueError: The call cannot be forked; the message says why.
         """
         if self.target is None:
-            raise ValueError("name the server whose code it should run on: roundtrip ui --server MODULE:SERVER")
+            raise ValueError("name the server that should run it: roundtrip ui --server MODULE:SERVER")
         if call_id.startswith("-"):
-            # The command line would take it for an option.
+            # The command line would parse the id as an option.
             raise ValueError("a call whose id begins with a dash cannot be forked")
         own = [f"--answer={answer}" for answer in answers]
         command = [sys.executable, "-m", "roundtrip", "trace", "fork", "--json", "--server", self.target, f"--at={at}"]
@@ -64,8 +64,8 @@ class Forks:
             except TimeoutError:
                 raise ValueError(f"the fork did not end within {_SECONDS:g} seconds") from None
             except OSError as error:
-                # Only the answers can be too long for a command line.
-                raise ValueError("the fork cannot be started, as an answer is too long for it") from error
+                # Only the answers can make the command line too long.
+                raise ValueError("the fork cannot start because an answer is too long") from error
         try:
             found: Any = json.loads(done.stdout)
         except ValueError:

@@ -1,4 +1,4 @@
-"""Collect the lists of the pages from an index: calls, rejected tokens, and actions of operators."""
+"""Page lists from an index: calls, rejected tokens and operator actions."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.writing.lines import ActedLine, RejectedLine
 
 Query = Mapping[str, Sequence[str]]
-"""The query of an address: some values for each name."""
+"""An address query: a list of values for each name."""
 
 _PAGE: Final = 100
 _MAX_CHOICES: Final = 100
@@ -25,25 +25,25 @@ _MAX_NAMES: Final = 12
 _MAX_REMEMBERED: Final = 1000
 _MENUS: Final = ("tool", "state", "reason", "build", "principal", "instance", "failure")
 _MAX_NUMBER: Final = 2**63
-"""The numbers that an index can have are below it."""
+"""Upper bound for numbers in an index."""
 _NAMES: Final = (*FACETS, "since", "before", "q", "after")
 
 
 def chosen_in(query: Query) -> dict[str, list[str]]:
-    """Return the part of a query that filters, without empty values."""
+    """Return the filters in a query, without empty values."""
     found = {name: [value for value in query.get(name, ()) if value] for name in _NAMES}
     return {name: values for name, values in found.items() if values}
 
 
 class Lists:
-    """Lists of the calls in an index. Any thread may use it."""
+    """Page lists from an index. Any thread may use it."""
 
     def __init__(self, index: CallIndex) -> None:
         self._index = index
         self._why = lru_cache(_MAX_REMEMBERED)(self._explain)
 
     def calls(self, query: Query) -> Data:
-        """Return the page of a list of calls, the newest first."""
+        """Return one page from the list of calls, newest first."""
         chosen = chosen_in(query)
         found: list[Row] = []
         number, following, error = 0, None, ""
@@ -67,11 +67,11 @@ class Lists:
         }
 
     def rejected(self, query: Query) -> Data:
-        """Return the page of the list of rejected tokens."""
+        """Return one page from the list of rejected tokens."""
         reasons = query.get("reason", ())
         found, following = self._noticed("rejected", query, reasons)
         lines = [one.line for one in found if isinstance(one.line, RejectedLine)]
-        # Many tokens of one call may have been rejected.
+        # Look up each call once, because many of a call's tokens may have been rejected.
         calls = {id: self._index.find(id) for id in {line.call for line in lines} if id is not None}
         return {
             "rejected": [self._rejection(line, calls.get(line.call or "")) for line in lines],
@@ -81,7 +81,7 @@ class Lists:
         }
 
     def actions(self, query: Query) -> Data:
-        """Return the page of the list of what operators have done."""
+        """Return one page from the list of operator actions."""
         found, following = self._noticed("acted", query, ())
         shown = [
             {
@@ -126,7 +126,7 @@ class Lists:
         }
 
     def _explain(self, call_id: str, last_at: float) -> str:
-        """Return the sentence that explains a call without its result, as it was at the time of its last line."""
+        """Explain a call that ended without a result. `last_at` is only part of the cache key."""
         call = self._index.find(call_id)
         end = explain_end(call) if call is not None else None
         return end[1] if end is not None else ""
@@ -144,10 +144,10 @@ class Lists:
 
 
 def _filter_of(chosen: Query) -> tuple[CallFilter, Place | None]:
-    """Return the filter of a query, and the place behind which the list begins.
+    """Return a query's filter, and the position after which the list starts.
 
     Raises:
-        ValueError: A time or the place is invalid.
+        ValueError: A time or the position is invalid.
     """
     since, before = _time(chosen, "since"), _time(chosen, "before")
     after = chosen.get("after")
@@ -175,7 +175,7 @@ def _place(text: str) -> Place:
     try:
         return float(started), _whole(number)
     except ValueError:
-        raise ValueError("after must be the `next` of a list") from None
+        raise ValueError("after must be the `next` value from a list") from None
 
 
 def _noticed_place(text: str) -> tuple[float, int, int] | None:

@@ -1,6 +1,6 @@
-"""Show what a server's ledger has stored, and act on it: tasks, waiting calls and approvals.
+"""Stored calls in a server's ledger: tasks, waiting calls and approvals, and operator actions on them.
 
-What a store has of a call's values is shown to test users alone: no recorder was asked to reveal it.
+Only test users see a stored call's values, because the operator did not ask a recorder to reveal them.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from roundtrip.approvals.rules import records_of, state_of
 from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.ledger.machines import StoredState
 from roundtrip.ledger.tasks import CallEntry
+from roundtrip.machine.table import State
 from roundtrip.playground.forms import ShownForm, posted_of
 from roundtrip.stored.acting import LoggedOperations
 from roundtrip.stored.content import CallContent, CallNotChanged, ContentUnreadable, is_call_id
@@ -29,31 +30,47 @@ _MAX_LISTED: Final = 100
 _MAX_COUNTED: Final = 1000
 _COUNT_SECONDS: Final = 5.0
 _STORE_SECONDS: Final = 2.0
-_NO_SERVER: Final = "Name the server to see what it has stored: roundtrip ui --server MODULE:SERVER"
+_NO_SERVER: Final = "Name the server to see its stored calls: roundtrip ui --server MODULE:SERVER"
 _NO_STORE: Final = "The server stores no calls: it has no tool with task=True, pages=, channels= or approvals="
 _IN_MEMORY: Final = (
-    "The server's calls are in the memory of its processes; give it a SqliteLedger, a RedisLedger or a PostgresLedger"
+    "The server keeps its calls in process memory; give it a SqliteLedger, a RedisLedger or a PostgresLedger"
 )
-_UNREADABLE: Final = "No key of this server opens it, or it is another service's"
+_UNREADABLE: Final = "None of this server's keys opens it, or it belongs to another service"
 _ENDS: Final = (StoredState.COMPLETED, StoredState.FAILED, StoredState.LOST, StoredState.CANCELLED)
 
+_CALL_STATES: Final[Mapping[str, State]] = {
+    StoredState.DUE: State.RECEIVED,
+    StoredState.RUNNING: State.EXECUTING,
+    StoredState.ASKING: State.AWAITING_INPUT,
+    StoredState.WAITING: State.AWAITING_INPUT,
+    StoredState.COMPLETED: State.COMPLETED,
+    StoredState.FAILED: State.FAILED,
+    StoredState.LOST: State.FAILED,
+    StoredState.CANCELLED: State.FAILED,
+}
+
 StoredAction = Literal["cancel", "retry", "expire", "remind"]
-"""Action on a stored call, besides the answer of a test user."""
+"""Operator action on a stored call, besides answering as a test user."""
+
+
+def call_state(stored_state: str) -> str:
+    """Return the trace's word for a stored call's state; an unknown word is returned unchanged."""
+    return _CALL_STATES.get(stored_state, stored_state)
 
 
 class OperatedCalls:
-    """Stored calls of one server.
+    """A server's stored calls.
 
     Args:
-        server: The server; None if the user named none.
-        answers: True if users of the page may answer questions, as they may on a development server.
+        server: The server; None if the operator did not name a server.
+        answers: True if page users may answer questions, which only development servers should allow.
     """
 
     def __init__(self, server: AttachedServer | None, *, answers: bool) -> None:
         self._answers = answers
         service = server.task_service if server is not None else None
         self.problem = ""
-        """The reason why no stored calls are shown, in words."""
+        """A sentence that says why no stored calls are shown."""
         if server is None:
             self.problem = _NO_SERVER
         elif service is None:
@@ -68,7 +85,7 @@ class OperatedCalls:
     # Lists.
 
     async def tasks(self, states: Sequence[StoredState]) -> Data:
-        """Return the stored calls, of some states or of all, the last changed first."""
+        """Return the stored calls in some states, or all stored calls; the last changed first."""
         shown: Data = {"tasks": [], "states": [], "chosen": list(states), "more": False}
         shown |= {"counted": None, "error": self.problem}
         if self._book is None:
@@ -85,7 +102,7 @@ class OperatedCalls:
         return shown
 
     async def approvals(self) -> Data:
-        """Return the approvals that have waited longest, and those of the stored calls that changed last."""
+        """Return the approvals that have waited longest, and those in the stored calls that changed last."""
         found: list[Data] = []
         shown: Data = {"approvals": found, "error": self.problem}
         if self._book is None:
@@ -103,12 +120,12 @@ class OperatedCalls:
                     found += [self._approval(call_id, tool, record, is_over) for record in records_of(content)]
         except LedgerDown as error:
             shown["error"] = str(error)
-        # Those that are decided come last.
+        # Pending approvals come first.
         found.sort(key=lambda approval: approval["state"] != "pending")
         return shown
 
     async def keys(self) -> Data:
-        """Return the public names of the keys under which calls are sealed; `keys` is None without a store."""
+        """Count the stored calls by the public name of their sealing key; `keys` is None without a store."""
         if self._book is None:
             return {"keys": None, "counted": None}
         try:
@@ -119,7 +136,7 @@ class OperatedCalls:
         return {"keys": keys, "counted": _counted(backlog)}
 
     async def _count(self) -> Backlog:
-        """Return what the store has, as it was some seconds ago."""
+        """Return the store's call counts, cached for some seconds."""
         now = time.monotonic()
         if self._operations is not None and (self._backlog is None or now - self._counted_at > _COUNT_SECONDS):
             self._backlog, self._counted_at = await self._operations.backlog(limit=_MAX_COUNTED), now
@@ -165,7 +182,7 @@ class OperatedCalls:
     # One call.
 
     async def call(self, call_id: str) -> Data | None:
-        """Return what is stored of a call; None if nothing is."""
+        """Return a stored call; None for an unknown id."""
         try:
             entry, content, now = await self._load(call_id)
         except LedgerDown as error:
@@ -213,16 +230,14 @@ class OperatedCalls:
         """Answer an open question as a test user.
 
         Raises:
-            FormInvalid: The texts do not fit the form.
-            CallNotChanged: It cannot be done; the text says why.
+            FormInvalid: A text does not fit its form field.
+            CallNotChanged: The question cannot be answered; the message says why.
             OperatorLogUnwritable: The operator log cannot be written.
             LedgerDown: The store cannot be used.
         """
         acting = self.acting(log)
         if not self._answers:
-            raise CallNotChanged(
-                "questions are answered here on development servers only; give roundtrip ui --test-user"
-            )
+            raise CallNotChanged("only development servers accept answers here; start roundtrip ui with --test-user")
 
         async def response() -> dict[str, Any]:
             if action != "accept":
@@ -239,17 +254,17 @@ class OperatedCalls:
             raise error.__cause__ or error from None
 
     def acting(self, log: OperatorLog) -> LoggedOperations:
-        """Return the actions on stored calls, which the log records.
+        """Return the operations on stored calls, which the log records.
 
         Raises:
-            CallNotChanged: No stored calls are shown; the text says why.
+            CallNotChanged: No stored calls are shown; the message says why.
         """
         if self._operations is None:
             raise CallNotChanged(self.problem)
         return LoggedOperations(self._operations, log)
 
     def _possible(self, entry: CallEntry, content: CallContent | None, now: float) -> list[str]:
-        """Return the actions that are possible now. Calls that no key opens belong to another service."""
+        """Return the possible actions. A call that no key opens has none, because it may belong to another service."""
         if content is None or self._operations is None:
             return []
         found = self._operations.possible(entry, content, now)
@@ -269,13 +284,13 @@ class OperatedCalls:
 
 
 async def _soon(work: Awaitable[T]) -> T:
-    """Return what a store returns, if it does so before readers of a page give up.
+    """Await a store operation, but not longer than page users want to wait.
 
     Raises:
-        LedgerDown: It does not.
+        LedgerDown: The store did not answer in time.
     """
     try:
-        # Of asyncio: a scope of anyio would wait for the thread in which a file is used.
+        # Not anyio's timeout, which would wait for the thread that uses a file.
         async with asyncio.timeout(_STORE_SECONDS):
             return await work
     except TimeoutError:
@@ -287,5 +302,5 @@ def _form(call_id: str, key: str, schema: Mapping[str, Any]) -> ShownForm:
 
 
 def _counted(backlog: Backlog) -> int | None:
-    """Return how many stored calls were counted; None for all of them."""
+    """Return how many stored calls were counted; None if all were."""
     return None if backlog.is_whole else _MAX_COUNTED

@@ -34,7 +34,7 @@ def test_mistakes_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
             (["--users", "{users}", "--base-url", "https://u@calls.example"], "must be an address"),
             (["--users", "{users}", "--base-url", "https://[x"], "must be an address"),
             (["--users", "missing", "--base-url", "https://calls.example"], "add a user with --add-user NAME"),
-            (["--users", "{open}", "--base-url", "https://calls.example"], "must be readable by its owner alone"),
+            (["--users", "{open}", "--base-url", "https://calls.example"], "must be readable only by its owner"),
             (["--users", "{wrong}", "--base-url", "https://calls.example"], "line 1 of"),
             (["--users", "{users}", "--add-user", "a b"], "a name must be"),
             (["--add-user", "ana"], "give --users FILE"),

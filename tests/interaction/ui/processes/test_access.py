@@ -133,7 +133,7 @@ def test_changes_come_from_the_pages_only(served: Operated) -> None:
 
 INVALID: list[tuple[str, object, str]] = [
     ("act", {"call": "abc", "action": "drop"}, "action must be one of"),
-    ("act", {"call": 1, "action": "cancel"}, "call must be a text"),
+    ("act", {"call": 1, "action": "cancel"}, "call must be a string"),
     ("act", [], "the body must be a JSON object"),
     ("answer", {"call": "abc", "key": "k", "action": "no"}, "action must be"),
     ("fork", {"call": "abc", "at": "1"}, "at must be the number of a round"),
@@ -256,7 +256,7 @@ def test_index_that_breaks_is_a_sentence_and_a_log_line(tmp_path: Path) -> None:
             path.write_bytes(b"broken " * 5000)
         until_plain(lambda: served.request("calls.json?q=a").status != 200)
         answer = served.request("calls.json?q=a")
-        assert (answer.status, b"the output of the command says why" in answer.body) == (503, True)
+        assert (answer.status, b"the command's output says why" in answer.body) == (503, True)
         assert served.end() == 130
 
 
@@ -266,6 +266,5 @@ def test_store_in_the_memory_of_the_server_is_told_at_the_start(
     monkeypatch.setenv(workshops.FOLDER, str(tmp_path))
     with operating(f"--server={workshops.__name__}:forgetful", str(tmp_path)) as served:
         assert served.end() == 130
-        assert (
-            "roundtrip ui: tasks and approvals cannot be shown: The server's calls are in the memory" in served.errors()
-        )
+        reason = "The server keeps its calls in process memory"
+        assert f"roundtrip ui: tasks and approvals cannot be shown: {reason}" in served.errors()

@@ -60,7 +60,7 @@ def test_no_page_has_a_value_that_was_not_revealed(folder: Path, capfd: pytest.C
         fork = served.post("fork", {"call": calls[0], "at": 1, "answers": [f"size={SECRET}"]})
         assert "reveal" in fork.data["error"]
         fork = served.post("fork", {"call": calls[0], "at": 1, "answers": [f"size={'x' * 200_000}"]})
-        assert fork.data == {"error": "the fork cannot be started, as an answer is too long for it"}
+        assert fork.data == {"error": "the fork cannot start because an answer is too long"}
         assert served.post("act", {"call": calls[0], "action": "retry"}).data["error"].startswith("only lost")
         assert served.post("act", {"call": "unknown", "action": "cancel"}).data["error"].startswith("there is no such")
         assert served.post("act", {"call": calls[0], "action": "expire"}).data == {"done": "The call has expired."}
