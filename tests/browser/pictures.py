@@ -139,7 +139,7 @@ def _photograph_operating() -> None:
             tab.locator("#stored-questions input").fill("3")
             tab.screenshot(path=IMAGES / "ui-call.png")
             tab.get_by_role("textbox", name="a", exact=True).last.fill("5")
-            tab.get_by_role("button", name="Go this way").click()
+            tab.get_by_role("button", name="Fork", exact=True).click()
             tab.get_by_text("5 (yours)").wait_for()
             tab.set_viewport_size({"width": 720, "height": 900})
             tab.locator("#fork").screenshot(path=IMAGES / "ui-fork.png")

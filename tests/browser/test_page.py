@@ -116,7 +116,7 @@ def test_everything_can_be_reached_by_tabulator(tab: Tab, open_page: Open, order
         reached.append(
             tab.page.evaluate("document.activeElement.id || document.activeElement.textContent.trim().slice(0, 17)")
         )
-    wanted = ["first", "previous", "next", "last", "1", "exchange-pane", "inspected", "Lines as recorded"]
+    wanted = ["first", "previous", "next", "last", "1", "exchange-pane", "inspected", "Recorded lines"]
     assert [name for name in reached if name in wanted][: len(wanted)] == wanted
     assert reached.count("1") >= 1
     # The columns are one stop, as the keys go through them.
@@ -131,7 +131,7 @@ def test_raw_lines_are_spread_out_and_keep_their_numbers(tab: Tab, open_page: Op
         "list": [1, [], None],
     }
     open_page(Tale().began(1, arguments={"value": value}).asked(question("a")))
-    tab.page.locator("summary", has_text="Lines as recorded").click()
+    tab.page.locator("summary", has_text="Recorded lines").click()
     first = tab.page.locator("pre.raw").first.inner_text()
     assert f'      "big": {2**70},\n' in first
     assert '      "text": "a \\"quoted\\\\\\" {brace}, [bracket]: é",\n' in first

@@ -80,7 +80,7 @@ def test_action_asks_first_and_says_its_outcome(tab: Tab, ui: Served, page: Call
 
     ui.answers["act"] = {"error": "the call must be failed, got asking; cancel it first"}
     tab.press("Enter")
-    tab.page.get_by_label("Even if its body may have run already").check()
+    tab.page.get_by_label("Even if its body may already have run").check()
     button(tab, "Retry the call").click()
     expect(tab.page.locator("#acted")).to_have_text("the call must be failed, got asking; cancel it first")
     assert ui.posted.pop() == ("act", {"call": "c1", "action": "retry", "even_once": True})
@@ -147,7 +147,7 @@ def test_fork_is_shown_beside_the_recorded_way(tab: Tab, ui: Served, page: Calla
     ui.answers["fork"] = {"fork": FORK}
     tab.press("Enter")
     expect(tab.page.locator("#fork-said")).to_have_text(
-        "Forked at round 2. It waits for the answers of the last round."
+        "Forked at round 2. The fork waits for answers to the last round."
     )
     assert ui.posted.pop() == ("fork", {"call": "c1", "at": 2, "answers": ["seats=5"], "run": False})
     rows = tab.page.locator("#forked tbody tr")
@@ -161,7 +161,7 @@ def test_fork_is_shown_beside_the_recorded_way(tab: Tab, ui: Served, page: Calla
         ],
         ["3", "snack\n\nAny snacks?", "no answer", "not asked"],
         ["3", "sure\n\n5 seats. Sure?", "not asked", "open"],
-        ["End", "", "completed: row A", "It waits for the answers of the last round."],
+        ["End", "", "completed: row A", "The fork waits for answers to the last round."],
     ]
     assert "No question asked for these answers: shure." in tab.text("#forked")
 
@@ -169,7 +169,7 @@ def test_fork_is_shown_beside_the_recorded_way(tab: Tab, ui: Served, page: Calla
     tab.page.locator("#fork-lines").get_by_label("sure").fill(":decline")
     tab.page.get_by_label("Run the body and steps that were not recorded").check()
     ui.answers["fork"] = {"error": "round 2 asks 'seats'"}
-    button(tab, "Go this way").click()
+    button(tab, "Fork").click()
     expect(tab.page.locator("#fork-said")).to_have_text("round 2 asks 'seats'")
     assert ui.posted.pop()[1] == {"call": "c1", "at": 2, "answers": ["seats=5", "sure=:decline"], "run": True}
     ui.give("call", data(fork=None, fork_why="the call was recorded without reveal='all'"))
@@ -201,7 +201,7 @@ def test_call_has_no_barriers_and_fits_a_phone(
     tab.page.emulate_media(color_scheme=scheme)
     page(actions=[{"at": "10:15", "by": "ana", "action": "cancel", "outcome": "rejected", "why": "the call is over"}])
     ui.answers["fork"] = {"fork": FORK}
-    button(tab, "Go this way").click()
+    button(tab, "Fork").click()
     expect(tab.page.locator("#forked table")).to_be_visible()
     for width in (1280, 390):
         tab.page.set_viewport_size({"width": width, "height": 5000})

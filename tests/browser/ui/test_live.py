@@ -81,6 +81,6 @@ def test_a_page_says_when_its_server_is_gone(tab: Tab, served: Operated, folder:
     write(folder / "one.jsonl", Tale("abc").began(1))
     tab.page.goto(f"{served.url}call?id=abc")
     assert served.end() == 130
-    expect(tab.page.locator("#connection")).to_have_text("not connected: what is shown may be old")
+    expect(tab.page.locator("#connection")).to_have_text("not connected: this page may be out of date")
     assert all("ERR_CONNECTION" in complaint for complaint in tab.complaints)
     tab.complaints.clear()

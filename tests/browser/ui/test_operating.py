@@ -82,7 +82,7 @@ def test_operator_cancels_answers_and_forks(tab: Tab, ui: Operated, folder: Path
 
     # Let the recorded call go another way.
     page.get_by_role("textbox", name="a", exact=True).fill("5")
-    page.get_by_role("button", name="Go this way").click()
+    page.get_by_role("button", name="Fork", exact=True).click()
     for text in ("5 (yours)", "3 4 7", "5 4 7"):
         expect(page.locator("#forked")).to_contain_text(text)
     # Every byte that the pages loaded came from this server.

@@ -77,8 +77,8 @@ def test_figures_of_the_fleet_follow_and_lead_to_calls(tab: Tab, ui: Served, sho
         "./?build=b1",
     ]
     assert hrefs(tab, "main a") == links
-    assert "at most 12 begun at a time, 1 failed" in tab.text("main")
-    assert "Counted among 1000 of the stored calls." in tab.text("main")
+    assert "at most 12 begun per interval, 1 failed" in tab.text("main")
+    assert "Based on 1000 stored calls." in tab.text("main")
     assert tab.page.locator("svg.minutes rect.calls").count() == 3
     assert "at least 2s behind birch" in tab.text("main")
     tab.page.get_by_role("link", name="ash").focus()

@@ -1,4 +1,4 @@
-// The page of one call: its header, its place in the address, and its updates. Other scripts hear of each by an event.
+// Call page: its header, the step in its address, and live updates. Each update fires a `drawn` event for other scripts.
 
 function placeInAddress() {
   const found = /^#step-(\d+)$/.exec(location.hash);
@@ -33,7 +33,7 @@ function updated(fresh) {
   drawCall();
   go(position, { announced: false });
   if (more > 0) {
-    write(byId("announced"), `${more === 1 ? "One more step" : `${more} more steps`}. The call is ${call.state}.`);
+    write(byId("announced"), `${more === 1 ? "One more step" : `${more} more steps`}. The call is ${stateWords(call.state)}.`);
   }
 }
 
@@ -52,7 +52,7 @@ window.addEventListener("hashchange", () => {
 call = data;
 drawCall();
 watchPanes();
-// What failed is what the reader came for.
+// Start at the failure, if there is one.
 go(placeInAddress() ?? (call.failure ? call.failure.step : 0), { announced: false });
 byId("home").hidden = !call.live || Boolean(call.nav);
 const askAgain = call.live ? follow(call.live, updated) : () => {};

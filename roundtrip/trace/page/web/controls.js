@@ -1,4 +1,4 @@
-// The controls of a form, from the fields that the server of the page describes; and what is typed into them.
+// Form controls for the fields that the page's server describes, and the texts typed into them.
 
 function controlsOf(fields, errors = {}) {
   return fields.map((field) => controlOf(field, errors[field.id]));
@@ -12,19 +12,19 @@ function controlOf(field, error) {
     label.htmlFor = field.id;
   }
   box.append(label);
-  const told = [];
+  const describedBy = [];
   for (const [part, text, className] of [["about", field.about, "quiet about"], ["hint", field.hint, "quiet"], ["error", error, "wrong"]]) {
     if (text) {
       const line = make("p", className, text);
       line.id = `${field.id}-${part}`;
-      told.push(line.id);
+      describedBy.push(line.id);
       box.append(line);
     }
   }
   const inputs = inputsOf(field);
   for (const input of inputs) {
-    if (told.length) {
-      input.setAttribute("aria-describedby", told.join(" "));
+    if (describedBy.length) {
+      input.setAttribute("aria-describedby", describedBy.join(" "));
     }
     if (error) {
       input.setAttribute("aria-invalid", "true");
@@ -98,7 +98,7 @@ function menuOf(id, label, options) {
   return menu;
 }
 
-// The texts in a form, by the names of its controls.
+// Return a form's texts by control name.
 function typedIn(form) {
   const fields = {};
   for (const input of form.querySelectorAll("input[name], select[name], textarea[name]")) {
@@ -111,7 +111,7 @@ function typedIn(form) {
   return fields;
 }
 
-// Put texts back into a form that was drawn again.
+// Restore the texts in a form that was redrawn.
 function typeInto(form, fields) {
   for (const input of form.querySelectorAll("input[name], select[name], textarea[name]")) {
     if (["radio", "checkbox"].includes(input.type)) {

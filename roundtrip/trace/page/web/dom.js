@@ -1,4 +1,4 @@
-// Everything that a transcript says reaches the page as text, by way of these functions.
+// These functions insert all transcript content as text, never as HTML.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const SVG = "http://www.w3.org/2000/svg";
@@ -7,7 +7,7 @@ function byId(id) {
   return document.getElementById(id);
 }
 
-// Characters that would not show, or that would rearrange what stands beside them, as their numbers.
+// Escape characters that are invisible or that change the direction of neighboring text.
 function readable(text) {
   return String(text).replace(
     /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g,
@@ -62,14 +62,14 @@ function definitions(list, pairs) {
   return list;
 }
 
-// Parts that scroll say so, and can be reached by keyboard as long as they do.
-const ways = [
+// A pane that scrolls shows a hint, and can get the keyboard focus while it scrolls.
+const directions = [
   ["↑ above", (pane) => pane.scrollTop],
   ["↓ below", (pane) => pane.scrollHeight - pane.clientHeight - pane.scrollTop],
   ["← to the left", (pane) => pane.scrollLeft],
   ["→ to the right", (pane) => pane.scrollWidth - pane.clientWidth - pane.scrollLeft],
 ];
-const scrolling = [];
+const scrollUpdates = [];
 
 function scrollsSideways(pane) {
   return pane.scrollWidth > pane.clientWidth + 1 && getComputedStyle(pane).overflowX !== "hidden";
@@ -77,13 +77,13 @@ function scrollsSideways(pane) {
 
 function showsScrolling(pane, hint) {
   const isStop = pane.hasAttribute("tabindex");
-  function tell() {
+  function update() {
     const sideways = scrollsSideways(pane);
-    const more = ways.filter(([, left], way) => (way < 2 || sideways) && left(pane) > 1).map(([where]) => where);
+    const more = directions.filter(([, left], index) => (index < 2 || sideways) && left(pane) > 1).map(([where]) => where);
     hint.hidden = !more.length;
     write(hint, more.length ? `Scrolls: more ${more.join(", ")}` : "");
     if (!isStop) {
-      // Not while it is read, which would take the focus away.
+      // Keep the focused pane focusable, because removing the attribute would take its focus away.
       if (more.length || document.activeElement === pane) {
         pane.tabIndex = 0;
       } else {
@@ -91,17 +91,17 @@ function showsScrolling(pane, hint) {
       }
     }
   }
-  pane.addEventListener("scroll", tell, { passive: true });
-  new ResizeObserver(tell).observe(pane);
-  scrolling.push(tell);
-  tell();
+  pane.addEventListener("scroll", update, { passive: true });
+  new ResizeObserver(update).observe(pane);
+  scrollUpdates.push(update);
+  update();
 }
 
-function tellScrolling() {
-  scrolling.forEach((tell) => tell());
+function updateScrolling() {
+  scrollUpdates.forEach((update) => update());
 }
 
-// Ask the server for what is new, again and again, as long as the page is looked at. Returns a function that asks at once.
+// Poll the server for changes while the page is visible. Returns a function that polls immediately.
 function follow(live, take) {
   const status = byId("connection");
   let seen = live.version;
@@ -126,7 +126,7 @@ function follow(live, take) {
       }
     } catch {
       if (!mine.signal.aborted) {
-        write(status, "not connected: what is shown may be old");
+        write(status, "not connected: this page may be out of date");
         timer = setTimeout(ask, Math.max(live.every, 1000));
         return;
       }

@@ -1,4 +1,4 @@
-// The sequence diagram: the client, the instances, and what they sent each other. Only what can be seen is drawn.
+// Sequence diagram with the messages between client and instances. Only the visible rows are drawn.
 
 const ROW = 30;
 const HEAD = 34;
@@ -70,13 +70,13 @@ function messageOf([kind, source, target, text, step], row, width, go) {
   return group;
 }
 
-// For those who cannot see the drawing.
+// Text alternative for screen readers.
 function described(call) {
   const { participants } = call;
-  const told = call.messages.slice(0, 200).map(([kind, source, target, text]) =>
+  const sentences = call.messages.slice(0, 200).map(([kind, source, target, text]) =>
     kind === "note" ? `${participants[source]}: ${text}.` : `${participants[source]} to ${participants[target]}: ${text}.`,
   );
-  return told.join(" ");
+  return sentences.join(" ");
 }
 
 function markExchange(position) {
@@ -88,7 +88,7 @@ function markExchange(position) {
     const after = messages.findIndex((message, row) => row > first && message[4] !== position);
     const top = first * ROW;
     const bottom = (after === -1 ? messages.length : after) * ROW + HEAD + 16;
-    // Not scrollIntoView, which would also move the page away from what is being read.
+    // Not scrollIntoView, which would also scroll the page.
     if (top < pane.scrollTop || bottom > pane.scrollTop + pane.clientHeight) {
       pane.scrollTop = Math.max(0, top - ROW);
     }

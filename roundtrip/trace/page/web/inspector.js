@@ -1,4 +1,4 @@
-// What one step consists of: its questions with their forms and answers, the token, and the lines as recorded.
+// Details of a step: its questions with their forms and answers, the token, and the recorded lines.
 
 function drawInspector(step) {
   write(byId("inspector-title"), step.name);
@@ -8,20 +8,20 @@ function drawInspector(step) {
     ...step.replays.map((why) => make("p", "remark", make("b", "", "↻ served again: "), why)),
     ...step.questions.map(questionCard),
     ...step.approvals.map(approvalCard),
-    ...step.lost.map((answer) => make("p", "remark", make("b", "", `Answer to ${answer.key}: `), toldAnswer(answer))),
+    ...step.lost.map((answer) => make("p", "remark", make("b", "", `Answer to ${answer.key}: `), answerText(answer))),
     step.end ? endCard(step.end) : null,
     step.token ? tokenCard(step.token) : null,
     step.arguments ? folded("Arguments", "", () => [shownValue(step.arguments)]) : null,
-    step.runs.length ? folded("What ran", "", () => [runTable(step.runs)]) : null,
-    folded("Lines as recorded", ` (${step.lines.length})`, () => step.lines.flatMap(rawLine)),
+    step.runs.length ? folded("Functions run", "", () => [runTable(step.runs)]) : null,
+    folded("Recorded lines", ` (${step.lines.length})`, () => step.lines.flatMap(rawLine)),
   ];
   const pane = byId("inspected");
   pane.replaceChildren(...parts.filter((part) => part !== null));
   pane.scrollTop = 0;
 }
 
-// Which parts are unfolded stays as it is from step to step. What is folded is not drawn.
-const unfolded = new Map([["Arguments", true], ["What ran", false], ["Lines as recorded", false]]);
+// Sections stay open or closed from step to step. The content of a closed section is not drawn.
+const unfolded = new Map([["Arguments", true], ["Functions run", false], ["Recorded lines", false]]);
 
 function folded(name, remark, content) {
   const details = make("details", "", make("summary", "", name, remark));
@@ -53,17 +53,17 @@ function questionCard(question) {
   );
   const form = make("div", "form");
   form.setAttribute("role", "group");
-  form.setAttribute("aria-label", readable(`What the user saw of ${question.key}`));
+  form.setAttribute("aria-label", readable(`${question.key} as shown to the user`));
   if (question.message) {
     form.append(
       question.message.hidden === undefined ? make("p", "message-text", question.message.text) : shownValue(question.message),
     );
   }
   if (question.complaint) {
-    form.append(make("p", "quiet", "The last answer was not valid:"), shownValue(question.complaint));
+    form.append(make("p", "quiet", "The last answer was invalid:"), shownValue(question.complaint));
   }
   if (question.url) {
-    form.append(make("p", "quiet", "A page to open (not a link here):"), shownValue(question.url));
+    form.append(make("p", "quiet", "Page to open (not a link here):"), shownValue(question.url));
   }
   if (question.fields) {
     const [only] = question.fields;
@@ -73,7 +73,7 @@ function questionCard(question) {
     form.append(make("p", "quiet", "The form:"), shownValue(question.form));
   }
   if (question.kind === "sample" || question.kind === "roots") {
-    form.append(make("p", "quiet", question.kind === "sample" ? "Asked of the client's model." : "Asked for the client's roots."));
+    form.append(make("p", "quiet", question.kind === "sample" ? "A question to the client's model." : "A request for the client's roots."));
   }
   card.append(form, answerOf(question));
   return card;
@@ -82,8 +82,8 @@ function questionCard(question) {
 function approvalCard(approval) {
   const { decision } = approval;
   const symbols = { approved: "✓", rejected: "✗", expired: "⊘" };
-  const told = decision ? `${symbols[decision.outcome]} ${decision.outcome}, ${decision.at}` : "… No decision yet.";
-  const answer = make("div", "answer", make("b", "", told));
+  const outcome = decision ? `${symbols[decision.outcome]} ${decision.outcome}, ${decision.at}` : "… No decision yet.";
+  const answer = make("div", "answer", make("b", "", outcome));
   if (decision?.data) {
     answer.append(shownValue(decision.data));
   }
@@ -91,13 +91,13 @@ function approvalCard(approval) {
     "article",
     "question",
     make("h3", "", approval.key, " ", make("span", "badge", "approval")),
-    make("p", "why", `It waits for the decision of ${approval.by}.`),
+    make("p", "why", `${approval.by} must decide.`),
     make("div", "form", approval.message.hidden === undefined ? make("p", "message-text", approval.message.text) : shownValue(approval.message)),
     answer,
   );
 }
 
-// The name of a single value says nothing that the question does not.
+// A single value has no label, because its name only repeats the question.
 function fieldOf(field, single) {
   const label = make("p", "label", make("b", "", field.label), field.required ? " (required)" : "");
   if (field.label !== field.name) {
@@ -117,12 +117,12 @@ function fieldOf(field, single) {
     box.append(make("p", "entry", field.value || " "));
   }
   if (!field.given && field.value) {
-    box.append(make("p", "quiet", "as it was filled in"));
+    box.append(make("p", "quiet", "default value"));
   }
   return box;
 }
 
-function toldAnswer(answer) {
+function answerText(answer) {
   return `${answer.action}${answer.remark ? ` (${answer.remark})` : ""}`;
 }
 
@@ -132,11 +132,11 @@ function answerOf(question) {
     return make("p", "answer", "… No answer yet.");
   }
   const symbols = { accept: "✓", decline: "✗", cancel: "⊘" };
-  const told = make("div", "answer", make("b", "", `${symbols[answer.action] || "?"} Answer: ${toldAnswer(answer)}`));
+  const shown = make("div", "answer", make("b", "", `${symbols[answer.action] || "?"} Answer: ${answerText(answer)}`));
   if (answer.data && (answer.data.hidden !== undefined || !question.fields)) {
-    told.append(shownValue(answer.data));
+    shown.append(shownValue(answer.data));
   }
-  return told;
+  return shown;
 }
 
 function tokenCard(token) {
@@ -147,12 +147,12 @@ function tokenCard(token) {
       list.append(make("li", how, make("b", "", `${symbol} `), make("code", "", part), make("span", "quiet", ` ${how}`)));
     }
   }
-  card.append(list.childElementCount ? list : make("p", "quiet", "Nothing in it changed."));
+  card.append(list.childElementCount ? list : make("p", "quiet", "Its content did not change."));
   return card;
 }
 
 function endCard(end) {
-  const card = make("article", "end", make("h3", "", `The call ${end.state === "declined" ? "was declined" : end.state}`));
+  const card = make("article", "end", make("h3", "", `The call ${["declined", "rejected"].includes(end.state) ? "was " : ""}${end.state}`));
   if (end.decline) {
     card.append(make("p", "", end.decline));
   }
@@ -160,13 +160,13 @@ function endCard(end) {
     card.append(make("p", "", make("code", "", end.error)), end.text ? shownValue(end.text) : "");
   }
   if (end.result) {
-    card.append(make("p", "quiet", end.is_error ? "Its result, an error:" : "Its result:"), shownValue(end.result));
+    card.append(make("p", "quiet", end.is_error ? "Error result:" : "Result:"), shownValue(end.result));
   }
   return card;
 }
 
 function runTable(runs) {
-  const head = make("tr", "", ...["What", "Name", "How", "Time"].map((name) => make("th", "", name)));
+  const head = make("tr", "", ...["Kind", "Name", "Outcome", "Time"].map((name) => make("th", "", name)));
   const rows = runs.map((run) => make("tr", "", ...run.map((cell) => make("td", "", cell))));
   return make("table", "runs", make("thead", "", head), make("tbody", "", ...rows));
 }
@@ -179,7 +179,7 @@ function rawLine(line) {
   return [make("p", "quiet", line.title), text];
 }
 
-// JSON with a line for each member. It is not read for that, as large numbers would come back as others.
+// Indent JSON without parsing it, because parsing would change large numbers.
 function spreadOut(json) {
   let depth = 0;
   let spread = "";

@@ -1,4 +1,4 @@
-// The machine of every call: what has been visited up to here is marked, and so is the state.
+// State machine drawing, with the path up to the current step and its state marked.
 
 function markMachine(call, position) {
   const drawing = document.querySelector("#machine .rt-drawing");
@@ -24,5 +24,5 @@ function markMachine(call, position) {
   }
   const now = call.steps[position].moves.map(([, event]) => event).join(", ");
   write(byId("machine-state"), `${state}${now ? `, by ${now}` : ""}`);
-  write(drawing.querySelector("desc"), `The call is ${state}. Visited: ${[...visited].join(", ") || "nothing"}.`);
+  write(drawing.querySelector("desc"), `The call is ${stateWords(state)}. Visited: ${[...visited].join(", ") || "nothing"}.`);
 }

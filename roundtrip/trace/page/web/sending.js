@@ -1,4 +1,4 @@
-// Requests that change something: JSON to the server of the page, and its answer or the reason why there is none.
+// Requests that change something: JSON to the page's server, and its answer or an error text.
 
 async function send(action, body) {
   try {
@@ -10,13 +10,13 @@ async function send(action, body) {
     if (response.status === 200) {
       return JSON.parse(await response.text(), exactly);
     }
-    return { error: `The server of this page answered: ${await response.text()}` };
+    return { error: `This page's server answered: ${await response.text()}` };
   } catch {
-    return { error: "The server of this page does not answer. Is its command still running?" };
+    return { error: "This page's server does not answer. Is its command still running?" };
   }
 }
 
-// Numbers that JavaScript cannot represent stay as they are written, where the browser can keep them.
+// Keep the source text of numbers that JavaScript cannot represent, if the browser supports it.
 function exactly(name, value, { source } = {}) {
   return typeof value === "number" && source !== undefined && String(value) !== source && JSON.rawJSON ? JSON.rawJSON(source) : value;
 }

@@ -1,4 +1,4 @@
-// The steps of one call in all panes, and how the reader moves between them. A page defines `moved`.
+// Steps of a call in all panes, and navigation between them. The page defines `moved`.
 
 let call = null;
 let position = 0;
@@ -30,13 +30,13 @@ function go(place, { announced = true } = {}) {
     ["next", position === call.steps.length - 1],
     ["last", position === call.steps.length - 1],
   ]) {
-    // Not `disabled`, which would take the focus away from the button that was just used.
+    // Not `disabled`, which would take the focus from the button that was just pressed.
     byId(id).setAttribute("aria-disabled", String(disabled));
   }
-  tellScrolling();
+  updateScrolling();
   if (announced) {
     const asked = step.questions.map((question) => `${question.key} (${question.reason})`).join(", ");
-    write(byId("announced"), `${step.name}, ${where}. ${asked ? `Asked: ${asked}. ` : ""}The call is ${step.state}.`);
+    write(byId("announced"), `${step.name}, ${where}. ${asked ? `Asked: ${asked}. ` : ""}The call is ${stateWords(step.state)}.`);
   }
   moved(position);
 }
@@ -85,5 +85,5 @@ function watchPanes() {
   ]) {
     showsScrolling(byId(pane), byId(hint));
   }
-  byId("inspected").addEventListener("toggle", tellScrolling, true);
+  byId("inspected").addEventListener("toggle", updateScrolling, true);
 }

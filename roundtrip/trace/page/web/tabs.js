@@ -1,4 +1,4 @@
-// Tabs: one panel is shown, and arrow keys go from tab to tab.
+// Tabs: one visible panel, and arrow keys move between tabs.
 
 function showTab(tab, { focus = false } = {}) {
   const tabs = [...tab.closest("[role=tablist]").querySelectorAll("[role=tab]")];

@@ -1,4 +1,4 @@
-// A row for each question, a column for each round. Of long calls only the part around the reader is drawn.
+// A row for each question, a column for each round. For long calls, only the part around the current step is drawn.
 
 const COLUMNS = 24;
 const ROWS = 40;
@@ -46,7 +46,7 @@ function isMarked(marks) {
   return [...marks].some((mark) => mark !== NOTHING);
 }
 
-// Where there are too many rows, those around the questions that are asked here.
+// If there are too many rows, show those around the questions that the current step asks.
 function firstRow(rows, position) {
   if (rows.length <= ROWS) {
     return 0;
@@ -57,14 +57,14 @@ function firstRow(rows, position) {
 }
 
 function describedPart(call, from, columns, first, rows) {
-  const told = [];
+  const parts = [];
   if (call.steps.length > COLUMNS) {
-    told.push(`Columns ${from + 1} to ${from + columns} of ${call.steps.length}`);
+    parts.push(`Columns ${from + 1} to ${from + columns} of ${call.steps.length}`);
   }
   if (rows > ROWS) {
-    told.push(`questions ${first + 1} to ${first + ROWS} of ${rows} in these columns`);
+    parts.push(`questions ${first + 1} to ${first + ROWS} of ${rows} in these columns`);
   }
-  return told.join(", ");
+  return parts.join(", ");
 }
 
 function columnHead(step, place, position, go) {
@@ -90,11 +90,11 @@ function questionRow(call, key, marks, from, position) {
   [...marks].forEach((mark, offset) => {
     const cell = make("td", from + offset === position ? "here" : "");
     if (mark !== NOTHING) {
-      const [told, symbol] = call.legend[Number(mark)];
+      const [meaning, symbol] = call.legend[Number(mark)];
       const shown = make("b", `mark mark-${mark}`, symbol);
       shown.setAttribute("aria-hidden", "true");
-      cell.append(shown, make("span", "unseen", told));
-      cell.title = told;
+      cell.append(shown, make("span", "unseen", meaning));
+      cell.title = meaning;
     }
     row.append(cell);
   });

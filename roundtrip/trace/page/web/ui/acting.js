@@ -1,14 +1,14 @@
-// Actions on stored calls: a button for each, a dialog that asks before it is done, and a line that says the result.
+// Actions on stored calls: a button for each action, a confirmation dialog, and a line with the result.
 
 const ACTIONS = new Map([
-  ["cancel", ["Cancel", "Cancel this call?", "The call ends now, as cancelled.", "Cancel the call"]],
+  ["cancel", ["Cancel", "Cancel this call?", "The call ends now, and its state is cancelled.", "Cancel the call"]],
   ["retry", ["Retry", "Retry this call?", "A worker continues the lost call after its stored steps.", "Retry the call"]],
-  ["expire", ["Expire", "Expire this call?", "The life of the call ends now, with its pending approvals, as if its time were over.", "Expire the call"]],
-  ["remind", ["Remind", "Send a reminder?", "The groups of its pending approvals are notified again.", "Send the reminder"]],
+  ["expire", ["Expire", "Expire this call?", "The call and its pending approvals expire now.", "Expire the call"]],
+  ["remind", ["Remind", "Send a reminder?", "The groups with pending approvals are notified again.", "Send the reminder"]],
 ]);
 let asked = null;
 
-// Buttons for the actions that the server allows. `done` runs after each that was sent.
+// Buttons for the allowed actions. `done` runs after an action was sent.
 function actionButtons(call, tool, actions, done) {
   return actions
     .filter((action) => ACTIONS.has(action))
@@ -33,7 +33,7 @@ function askFirst(wanted) {
   byId("even-once").checked = false;
   write(byId("sure-act"), act);
   byId("sure").showModal();
-  // Not `autofocus`: it would already ask for the focus when the page loads, with the dialog closed.
+  // Not `autofocus`, which would request the focus when the page loads, while the dialog is closed.
   byId("sure-back").focus();
 }
 
@@ -56,7 +56,7 @@ async function act() {
 byId("sure-back").addEventListener("click", () => byId("sure").close());
 byId("sure-act").addEventListener("click", act);
 byId("sure").addEventListener("close", () => {
-  // The button may have been drawn again while the dialog was open.
+  // The button may have been redrawn while the dialog was open.
   if (document.activeElement === document.body) {
     byId("acted").tabIndex = -1;
     byId("acted").focus({ preventScroll: true });

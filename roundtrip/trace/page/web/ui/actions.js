@@ -2,7 +2,7 @@
 
 startList({
   words: "actions",
-  none: "No actions are logged.",
+  none: "The operator log has no actions.",
   rows: (log) => log.actions,
   columns: [
     ["At", (one) => one.at],

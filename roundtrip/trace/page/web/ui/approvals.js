@@ -1,8 +1,8 @@
-// Approvals: who decides, until when, and the decision.
+// Approvals: the approvers, the deadline and the decision.
 
 startList({
   words: "approvals",
-  none: "There are no approvals.",
+  none: "No approvals.",
   rows: (approvals) => approvals.approvals,
   keyOf: (approval) => JSON.stringify([approval.call, approval.name]),
   columns: [

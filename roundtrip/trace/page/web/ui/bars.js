@@ -1,4 +1,4 @@
-// Small drawings of numbers. The numbers are beside them as text, so readers of the page miss nothing without them.
+// Small charts. Their numbers are also on the page as text, so screen readers can skip them.
 
 const BAR = 120;
 const MINUTES_HEIGHT = 90;
@@ -13,7 +13,7 @@ function rectangle(className, x, y, width, height) {
   return draw("rect", { class: className, x, y, width: Math.max(0, width), height: Math.max(0, height) });
 }
 
-// Parts of a whole, side by side: pairs of a class and a number.
+// A stacked bar; `parts` has pairs of a class and a number.
 function barOf(parts, whole) {
   let x = 0;
   const shapes = parts.map(([className, number]) => {
@@ -29,12 +29,12 @@ function swatch(className) {
   return drawing("swatch", 10, 10, rectangle(className, 0, 0, 10, 10));
 }
 
-// A duration as the server writes it, such as `40 ms` or `2 min 5 s`.
+// Parse a duration that the server formatted, such as `40 ms` or `2 min 5 s`.
 function durationOf(text) {
   return [...text.matchAll(/([\d.]+)\s*(ms|min|s|m|h|d)\b/g)].reduce((sum, [, number, unit]) => sum + Number(number) * UNIT_MS[unit], 0);
 }
 
-// The way from p50 over p90 to p99, on a scale on which each decade is as wide as the others.
+// The percentiles p50, p90 and p99 on a logarithmic scale.
 function percentilesOf(texts, longest) {
   const decades = Math.log10(Math.max(10, longest));
   const places = texts.map((text) => (Math.log10(Math.max(1, durationOf(text))) / decades) * (BAR - 4));

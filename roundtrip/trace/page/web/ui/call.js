@@ -1,4 +1,4 @@
-// The parts of a call's page that operate it, which are drawn with each update of the call.
+// Operator sections of a call page, which are redrawn with each update.
 
 drawPages();
 document.addEventListener("drawn", () => {

@@ -5,7 +5,7 @@ const AGES = ["10m", "1h", "1d", "7d"];
 function callState(call) {
   return [
     stateBadge(call.state, call.symbol),
-    // Shortened by the style sheet; the page of the call has it all.
+    // The style sheet shortens this text. The call page shows all of it.
     call.why ? titled(make("p", "row-why", call.why), call.why) : null,
     call.waits ? make("p", "row-waits", "waits for ", make("b", "", call.waits)) : null,
   ];
@@ -18,7 +18,7 @@ function titled(element, text) {
 
 startList({
   words: "calls",
-  none: "No call fits.",
+  none: "No call matches.",
   rows: (calls) => calls.calls,
   keyOf: (call) => call.call,
   columns: [
@@ -45,7 +45,7 @@ startList({
   lines: [
     { name: "since", label: "Active within", placeholder: "10m, 1h, 1d", suggestions: AGES },
     { name: "before", label: "Began before", placeholder: "10m, 1h, 1d", suggestions: AGES },
-    { name: "q", label: "Call", placeholder: "start of its id", delay: 250 },
+    { name: "q", label: "Call", placeholder: "start of an id", delay: 250 },
   ],
   choices: (calls) => calls.choices,
   count: (calls) => `${calls.found_more ? "more than " : ""}${calls.found} of ${countText(calls.total, "call")}`,

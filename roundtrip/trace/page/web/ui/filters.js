@@ -1,4 +1,4 @@
-// Filters of a list: menus of values with counts, and lines of text. The address of the page has them all.
+// List filters: menus with values and counts, and text fields. The page address has all of them.
 
 const query = new URLSearchParams(location.search);
 const menus = new Map();
@@ -55,8 +55,8 @@ function closeMenus(except) {
 }
 
 function makeMenu(name, label, chosen) {
-  const told = make("span", "told");
-  const summary = make("summary", "", label, told);
+  const chosenValues = make("span", "told");
+  const summary = make("summary", "", label, chosenValues);
   const choices = make("div", "menu-choices");
   const details = make("details", "menu", summary, make("fieldset", "", make("legend", "unseen", label), choices));
   details.id = `menu-${name}`;
@@ -66,7 +66,7 @@ function makeMenu(name, label, chosen) {
       query.delete(name);
       values.forEach((value) => query.append(name, value));
     });
-    tellChosen();
+    showChosen();
     chosen();
   });
   details.addEventListener("keydown", (event) => {
@@ -75,11 +75,11 @@ function makeMenu(name, label, chosen) {
       summary.focus();
     }
   });
-  function tellChosen() {
+  function showChosen() {
     const values = query.getAll(name);
-    write(told, values.length ? `: ${shortened(values.map((value) => value || "(none)").join(", "), 40)}` : "");
+    write(chosenValues, values.length ? `: ${shortened(values.map((value) => value || "(none)").join(", "), 40)}` : "");
   }
-  menus.set(name, { details, choices, options: new Map(), tellChosen });
+  menus.set(name, { details, choices, options: new Map(), showChosen });
   return details;
 }
 
@@ -120,7 +120,7 @@ function makeLine({ name, label, placeholder, suggestions = [], delay = 0 }, cho
   return box;
 }
 
-// `choices` has values with counts by the name of a menu; chosen values without calls stay, so that they can be left.
+// `choices` has values with counts for each menu. A chosen value without calls stays, so that it can be cleared.
 function drawFilters(choices, error) {
   for (const [name, menu] of menus) {
     const counts = new Map(choices[name] ?? []);
@@ -135,12 +135,12 @@ function drawFilters(choices, error) {
       option.input.checked = chosen.has(value);
       write(option.count, String(counts.get(value) ?? 0));
     }
-    // The choices of an open menu stay where they are.
+    // The choices in an open menu do not move.
     const before = menu.details.open ? [...menu.choices.children] : [];
     const wanted = values.map((value) => menu.options.get(value).label);
     const stay = before.filter((label) => wanted.includes(label));
     arrange(menu.choices, [...stay, ...wanted.filter((label) => !stay.includes(label))]);
-    menu.tellChosen();
+    menu.showChosen();
   }
   for (const [name, input] of filterLines) {
     input.setAttribute("aria-invalid", String(error.startsWith(`${name} `)));

@@ -1,4 +1,4 @@
-// Figures of the fleet, from the newest calls: each part is drawn again if its own figures have changed.
+// Fleet figures from the newest calls. A part is redrawn only if its figures have changed.
 
 const LEFT = ["declined", "cancelled", "expired", "waiting"];
 const parts = [
@@ -22,7 +22,7 @@ const parts = [
     rows: leftRows,
   },
   {
-    title: "Reasons of questions and rejections",
+    title: "Reasons to ask or reject",
     of: (fleet) => fleet.reasons,
     columns: ["Reason", "Calls", "Share"],
     rows: (reasons) => withBars(reasons, "calls", (one, bar) => [filtered("reason", one.reason), [String(one.calls), " ", bar], one.share]),
@@ -43,13 +43,13 @@ const parts = [
   {
     title: "Keys",
     of: (fleet) => fleet.keys ?? [],
-    remark: (fleet) => (fleet.counted ? `Counted among ${fleet.counted} of the stored calls.` : ""),
+    remark: (fleet) => (fleet.counted ? `Based on ${fleet.counted} stored calls.` : ""),
     columns: ["Key", "Stored calls"],
     rows: (keys) => withBars(keys, "tasks", (one, bar) => [make("code", "", one.name), [String(one.tasks), " ", bar]]),
   },
 ];
 
-// A link to the calls that a figure is about.
+// A link to the calls behind a figure.
 function filtered(name, value, text = value) {
   const link = make("a", "", text);
   link.href = `./?${new URLSearchParams({ [name]: value })}`;
@@ -94,7 +94,7 @@ function minutesTold(minutes) {
   }
   const most = Math.max(...minutes.map(([, begun]) => begun));
   const failed = minutes.reduce((sum, [, , number]) => sum + number, 0);
-  return `From ${minutes[0][0]} to ${minutes.at(-1)[0]}, at most ${most} begun at a time, ${failed} failed.`;
+  return `From ${minutes[0][0]} to ${minutes.at(-1)[0]}, at most ${most} begun per interval, ${failed} failed.`;
 }
 
 function makePart(part, place) {
@@ -111,7 +111,7 @@ function makePart(part, place) {
 
 function drawFleet(fleet) {
   const { calls, since, until, total } = fleet.sample;
-  write(byId("sample"), calls ? `From ${calls < total ? `the newest ${calls} of ${total}` : `all ${calls}`} calls, ${since} to ${until}.` : "There are no calls.");
+  write(byId("sample"), calls ? `From ${calls < total ? `the newest ${calls} of ${total}` : `all ${calls}`} calls, ${since} to ${until}.` : "No calls.");
   for (const part of drawnParts) {
     const figures = part.of(fleet);
     const content = JSON.stringify(figures);

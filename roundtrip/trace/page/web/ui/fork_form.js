@@ -1,4 +1,4 @@
-// The form of a fork: the round at which another way begins, and a line for each answer that is another.
+// Fork form: the round at which the fork begins, and a text field for each different answer.
 
 const forkLines = new Map();
 let openKeys = [];
@@ -13,7 +13,7 @@ function drawFork() {
   const isPossible = fork !== null && fork.rounds.length > 0;
   byId("fork-form").hidden = !isPossible;
   byId("fork-why").hidden = isPossible;
-  write(byId("fork-why"), `This call cannot go another way: ${call.fork_why || "it asked nothing"}.`);
+  write(byId("fork-why"), `This call cannot be forked: ${call.fork_why || "it asked nothing"}.`);
   if (!isPossible) {
     return;
   }
@@ -28,7 +28,7 @@ function drawFork() {
   drawForkLines();
 }
 
-// The questions of the round as recorded, and those that the last fork has left open.
+// The round's recorded questions, and those that the last fork left open.
 function drawForkLines() {
   const keys = [...new Set([...recordedQuestions(byId("fork-at").value).map((question) => question.key), ...openKeys])];
   for (const key of keys) {
@@ -43,23 +43,23 @@ function drawForkLines() {
   arrange(byId("fork-lines"), keys.map((key) => forkLines.get(key).box));
 }
 
-async function goAnotherWay() {
+async function forkCall() {
   const answers = [...forkLines].filter(([, { line, box }]) => box.isConnected && line.value).map(([key, { line }]) => `${key}=${line.value}`);
   const at = Number(byId("fork-at").value);
   const said = byId("fork-said");
   said.className = "quiet";
   write(said, "Replaying…");
-  const made = await send("fork", { call: call.call, at, answers, run: call.fork.run && byId("fork-run").checked });
-  if (!made.fork) {
+  const reply = await send("fork", { call: call.call, at, answers, run: call.fork.run && byId("fork-run").checked });
+  if (!reply.fork) {
     said.className = "remark failure";
-    write(said, made.error ?? Object.values(made.errors ?? {}).join(" "));
+    write(said, reply.error ?? Object.values(reply.errors ?? {}).join(" "));
     byId("forked").replaceChildren();
     return;
   }
   said.className = "";
-  write(said, `Forked at round ${made.fork.at}. ${forkEnd(made.fork.fork)}`);
-  drawForked(made.fork);
-  const last = made.fork.rounds.at(-1);
+  write(said, `Forked at round ${reply.fork.at}. ${forkEnd(reply.fork.fork)}`);
+  drawForked(reply.fork);
+  const last = reply.fork.rounds.at(-1);
   openKeys = last ? last.questions.map((question) => question.key).filter((key) => last.answers[key] === undefined) : [];
   drawForkLines();
 }
@@ -70,5 +70,5 @@ byId("fork-at").addEventListener("change", () => {
 });
 byId("fork-form").addEventListener("submit", (event) => {
   event.preventDefault();
-  goAnotherWay();
+  forkCall();
 });

@@ -1,15 +1,15 @@
-// A fork beside the recorded call: the questions and answers of both by round, and both ends.
+// A fork beside the recorded call: the questions and answers in each round, and the ends.
 
 function forkEnd(fork) {
   switch (fork.end) {
     case "asks":
-      return "It waits for the answers of the last round.";
+      return "The fork waits for answers to the last round.";
     case "body":
-      return "It would run the body now.";
+      return "The fork would now run the body.";
     case "step":
-      return `It would run the step ${fork.step} now, which has no result by then.`;
+      return `The fork would now run the step ${fork.step}, which has no recorded result.`;
     default:
-      return `It ends: ${fork.end}${fork.reason ? `: ${fork.reason}` : ""}.`;
+      return `The fork ended: ${fork.end}${fork.reason ? `: ${fork.reason}` : ""}.`;
   }
 }
 
@@ -28,10 +28,10 @@ function recordedAnswer(question) {
   if (!answer) {
     return make("span", "quiet", "no answer");
   }
-  return make("span", "", answer.action === "accept" && answer.data?.text !== undefined ? answer.data.text : toldAnswer(answer));
+  return make("span", "", answer.action === "accept" && answer.data?.text !== undefined ? answer.data.text : answerText(answer));
 }
 
-// One row for each question of a round, on either way.
+// One row for each question that the call or the fork asked in a round.
 function forkedRows(number, round) {
   const recorded = new Map(recordedQuestions(number).map((question) => [question.key, question]));
   const forked = new Map((round?.questions ?? []).map((question) => [question.key, question]));
@@ -69,19 +69,19 @@ function forkResult(result) {
   return result && !texts.length ? [make("pre", "value", JSON.stringify(result, null, 2))] : texts;
 }
 
-function drawForked(made) {
-  const rounds = new Map(made.rounds.map((round) => [round.round, round]));
-  const recorded = call.fork.rounds.filter((number) => number >= made.at);
+function drawForked(comparison) {
+  const rounds = new Map(comparison.rounds.map((round) => [round.round, round]));
+  const recorded = call.fork.rounds.filter((number) => number >= comparison.at);
   const numbers = [...new Set([...rounds.keys(), ...recorded])].sort((a, b) => a - b);
   const rows = numbers.flatMap((number) => forkedRows(number, rounds.get(number)));
-  rows.push(["End", "", make("span", "", made.recorded.end), [make("span", "", forkEnd(made.fork)), ...forkResult(made.fork.result)]]);
+  rows.push(["End", "", make("span", "", comparison.recorded.end), [make("span", "", forkEnd(comparison.fork)), ...forkResult(comparison.fork.result)]]);
   const remarks = [];
-  if (made.differs) {
-    remarks.push(make("p", "remark", `The call does not come to that round as recorded: ${made.differs}.`));
+  if (comparison.differs) {
+    remarks.push(make("p", "remark", `The current code does not reach that round as recorded: ${comparison.differs}.`));
   }
-  if (made.not_asked.length) {
-    remarks.push(make("p", "remark", `No question asked for these answers: ${made.not_asked.join(", ")}.`));
+  if (comparison.not_asked.length) {
+    remarks.push(make("p", "remark", `No question asked for these answers: ${comparison.not_asked.join(", ")}.`));
   }
-  const table = tableOf("The recorded way and the fork", ["Round", "Question", "Recorded", "Fork"], rows);
+  const table = tableOf("Recorded call and fork", ["Round", "Question", "Recorded", "Fork"], rows);
   byId("forked").replaceChildren(...remarks, table);
 }

@@ -1,4 +1,4 @@
-// A list that stays current: its rows keep their places, the focus and the position of the reader.
+// A live list, whose updates keep the rows, the focus and the scroll position.
 
 const source = { ...data.live };
 const drawnRows = new Map();
@@ -13,8 +13,8 @@ function look() {
   source.url = address.href;
 }
 
-// `of` has the columns as pairs of a name and a function from a row to its content; the rows, menus and choices of the
-// data; and the words of the page.
+// `of` has the columns as pairs of a name and a function that returns a row's cell; functions that return the data's
+// rows and choices; the menus and text fields; and the page's words.
 function startList(of) {
   kind = { menus: [], lines: [], choices: () => ({}), keyOf: (row) => JSON.stringify(row), ...of };
   drawPages();
@@ -58,10 +58,10 @@ function drawList() {
   byId("list-pane").hidden = kind.rows(list).length === 0;
   write(none, kind.none);
   drawPager();
-  tellScrolling();
+  updateScrolling();
 }
 
-// The first row that the reader sees, if rows above it are out of sight.
+// The first visible row, if rows above it are scrolled out of view.
 function topRow() {
   const rows = [...byId("rows").children];
   if (!rows.length || rows[0].getBoundingClientRect().top >= 0) {

@@ -1,4 +1,4 @@
-// The head of the pages that operate a server: links to each other, and the names of the user and the server.
+// Page head: links to the other pages, and the names of user and server.
 
 function drawPages() {
   const links = data.nav.map(({ name, href, current }) => {
@@ -29,7 +29,7 @@ function linkToCall(id, isKnown = true) {
   return link;
 }
 
-// A table whose cells have the names of their columns, as narrow pages show rows as cards.
+// A table cell with its column's name, because narrow pages show rows as cards.
 function cellOf(name, content) {
   const parts = Array.isArray(content) ? content : [content];
   const cell = make("td", "", ...parts);
@@ -56,7 +56,7 @@ function rowsFor(columns, rows) {
   });
 }
 
-// A table of its own, in a part that can be scrolled by keyboard where it is too wide.
+// A table in a pane that scrolls by keyboard if the table is too wide.
 function tableOf(label, columns, rows) {
   const head = make("thead", "", make("tr", "", ...columnHeads(columns)));
   const body = make("tbody", "", ...rowsFor(columns, rows));
@@ -78,7 +78,7 @@ function stateBadge(state, symbol = "") {
   return badge;
 }
 
-// Make these the children of an element, in this order. Those that stay where they are keep their focus.
+// Give an element these children, in this order. A child that stays in place keeps its focus.
 function arrange(parent, children) {
   const focused = parent.contains(document.activeElement) ? document.activeElement : null;
   const wanted = new Set(children);
@@ -100,7 +100,7 @@ function arrange(parent, children) {
   }
 }
 
-// Replace the content of an element. The focus goes to the control of the same id or text, or else to the element.
+// Replace an element's content. The focus moves to the control with the same id or text, or else to the element.
 function redraw(element, ...content) {
   const focused = element.contains(document.activeElement) && document.activeElement !== element ? document.activeElement : null;
   element.replaceChildren();

@@ -1,8 +1,8 @@
-// Rejected tokens, newest first, with the reason of each.
+// Rejected tokens with their reasons, newest first.
 
 startList({
   words: "rejected tokens",
-  none: "No rejected token fits.",
+  none: "No rejected token matches.",
   rows: (rejected) => rejected.rejected,
   columns: [
     ["Reason", (one) => make("b", "", one.reason)],

@@ -1,4 +1,4 @@
-// The stored call: its facts, the actions that its state allows, and the questions that a test user can answer.
+// Stored call: its facts, the allowed actions, and the questions that a test user can answer.
 
 let drawnActions = "";
 let drawnLines = "";
@@ -21,7 +21,7 @@ function drawStored() {
   drawStoredQuestions(stored.actions.includes("answer") ? stored.questions : []);
 }
 
-// A form that stays the same keeps the texts that a user has typed.
+// An unchanged form keeps the typed texts.
 function drawStoredQuestions(questions) {
   const keys = new Set(questions.map((question) => question.key));
   const box = byId("stored-questions");
@@ -78,7 +78,7 @@ function answerForm(question, content, errors) {
   return form;
 }
 
-// Only forms are answered here.
+// Only forms can be answered here.
 function elsewhere(question) {
   return make("p", "quiet", question.url ? "The user answers this question on a page, not here." : "This question has no form that can be answered here.");
 }

@@ -1,4 +1,4 @@
-// Stored tasks and calls that wait, with the actions that their states allow.
+// Stored tasks and waiting calls, with the allowed actions.
 
 function taskActions(task) {
   const buttons = actionButtons(task.call, task.tool, task.actions, refresh);
@@ -12,7 +12,7 @@ function taskActions(task) {
 
 startList({
   words: "tasks",
-  none: "No stored task or call fits.",
+  none: "No stored task or call matches.",
   rows: (tasks) => tasks.tasks,
   keyOf: (task) => task.call,
   columns: [
@@ -28,7 +28,7 @@ startList({
   menus: [["state", "State"]],
   choices: (tasks) => ({ state: tasks.states }),
   count: (tasks) => {
-    const listed = `${countText(tasks.tasks.length, "task")}${tasks.more ? ", and more that are not listed" : ""}`;
+    const listed = `${countText(tasks.tasks.length, "task")}${tasks.more ? ", and others that are not listed" : ""}`;
     return tasks.counted ? `${listed}. The filter counts ${tasks.counted} of the stored calls` : listed;
   },
 });
