@@ -47,7 +47,7 @@ PlayedState = Literal["executing", "awaiting_input", "completed", "failed", "dec
 
 _REVISIONS: Final = {Era.RETRY: FIRST_OF_RETRY_ERA, Era.LIVE: max(HANDSHAKE_PROTOCOL_VERSIONS)}
 _MAX_ROUNDS: Final = 100
-_MAX_HAPPENED: Final = 500
+_MAX_EVENTS: Final = 500
 _MAX_NOTE_CHARS: Final = 2000
 _MAX_MESSAGES: Final = 300
 _MAX_SHOWN_CHARS: Final = 100_000
@@ -58,7 +58,7 @@ _MAX_PAUSE_SECONDS: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Playing:
+class CallSettings:
     """A call to make, and the settings of its client."""
 
     tool: str
@@ -69,7 +69,7 @@ class Playing:
     """True to declare the Tasks extension."""
 
     @classmethod
-    def read(cls, tool: str, arguments: Mapping[str, Any], request: Mapping[str, Any]) -> "Playing":
+    def read(cls, tool: str, arguments: Mapping[str, Any], request: Mapping[str, Any]) -> "CallSettings":
         """Read the client settings from a page request.
 
         Raises:
@@ -90,7 +90,7 @@ class PlayedCall:
 
     id: str
     """The call's id on the page."""
-    playing: Playing
+    settings: CallSettings
     _target: Target
     _terminal: Terminal
     """Shows the standard error of a server that runs as a command."""
@@ -107,9 +107,9 @@ class PlayedCall:
     tokens: list[str] = field(default_factory=list[str])
     result: CallToolResult | None = None
     _questions: list[OpenQuestion] = field(default_factory=list[OpenQuestion])
-    _happened: list[Data] = field(default_factory=list[Data])
+    _events: list[Data] = field(default_factory=list[Data])
     _messages: list[Data] = field(default_factory=list[Data])
-    _left_out: int = 0
+    _omitted_messages: int = 0
     _failure: str = ""
     _task: RemoteTask | None = None
     """The task that the call became, as last polled."""
@@ -122,23 +122,23 @@ class PlayedCall:
 
     def summary(self) -> Data:
         """Return the call's line in the list of calls."""
-        return {"id": self.id, "tool": self.playing.tool, "state": self.state}
+        return {"id": self.id, "tool": self.settings.tool, "state": self.state}
 
     def data(self) -> Data:
         """Return the call as data for the page."""
         return {
             **self.summary(),
             "over": self.has_ended,
-            "arguments": json_text(self.playing.arguments, indent=2),
-            "era": _REVISIONS[self.playing.era],
-            "client": self.playing.client,
+            "arguments": json_text(self.settings.arguments, indent=2),
+            "era": _REVISIONS[self.settings.era],
+            "client": self.settings.client,
             "task": self._task.task_id if self._task is not None else None,
             "questions": [question.data() for question in self._questions],
-            "happened": self._happened,
+            "happened": self._events,
             "result": result_data(self.result) if self.result is not None else None,
             "failure": self._failure,
             "messages": self._messages,
-            "leftOut": self._left_out,
+            "leftOut": self._omitted_messages,
         }
 
     def question(self, id: str) -> OpenQuestion | None:
@@ -150,7 +150,7 @@ class PlayedCall:
         if not self.has_ended and (task := self._task) is not None:
             try:
                 with anyio.move_on_after(5):
-                    await within(self._connected(), lambda client: TaskRequests(client.session, task.task_id).cancel())
+                    await within(self._connect(), lambda client: TaskRequests(client.session, task.task_id).cancel())
             except Exception as error:  # noqa: BLE001  # the call ends in any case
                 self._note("note", f"the task could not be cancelled: {innermost(error)}")
         self._scope.cancel()
@@ -159,20 +159,20 @@ class PlayedCall:
         """Run the call to its end."""
         try:
             with self._scope:
-                await self._make()
+                await self._run_legs()
         except Exception as error:  # noqa: BLE001  # a transport may raise anything, and the page shows it
-            self._end("declined" if self.is_declined else "failed", self._told(innermost(error)))
+            self._end("declined" if self.is_declined else "failed", self._failure_text(innermost(error)))
         finally:
             if not self.has_ended:
                 self._end("cancelled", "You cancelled the call.")
 
-    async def _make(self) -> None:
-        leg = LegRequest(self.playing.tool, self.playing.arguments)
+    async def _run_legs(self) -> None:
+        leg = LegRequest(self.settings.tool, self.settings.arguments)
         drive_call = partial(drive, leg, answer=self._answer_round, max_pause=_MAX_PAUSE_SECONDS)
-        if self.playing.era is Era.RETRY and self._target.url is not None:
+        if self.settings.era is Era.RETRY and self._target.url is not None:
             # Each leg opens a new connection, because a reload may have replaced the process that served the last one.
             async def send_leg(leg: LegRequest) -> LegResult:
-                return await within(self._connected(), partial(self._send, leg=leg))
+                return await within(self._connect(), partial(self._send, leg=leg))
 
             result = await drive_call(send=send_leg)
         else:
@@ -180,7 +180,7 @@ class PlayedCall:
             async def converse(client: Client) -> LegResult:
                 return await drive_call(send=partial(self._send, client))
 
-            result = await within(self._connected(), converse)
+            result = await within(self._connect(), converse)
         self.result = cast("CallToolResult", result)
         if not self.result.is_error:
             self._end("completed" if waiting_call(self.result) is None else "awaiting_input")
@@ -196,13 +196,13 @@ class PlayedCall:
         return result
 
     @asynccontextmanager
-    async def _connected(self) -> AsyncGenerator[Client]:
-        kind = LinkClient if self.playing.client == "links" else Client
-        asks = self.playing.client != "none"
-        has_tasks = self.playing.has_tasks and self.playing.era is Era.RETRY
+    async def _connect(self) -> AsyncGenerator[Client]:
+        kind = LinkClient if self.settings.client == "links" else Client
+        asks = self.settings.client != "none"
+        has_tasks = self.settings.has_tasks and self.settings.era is Era.RETRY
         async with kind(
-            tapped(self._target.connect(self._terminal), self._heard),
-            mode=self.playing.era.mode,
+            tapped(self._target.connect(self._terminal), self._record_message),
+            mode=self.settings.era.mode,
             logging_callback=self._log,
             log_level="debug",
             message_handler=self._notice,
@@ -284,14 +284,14 @@ class PlayedCall:
             self._tools_changed()
 
     def _note(self, kind: str, text: str, *, done: float | None = None) -> None:
-        if len(self._happened) < _MAX_HAPPENED:
-            self._happened.append({"kind": kind, "text": text[:_MAX_NOTE_CHARS], "done": done})
+        if len(self._events) < _MAX_EVENTS:
+            self._events.append({"kind": kind, "text": text[:_MAX_NOTE_CHARS], "done": done})
             self._changed()
 
-    def _heard(self, message: Message) -> None:
+    def _record_message(self, message: Message) -> None:
         sender, sent = message
         if len(self._messages) >= _MAX_MESSAGES:
-            self._left_out += 1
+            self._omitted_messages += 1
         else:
             text = json.dumps(sent, ensure_ascii=False)
             # Every change sends all messages to the page again.
@@ -311,7 +311,7 @@ class PlayedCall:
         self._failure = failure
         self._changed()
 
-    def _told(self, error: Exception) -> str:
+    def _failure_text(self, error: Exception) -> str:
         status = f" (HTTP status {self._target.status})" if self._target.status is not None else ""
         match error:
             case CallFailed():
@@ -319,7 +319,7 @@ class PlayedCall:
             case TaskCancelled():
                 return "The task was cancelled."
             case MCPError():
-                lost = " Its session ended with its process." if self.playing.era is Era.LIVE and status else ""
+                lost = " Its session ended with its process." if self.settings.era is Era.LIVE and status else ""
                 return f"The server answered with an error: {error} [{error.code}]{status}{lost}"
             case _:
                 return f"No answer came from the server: {error or type(error).__name__}{status}"

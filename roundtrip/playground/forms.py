@@ -30,7 +30,7 @@ class ShownForm:
     def __init__(self, id: str, schema: Mapping[str, Any]) -> None:
         fields = fields_of(schema)
         is_only = is_single_value(fields)
-        self._views = [view_of_field(_id_of(id, field.name), field, is_only=is_only) for field in fields]
+        self._views = [view_of_field(_field_id(id, field.name), field, is_only=is_only) for field in fields]
 
     def data(self) -> list[Data]:
         """Return the fields as page data."""
@@ -55,7 +55,7 @@ class ShownForm:
         return content
 
 
-def _id_of(form: str, field: str) -> str:
+def _field_id(form: str, field: str) -> str:
     """Return a field id that does not change when a tool gets another field, so that typed texts stay in place."""
     return f"f{sha256(json.dumps([form, field]).encode()).hexdigest()[:16]}"
 
@@ -77,7 +77,7 @@ def _field_data(view: FieldView) -> Data:
     }
 
 
-def posted_of(value: object) -> Posted:
+def parse_posted(value: object) -> Posted:
     """Check the form texts that the page sent: a list of texts for each control name.
 
     Raises:
@@ -100,28 +100,28 @@ def argument_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     field.
     """
     properties = mapping_of(schema.get("properties"))
-    flat = {name: _flat(shape, schema, 0) for name, shape in properties.items()}
+    flat = {name: _flatten(shape, schema, 0) for name, shape in properties.items()}
     required = [name for name in list_of(schema.get("required")) if isinstance(name, str)]
     return {"properties": flat, "required": required}
 
 
-def _flat(shape: object, root: Mapping[str, Any], depth: int) -> dict[str, Any]:
+def _flatten(shape: object, root: Mapping[str, Any], depth: int) -> dict[str, Any]:
     parts = dict(mapping_of(shape))
     if depth > _MAX_DEPTH:
         return parts
     reference = parts.pop("$ref", None)
     if isinstance(reference, str):
-        return _flat({**schema_at(reference, root), **parts}, root, depth + 1)
+        return _flatten({**schema_at(reference, root), **parts}, root, depth + 1)
     for word in ("anyOf", "oneOf", "allOf"):
         options = [one for one in list_of(parts.get(word)) if mapping_of(one).get("type") != "null"]
         if len(options) == 1:
             rest = {name: value for name, value in parts.items() if name != word}
-            return _flat({**mapping_of(options[0]), **rest}, root, depth + 1)
+            return _flatten({**mapping_of(options[0]), **rest}, root, depth + 1)
     kinds = [kind for kind in list_of(parts.get("type")) if kind != "null"]
     if len(kinds) == 1:
         parts["type"] = kinds[0]
     if "const" in parts and isinstance(parts["const"], str):
         parts["enum"] = [parts["const"]]
     if parts.get("type") == "array":
-        parts["items"] = _flat(parts.get("items"), root, depth + 1)
+        parts["items"] = _flatten(parts.get("items"), root, depth + 1)
     return parts

@@ -12,8 +12,8 @@ from roundtrip.client.targets import TooLarge
 from roundtrip.text import printable
 from roundtrip.trace.page.data import Data
 
-_SECONDS: Final = 10.0
-_SHOWN: Final = ("id", "message", "by", "tool", "caller", "until")
+_REQUEST_SECONDS: Final = 10.0
+_SHOWN_FIELDS: Final = ("id", "message", "by", "tool", "caller", "until")
 _NO_LOGIN: Final = (
     "To decide approvals here, start with --approver 'NAME: VALUE', the HTTP header with which a member of the group "
     "logs in to the server's pages. The caller cannot decide them."
@@ -33,7 +33,7 @@ class PlayedInbox:
         self.exists = True
         """False after the server has answered that it has no inbox."""
         self._has_login = login is not None
-        self._inbox = InboxClient(base, login or {}, seconds=_SECONDS)
+        self._inbox = InboxClient(base, login or {}, seconds=_REQUEST_SECONDS)
         self._pending: list[Data] = []
         self._note = ""
 
@@ -42,17 +42,17 @@ class PlayedInbox:
         """Return the pending approvals and a note as page data."""
         return {"pending": self._pending, "note": self._note}
 
-    async def look(self) -> bool:
+    async def refresh(self) -> bool:
         """Fetch the pending approvals; return True if they have changed."""
         before = self._pending, self._note
-        status, body = await self._ask()
+        status, body = await self._request()
         if not status:
             # A reload may be replacing the server process.
             return False
         self.exists = status != HTTPStatus.NOT_FOUND
         listed: Any = body.get("approvals")
         found = cast("list[Any]", listed) if status == HTTPStatus.OK and isinstance(listed, list) else []
-        self._pending = [_shown(cast("Mapping[str, Any]", one)) for one in found if isinstance(one, dict)]
+        self._pending = [_approval_data(cast("Mapping[str, Any]", one)) for one in found if isinstance(one, dict)]
         self._note = (_REJECTED if self._has_login else _NO_LOGIN) if status == HTTPStatus.UNAUTHORIZED else ""
         return (self._pending, self._note) != before
 
@@ -63,11 +63,13 @@ class PlayedInbox:
             ValueError: The server rejected the decision.
         """
         sent = {"decision": decision, "reason": reason}
-        status, body = await self._ask(f"/{quote(approval, safe='')}", sent)
+        status, body = await self._request(f"/{quote(approval, safe='')}", sent)
         if status != HTTPStatus.OK:
             raise ValueError(printable(str(body.get("error") or f"the server answered with status {status}")))
 
-    async def _ask(self, path: str = "", decision: Mapping[str, str] | None = None) -> tuple[int, Mapping[str, Any]]:
+    async def _request(
+        self, path: str = "", decision: Mapping[str, str] | None = None
+    ) -> tuple[int, Mapping[str, Any]]:
         """Return the status and JSON body of the server's response; status 0 without a response."""
         try:
             status, body = await self._inbox.ask(path, decision)
@@ -76,5 +78,5 @@ class PlayedInbox:
         return status, body or {}
 
 
-def _shown(approval: Mapping[str, Any]) -> Data:
-    return {name: printable(str(approval.get(name, "")), keep_newlines=True) for name in _SHOWN}
+def _approval_data(approval: Mapping[str, Any]) -> Data:
+    return {name: printable(str(approval.get(name, "")), keep_newlines=True) for name in _SHOWN_FIELDS}

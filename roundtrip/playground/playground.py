@@ -19,10 +19,10 @@ from roundtrip.client.legs import Era, within
 from roundtrip.client.targets import Target
 from roundtrip.client.terminal import Terminal
 from roundtrip.client.tools import find_tool
-from roundtrip.playground.calls import PlayedCall, Playing
+from roundtrip.playground.calls import CallSettings, PlayedCall
 from roundtrip.playground.forms import ShownForm, argument_schema
 from roundtrip.playground.inbox import PlayedInbox
-from roundtrip.playground.tokens import call_of_token, token_page_data
+from roundtrip.playground.tokens import call_id_in_token, token_page_data
 from roundtrip.text import printable
 from roundtrip.trace.index.filters import CallFilter
 from roundtrip.trace.index.index import CallIndex, index_path
@@ -50,7 +50,7 @@ class TooManyCalls(Exception):
 
 
 @dataclass(slots=True)
-class _Listed:
+class _ToolList:
     """The server's tools when they were last listed."""
 
     tools: list[Tool] = field(default_factory=list[Tool])
@@ -90,19 +90,19 @@ class Playground:
         self._keys = keys
         self._inbox = inbox
         self._calls: dict[str, PlayedCall] = {}
-        self._begun = 0
+        self._call_count = 0
         self._traces = CallIndex([folder], index_path([folder])) if folder is not None else None
-        self._traced_lines = 0
-        self._listed = _Listed()
-        self._must_list = anyio.Event()
+        self._trace_version = 0
+        self._tool_list = _ToolList()
+        self._listing_due = anyio.Event()
         self._reload_failure = ""
         self._notices: deque[Data] = deque(maxlen=_MAX_NOTICES)
         self._change = anyio.Event()
-        self._is_over = False
+        self._has_ended = False
 
     def end(self) -> None:
         """Return from all requests that wait for a change."""
-        self._is_over = True
+        self._has_ended = True
         self._change.set()
 
     def close(self) -> None:
@@ -112,7 +112,7 @@ class Playground:
 
     # Changes.
 
-    def changed(self) -> None:
+    def mark_changed(self) -> None:
         """Increase the version and wake the requests that wait for a change."""
         self.version += 1
         self._change.set()
@@ -121,24 +121,24 @@ class Playground:
     def note(self, level: str, text: str) -> None:
         """Show a line from the server log."""
         self._notices.append({"level": level, "text": printable(text, keep_newlines=True)})
-        self.changed()
+        self.mark_changed()
 
     async def wait_for_change(self, seen: int) -> None:
         """Wait until the version differs from the page's, at most `_POLL_SECONDS`."""
         with anyio.move_on_after(_POLL_SECONDS):
             while True:
-                self._look()
-                if self.version != seen or self._is_over:
+                self._refresh_traces()
+                if self.version != seen or self._has_ended:
                     return
                 with anyio.move_on_after(_LOOK_SECONDS):
                     await self._change.wait()
 
-    def _look(self) -> None:
+    def _refresh_traces(self) -> None:
         if self._traces is not None:
             self._traces.refresh()
-            if self._traces.version != self._traced_lines:
-                self._traced_lines = self._traces.version
-                self.changed()
+            if self._traces.version != self._trace_version:
+                self._trace_version = self._traces.version
+                self.mark_changed()
 
     # The server.
 
@@ -148,55 +148,55 @@ class Playground:
         async def converse(client: Client) -> None:
             info = client.server_info
             # The tool that roundtrip adds comes after the author's tools.
-            self._listed.tools = sorted(await all_tools(client), key=lambda tool: tool.name == CONTINUE_TOOL)
+            self._tool_list.tools = sorted(await all_tools(client), key=lambda tool: tool.name == CONTINUE_TOOL)
             if info is not None:
-                self._listed.server = " ".join(filter(None, [info.title or info.name, info.version]))
+                self._tool_list.server = " ".join(filter(None, [info.title or info.name, info.version]))
 
         self._target.status = None
         try:
             with anyio.fail_after(_LIST_SECONDS):
                 connection = Client(self._target.connection(self._terminal), mode=Era.AUTO.mode, cache=None)
                 await within(connection, converse)
-            self._listed.failure = ""
-            self._listed.data = [_tool_data(tool) for tool in self._listed.tools]
+            self._tool_list.failure = ""
+            self._tool_list.data = [_tool_data(tool) for tool in self._tool_list.tools]
         except Exception as error:  # noqa: BLE001  # a transport may raise anything, and the page shows it
             inner = innermost(error)
-            self._listed.failure = (
+            self._tool_list.failure = (
                 f"The tools cannot be listed: {inner or type(inner).__name__}{self._target.status_text}"
             )
-        self._listed.version += 1
-        self.changed()
+        self._tool_list.version += 1
+        self.mark_changed()
 
-    def reloaded(self) -> None:
+    def show_reload(self) -> None:
         """Clear the reload failure, and list the tools of the new code."""
         self._reload_failure = ""
         if self._inbox is not None:
             self._inbox.exists = True
-        self.list_soon()
+        self.schedule_listing()
 
-    def not_reloaded(self, reason: str) -> None:
+    def show_reload_failure(self, reason: str) -> None:
         """Show why the new code does not start."""
         self._reload_failure = printable(reason, keep_newlines=True)
-        self.changed()
+        self.mark_changed()
 
-    def list_soon(self) -> None:
+    def schedule_listing(self) -> None:
         """Schedule another listing of the tools. Several requests before it starts share one listing."""
-        self._must_list.set()
+        self._listing_due.set()
 
     async def watch_tools(self) -> None:
         """List the tools now and after each change, until cancelled."""
         while True:
-            self._must_list = anyio.Event()
+            self._listing_due = anyio.Event()
             await self.list_tools()
-            await self._must_list.wait()
+            await self._listing_due.wait()
 
     # Approvals.
 
     async def watch_inbox(self) -> None:
         """Poll the inbox for pending approvals, until cancelled."""
         while self._inbox is not None:
-            if self._inbox.exists and await self._inbox.look():
-                self.changed()
+            if self._inbox.exists and await self._inbox.refresh():
+                self.mark_changed()
             await anyio.sleep(_INBOX_SECONDS)
 
     async def decide(self, approval: str, decision: str, reason: str) -> None:
@@ -208,8 +208,8 @@ class Playground:
         if self._inbox is None:
             raise ValueError("this server has no inbox")
         await self._inbox.decide(approval, decision, reason)
-        if await self._inbox.look():
-            self.changed()
+        if await self._inbox.refresh():
+            self.mark_changed()
 
     # Calls.
 
@@ -219,9 +219,9 @@ class Playground:
         Raises:
             CallFailed: The server has no such tool.
         """
-        return find_tool(self._listed.tools, name)
+        return find_tool(self._tool_list.tools, name)
 
-    def begin(self, playing: Playing) -> PlayedCall:
+    def begin(self, settings: CallSettings) -> PlayedCall:
         """Start a call.
 
         Raises:
@@ -231,14 +231,16 @@ class Playground:
             raise RuntimeError("the playground page must be served before a call starts")
         if sum(not call.has_ended for call in self._calls.values()) >= _MAX_OPEN_CALLS:
             raise TooManyCalls(f"{_MAX_OPEN_CALLS} calls are open; stop some of them")
-        self._begun += 1
-        call = PlayedCall(f"c{self._begun}", playing, self._target, self._terminal, self.changed, self.list_soon)
+        self._call_count += 1
+        call = PlayedCall(
+            f"c{self._call_count}", settings, self._target, self._terminal, self.mark_changed, self.schedule_listing
+        )
         self._calls[call.id] = call
         over = [id for id, one in self._calls.items() if one.has_ended]
         for id in over[: max(0, len(self._calls) - _MAX_CALLS)]:
             del self._calls[id]
         self.tasks.start_soon(call.run)
-        self.changed()
+        self.mark_changed()
         return call
 
     def call(self, id: str) -> PlayedCall | None:
@@ -249,17 +251,17 @@ class Playground:
 
     def data(self, call_id: str) -> Data:
         """Return the page data, with the details of one call; without a known id, of the newest."""
-        self._look()
+        self._refresh_traces()
         call = self._calls.get(call_id) or next(reversed(self._calls.values()), None)
         return {
             "server": {
                 "target": self._name,
-                "name": self._listed.server,
-                "failure": self._reload_failure or self._listed.failure,
+                "name": self._tool_list.server,
+                "failure": self._reload_failure or self._tool_list.failure,
                 "traced": self._traces is not None,
             },
-            "tools": self._listed.data,
-            "toolsVersion": self._listed.version,
+            "tools": self._tool_list.data,
+            "toolsVersion": self._tool_list.version,
             "calls": [one.summary() for one in reversed(self._calls.values())],
             "call": self._call_data(call) if call is not None else None,
             "approvals": self._inbox.data if self._inbox is not None else {"pending": [], "note": ""},
@@ -268,66 +270,66 @@ class Playground:
         }
 
     def _call_data(self, call: PlayedCall) -> Data:
-        found = self.traced(call)
+        found = self.get_trace(call)
         return {
             **call.data(),
             "tokens": [token_page_data(token, self._keys) for token in call.tokens],
             "trace": data_of(found) if found is not None else None,
         }
 
-    def traced(self, call: PlayedCall) -> TracedCall | None:
+    def get_trace(self, call: PlayedCall) -> TracedCall | None:
         """Return the trace of a call so far; None if there is no trace."""
         if self._traces is None:
             return None
         if call.trace_id is None:
-            self._name_traces()
+            self._match_traces()
         return self._traces.find(call.trace_id) if call.trace_id is not None else None
 
-    def find_traced(self, id: str) -> tuple[TracedCall, int] | None:
+    def find_trace(self, id: str) -> tuple[TracedCall, int] | None:
         """Return a traced call by its trace id, with the trace version; None for an unknown id."""
         if self._traces is None:
             return None
-        self._look()
+        self._refresh_traces()
         found = self._traces.find(id)
-        return (found, self._traced_lines) if found is not None else None
+        return (found, self._trace_version) if found is not None else None
 
-    def all_traced(self, *, without: Collection[str | None] = ()) -> list[TracedCall]:
+    def list_traces(self, *, without: Collection[str | None] = ()) -> list[TracedCall]:
         """Return the traced calls, newest first, except those with the ids in `without`."""
         if self._traces is None:
             return []
         ids = [row["call"] for row in self._traces.rows(CallFilter())]
         return [call for id in ids if id not in without and (call := self._traces.find(id)) is not None]
 
-    def _name_traces(self) -> None:
+    def _match_traces(self) -> None:
         """Match the calls with traced calls: by the id in a token, else by arguments, else by order."""
-        unnamed: list[PlayedCall] = []
+        unmatched: list[PlayedCall] = []
         for call in self._calls.values():
             if call.trace_id is None and call.tokens:
-                call.trace_id = call_of_token(call.tokens[0])
+                call.trace_id = call_id_in_token(call.tokens[0])
             if call.trace_id is None:
-                unnamed.append(call)
-        taken = {call.trace_id for call in self._calls.values()}
-        free = self.all_traced(without=taken)[::-1]
-        for is_its in (_has_arguments_of, _may_be):
-            for call in unnamed:
-                traced = next((one for one in free if is_its(one, call)), None)
+                unmatched.append(call)
+        matched_ids = {call.trace_id for call in self._calls.values()}
+        candidates = self.list_traces(without=matched_ids)[::-1]
+        for matches in (_has_same_arguments, _may_match):
+            for call in unmatched:
+                traced = next((one for one in candidates if matches(one, call)), None)
                 if call.trace_id is None and traced is not None:
                     call.trace_id = traced.id
-                    free.remove(traced)
+                    candidates.remove(traced)
 
 
-def _may_be(traced: TracedCall, call: PlayedCall) -> bool:
+def _may_match(traced: TracedCall, call: PlayedCall) -> bool:
     began = traced.began
-    is_its = began is not None and began.within is None and traced.tool == call.playing.tool
-    return is_its and traced.started_at >= call.began_at - _CLOCK_SKEW_SECONDS
+    is_same_tool = began is not None and began.within is None and traced.tool == call.settings.tool
+    return is_same_tool and traced.started_at >= call.began_at - _CLOCK_SKEW_SECONDS
 
 
-def _has_arguments_of(traced: TracedCall, call: PlayedCall) -> bool:
+def _has_same_arguments(traced: TracedCall, call: PlayedCall) -> bool:
     shown = traced.began.arguments if traced.began is not None else None
-    return _may_be(traced, call) and isinstance(shown, Revealed) and shown.value == call.playing.arguments
+    return _may_match(traced, call) and isinstance(shown, Revealed) and shown.value == call.settings.arguments
 
 
-def form_of(tool: Tool) -> ShownForm:
+def argument_form(tool: Tool) -> ShownForm:
     """Return a form for a tool's arguments."""
     return ShownForm(tool.name, argument_schema(tool.input_schema))
 
@@ -346,5 +348,5 @@ def _tool_data(tool: Tool) -> Data:
     }
     # A server can send any schema. Without fields, the page accepts the arguments as JSON.
     with suppress(RecursionError):
-        shown["fields"] = form_of(tool).data()
+        shown["fields"] = argument_form(tool).data()
     return shown

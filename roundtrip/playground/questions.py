@@ -62,7 +62,7 @@ class OpenQuestion:
 
     def data(self) -> Data:
         """Return the question as page data."""
-        shown: Data = {
+        data: Data = {
             "id": self.id,
             "key": self.key,
             "round": self.round,
@@ -72,15 +72,15 @@ class OpenQuestion:
             "answer": None,
         }
         if isinstance(self._request, ElicitRequest):
-            shown["message"] = self._request.params.message
+            data["message"] = self._request.params.message
             if isinstance(self._request.params, ElicitRequestURLParams):
                 url = self._request.params.url
-                shown |= {"url": url, "opens": can_be_opened(url)}
+                data |= {"url": url, "opens": can_be_opened(url)}
         elif isinstance(self._request, CreateMessageRequest):
-            shown |= _asked_of_model(self._request.params)
+            data |= _sampling_data(self._request.params)
         if self._action:
-            shown["answer"] = {"action": OUTCOMES[self._action], "text": self._answer_text()}
-        return shown
+            data["answer"] = {"action": OUTCOMES[self._action], "text": self._answer_text()}
+        return data
 
     def answer(self, action: object, posted: Posted, text: object) -> None:
         """Answer the question, unless it is already answered.
@@ -130,7 +130,7 @@ class OpenQuestion:
                 return ""
 
 
-def _asked_of_model(params: CreateMessageRequestParams) -> Data:
+def _sampling_data(params: CreateMessageRequestParams) -> Data:
     said = [
         [message.role, "\n".join(b.text if isinstance(b, TextContent) else f"[{b.type}]" for b in blocks)]
         for message in params.messages

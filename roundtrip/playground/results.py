@@ -42,11 +42,11 @@ def result_data(result: CallToolResult) -> Data:
         "waits": None if waits is None else {"tool": waits.tool, "handle": waits.handle},
         "isError": bool(result.is_error),
         "blocks": [_block(block) for block in result.content],
-        "structured": None if structured is None else _shortened(json_text(structured, indent=2)),
+        "structured": None if structured is None else _shorten(json_text(structured, indent=2)),
     }
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     rest = len(text) - _MAX_TEXT_CHARS
     return text if rest <= 0 else f"{text[:_MAX_TEXT_CHARS]}… ({rest} more characters)"
 
@@ -54,7 +54,7 @@ def _shortened(text: str) -> str:
 def _block(block: ContentBlock) -> Data:
     match block:
         case TextContent():
-            return {"kind": "text", "text": _shortened(block.text)}
+            return {"kind": "text", "text": _shorten(block.text)}
         case ImageContent():
             return _media("picture", block.data, block.mime_type, block.mime_type in _PICTURES)
         case AudioContent():

@@ -28,7 +28,7 @@ from roundtrip.trace.page.loopback import Loopback
 _FORMAT: Final = "roundtrip: %(message)s"
 _END_SECONDS: Final = 2.0
 _OPEN_SECONDS: Final = 60.0
-_LEADS_TO: Final = '<!doctype html><meta http-equiv="refresh" content="0; url={url}"><title>Playground</title>'
+_REDIRECT_PAGE: Final = '<!doctype html><meta http-equiv="refresh" content="0; url={url}"><title>Playground</title>'
 
 
 class NoticeHandler(logging.Handler):
@@ -66,7 +66,7 @@ class RunningPage:
     """Set to end the page and its calls."""
 
     @contextmanager
-    def logged(self) -> Generator[None]:
+    def show_log(self) -> Generator[None]:
         """Show this process's log in the terminal and on the page inside a `with` block."""
         loop = asyncio.get_running_loop()
 
@@ -79,7 +79,7 @@ class RunningPage:
         terminal = logging.StreamHandler(sys.stderr)
         terminal.setFormatter(logging.Formatter(_FORMAT))
         handlers = [terminal, NoticeHandler(note)]
-        before, propagates = logger.level, logger.propagate
+        old_level, was_propagating = logger.level, logger.propagate
         logger.setLevel(logging.INFO)
         logger.propagate = False
         for handler in handlers:
@@ -89,8 +89,8 @@ class RunningPage:
         finally:
             for handler in handlers:
                 logger.removeHandler(handler)
-            logger.setLevel(before)
-            logger.propagate = propagates
+            logger.setLevel(old_level)
+            logger.propagate = was_propagating
 
 
 class WatchedSupervisor(ReloadingSupervisor):
@@ -118,11 +118,11 @@ class WatchedSupervisor(ReloadingSupervisor):
 
     def _tell_success(self) -> None:
         super()._tell_success()
-        self._page.playground.reloaded()
+        self._page.playground.show_reload()
 
     def _tell_failure(self, text: str) -> None:
         super()._tell_failure(text)
-        self._page.playground.not_reloaded(text)
+        self._page.playground.show_reload_failure(text)
 
     def _on_stop(self, number: int) -> None:
         self._page.ended.set()
@@ -167,7 +167,7 @@ async def _open(url: str, environment: Mapping[str, str]) -> None:
     """Open the page through a temporary file, because other users can read command lines with the address."""
     with TemporaryDirectory(prefix="roundtrip-open-") as folder:
         file = Path(folder) / "playground.html"
-        file.write_text(_LEADS_TO.format(url=url), encoding="utf-8")
+        file.write_text(_REDIRECT_PAGE.format(url=url), encoding="utf-8")
         with suppress(OSError):
             await anyio.run_process(
                 [sys.executable, "-m", "webbrowser", file.as_uri()], env=dict(environment), check=False

@@ -15,9 +15,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from roundtrip.client.failures import CallFailed
-from roundtrip.playground.calls import PlayedCall, Playing
-from roundtrip.playground.forms import posted_of
-from roundtrip.playground.playground import Playground, TooManyCalls, form_of
+from roundtrip.playground.calls import CallSettings, PlayedCall
+from roundtrip.playground.forms import parse_posted
+from roundtrip.playground.playground import Playground, TooManyCalls, argument_form
 from roundtrip.playground.writing import NotWritable, TestWriter
 from roundtrip.trace.page.data import Data, data_of
 from roundtrip.trace.page.document import STEP_SCRIPTS, PageKind, call_page, page_of
@@ -26,12 +26,12 @@ from roundtrip.trace.page.requests import (
     PageRejected,
     answer_change,
     answer_request,
+    check_local_request,
     is_change,
     json_answer,
     json_object,
-    local_place,
     page_answer,
-    text_of,
+    string_member,
 )
 
 PLAYGROUND_PAGE: Final = PageKind(
@@ -69,7 +69,7 @@ class PlaygroundApp:
         await answer_request(self._respond, scope, receive, send)
 
     async def _respond(self, request: Request) -> Response:
-        place, is_from_here = local_place(request, self._loopback, "roundtrip dev")
+        place, is_from_here = check_local_request(request, self._loopback, "roundtrip dev")
         if is_change(request):
             errors = (CallFailed, TooManyCalls, NotWritable)
             return await answer_change(request, self._actions.get(place), *errors, is_from_here=is_from_here)
@@ -85,7 +85,7 @@ class PlaygroundApp:
             if seen.isascii() and seen.isdigit():
                 await self._playground.wait_for_change(int(seen[:15]))
             return json_answer(self._data(query.get("call", "")))
-        found = self._playground.find_traced(query.get("id", "")) if place in ("call", "call.json") else None
+        found = self._playground.find_trace(query.get("id", "")) if place in ("call", "call.json") else None
         if found is None:
             raise PageRejected(HTTPStatus.NOT_FOUND, "there is no such page or call")
         call, version = found
@@ -103,38 +103,40 @@ class PlaygroundApp:
 
     # Actions.
 
-    async def _begin(self, asked: Mapping[str, Any]) -> Data:
-        tool = self._playground.tool(text_of(asked, "tool"))
-        if asked.get("json") is not None:
+    async def _begin(self, body: Mapping[str, Any]) -> Data:
+        tool = self._playground.tool(string_member(body, "tool"))
+        if body.get("json") is not None:
             complaint = 'arguments must be a JSON object, such as {"film": "Solaris"}'
-            arguments = json_object(text_of(asked, "json"), complaint)
+            arguments = json_object(string_member(body, "json"), complaint)
         else:
-            arguments = form_of(tool).read(posted_of(asked.get("fields")))
-        return {"call": self._playground.begin(Playing.read(tool.name, arguments, asked)).id}
+            arguments = argument_form(tool).read(parse_posted(body.get("fields")))
+        return {"call": self._playground.begin(CallSettings.read(tool.name, arguments, body)).id}
 
-    async def _answer(self, asked: Mapping[str, Any]) -> Data:
-        question = self._call(asked).question(text_of(asked, "question"))
+    async def _answer(self, body: Mapping[str, Any]) -> Data:
+        question = self._call(body).question(string_member(body, "question"))
         if question is None:
             raise ValueError("the call has no such question")
-        question.answer(asked.get("action"), posted_of(asked.get("fields", {})), asked.get("text", ""))
+        question.answer(body.get("action"), parse_posted(body.get("fields", {})), body.get("text", ""))
         return {}
 
-    async def _stop(self, asked: Mapping[str, Any]) -> Data:
-        await self._call(asked).stop()
+    async def _stop(self, body: Mapping[str, Any]) -> Data:
+        await self._call(body).stop()
         return {}
 
-    async def _decide(self, asked: Mapping[str, Any]) -> Data:
-        await self._playground.decide(*(text_of(asked, name) for name in ("approval", "decision", "reason")))
+    async def _decide(self, body: Mapping[str, Any]) -> Data:
+        await self._playground.decide(*(string_member(body, name) for name in ("approval", "decision", "reason")))
         return {}
 
-    async def _test(self, asked: Mapping[str, Any]) -> Data:
+    async def _test(self, body: Mapping[str, Any]) -> Data:
         if self._writer is None:
             raise ValueError("a test needs an importable server; start roundtrip dev with MODULE:SERVER or a file")
-        call = self._call(asked)
-        return await self._writer.write(self._playground.traced(call), self._playground.all_traced(), call.playing.tool)
+        call = self._call(body)
+        return await self._writer.write(
+            self._playground.get_trace(call), self._playground.list_traces(), call.settings.tool
+        )
 
-    def _call(self, asked: Mapping[str, Any]) -> PlayedCall:
-        call = self._playground.call(text_of(asked, "call"))
+    def _call(self, body: Mapping[str, Any]) -> PlayedCall:
+        call = self._playground.call(string_member(body, "call"))
         if call is None:
             raise ValueError("there is no such call")
         return call

@@ -42,7 +42,7 @@ def token_page_data(token: str, keys: Sequence[bytes]) -> Data:
     return {**shown, "facts": facts}
 
 
-def call_of_token(token: str) -> str | None:
+def call_id_in_token(token: str) -> str | None:
     """Return the call id in a roundtrip token; None for any other text."""
     view = _view(token, ())
     return None if view is None or view.journal is None else view.journal.call_id

@@ -106,11 +106,11 @@ class TestWriter:
         except (NotReplayable, ValueError) as error:
             raise NotWritable(f"this call cannot become a test: {error}") from error
         if find_spec("pytest") is None:
-            file = self._kept(place, tool, sources[0])
-            return _told(file, sources[0], None, "The test did not run because pytest is not installed.")
+            file = self._write_file(place, tool, sources[0])
+            return _test_data(file, sources[0], None, "The test did not run because pytest is not installed.")
         output = ""
         for source, remark in zip(sources, ("", _NO_RESULT), strict=True):
-            file = self._kept(place, tool, source)
+            file = self._write_file(place, tool, source)
             passed = False
             try:
                 passed, output = await self._run(file)
@@ -118,10 +118,10 @@ class TestWriter:
                 if not passed:
                     file.unlink(missing_ok=True)
             if passed:
-                return _told(file, source, True, remark)
-        return _told(None, sources[0], False, output)
+                return _test_data(file, source, True, remark)
+        return _test_data(None, sources[0], False, output)
 
-    def _kept(self, place: ServerPlace, tool: str, source: str) -> Path:
+    def _write_file(self, place: ServerPlace, tool: str, source: str) -> Path:
         """Write the test to a new file. The file name has no part of the tool name that could be a path."""
         name = _NOT_IN_NAMES.sub("_", tool.lower()).strip("_")[:_MAX_NAME_CHARS] or "call"
         for number in range(1, _MAX_FILES + 1):
@@ -141,16 +141,16 @@ class TestWriter:
         command = [sys.executable, "-m", "pytest", "-q", "--color=no", "-p", "no:cacheprovider", file.name]
         try:
             with anyio.fail_after(_RUN_SECONDS):
-                ran = await anyio.run_process(command, cwd=file.parent, env=self._environment, check=False)
+                process = await anyio.run_process(command, cwd=file.parent, env=self._environment, check=False)
         except TimeoutError:
             return False, f"the test ran for more than {_RUN_SECONDS:g} s"
-        said = (ran.stdout + ran.stderr).decode("utf-8", "replace")
-        return ran.returncode == 0, printable(said[-_MAX_SHOWN_CHARS:], keep_newlines=True)
+        output = (process.stdout + process.stderr).decode("utf-8", "replace")
+        return process.returncode == 0, printable(output[-_MAX_SHOWN_CHARS:], keep_newlines=True)
 
 
 _NO_RESULT: Final = "The result differs from run to run, so the test does not check it."
 
 
-def _told(file: Path | None, source: str, passed: bool | None, text: str) -> Data:
+def _test_data(file: Path | None, source: str, passed: bool | None, text: str) -> Data:
     shown = None if file is None else os.path.relpath(file)
     return {"file": shown, "source": source, "passed": passed, "text": text}

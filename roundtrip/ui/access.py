@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 
 from roundtrip.trace.page.loopback import Loopback
-from roundtrip.trace.page.requests import PageRejected, local_place
+from roundtrip.trace.page.requests import PageRejected, check_local_request
 from roundtrip.trace.writing.folder_lock import locked_folder_of
 from roundtrip.trace.writing.operator_log import user_of_system
 
@@ -25,7 +25,7 @@ _USER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", re.ASCII)
 _LINE: Final = re.compile(rf"({_USER.pattern}) sha256:([0-9a-f]{{64}})", re.ASCII)
 _TOKEN_BYTES: Final = 24
 _FILE_MODE: Final = 0o600
-_OTHERS: Final = 0o077
+_OTHERS_MODE: Final = 0o077
 _COMMAND: Final = "roundtrip ui"
 
 
@@ -34,7 +34,7 @@ class UsersUnusable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Entered:
+class AuthorizedRequest:
     """A request that passed the access check."""
 
     user: str
@@ -51,13 +51,13 @@ class LocalAccess:
         self._loopback = loopback
         self._user = user_of_system()
 
-    def enter(self, request: Request) -> Entered:
+    def enter(self, request: Request) -> AuthorizedRequest:
         """Check a request; return its user and path.
 
         Raises:
             PageRejected: The user may not open the pages.
         """
-        return Entered(self._user, *local_place(request, self._loopback, _COMMAND))
+        return AuthorizedRequest(self._user, *check_local_request(request, self._loopback, _COMMAND))
 
 
 class NamedUsers:
@@ -76,7 +76,7 @@ class NamedUsers:
         self._origin = f"{parts.scheme}://{self._host}"
         self._path = f"{parts.path.rstrip('/')}/"
 
-    def enter(self, request: Request) -> Entered:
+    def enter(self, request: Request) -> AuthorizedRequest:
         """Check a request; return its user and path.
 
         Raises:
@@ -84,7 +84,7 @@ class NamedUsers:
         """
         if [host.lower() for host in request.headers.getlist("host")] != [self._host]:
             raise PageRejected(HTTPStatus.FORBIDDEN, "this server accepts only the host in its --base-url")
-        user = self._user_of(request.headers.getlist("authorization"))
+        user = self._authenticate(request.headers.getlist("authorization"))
         if user is None:
             raise PageRejected(
                 HTTPStatus.UNAUTHORIZED,
@@ -95,9 +95,9 @@ class NamedUsers:
         if not path.startswith(self._path):
             raise PageRejected(HTTPStatus.NOT_FOUND, "there is no such page")
         is_from_here = [one.lower() for one in request.headers.getlist("origin")] == [self._origin]
-        return Entered(user, path.removeprefix(self._path), is_from_here)
+        return AuthorizedRequest(user, path.removeprefix(self._path), is_from_here)
 
-    def _user_of(self, credentials: list[str]) -> str | None:
+    def _authenticate(self, credentials: list[str]) -> str | None:
         scheme, _, encoded = (credentials[0] if len(credentials) == 1 else "").partition(" ")
         if scheme.lower() != "basic":
             return None
@@ -127,7 +127,7 @@ def read_users(path: Path) -> dict[str, str]:
         raise UsersUnusable(f"cannot read {str(path)!r}: {error.strerror}; add a user with --add-user NAME") from error
     except UnicodeDecodeError as error:
         raise UsersUnusable(f"{str(path)!r} is not a users file; add a user with --add-user NAME") from error
-    if mode & _OTHERS:
+    if mode & _OTHERS_MODE:
         raise UsersUnusable(f"{str(path)!r} must be readable only by its owner; run chmod 600")
     users: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
@@ -151,20 +151,20 @@ def add_user(path: Path, name: str) -> str:
         raise UsersUnusable(f"a name must be 1 to 64 letters, digits and . _ @ -, got {name!r}")
     # Without the lock, one of two concurrent commands would lose its user.
     with locked_folder_of(path, waits=True):
-        return _added(path, name)
+        return _write_user(path, name)
 
 
-def _added(path: Path, name: str) -> str:
+def _write_user(path: Path, name: str) -> str:
     users = read_users(path) if path.exists() and path.stat().st_size else {}
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     users[name] = _digest(token)
     text = "".join(f"{one} sha256:{digest}\n" for one, digest in users.items())
     # Replace the file atomically, so that a reader never sees a part of it.
-    fresh = path.with_name(f"{path.name}.{secrets.token_hex(8)}.new")
+    new_file = path.with_name(f"{path.name}.{secrets.token_hex(8)}.new")
     try:
-        with open(fresh, "x", encoding="ascii", opener=lambda name, flags: os.open(name, flags, _FILE_MODE)) as file:
+        with open(new_file, "x", encoding="ascii", opener=lambda name, flags: os.open(name, flags, _FILE_MODE)) as file:
             file.write(text)
-        fresh.replace(path)
+        new_file.replace(path)
     except OSError as error:
         raise UsersUnusable(f"cannot write {str(path)!r}: {error.strerror}") from error
     return token

@@ -32,12 +32,12 @@ from roundtrip.trace.page.requests import (
     is_change,
     json_answer,
     page_answer,
-    text_of,
+    string_member,
 )
 from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.reading.transcripts import NoTranscript
 from roundtrip.trace.writing.operator_log import OperatorLog, OperatorLogUnwritable
-from roundtrip.ui.access import Access, Entered
+from roundtrip.ui.access import Access, AuthorizedRequest
 from roundtrip.ui.fleet import fleet_data
 from roundtrip.ui.forks import Forks
 from roundtrip.ui.lists import Lists, Query
@@ -46,11 +46,11 @@ from roundtrip.ui.stored import OperatedCalls, StoredAction, call_state
 logger = logging.getLogger("roundtrip")
 
 _REFRESH_MS: Final = 1000
-_TAKE_SECONDS: Final = 0.5
+_READ_SECONDS: Final = 0.5
 _FLEET_SECONDS: Final = 5.0
 _REFRESH_MS_OF: Final = {"fleet": 5000, "tasks": 2000, "approvals": 2000}
 """Longer intervals for expensive pages, which read many calls or a store."""
-_DONE: Final = {
+_DONE_TEXTS: Final = {
     "cancel": "The call is cancelled.",
     "retry": "The call is due again.",
     "expire": "The call has expired.",
@@ -102,42 +102,42 @@ class UiApp:
             "fork": self._fork,
         }
 
-    async def take_lines(self) -> None:
+    async def read_lines(self) -> None:
         """Read the lines that recorders append, until cancelled."""
         is_failing = False
         while True:
             try:
-                taken = await anyio.to_thread.run_sync(self._index.take)
+                read = await anyio.to_thread.run_sync(self._index.read_new_lines)
             except (IndexUnusable, NoTranscript, OSError) as error:
                 if not is_failing:
                     logger.warning("the pages show no new lines: %s", error)
-                is_failing, taken = True, 0
+                is_failing, read = True, 0
             else:
                 is_failing = False
-            if not taken:
-                await asyncio.sleep(_TAKE_SECONDS)
+            if not read:
+                await asyncio.sleep(_READ_SECONDS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         await answer_request(self._respond, scope, receive, send)
 
     async def _respond(self, request: Request) -> Response:
-        entered = self._access.enter(request)
+        authorized = self._access.enter(request)
         if is_change(request):
-            change = self._changes.get(entered.place)
-            act = partial(change, entered.user) if change is not None else None
+            change = self._changes.get(authorized.place)
+            act = partial(change, authorized.user) if change is not None else None
             errors = (CallNotChanged, OperatorLogUnwritable, LedgerDown)
-            return await answer_change(request, act, *errors, is_from_here=entered.is_from_here)
-        return await self._get(entered, parse_qs(request.url.query, keep_blank_values=True))
+            return await answer_change(request, act, *errors, is_from_here=authorized.is_from_here)
+        return await self._get(authorized, parse_qs(request.url.query, keep_blank_values=True))
 
     # Pages.
 
-    async def _get(self, entered: Entered, query: Query) -> Response:
-        name = entered.place.removesuffix(".json")
-        is_data = name != entered.place
+    async def _get(self, authorized: AuthorizedRequest, query: Query) -> Response:
+        name = authorized.place.removesuffix(".json")
+        is_data = name != authorized.place
         # The first page has an empty name, but its data is `calls.json`.
         name = "" if is_data and name == "calls" else name
-        if name not in self._data or (is_data and entered.place == ".json"):
+        if name not in self._data or (is_data and authorized.place == ".json"):
             raise PageRejected(HTTPStatus.NOT_FOUND, "there is no such page")
         try:
             found = await self._data[name](query)
@@ -145,14 +145,14 @@ class UiApp:
             logger.warning("a page cannot be shown: %s", error)
             why = "the transcripts cannot be read now; the command's output says why"
             raise PageRejected(HTTPStatus.SERVICE_UNAVAILABLE, why) from error
-        data = {**found, "nav": self._nav(name), "user": entered.user, "server": self._forks.target}
+        data = {**found, "nav": self._nav(name), "user": authorized.user, "server": self._forks.target}
         version = sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
-        if is_data and _last(query, "seen") == version:
+        if is_data and _last_value(query, "seen") == version:
             return json_answer(None)
         # List pages add their address's query.
         url = f"{name or 'calls'}.json"
         if name == "call":
-            url += f"?{urlencode({'id': _last(query, 'id')}, errors='replace')}"
+            url += f"?{urlencode({'id': _last_value(query, 'id')}, errors='replace')}"
         every = _REFRESH_MS_OF.get(name, _REFRESH_MS)
         data["live"] = {"url": url, "version": version, "every": every}
         if is_data:
@@ -170,11 +170,11 @@ class UiApp:
         return {**self._fleet[1], **await self._stored.keys()}
 
     async def _call(self, query: Query) -> Data:
-        id = _last(query, "id")
+        id = _last_value(query, "id")
         call = await anyio.to_thread.run_sync(self._find, id)
         stored = await self._stored.call(id)
         if call is not None:
-            fork, why = self._forks.of(call)
+            fork, why = self._forks.find_rounds(call)
             shown = await anyio.to_thread.run_sync(data_of, call)
         elif stored is not None:
             fork, why = None, UNSERVED
@@ -188,28 +188,28 @@ class UiApp:
         found = self._index.find(id)
         if found is None:
             # The call may have begun since the index was last updated.
-            self._index.take()
+            self._index.read_new_lines()
             found = self._index.find(id)
         return found
 
     # Changes.
 
-    async def _act(self, user: str, asked: Mapping[str, Any]) -> Data:
-        action = text_of(asked, "action")
+    async def _act(self, user: str, body: Mapping[str, Any]) -> Data:
+        action = string_member(body, "action")
         if action not in get_args(StoredAction):
             raise ValueError(f"action must be one of {', '.join(get_args(StoredAction))}")
-        even_once = asked.get("even_once") is True
-        call_id = text_of(asked, "call")
-        acting = self._stored.acting(self._log(user))
-        await acting.act(call_id, cast("StoredAction", action), even_once=even_once)
-        return {"done": _DONE[action]}
+        even_once = body.get("even_once") is True
+        call_id = string_member(body, "call")
+        operations = self._stored.logged_operations(self._log(user))
+        await operations.act(call_id, cast("StoredAction", action), even_once=even_once)
+        return {"done": _DONE_TEXTS[action]}
 
-    async def _answer(self, user: str, asked: Mapping[str, Any]) -> Data:
-        action = text_of(asked, "action")
+    async def _answer(self, user: str, body: Mapping[str, Any]) -> Data:
+        action = string_member(body, "action")
         if action not in ("accept", "decline", "cancel"):
             raise ValueError("action must be accept, decline or cancel")
-        call_id, key = text_of(asked, "call"), text_of(asked, "key")
-        await self._stored.answer(self._log(user), call_id, key, action, asked.get("fields", {}))
+        call_id, key = string_member(body, "call"), string_member(body, "key")
+        await self._stored.answer(self._log(user), call_id, key, action, body.get("fields", {}))
         return {"done": "The answer is stored."}
 
     def _log(self, user: str) -> OperatorLog:
@@ -217,14 +217,14 @@ class UiApp:
             raise ValueError("actions need an operator log; start roundtrip ui with --operator-log FILE")
         return OperatorLog(self._operator_log, program="ui", by=user)
 
-    async def _fork(self, user: str, asked: Mapping[str, Any]) -> Data:
-        at, answers = asked.get("at"), asked.get("answers", [])
+    async def _fork(self, user: str, body: Mapping[str, Any]) -> Data:
+        at, answers = body.get("at"), body.get("answers", [])
         if not isinstance(at, int) or isinstance(at, bool):
             raise ValueError("at must be the number of a round")
         if not isinstance(answers, list) or not all(isinstance(one, str) for one in cast("list[object]", answers)):
             raise ValueError("answers must be a list of texts")
         own = cast("list[str]", answers)
-        found = await self._forks.fork(text_of(asked, "call"), at, own, run=asked.get("run") is True)
+        found = await self._forks.fork(string_member(body, "call"), at, own, run=body.get("run") is True)
         return {"fork": found}
 
 
@@ -240,5 +240,5 @@ def _states_in(query: Query) -> list[StoredState]:
         raise PageRejected(HTTPStatus.BAD_REQUEST, f"state must be one of {', '.join(StoredState)}") from None
 
 
-def _last(query: Query, name: str) -> str:
+def _last_value(query: Query, name: str) -> str:
     return query.get(name, [""])[-1]

@@ -14,22 +14,22 @@ from roundtrip.trace.index.index import CallIndex
 from roundtrip.trace.index.rows import Row
 from roundtrip.trace.page.data import Data
 
-_SAMPLE: Final = 10_000
+_SAMPLE_CALLS: Final = 10_000
 """Number of newest calls to evaluate. More would take seconds."""
 _PERCENTILES: Final = (0.5, 0.9, 0.99)
 _BUCKETS: Final = 60
 _BUCKET_SECONDS: Final = (10, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600)
 _BUCKET_FORMATS: Final = ((24 * 3600, "%Y-%m-%d"), (3600, "%m-%d %H:%M"), (60, "%H:%M"), (0, "%H:%M:%S"))
 _MAX_LISTED: Final = 100
-_NOT_AGAIN: Final = frozenset(("new", "other build", "revised"))
+_FIRST_TIME_REASONS: Final = frozenset(("new", "other build", "revised"))
 """Reasons that a question can have when it is first asked."""
-_BAD: Final = frozenset(("failed", "rejected"))
+_FAILED_STATES: Final = frozenset(("failed", "rejected"))
 
 
 def fleet_data(index: CallIndex, now: float | None = None) -> Data:
     """Return the figures for the newest calls."""
     now = time.time() if now is None else now
-    rows = index.page(CallFilter(), limit=_SAMPLE).rows
+    rows = index.page(CallFilter(), limit=_SAMPLE_CALLS).rows
     starts = [row["started_at"] for row in rows]
     return {
         "sample": {
@@ -43,7 +43,7 @@ def fleet_data(index: CallIndex, now: float | None = None) -> Data:
         "keys": None,
         "tools": _tools(rows),
         "reasons": _reasons(rows),
-        "left": _left(rows, now),
+        "left": _leaving_points(rows, now),
         "minutes": _minutes(starts, rows),
     }
 
@@ -109,12 +109,12 @@ def _tool(tool: str, rows: Sequence[Row]) -> Data:
         "tool": tool,
         "calls": len(rows),
         "per_minute": f"{len(rows) / minutes:.1f}",
-        "failed": _share(sum(row["state"] in _BAD or row["failure"] is not None for row in rows), len(rows)),
+        "failed": _share(sum(row["state"] in _FAILED_STATES or row["failure"] is not None for row in rows), len(rows)),
         "declined": _share(sum(row["state"] == "declined" for row in rows), len(rows)),
         "server": _percentiles([row["server_ms"] for row in rows]),
         "waiting": _percentiles(waited),
         "rounds": [list(item) for item in sorted(Counter(row["rounds"] for row in rows).items())][:_MAX_LISTED],
-        "again": _share(sum(not _NOT_AGAIN.issuperset(row["reasons"]) for row in rows), len(rows)),
+        "again": _share(sum(not _FIRST_TIME_REASONS.issuperset(row["reasons"]) for row in rows), len(rows)),
     }
 
 
@@ -138,7 +138,7 @@ def _reasons(rows: Sequence[Row]) -> list[Data]:
     ]
 
 
-def _left(rows: Iterable[Row], now: float) -> list[Data]:
+def _leaving_points(rows: Iterable[Row], now: float) -> list[Data]:
     """Return the questions at which users left or calls wait."""
     found: dict[tuple[str, str], Counter[str]] = {}
     for row in rows:
@@ -165,7 +165,7 @@ def _minutes(starts: Sequence[float], rows: Sequence[Row]) -> list[list[Any]]:
     begun, failed = Counter[int](), Counter[int]()
     for row in rows:
         begun[place := int(row["started_at"] // width)] += 1
-        failed[place] += row["state"] in _BAD or row["failure"] is not None
+        failed[place] += row["state"] in _FAILED_STATES or row["failure"] is not None
 
     return [
         [_bucket_text(place * width, width), begun[place], failed[place]]

@@ -13,8 +13,8 @@ from roundtrip.checking.recorded import NotReplayable, recorded_call
 from roundtrip.trace.page.data import Data
 from roundtrip.trace.reading.calls import TracedCall
 
-_SECONDS: Final = 120.0
-_MAX_TEXT: Final = 2000
+_FORK_SECONDS: Final = 120.0
+_MAX_TEXT_CHARS: Final = 2000
 _MAX_FORKS: Final = 2
 
 
@@ -31,7 +31,7 @@ class Forks:
         self._files = [str(file) for file in files]
         self._limiter = anyio.CapacityLimiter(_MAX_FORKS)
 
-    def of(self, call: TracedCall) -> tuple[Data | None, str]:
+    def find_rounds(self, call: TracedCall) -> tuple[Data | None, str]:
         """Return the rounds at which a call can be forked, or the reason why it cannot be forked."""
         if self.target is None:
             return None, "Name the server that should run it: roundtrip ui --server MODULE:SERVER"
@@ -54,21 +54,21 @@ class Forks:
         if call_id.startswith("-"):
             # The command line would parse the id as an option.
             raise ValueError("a call whose id begins with a dash cannot be forked")
-        own = [f"--answer={answer}" for answer in answers]
+        answer_options = [f"--answer={answer}" for answer in answers]
         command = [sys.executable, "-m", "roundtrip", "trace", "fork", "--json", "--server", self.target, f"--at={at}"]
-        command += [*own, *(["--run"] if run else []), "--", call_id, *self._files]
+        command += [*answer_options, *(["--run"] if run else []), "--", call_id, *self._files]
         async with self._limiter:
             try:
-                with anyio.fail_after(_SECONDS):
-                    done = await anyio.run_process(command, stdout=PIPE, stderr=PIPE, check=False)
+                with anyio.fail_after(_FORK_SECONDS):
+                    process = await anyio.run_process(command, stdout=PIPE, stderr=PIPE, check=False)
             except TimeoutError:
-                raise ValueError(f"the fork did not end within {_SECONDS:g} seconds") from None
+                raise ValueError(f"the fork did not end within {_FORK_SECONDS:g} seconds") from None
             except OSError as error:
                 # Only the answers can make the command line too long.
                 raise ValueError("the fork cannot start because an answer is too long") from error
         try:
-            found: Any = json.loads(done.stdout)
+            found: Any = json.loads(process.stdout)
         except ValueError:
-            why = done.stderr.decode("utf-8", "replace").strip()[-_MAX_TEXT:]
+            why = process.stderr.decode("utf-8", "replace").strip()[-_MAX_TEXT_CHARS:]
             raise ValueError(why.removeprefix("roundtrip trace: ") or "the fork ended without a result") from None
         return found

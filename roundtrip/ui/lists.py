@@ -10,7 +10,7 @@ from roundtrip.trace.explaining.explanations import explain_rejection
 from roundtrip.trace.explaining.failures import explain_end
 from roundtrip.trace.explaining.wording import clock_text, duration_text, listed_text
 from roundtrip.trace.index.filters import CallFilter, time_of
-from roundtrip.trace.index.index import CallIndex, Noticed, Place
+from roundtrip.trace.index.index import CallIndex, CallPosition, ListedLine
 from roundtrip.trace.index.rows import FACETS, Row
 from roundtrip.trace.page.data import STATE_SYMBOLS, Data, action_data
 from roundtrip.trace.reading.calls import TracedCall
@@ -19,19 +19,19 @@ from roundtrip.trace.writing.lines import ActedLine, RejectedLine
 Query = Mapping[str, Sequence[str]]
 """An address query: a list of values for each name."""
 
-_PAGE: Final = 100
+_PAGE_ROWS: Final = 100
 _MAX_CHOICES: Final = 100
 _MAX_NAMES: Final = 12
 _MAX_REMEMBERED: Final = 1000
 _MENUS: Final = ("tool", "state", "reason", "build", "principal", "instance", "failure")
 _MAX_NUMBER: Final = 2**63
 """Upper bound for numbers in an index."""
-_NAMES: Final = (*FACETS, "since", "before", "q", "after")
+_QUERY_NAMES: Final = (*FACETS, "since", "before", "q", "after")
 
 
-def chosen_in(query: Query) -> dict[str, list[str]]:
+def read_filters(query: Query) -> dict[str, list[str]]:
     """Return the filters in a query, without empty values."""
-    found = {name: [value for value in query.get(name, ()) if value] for name in _NAMES}
+    found = {name: [value for value in query.get(name, ()) if value] for name in _QUERY_NAMES}
     return {name: values for name, values in found.items() if values}
 
 
@@ -44,15 +44,15 @@ class Lists:
 
     def calls(self, query: Query) -> Data:
         """Return one page from the list of calls, newest first."""
-        chosen = chosen_in(query)
+        chosen = read_filters(query)
         found: list[Row] = []
         number, following, error = 0, None, ""
         try:
-            filter, after = _filter_of(chosen)
+            filter, after = _parse_filter(chosen)
         except ValueError as wrong:
             error = str(wrong)
         else:
-            found, following = self._index.page(filter, limit=_PAGE, after=after)
+            found, following = self._index.page(filter, limit=_PAGE_ROWS, after=after)
             counted = self._index.number_of(filter)
             number = len(found) if counted is None else counted
         return {
@@ -69,7 +69,7 @@ class Lists:
     def rejected(self, query: Query) -> Data:
         """Return one page from the list of rejected tokens."""
         reasons = query.get("reason", ())
-        found, following = self._noticed("rejected", query, reasons)
+        found, following = self._load_lines("rejected", query, reasons)
         lines = [one.line for one in found if isinstance(one.line, RejectedLine)]
         # Look up each call once, because many of a call's tokens may have been rejected.
         calls = {id: self._index.find(id) for id in {line.call for line in lines} if id is not None}
@@ -82,7 +82,7 @@ class Lists:
 
     def actions(self, query: Query) -> Data:
         """Return one page from the list of operator actions."""
-        found, following = self._noticed("acted", query, ())
+        found, following = self._load_lines("acted", query, ())
         shown = [
             {
                 **action_data(line),
@@ -95,12 +95,12 @@ class Lists:
         ]
         return {"actions": shown, "next": following}
 
-    def _noticed(self, event: str, query: Query, reasons: Sequence[str]) -> tuple[list[Noticed], str | None]:
-        after = _noticed_place(query.get("after", [""])[-1])
-        found = self._index.noticed(event, reasons=reasons, limit=_PAGE + 1, after=after)
-        shown = found[:_PAGE]
+    def _load_lines(self, event: str, query: Query, reasons: Sequence[str]) -> tuple[list[ListedLine], str | None]:
+        after = _parse_line_position(query.get("after", [""])[-1])
+        found = self._index.listed_lines(event, reasons=reasons, limit=_PAGE_ROWS + 1, after=after)
+        shown = found[:_PAGE_ROWS]
         at, file, offset = shown[-1].place if shown else (0.0, 0, 0)
-        return shown, f"{at!r}:{file}:{offset}" if len(found) > _PAGE else None
+        return shown, f"{at!r}:{file}:{offset}" if len(found) > _PAGE_ROWS else None
 
     def _row(self, row: Row) -> Data:
         until: float | None = row["until"]
@@ -143,44 +143,46 @@ class Lists:
         }
 
 
-def _filter_of(chosen: Query) -> tuple[CallFilter, Place | None]:
+def _parse_filter(chosen: Query) -> tuple[CallFilter, CallPosition | None]:
     """Return a query's filter, and the position after which the list starts.
 
     Raises:
         ValueError: A time or the position is invalid.
     """
-    since, before = _time(chosen, "since"), _time(chosen, "before")
+    since, before = _parse_time(chosen, "since"), _parse_time(chosen, "before")
     after = chosen.get("after")
     start = chosen.get("q", [""])[-1].strip()
     facets = {kind: chosen[kind] for kind in FACETS if kind in chosen}
-    return CallFilter(facets, since=since, before=before, start=start), None if after is None else _place(after[-1])
+    return CallFilter(facets, since=since, before=before, start=start), None if after is None else _parse_position(
+        after[-1]
+    )
 
 
-def _time(chosen: Query, name: str) -> float | None:
+def _parse_time(chosen: Query, name: str) -> float | None:
     try:
         return time_of(chosen[name][-1]) if name in chosen else None
     except ValueError as error:
         raise ValueError(f"{name} must be an age, such as 10m or 2h, or a date") from error
 
 
-def _whole(text: str) -> int:
+def _parse_number(text: str) -> int:
     number = int(text)
     if number not in range(_MAX_NUMBER):
         raise ValueError
     return number
 
 
-def _place(text: str) -> Place:
+def _parse_position(text: str) -> CallPosition:
     started, _, number = text.partition(":")
     try:
-        return float(started), _whole(number)
+        return float(started), _parse_number(number)
     except ValueError:
         raise ValueError("after must be the `next` value from a list") from None
 
 
-def _noticed_place(text: str) -> tuple[float, int, int] | None:
+def _parse_line_position(text: str) -> tuple[float, int, int] | None:
     try:
         at, file, offset = text.split(":")
-        return float(at), _whole(file), _whole(offset)
+        return float(at), _parse_number(file), _parse_number(offset)
     except ValueError:
         return None

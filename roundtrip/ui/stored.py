@@ -15,7 +15,7 @@ from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.ledger.machines import StoredState
 from roundtrip.ledger.tasks import CallEntry
 from roundtrip.machine.table import State
-from roundtrip.playground.forms import ShownForm, posted_of
+from roundtrip.playground.forms import ShownForm, parse_posted
 from roundtrip.stored.acting import LoggedOperations
 from roundtrip.stored.content import CallContent, CallNotChanged, ContentUnreadable, is_call_id
 from roundtrip.stored.operations import AnswerUnfit, Backlog, CallOperations
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 _MAX_LISTED: Final = 100
 _MAX_COUNTED: Final = 1000
-_COUNT_SECONDS: Final = 5.0
+_COUNT_CACHE_SECONDS: Final = 5.0
 _STORE_SECONDS: Final = 2.0
 _NO_SERVER: Final = "Name the server to see its stored calls: roundtrip ui --server MODULE:SERVER"
 _NO_STORE: Final = "The server stores no calls: it has no tool with task=True, pages=, channels= or approvals="
@@ -36,7 +36,7 @@ _IN_MEMORY: Final = (
     "The server keeps its calls in process memory; give it a SqliteLedger, a RedisLedger or a PostgresLedger"
 )
 _UNREADABLE: Final = "None of this server's keys opens it, or it belongs to another service"
-_ENDS: Final = (StoredState.COMPLETED, StoredState.FAILED, StoredState.LOST, StoredState.CANCELLED)
+_END_STATES: Final = (StoredState.COMPLETED, StoredState.FAILED, StoredState.LOST, StoredState.CANCELLED)
 
 _CALL_STATES: Final[Mapping[str, State]] = {
     StoredState.DUE: State.RECEIVED,
@@ -91,11 +91,11 @@ class OperatedCalls:
         if self._book is None:
             return shown
         try:
-            found = await _soon(self._book.store.list(limit=_MAX_LISTED + 1, states=states))
+            found = await _within_limit(self._book.store.list(limit=_MAX_LISTED + 1, states=states))
             shown["tasks"] = [await self._task(one.call_id) for one in found[:_MAX_LISTED]]
             shown["more"] = len(found) > _MAX_LISTED
-            backlog = await _soon(self._count())
-            shown |= {"states": sorted(backlog.states.items()), "counted": _counted(backlog)}
+            backlog = await _within_limit(self._count())
+            shown |= {"states": sorted(backlog.states.items()), "counted": _counted_calls(backlog)}
         except LedgerDown as error:
             shown["error"] = str(error)
         shown["tasks"] = [one for one in shown["tasks"] if one is not None]
@@ -111,7 +111,7 @@ class OperatedCalls:
         if inbox is None:
             return {**shown, "error": "The server has no approvals="}
         try:
-            waiting = await _soon(inbox.waiting(limit=_MAX_LISTED))
+            waiting = await _within_limit(inbox.waiting(limit=_MAX_LISTED))
             changed = await self._book.store.list(limit=_MAX_LISTED)
             for call_id, tool in {one.call_id: one.tool for one in [*waiting, *changed]}.items():
                 entry, content, now = await self._load(call_id)
@@ -129,16 +129,16 @@ class OperatedCalls:
         if self._book is None:
             return {"keys": None, "counted": None}
         try:
-            backlog = await _soon(self._count())
+            backlog = await _within_limit(self._count())
         except LedgerDown:
             return {"keys": None, "counted": None}
         keys = [{"name": name, "tasks": number} for name, number in sorted(backlog.keys.items())]
-        return {"keys": keys, "counted": _counted(backlog)}
+        return {"keys": keys, "counted": _counted_calls(backlog)}
 
     async def _count(self) -> Backlog:
         """Return the store's call counts, cached for some seconds."""
         now = time.monotonic()
-        if self._operations is not None and (self._backlog is None or now - self._counted_at > _COUNT_SECONDS):
+        if self._operations is not None and (self._backlog is None or now - self._counted_at > _COUNT_CACHE_SECONDS):
             self._backlog, self._counted_at = await self._operations.backlog(limit=_MAX_COUNTED), now
         return self._backlog or Backlog({}, {}, 0, is_whole=True)
 
@@ -146,7 +146,7 @@ class OperatedCalls:
         entry, content, now = await self._load(call_id)
         if entry is None:
             return None
-        following = "-" if entry.state in (StoredState.ASKING, *_ENDS) else distance_text(entry.due - now)
+        following = "-" if entry.state in (StoredState.ASKING, *_END_STATES) else distance_text(entry.due - now)
         return {
             "call": call_id,
             "tool": entry.tool,
@@ -158,12 +158,12 @@ class OperatedCalls:
                 f"{one['by']}: {state_of(one, is_over=entry.has_ended)}"
                 for one in (records_of(content) if content is not None else ())
             ],
-            "actions": self._possible(entry, content, now),
+            "actions": self._possible_actions(entry, content, now),
         }
 
     def _approval(self, call_id: str, tool: str, record: Mapping[str, Any], is_over: bool) -> Data:
-        made: Mapping[str, Any] = record["decision"] or {}
-        decided: float | None = made.get("when")
+        decision: Mapping[str, Any] = record["decision"] or {}
+        decided: float | None = decision.get("when")
         state = state_of(record, is_over=is_over)
         return {
             "call": call_id,
@@ -174,7 +174,7 @@ class OperatedCalls:
             "opened": clock_text(record["opened"]),
             "until": clock_text(record["until"]),
             "decided": clock_text(decided) if decided is not None else "",
-            "who": made.get("who") or "" if self._answers else "",
+            "who": decision.get("who") or "" if self._answers else "",
             "message": record["message"] if self._answers else "",
             "actions": ["remind"] if state == "pending" else [],
         }
@@ -193,7 +193,7 @@ class OperatedCalls:
         facts.append(["Kept until", clock_text(entry.expires)])
         if entry.state is StoredState.RUNNING:
             facts.append(["Worker", entry.holder])
-        elif entry.state not in _ENDS:
+        elif entry.state not in _END_STATES:
             facts.append(["Looked at", distance_text(entry.due - now)])
         if entry.deaths:
             facts.append(["Workers that died with it", str(entry.deaths)])
@@ -210,7 +210,7 @@ class OperatedCalls:
             "tool": entry.tool,
             "state": entry.state.value,
             "facts": facts,
-            "actions": self._possible(entry, content, now),
+            "actions": self._possible_actions(entry, content, now),
             "questions": [self._question(call_id, key, one) for key, one in questions.items()],
         }
 
@@ -235,25 +235,25 @@ class OperatedCalls:
             OperatorLogUnwritable: The operator log cannot be written.
             LedgerDown: The store cannot be used.
         """
-        acting = self.acting(log)
+        logged = self.logged_operations(log)
         if not self._answers:
             raise CallNotChanged("only development servers accept answers here; start roundtrip ui with --test-user")
 
         async def response() -> dict[str, Any]:
             if action != "accept":
                 return {"action": action}
-            schema = await acting.operations.open_form(call_id, key)
+            schema = await logged.operations.open_form(call_id, key)
             try:
-                return {"action": action, "content": _form(call_id, key, schema).read(posted_of(fields))}
+                return {"action": action, "content": _form(call_id, key, schema).read(parse_posted(fields))}
             except FormInvalid as error:
                 raise AnswerUnfit("the answer does not fit its question") from error
 
         try:
-            await acting.answer_made(call_id, key, response)
+            await logged.answer_made(call_id, key, response)
         except AnswerUnfit as error:
             raise error.__cause__ or error from None
 
-    def acting(self, log: OperatorLog) -> LoggedOperations:
+    def logged_operations(self, log: OperatorLog) -> LoggedOperations:
         """Return the operations on stored calls, which the log records.
 
         Raises:
@@ -263,7 +263,7 @@ class OperatedCalls:
             raise CallNotChanged(self.problem)
         return LoggedOperations(self._operations, log)
 
-    def _possible(self, entry: CallEntry, content: CallContent | None, now: float) -> list[str]:
+    def _possible_actions(self, entry: CallEntry, content: CallContent | None, now: float) -> list[str]:
         """Return the possible actions. A call that no key opens has none, because it may belong to another service."""
         if content is None or self._operations is None:
             return []
@@ -273,7 +273,7 @@ class OperatedCalls:
     async def _load(self, call_id: str) -> tuple[CallEntry | None, CallContent | None, float]:
         if self._book is None or not is_call_id(call_id):
             return None, None, 0.0
-        entry, now = await _soon(self._book.store.load(call_id))
+        entry, now = await _within_limit(self._book.store.load(call_id))
         if entry is None:
             return None, None, now
         entry.advance(now)
@@ -283,7 +283,7 @@ class OperatedCalls:
             return entry, None, now
 
 
-async def _soon(work: Awaitable[T]) -> T:
+async def _within_limit(work: Awaitable[T]) -> T:
     """Await a store operation, but not longer than page users want to wait.
 
     Raises:
@@ -301,6 +301,6 @@ def _form(call_id: str, key: str, schema: Mapping[str, Any]) -> ShownForm:
     return ShownForm(f"{call_id} {key}", schema)
 
 
-def _counted(backlog: Backlog) -> int | None:
+def _counted_calls(backlog: Backlog) -> int | None:
     """Return how many stored calls were counted; None if all were."""
     return None if backlog.is_whole else _MAX_COUNTED

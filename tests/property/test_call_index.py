@@ -152,7 +152,7 @@ class Files(RuleBasedStateMachine):
         for row in wanted.values():
             counts[row["state"]] = counts.get(row["state"], 0) + 1
         assert dict(self.index.choices("state", 10)) == counts
-        rejected = self.index.noticed("rejected", limit=1000)
+        rejected = self.index.listed_lines("rejected", limit=1000)
         assert len(rejected) == sum(len(call.rejections) for call in traced.calls.values())
 
     def _in_pages(self, filter: CallFilter) -> list[Row]:

@@ -115,7 +115,7 @@ async def _play_and_reload(arguments: Namespace, folder: Path) -> int:
                 failure = error
             tasks.cancel_scope.cancel()
 
-        with page.logged():
+        with page.show_log():
             tasks.start_soon(supervise)
             await page.ready.wait()
             await run_page(page, _announce)

@@ -62,7 +62,7 @@ async def _serve(arguments: Namespace) -> int:
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(end_at_signal)
-            tasks.start_soon(app.take_lines)
+            tasks.start_soon(app.read_lines)
             print(address, flush=True)
             if server is not None and stored.problem:
                 print(

@@ -28,17 +28,17 @@ def _index(arguments: Namespace) -> int:
     path = index_path(names)
     if path is None:
         raise CommandFailed("an index belongs to one file or directory; name one of them")
-    taken = 0
+    count = 0
     with reported(NoTranscript, IndexUnusable):
         index = CallIndex(names, path)
-        while number := index.take():
-            taken += number
+        while number := index.read_new_lines():
+            count += number
             if sys.stderr.isatty():
-                print(f"\r{count_text(taken, 'line')}", end="", file=sys.stderr, flush=True)
-    if taken and sys.stderr.isatty():
+                print(f"\r{count_text(count, 'line')}", end="", file=sys.stderr, flush=True)
+    if count and sys.stderr.isatty():
         print(file=sys.stderr)
     warn_of_losses(*index.unreadable())
-    print(f"{path}: {count_text(index.count(), 'call')}, {count_text(taken, 'new line')}")
+    print(f"{path}: {count_text(index.count(), 'call')}, {count_text(count, 'new line')}")
     index.close()
     return 0
 

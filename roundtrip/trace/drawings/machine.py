@@ -67,7 +67,7 @@ def transitions_machine(table: MachineTable[Any, Any], kind: type[Machine], **op
         kind: The machine class.
         options: Further arguments for that class.
     """
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "model": None,
         "states": [state.value for state in table.states],
         "transitions": [
@@ -77,7 +77,7 @@ def transitions_machine(table: MachineTable[Any, Any], kind: type[Machine], **op
         "initial": table.states[0].value,
         "auto_transitions": False,
     }
-    return kind(**given, **options)
+    return kind(**arguments, **options)
 
 
 def _dot(visited: Visited, current: State | None) -> str:

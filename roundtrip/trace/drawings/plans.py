@@ -77,13 +77,13 @@ def _graph(tool: str, plan: Plan, prefix: str) -> Graph:
 
 
 def _node(node: Node, prefix: str) -> Box:
-    asking = _asking(node)
+    asking = _question_text(node)
     remarks = [node.label if node.label != node.key else None, asking, "once per call" if node.remember else None]
     kind = BoxKind.VALUE if asking is None else BoxKind.QUESTION
     return Box(f"{prefix}_n{node.index}", kind, node.key, ", ".join(filter(None, remarks)))
 
 
-def _asking(node: Node) -> str | None:
+def _question_text(node: Node) -> str | None:
     asked = node.asked
     if node.asks_page:
         return "sends the user to a page"
@@ -106,15 +106,15 @@ def draw_plans(plans: Mapping[str, Plan], format: Format) -> str:
     graphs = [_graph(tool, plan, f"t{place}") for place, (tool, plan) in enumerate(plans.items())]
     match format:
         case Format.MERMAID:
-            return "\n".join(["flowchart LR", *_drawn(graphs, _mermaid_frame, _mermaid_box, _mermaid_line)])
+            return "\n".join(["flowchart LR", *_draw_graphs(graphs, _mermaid_frame, _mermaid_box, _mermaid_line)])
         case Format.DOT:
-            drawn = _drawn(graphs, _dot_frame, _dot_box, _dot_line)
+            drawn = _draw_graphs(graphs, _dot_frame, _dot_box, _dot_line)
             return "\n".join(["digraph tools {", "    rankdir=LR;", *drawn, "}"])
         case Format.TEXT:
             return "\n\n".join(map(_text, graphs))
 
 
-def _drawn(
+def _draw_graphs(
     graphs: list[Graph],
     frame: Callable[[Graph, list[str]], list[str]],
     draw_box: Callable[[Box], str],

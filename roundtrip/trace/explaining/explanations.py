@@ -69,7 +69,7 @@ def explain(call: TracedCall, *, now: float | None = None) -> list[Explanation]:
         call: The call.
         now: The current time, which is needed to report a waiting call whose token has expired.
     """
-    parts = (_questions, _waits, _unfinished, _rejections, _repeats)
+    parts = (_questions, _waits, _unfinished_leg, _rejections, _repeats)
     found = [explanation for explain_part in parts for explanation in explain_part(call)]
     found += [*_failures(call, now), *_actions(call), *_omitted(call)]
     return sorted(found, key=lambda explanation: explanation.at)
@@ -88,7 +88,7 @@ def _waits(call: TracedCall) -> Iterator[Explanation]:
         yield _about(asked, ExplainedSubject.WAIT, text)
 
 
-def _unfinished(call: TracedCall) -> Iterator[Explanation]:
+def _unfinished_leg(call: TracedCall) -> Iterator[Explanation]:
     """Report that the last leg has no end: it is still running, or its process died."""
     last = call.servings[-1] if call.servings else None
     if last is None or last.is_over or last.is_open or call.is_over:
@@ -139,7 +139,7 @@ def explain_replay(call: TracedCall, serving: Serving, first: Serving) -> str:
         cause += " stopped responding, or an operator retried it"
     elif first.is_over:
         cause = f"its request arrived again {later} after {quoted(first.instance)} received it"
-        if first.brought and serving.brought and _said(serving) != _said(first):
+        if first.brought and serving.brought and _answer_values(serving) != _answer_values(first):
             cause += ", and with other answers"
         elif first.brought and not serving.brought and not serving.is_recall and serving.has_asked:
             cause += ", but without its answers"
@@ -177,7 +177,7 @@ def _effect_of(serving: Serving) -> str:
     return "a client may retry, so everything a body does must be safe to do twice"
 
 
-def _said(serving: Serving) -> dict[str, object]:
+def _answer_values(serving: Serving) -> dict[str, object]:
     return {answer.key: (answer.action, answer.data) for answer in serving.brought}
 
 

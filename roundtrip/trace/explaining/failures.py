@@ -16,14 +16,14 @@ _UNANSWERED: Final = Advice(
     "nothing needs to be fixed on the server if that was intended",
 )
 _DECLINED: Final = FAILURES["DeclinedByUser"]
-_PLACES: Final[Mapping[State | None, str]] = {
+_PLACE_TEXTS: Final[Mapping[State | None, str]] = {
     State.RECEIVED: "before anything ran",
     State.RESOLVING: "while it filled its parameters",
     State.AWAITING_INPUT: "while it waited for answers",
     State.RESUMED: "after the answers arrived",
     State.EXECUTING: "in its body",
 }
-_SHOWN_STATES: Final[Mapping[str, str]] = {
+_STATE_TEXTS: Final[Mapping[str, str]] = {
     "failed": "failed",
     "declined": "was declined",
     "rejected": "was rejected",
@@ -63,9 +63,8 @@ def explain_end(call: TracedCall) -> tuple[ActedLine | StoppedLine | EndedLine, 
 def explain_failure(serving: Serving, ended: EndedLine) -> str:
     """Explain why a leg ended without a result."""
     where = f" after round {ended.round}" if ended.round else ""
-    what = (
-        f"Leg {serving.leg} on {quoted(serving.instance)} {_SHOWN_STATES[ended.state]}{where}{_place(serving, ended)}"
-    )
+    leg = f"Leg {serving.leg} on {quoted(serving.instance)}"
+    what = f"{leg} {_STATE_TEXTS[ended.state]}{where}{_place_text(serving, ended)}"
     error = ended.error
     if ended.decline is not None:
         cure = _cure_of_decline(serving)
@@ -113,7 +112,7 @@ def _advice_on(error: str) -> Advice | None:
     return next((FAILURES[kind] for kind in kinds if kind in FAILURES), None)
 
 
-def _place(serving: Serving, ended: EndedLine) -> str:
+def _place_text(serving: Serving, ended: EndedLine) -> str:
     """Say where in the leg the end occurred: in a function, if that is recorded, else in a state."""
     failed = [run.key for run in ended.nodes if run.how == "failed"]
     if failed:
@@ -122,7 +121,7 @@ def _place(serving: Serving, ended: EndedLine) -> str:
     if steps:
         return f", in its step {quoted(steps[-1])}"
     before = _state_before_end(serving)
-    return f", {_PLACES[before]}" if before in _PLACES else ""
+    return f", {_PLACE_TEXTS[before]}" if before in _PLACE_TEXTS else ""
 
 
 def _state_before_end(serving: Serving) -> State | None:

@@ -11,7 +11,7 @@ from roundtrip.trace.reading.calls import Round, Serving, TracedCall
 from roundtrip.trace.writing.lines import OperatorAction, ReadAnswer
 from roundtrip.trace.writing.names import TOOL_ERROR
 
-_ENDED_BY: Final[Mapping[OperatorAction, str]] = {"cancel": "cancelled", "expire": "expired"}
+_ENDING_FAILURES: Final[Mapping[OperatorAction, str]] = {"cancel": "cancelled", "expire": "expired"}
 
 
 def outcomes_of(call: TracedCall) -> frozenset[str]:
@@ -42,7 +42,7 @@ def failure_of(call: TracedCall) -> str | None:
         return call.stopped.how
     ended = call.ended
     if ended is None:
-        return _ENDED_BY[call.ended_by.action] if call.ended_by is not None else None
+        return _ENDING_FAILURES[call.ended_by.action] if call.ended_by is not None else None
     return ended.error_type or (TOOL_ERROR if ended.is_error else None)
 
 

@@ -24,21 +24,21 @@ _HOUR: Final = 60 * _MINUTE
 _DAY: Final = 24 * _HOUR
 
 _MAX_QUOTED_CHARS: Final = 200
-_ACTED: Final = {
+_ACTION_TEXTS: Final = {
     "cancel": "cancelled",
     "retry": "retried",
     "expire": "expired",
     "remind": "reminded its approvers",
     "answer": "answered",
 }
-_STOPPED: Final = {
+_STOP_TEXTS: Final = {
     "cancelled": "was cancelled",
     "lost": "was lost with its worker",
     "expired": "expired",
     "unstored": "could not be stored",
     "joined": "joined an equal call",
 }
-_CHANNELS: Final = {
+_CHANNEL_TEXTS: Final = {
     "url": " on a page that the client shows",
     "local": " on a page in the browser on the server's machine",
     "link": " by a link in the result",
@@ -115,7 +115,7 @@ def omitted_text(call: TracedCall) -> str:
 
 def channel_text(asked: AskedLine) -> str:
     """Say where a round was asked, with a leading space; empty if the client asked it."""
-    return "" if asked.rung is None else _CHANNELS[asked.rung]
+    return "" if asked.rung is None else _CHANNEL_TEXTS[asked.rung]
 
 
 def wait_text(waits: Sequence[ShownWait]) -> str:
@@ -132,12 +132,12 @@ def action_text(line: ActedLine) -> str:
     if line.outcome == "rejected":
         return f"{line.action} by {line.by} rejected: {line.why}"
     what = f" {quoted(line.why)}" if line.action == "answer" else ""
-    return f"{_ACTED[line.action]}{what} by {line.by}"
+    return f"{_ACTION_TEXTS[line.action]}{what} by {line.by}"
 
 
 def stop_text(line: StoppedLine) -> str:
     """Describe how a stored call ended: `the call was cancelled`."""
-    return f"the call {_STOPPED[line.how]}" if line.joined is None else f"the call joined call {quoted(line.joined)}"
+    return f"the call {_STOP_TEXTS[line.how]}" if line.joined is None else f"the call joined call {quoted(line.joined)}"
 
 
 def approval_text(approval: AskedApproval, written: Callable[[str], str] = str) -> str:

@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 
 from roundtrip.trace.index.database import open_database, translated_errors
 from roundtrip.trace.index.filters import CallFilter, fits
-from roundtrip.trace.index.places import LinePlace, check_names, read_lines
+from roundtrip.trace.index.indexer import KEPT_POSITIONS, STRAY, Indexer, parse_omitted
+from roundtrip.trace.index.positions import LinePosition, check_names, read_lines
 from roundtrip.trace.index.rows import Row
-from roundtrip.trace.index.taking import KEPT_PLACES, STRAY, Taker, omitted_in
 from roundtrip.trace.reading.calls import Traced, TracedCall
 from roundtrip.trace.reading.joining import join
 from roundtrip.trace.reading.transcripts import identity_of
@@ -22,7 +22,7 @@ from roundtrip.trace.writing.lines import Line, RejectedLine
 
 _DIRECTORY_INDEX: Final = "index.sqlite3"
 _FILE_SUFFIX: Final = ".index.sqlite3"
-_AFTER_ALL: Final = (float("inf"), 0)
+_END_POSITION: Final = (float("inf"), 0)
 _WILDCARDS: Final = "*?["
 _ALL_LINES: Final = -1
 """SQLite's LIMIT value for no limit."""
@@ -32,7 +32,7 @@ _ALL: Final = "WHERE row IS NOT NULL AND (started, number)"
 _ACTIVE: Final = "INDEXED BY calls_last WHERE row IS NOT NULL AND last >= ? AND (started, number)"
 _BEGINNING_WITH: Final = "WHERE id >= ? AND id < ? AND row IS NOT NULL AND (+started, number)"
 
-Place = tuple[float, int]
+CallPosition = tuple[float, int]
 """Position of a call in a list, newest first."""
 
 
@@ -40,11 +40,11 @@ class RowPage(NamedTuple):
     """One page from a list."""
 
     rows: list[Row]
-    following: Place | None
+    following: CallPosition | None
     """The last row's position, if more rows follow."""
 
 
-class Noticed(NamedTuple):
+class ListedLine(NamedTuple):
     """A line that lists show separately: a rejected token or an operator action."""
 
     at: float
@@ -82,48 +82,48 @@ class CallIndex:
             path = Path(self._folder.name) / _DIRECTORY_INDEX
         self._path = path
         self._names, self._later = paths, later
-        self._lock, self._taking_lock = RLock(), RLock()
+        self._lock, self._write_lock = RLock(), RLock()
         self._open()
 
     def _open(self) -> None:
         # Two connections: the first read of large transcripts may take minutes, while others search.
-        self._taking = open_database(self._path)
+        self._write_database = open_database(self._path)
         self._database = open_database(self._path)
         with translated_errors(self._path):
-            self._taker = Taker(self._taking, self._names, self._later)
+            self._indexer = Indexer(self._write_database, self._names, self._later)
             self._identity = identity_of(self._path)
 
     def close(self) -> None:
         """Close the index; delete it if it is temporary."""
-        with self._lock, self._taking_lock:
-            self._taking.close()
+        with self._lock, self._write_lock:
+            self._write_database.close()
             self._database.close()
             if self._folder is not None:
                 self._folder.cleanup()
 
-    def _open_again(self) -> None:
+    def _reopen(self) -> None:
         """Open the index again, because its file was deleted or replaced."""
         with self._lock:
-            self._taking.close()
+            self._write_database.close()
             self._database.close()
             self._open()
 
     def refresh(self) -> None:
         """Read all appended lines, and drop the lines in deleted files."""
-        while self.take():
+        while self.read_new_lines():
             pass
 
-    def take(self) -> int:
+    def read_new_lines(self) -> int:
         """Read a few thousand appended lines, and return their number.
 
         Raises:
             NoTranscript: A transcript cannot be read.
             IndexUnusable: The index cannot be written.
         """
-        with self._taking_lock, translated_errors(self._path):
+        with self._write_lock, translated_errors(self._path):
             if identity_of(self._path) != self._identity:
-                self._open_again()
-            return self._taker.take()
+                self._reopen()
+            return self._indexer.read_new_lines()
 
     def watch(self, step: Callable[[], None] | None, every: int) -> None:
         """Call a function during searches, after every `every` SQLite instructions; None to stop."""
@@ -170,29 +170,29 @@ class CallIndex:
 
     def find(self, id: str) -> TracedCall | None:
         """Return a call with all its lines; None for an unknown id."""
-        return self._joined(id).calls.get(id)
+        return self._join_call(id).calls.get(id)
 
     def find_unserved(self, id: str) -> TracedCall:
         """Return a call without recorded requests, but with its operator actions."""
-        return TracedCall(id, [], [], [], self._joined(id).actions)
+        return TracedCall(id, [], [], [], self._join_call(id).actions)
 
-    def _joined(self, id: str) -> Traced:
+    def _join_call(self, id: str) -> Traced:
         with self._reading():
             query = "SELECT number, omitted FROM calls WHERE id = ?"
             number, omitted = self._database.execute(query, (id,)).fetchone() or (None, None)
-            places = self._database.execute(KEPT_PLACES, (number,)).fetchall()
-            lines = read_lines(self._taker.files, map(LinePlace._make, places))
-            return join((one.line for one in lines), omitted_in({id: omitted}))
+            places = self._database.execute(KEPT_POSITIONS, (number,)).fetchall()
+            lines = read_lines(self._indexer.files, map(LinePosition._make, places))
+            return join((one.line for one in lines), parse_omitted({id: omitted}))
 
-    def page(self, filter: CallFilter, *, limit: int, after: Place | None = None) -> RowPage:
+    def page(self, filter: CallFilter, *, limit: int, after: CallPosition | None = None) -> RowPage:
         """Return the newest rows that pass a filter, starting after a position."""
-        with closing(self._passing(filter, after)) as passing:
+        with closing(self._find_rows(filter, after)) as passing:
             found = [*islice(passing, limit + 1)]
         return RowPage([row for _, row in found[:limit]], found[limit - 1][0] if len(found) > limit else None)
 
     def rows(self, filter: CallFilter) -> Iterator[Row]:
         """Yield all rows that pass a filter, newest first."""
-        with closing(self._passing(filter, None)) as passing:
+        with closing(self._find_rows(filter, None)) as passing:
             for _, row in passing:
                 yield row
 
@@ -208,9 +208,9 @@ class CallIndex:
 
     # Rejected tokens and operator actions.
 
-    def noticed(
+    def listed_lines(
         self, event: str, *, reasons: Sequence[str] = (), limit: int, after: tuple[float, int, int] | None = None
-    ) -> list[Noticed]:
+    ) -> list[ListedLine]:
         """Return the newest lines for an event, optionally with one of some reasons, starting after a position."""
         marks = ", ".join("?" * len(reasons))
         query = (
@@ -221,9 +221,9 @@ class CallIndex:
         with self._reading():
             found = self._database.execute(query, (event, *(after or (float("inf"), 0, 0)), *reasons, limit)).fetchall()
             return [
-                Noticed(at, one.line, (at, *one.place[:2]))
+                ListedLine(at, one.line, (at, *one.place[:2]))
                 for at, *place in found
-                for one in read_lines(self._taker.files, [LinePlace(*place)])
+                for one in read_lines(self._indexer.files, [LinePosition(*place)])
             ]
 
     def reasons_of(self, event: str) -> list[tuple[str, int]]:
@@ -233,7 +233,7 @@ class CallIndex:
 
     def strays(self) -> list[RejectedLine]:
         """Return the rejected tokens without a known call, newest first."""
-        return [one.line for one in self.noticed(STRAY, limit=_ALL_LINES) if isinstance(one.line, RejectedLine)]
+        return [one.line for one in self.listed_lines(STRAY, limit=_ALL_LINES) if isinstance(one.line, RejectedLine)]
 
     def stray_count(self) -> int:
         """Count the rejected tokens without a known call."""
@@ -254,7 +254,7 @@ class CallIndex:
         every = self._database.execute("SELECT number, calls, value FROM facets WHERE kind = ?", (kind,))
         return [(number, calls) for number, calls, value in every if equal.get(value) or fits(value, patterns)]
 
-    def _passing(self, filter: CallFilter, after: Place | None) -> Generator[tuple[Place, Row]]:
+    def _find_rows(self, filter: CallFilter, after: CallPosition | None) -> Generator[tuple[CallPosition, Row]]:
         """Yield the calls that pass a filter, newest first, with their positions.
 
         The search walks through the calls with the rarest facet, and looks up the other facets for each of them.
@@ -262,18 +262,18 @@ class CallIndex:
         with self._reading(), ExitStack() as stack:
             facets = [self._facets(kind, values) for kind, values in filter.facets.items()]
             facets.sort(key=lambda one: sum(calls for _, calls in one))
-            before = min(after or _AFTER_ALL, _AFTER_ALL if filter.before is None else (filter.before, 0))
+            before = min(after or _END_POSITION, _END_POSITION if filter.before is None else (filter.before, 0))
             if filter.start:
-                places = self._listed(_BEGINNING_WITH, (filter.start, f"{filter.start}\U0010ffff"), before)
+                places = self._ordered_positions(_BEGINNING_WITH, (filter.start, f"{filter.start}\U0010ffff"), before)
             elif filter.since is not None and not self._is_rarer(facets, filter.since):
-                places = self._listed(_ACTIVE, (filter.since,), before)
+                places = self._ordered_positions(_ACTIVE, (filter.since,), before)
             elif facets:
-                leading = [self._marked(number, before) for number, _ in facets.pop(0)]
+                leading = [self._facet_positions(number, before) for number, _ in facets.pop(0)]
                 for one in leading:
                     stack.callback(one.close)
                 places = (place for place, _ in groupby(heapq.merge(*leading, reverse=True)))
             else:
-                places = self._listed(_ALL, (), before)
+                places = self._ordered_positions(_ALL, (), before)
             others = [[number for number, _ in one] for one in facets]
             for place in places:
                 if all(self._has_one(place, numbers) for numbers in others):
@@ -292,20 +292,22 @@ class CallIndex:
         ).fetchall()
         return rarest < len(active)
 
-    def _listed(self, condition: str, values: tuple[object, ...], before: Place) -> Iterator[Place]:
+    def _ordered_positions(
+        self, condition: str, values: tuple[object, ...], before: CallPosition
+    ) -> Iterator[CallPosition]:
         return self._database.execute(
             f"SELECT started, number FROM calls {condition} < (?, ?) ORDER BY started DESC, number DESC",  # noqa: S608
             (*values, *before),
         )
 
-    def _marked(self, facet: int, before: Place) -> Generator[Place]:
+    def _facet_positions(self, facet: int, before: CallPosition) -> Generator[CallPosition]:
         yield from self._database.execute(
             "SELECT started, call FROM marks WHERE facet = ? AND (started, call) < (?, ?) "
             "ORDER BY started DESC, call DESC",
             (facet, *before),
         )
 
-    def _has_one(self, place: Place, facets: Sequence[int]) -> bool:
+    def _has_one(self, place: CallPosition, facets: Sequence[int]) -> bool:
         return any(
             self._database.execute(
                 "SELECT 1 FROM marks WHERE facet = ? AND started = ? AND call = ?", (facet, *place)

@@ -13,10 +13,10 @@ Row = dict[str, Any]
 Facet = tuple[str, str]
 """A searchable fact: its kind, and its value as text."""
 
-_SINGLE: Final = ("tool", "state", "failure", "build", "principal", "rounds")
-_LEFT: Final = {"decline": "declined", "cancel": "cancelled"}
-_SEVERAL: Final = {"reason": "reasons", "outcome": "outcomes", "instance": "instances"}
-FACETS: Final = (*_SINGLE, *_SEVERAL)
+_SINGLE_FACETS: Final = ("tool", "state", "failure", "build", "principal", "rounds")
+_LEAVING_ACTIONS: Final = {"decline": "declined", "cancel": "cancelled"}
+_LIST_FACETS: Final = {"reason": "reasons", "outcome": "outcomes", "instance": "instances"}
+FACETS: Final = (*_SINGLE_FACETS, *_LIST_FACETS)
 """The facet kinds."""
 
 
@@ -25,24 +25,24 @@ def row_of(call: TracedCall) -> Row:
     # The time when each instance last wrote a line about the call.
     ends = sorted((serving.lines[-1].at, serving.instance) for serving in call.servings)
     seen = {instance: at for at, instance in ends}
-    return {**summary(call), "seen": seen, "left": list(_left(call)), "lags": list(_lags(call))}
+    return {**summary(call), "seen": seen, "left": list(_leaving_points(call)), "lags": list(_lags(call))}
 
 
 def facets_of(row: Mapping[str, Any]) -> list[Facet]:
     """Return a row's facets."""
-    single = [(kind, str(row[kind])) for kind in _SINGLE if row[kind] is not None]
-    return single + [(kind, value) for kind, members in _SEVERAL.items() for value in row[members]]
+    single = [(kind, str(row[kind])) for kind in _SINGLE_FACETS if row[kind] is not None]
+    return single + [(kind, value) for kind, members in _LIST_FACETS.items() for value in row[members]]
 
 
-def _left(call: TracedCall) -> Iterator[tuple[str, str]]:
+def _leaving_points(call: TracedCall) -> Iterator[tuple[str, str]]:
     """Yield the questions at which the user left or the call waits, each with the outcome."""
     status = call.stopped.how if call.stopped is not None else "waiting" if call.pending else None
     if status is not None:
         yield from [(question.key, status) for question in call.unanswered]
     if call.ended is not None and call.ended.decline is not None:
         # The text of `decline` names a tool parameter, whose resolver may not have asked the declined question.
-        answers = [answer for round_ in call.rounds for answer in round_.answers if answer.action in _LEFT]
-        yield from [(answer.key, _LEFT[answer.action or ""]) for answer in answers[-1:]]
+        answers = [answer for round_ in call.rounds for answer in round_.answers if answer.action in _LEAVING_ACTIONS]
+        yield from [(answer.key, _LEAVING_ACTIONS[answer.action or ""]) for answer in answers[-1:]]
 
 
 def _lags(call: TracedCall) -> Iterator[tuple[str, str, float]]:

@@ -64,7 +64,7 @@ _MAX_LISTED_NAMES: Final = 12
 
 
 @dataclass(slots=True)
-class _Step:
+class _TimelineColumn:
     """A timeline column: a round of questions, and the requests that led to it."""
 
     place: int
@@ -129,7 +129,7 @@ def data_of_unserved(call: TracedCall, tool: str, state: str) -> Data:
     return {**data_of(call), **known}
 
 
-def _failure(call: TracedCall, steps: Sequence[_Step]) -> Data | None:
+def _failure(call: TracedCall, steps: Sequence[_TimelineColumn]) -> Data | None:
     """Explain a failed call, and return the step of the failure."""
     end = explain_end(call)
     if end is None:
@@ -197,8 +197,8 @@ def _rows(call: TracedCall, columns: int) -> list[Data]:
 # Steps.
 
 
-def _steps(call: TracedCall) -> list[_Step]:
-    step = _Step(0)
+def _steps(call: TracedCall) -> list[_TimelineColumn]:
+    step = _TimelineColumn(0)
     steps = [step]
     rounds = iter(call.rounds)
     numbers: set[int] = set()
@@ -216,12 +216,12 @@ def _steps(call: TracedCall) -> list[_Step]:
                 step.round = next(rounds)
                 step.is_again = line.round in numbers
                 numbers.add(line.round)
-                step = _Step(len(steps), before=step.round)
+                step = _TimelineColumn(len(steps), before=step.round)
                 steps.append(step)
     return steps if step.lines or len(steps) == 1 else steps[:-1]
 
 
-def _step_data(call: TracedCall, step: _Step, replays: Mapping[Serving, str], *, is_last: bool) -> Data:
+def _step_data(call: TracedCall, step: _TimelineColumn, replays: Mapping[Serving, str], *, is_last: bool) -> Data:
     round_ = step.round
     return {
         "name": _name(call, step),
@@ -229,20 +229,20 @@ def _step_data(call: TracedCall, step: _Step, replays: Mapping[Serving, str], *,
         "column": str(round_.number) if round_ is not None else ("■" if call.is_over else "now"),
         "moves": [[source, event] for source, event, _ in step.moves],
         "facts": _facts(step),
-        "arguments": next((_shown(line.arguments) for line in step.began if line.leg == 1), None),
+        "arguments": next((_value_data(line.arguments) for line in step.began if line.leg == 1), None),
         "questions": [_question(call, round_, question) for question in round_.asked.questions] if round_ else [],
         "approvals": [_approval(call, approval) for approval in round_.asked.approvals] if round_ else [],
-        "lost": _unmatched(round_),
+        "lost": _unmatched_answers(round_),
         "rejections": [{"reason": line.reason, "why": explain_rejection(line, call)} for line in step.rejections],
         "replays": [replays[one] for one in step.servings if one in replays],
         "token": _token(round_, step.before),
         "runs": list(_runs(step)),
         "end": next((_end(line) for line in step.happened if isinstance(line, EndedLine)), None),
-        "lines": [_raw(line) for _, line in step.lines],
+        "lines": [_raw_line(line) for _, line in step.lines],
     }
 
 
-def _name(call: TracedCall, step: _Step) -> str:
+def _name(call: TracedCall, step: _TimelineColumn) -> str:
     if not call.servings and not call.rejections:
         return "No recorded request"
     if step.round is None:
@@ -250,7 +250,7 @@ def _name(call: TracedCall, step: _Step) -> str:
     return f"Round {step.round.number}{', asked again by another serving' if step.is_again else ''}"
 
 
-def _facts(step: _Step) -> list[list[str]]:
+def _facts(step: _TimelineColumn) -> list[list[str]]:
     facts = [["Served by", f"{serving.instance}, leg {serving.leg}"] for serving in step.servings]
     if step.round is not None:
         asked = step.round.asked
@@ -269,7 +269,7 @@ def _facts(step: _Step) -> list[list[str]]:
     return facts
 
 
-def _runs(step: _Step) -> Iterator[list[str]]:
+def _runs(step: _TimelineColumn) -> Iterator[list[str]]:
     for line in step.happened:
         for node in line.nodes:
             yield ["resolver", node.key, node.how, duration_text(node.ms)]
@@ -302,10 +302,10 @@ def _end(line: EndedLine) -> Data:
     return {
         "state": line.state,
         "decline": line.decline or "",
-        "result": _shown(line.result),
+        "result": _value_data(line.result),
         "is_error": line.is_error,
         "error": line.error_type or "",
-        "text": _shown(line.error.text) if line.error is not None else None,
+        "text": _value_data(line.error.text) if line.error is not None else None,
     }
 
 
@@ -323,10 +323,10 @@ def _question(call: TracedCall, round_: Round, question: ShownQuestion) -> Data:
         "reason": question.reason,
         "why": explain_question(call, round_, question),
         "attempt": question.attempt,
-        "message": _shown(question.message),
-        "complaint": _shown(question.complaint),
-        "url": _shown(question.url),
-        "form": _shown(form) if isinstance(form, Digested) else None,
+        "message": _value_data(question.message),
+        "complaint": _value_data(question.complaint),
+        "url": _value_data(question.url),
+        "form": _value_data(form) if isinstance(form, Digested) else None,
         "fields": page_fields_of(form.value, data) if isinstance(form, Revealed) else None,
         "answer": _answer(answer) if answer is not None else None,
     }
@@ -334,8 +334,8 @@ def _question(call: TracedCall, round_: Round, question: ShownQuestion) -> Data:
 
 def _approval(call: TracedCall, approval: AskedApproval) -> Data:
     read = call.decisions.get(approval.key)
-    decision = {"outcome": read.outcome, "at": clock_text(read.at), "data": _shown(read.data)} if read else None
-    return {"key": approval.key, "by": approval.by, "message": _shown(approval.message), "decision": decision}
+    decision = {"outcome": read.outcome, "at": clock_text(read.at), "data": _value_data(read.data)} if read else None
+    return {"key": approval.key, "by": approval.by, "message": _value_data(approval.message), "decision": decision}
 
 
 def _answer(answer: ReadAnswer) -> Data:
@@ -344,11 +344,11 @@ def _answer(answer: ReadAnswer) -> Data:
         "key": answer.key,
         "action": answer.action or "malformed",
         "remark": remarks[answer.how],
-        "data": _shown(answer.data),
+        "data": _value_data(answer.data),
     }
 
 
-def _unmatched(round_: Round | None) -> list[Data]:
+def _unmatched_answers(round_: Round | None) -> list[Data]:
     """Return the answers in a round that did not ask their questions."""
     if round_ is None:
         return []
@@ -356,7 +356,7 @@ def _unmatched(round_: Round | None) -> list[Data]:
     return [_answer(answer) for answer in round_.answers if answer.key not in keys]
 
 
-def _shown(recorded: Recorded | None) -> Data | None:
+def _value_data(recorded: Recorded | None) -> Data | None:
     """Return a revealed value as text, and any other value as its size and digest."""
     if recorded is None:
         return None
@@ -365,7 +365,7 @@ def _shown(recorded: Recorded | None) -> Data | None:
     return {"text": value_text(recorded.value, indent=2)}
 
 
-def _raw(line: Line) -> Data:
+def _raw_line(line: Line) -> Data:
     """Return a line as text, because JavaScript cannot represent every JSON number."""
     try:
         data: Data = {"v": line.v, "event": line.event, **line.model_dump(exclude_unset=True)}

@@ -40,16 +40,16 @@ class PageKind:
     """Directives, each followed by a semicolon and a space."""
 
 
-_UPDATED: Final = "connect-src 'self'; "
+_LIVE_POLICY: Final = "connect-src 'self'; "
 """The policy for a page that sends requests to its server."""
 _CALL: Final = PageKind("call.html", (*STEP_SCRIPTS, "call.js"))
-_LIVE_CALL: Final = PageKind("call.html", (*STEP_SCRIPTS, "call.js"), policy=_UPDATED)
+_LIVE_CALL: Final = PageKind("call.html", (*STEP_SCRIPTS, "call.js"), policy=_LIVE_POLICY)
 _UI_STYLES: Final = ("page.css", "controls.css", "ui/ui.css")
 
 
 def _list_page(script: str) -> PageKind:
     scripts = ("dom.js", "sending.js", "ui/pages.js", "ui/acting.js", "ui/filters.js", "ui/list.js", script)
-    return PageKind("ui/list.html", scripts, _UI_STYLES, _UPDATED)
+    return PageKind("ui/list.html", scripts, _UI_STYLES, _LIVE_POLICY)
 
 
 UI_PAGES: Final[Mapping[str, PageKind]] = {
@@ -62,12 +62,14 @@ UI_PAGES: Final[Mapping[str, PageKind]] = {
             *("ui/stored.js", "ui/fork_form.js", "ui/forked.js", "ui/call.js", "call.js"),
         ),
         _UI_STYLES,
-        _UPDATED,
+        _LIVE_POLICY,
     ),
     "tasks": _list_page("ui/tasks.js"),
     "approvals": _list_page("ui/approvals.js"),
     "rejected": _list_page("ui/rejected.js"),
-    "fleet": PageKind("ui/fleet.html", ("dom.js", "ui/pages.js", "ui/bars.js", "ui/fleet.js"), _UI_STYLES, _UPDATED),
+    "fleet": PageKind(
+        "ui/fleet.html", ("dom.js", "ui/pages.js", "ui/bars.js", "ui/fleet.js"), _UI_STYLES, _LIVE_POLICY
+    ),
     "actions": _list_page("ui/actions.js"),
 }
 """The pages of `roundtrip ui`, by path."""
@@ -86,13 +88,13 @@ def call_page(call: TracedCall, *, live: Mapping[str, Any] | None = None) -> Pag
 
 def page_of(kind: PageKind, title: str, data: Mapping[str, Any]) -> Page:
     """Return a page that draws the data."""
-    template, shared = _source(kind)
+    template, shared = _load_sources(kind)
     text = template.substitute(shared, title=escape(printable(title)), data=json_for_html(data))
     return Page(text, shared["policy"])
 
 
 @cache
-def _source(kind: PageKind) -> tuple[Template, Mapping[str, str]]:
+def _load_sources(kind: PageKind) -> tuple[Template, Mapping[str, str]]:
     """Return the template for a kind of page, and the content that all these pages share."""
     folder = files("roundtrip.trace.page").joinpath("web")
 

@@ -52,7 +52,7 @@ async def answer_request(
     await response(scope, receive, send)
 
 
-def local_place(request: Request, loopback: Loopback, command: str) -> tuple[str, bool]:
+def check_local_request(request: Request, loopback: Loopback, command: str) -> tuple[str, bool]:
     """Check that a request comes from this machine's user; return its path, and True if a page there sent it.
 
     Raises:
@@ -144,13 +144,13 @@ def json_object(text: str, complaint: str) -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-def text_of(asked: Mapping[str, Any], name: str) -> str:
+def string_member(body: Mapping[str, Any], name: str) -> str:
     """Return a request-body member that must be a string.
 
     Raises:
         ValueError: The member is not a string.
     """
-    value = asked.get(name)
+    value = body.get(name)
     if not isinstance(value, str):
         raise ValueError(f"{name} must be a string")
     return value

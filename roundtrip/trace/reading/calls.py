@@ -239,10 +239,10 @@ class TracedCall:
     @property
     def lines(self) -> list[Line]:
         """Return all recorded lines, without omitted requests."""
-        return [*(line for serving in self.servings for line in serving.lines), *self._beside]
+        return [*(line for serving in self.servings for line in serving.lines), *self._other_lines]
 
     @property
-    def _beside(self) -> list[RejectedLine | ActedLine | StoppedLine]:
+    def _other_lines(self) -> list[RejectedLine | ActedLine | StoppedLine]:
         """Return the lines outside servings."""
         return [*self.rejections, *self.actions, *self.stops]
 
@@ -259,7 +259,7 @@ class TracedCall:
     @property
     def occurrences(self) -> list[Serving | RejectedLine | ActedLine | StoppedLine]:
         """Return all servings and all lines outside servings, in order."""
-        others = sorted(self._beside, key=lambda line: line.at)
+        others = sorted(self._other_lines, key=lambda line: line.at)
         return [*merge(self.servings, others, key=lambda one: one.started_at if isinstance(one, Serving) else one.at)]
 
     @cached_property
@@ -275,9 +275,9 @@ class TracedCall:
             by_leg.setdefault(serving.leg, []).append(serving)
         chain: list[Serving] = []
         for leg in sorted(by_leg, reverse=True):
-            counting = _counting(by_leg[leg], later=chain[-1] if chain else None)
-            handed = [one for one in by_leg[leg] if one.is_handed and one is not counting]
-            chain += [counting, *handed[-1:]]
+            continued = _continued_serving(by_leg[leg], later=chain[-1] if chain else None)
+            handed = [one for one in by_leg[leg] if one.is_handed and one is not continued]
+            chain += [continued, *handed[-1:]]
         return chain[::-1]
 
     @cached_property
@@ -415,7 +415,7 @@ class TracedCall:
         """Return the first line's time, in seconds since the epoch."""
         if self.servings:
             return self.servings[0].started_at
-        return min((line.at for line in self._beside), default=0.0)
+        return min((line.at for line in self._other_lines), default=0.0)
 
     @property
     def last_at(self) -> float:
@@ -510,28 +510,30 @@ class Traced:
     """All operator actions, in order, including those on calls that no other line names."""
 
 
-def _counting(servings: Sequence[Serving], *, later: Serving | None) -> Serving:
+def _continued_serving(servings: Sequence[Serving], *, later: Serving | None) -> Serving:
     """Return the serving that the client continued with; `later` is the next leg's serving in the chain."""
     brought = later.token_bytes if later is not None else None
     # A client that sent a token twice, with different answers, got two new tokens, usually of different sizes.
-    fitting = [one for one in servings if brought is not None and _size_of_next(one) == brought] or servings
+    fitting = [one for one in servings if brought is not None and _response_token_size(one) == brought] or servings
     earlier = [serving for serving in fitting if later is None or serving.started_at <= later.started_at]
     # Instance clocks differ, so possibly no serving is earlier.
     candidates = earlier or fitting
-    return max(enumerate(candidates), key=lambda item: (*_weight(item[1], goes_on=later is not None), item[0]))[1]
+    return max(enumerate(candidates), key=lambda item: (*_serving_rank(item[1], continues=later is not None), item[0]))[
+        1
+    ]
 
 
-def _weight(serving: Serving, *, goes_on: bool) -> tuple[bool, ...]:
+def _serving_rank(serving: Serving, *, continues: bool) -> tuple[bool, ...]:
     """Return a serving's rank among the servings of its leg. Between equal ranks, the last serving wins."""
     was_stopped = serving.ended is not None and serving.ended.state in _RETRIABLE and not serving.bodies
     is_answered = serving.is_over and not was_stopped
     # The request that turned the call into a task has the answers, but the worker's serving continues the leg.
     is_last = not serving.is_handed
-    asks = serving.has_asked or not goes_on
+    asks = serving.has_asked or not continues
     return (is_last, serving.is_of_worker, asks, is_answered, bool(serving.brought), not serving.is_recall)
 
 
-def _size_of_next(serving: Serving) -> int | None:
+def _response_token_size(serving: Serving) -> int | None:
     """Return the token size in a serving's response."""
     last = serving.lines[-1]
     return last.token.bytes if isinstance(last, AskedLine) and last.token is not None else None

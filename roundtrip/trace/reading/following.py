@@ -11,7 +11,7 @@ from roundtrip.trace.reading.transcripts import (
     Reading,
     identity_of,
     parse_line,
-    rotated_out_of,
+    rotated_files,
     transcripts_in,
 )
 from roundtrip.trace.writing.lines import Line
@@ -22,7 +22,7 @@ _LINGER_POLLS: Final = 100
 
 
 @dataclass(slots=True)
-class _Opened:
+class _OpenFile:
     """Open file that is read as it grows."""
 
     identity: FileIdentity
@@ -41,20 +41,20 @@ class Follower:
 
     def __init__(self, names: Sequence[str | Path]) -> None:
         self._names = [Path(name) for name in names]
-        self._opened: dict[Path, list[_Opened]] = {}
+        self._files: dict[Path, list[_OpenFile]] = {}
         self.reading = Reading()
 
     @property
     def open_files(self) -> int:
         """Count the open files."""
-        return sum(map(len, self._opened.values()))
+        return sum(map(len, self._files.values()))
 
     def poll(self) -> Iterator[Line]:
         """Yield the lines appended since the last poll; the first poll yields all lines."""
         for name in self._names:
             for path in transcripts_in(name):
-                self._opened.setdefault(path, [])
-        for path, files in self._opened.items():
+                self._files.setdefault(path, [])
+        for path, files in self._files.items():
             self._open_new(path, files)
             for opened in [*files]:
                 yield from self._read(opened)
@@ -66,23 +66,23 @@ class Follower:
 
     def close(self) -> None:
         """Close all files."""
-        for files in self._opened.values():
+        for files in self._files.values():
             for opened in files:
                 opened.file.close()
             files.clear()
 
-    def _open_new(self, path: Path, files: list[_Opened]) -> None:
+    def _open_new(self, path: Path, files: list[_OpenFile]) -> None:
         """Open the file at a path, and the files rotated out of it since the last poll, in order."""
         current = identity_of(path)
         if current is None or (files and files[-1].identity == current):
             return
-        candidates = [*rotated_out_of(path), path]
+        candidates = [*rotated_files(path), path]
         known = {opened.identity for opened in files}
         places = [place for place, candidate in enumerate(candidates) if identity_of(candidate) in known]
         for candidate in candidates[max(places) + 1 :] if places else candidates:
             self._open(candidate, files)
 
-    def _open(self, path: Path, files: list[_Opened]) -> None:
+    def _open(self, path: Path, files: list[_OpenFile]) -> None:
         try:
             file = path.open("rb")
         except OSError:
@@ -95,9 +95,9 @@ class Follower:
             return
         for earlier in files:
             earlier.lingers = _LINGER_POLLS if earlier.lingers is None else earlier.lingers
-        files.append(_Opened(identity, file))
+        files.append(_OpenFile(identity, file))
 
-    def _read(self, opened: _Opened) -> Iterator[Line]:
+    def _read(self, opened: _OpenFile) -> Iterator[Line]:
         if os.fstat(opened.file.fileno()).st_size < opened.file.tell():
             # The file was truncated.
             opened.file.seek(0)

@@ -51,8 +51,8 @@ def join(lines: Iterable[Line], omitted: Mapping[str, Omitted] = MappingProxyTyp
             serving.lines.append(line)
     by_call |= {call: [] for call in rejections if call not in by_call}
     calls = [
-        _thinned(
-            _call(
+        _thin(
+            _join_call(
                 call,
                 sorted(found, key=lambda serving: (serving.leg, serving.started_at)),
                 rejections.get(call, []),
@@ -72,76 +72,81 @@ def join(lines: Iterable[Line], omitted: Mapping[str, Omitted] = MappingProxyTyp
     return Traced(joined, strays, actions)
 
 
-def _thinned(call: TracedCall) -> TracedCall:
+def _thin(call: TracedCall) -> TracedCall:
     """Remove most equal requests from a call with very many; return any other call unchanged."""
     if call.request_count <= thinning.MAX_REQUESTS:
         return call
-    servings, rejections, is_cut = thinning.kept_requests(call)
+    servings, rejections, is_cut = thinning.choose_requests(call)
     if len(servings) == len(call.servings) and len(rejections) == len(call.rejections):
         return call
-    kept = _call(call.id, servings, rejections, replace(NOTHING_OMITTED, is_cut=is_cut or call.omitted.is_cut))
-    kept.omitted = thinning.omitted_from(call, kept)
+    kept = _join_call(call.id, servings, rejections, replace(NOTHING_OMITTED, is_cut=is_cut or call.omitted.is_cut))
+    kept.omitted = thinning.count_omitted(call, kept)
     return kept
 
 
-def _call(id: str, servings: list[Serving], rejections: list[RejectedLine], omitted: Omitted) -> TracedCall:
+def _join_call(id: str, servings: list[Serving], rejections: list[RejectedLine], omitted: Omitted) -> TracedCall:
     rounds: list[Round] = []
-    asked = _AskedBefore(is_cut=omitted.is_cut)
+    asked = _PreviousRounds(is_cut=omitted.is_cut)
     for serving in servings:
-        out = asked.round_for(serving)
-        if out is not None and out.answered_at is None:
-            out.answered_at = serving.started_at
+        current = asked.round_for(serving)
+        if current is not None and current.answered_at is None:
+            current.answered_at = serving.started_at
         for line in serving.happened:
-            if out is not None and line.answers and out.read_by in (None, serving):
-                out.read_by = serving
-                out.answers.extend(line.answers)
+            if current is not None and line.answers and current.read_by in (None, serving):
+                current.read_by = serving
+                current.answers.extend(line.answers)
             if isinstance(line, AskedLine):
-                out = Round(line, serving)
-                rounds.append(out)
-                asked.add(out)
-            elif isinstance(line, AnsweredLine) and out is not None:
+                current = Round(line, serving)
+                rounds.append(current)
+                asked.add(current)
+            elif isinstance(line, AnsweredLine) and current is not None:
                 if line.keys:
-                    out.answered_at = line.at
+                    current.answered_at = line.at
                 else:
-                    out.given_up_at = line.at
-            elif isinstance(line, EndedLine) and out is not None and out.serving is serving and out.waited_ms is None:
-                out.given_up_at = line.at
+                    current.given_up_at = line.at
+            elif (
+                isinstance(line, EndedLine)
+                and current is not None
+                and current.serving is serving
+                and current.waited_ms is None
+            ):
+                current.given_up_at = line.at
     return TracedCall(id, servings, rounds, rejections, omitted=omitted)
 
 
-class _AskedBefore:
+class _PreviousRounds:
     """Rounds of the last leg that asked before the current one. Legs must be added in order."""
 
     def __init__(self, *, is_cut: bool) -> None:
         self._is_cut = is_cut
         self._before: list[Round] = []
-        self._since: list[float] = []
+        self._earliest_times: list[float] = []
         """For each round, the earliest time at which this round or a later one was asked."""
-        self._of_size: dict[int, list[int]] = {}
+        self._by_token_size: dict[int, list[int]] = {}
         """Round indexes by token size."""
-        self._own: list[Round] = []
+        self._current: list[Round] = []
 
     def add(self, round_: Round) -> None:
         """Add a round that the current leg asked."""
-        self._own.append(round_)
+        self._current.append(round_)
 
     def round_for(self, serving: Serving) -> Round | None:
         """Return the round that a serving answers.
 
         If the previous leg was served twice, that is its last earlier round with a token as large as the request's.
         """
-        if self._own and self._own[0].serving.leg < serving.leg:
-            self._before, self._own = self._own, []
-            self._since = [*accumulate((one.asked.at for one in reversed(self._before)), min)][::-1]
-            self._of_size = {}
+        if self._current and self._current[0].serving.leg < serving.leg:
+            self._before, self._current = self._current, []
+            self._earliest_times = [*accumulate((one.asked.at for one in reversed(self._before)), min)][::-1]
+            self._by_token_size = {}
             for place, one in enumerate(self._before):
                 if one.asked.token is not None:
-                    self._of_size.setdefault(one.asked.token.bytes, []).append(place)
+                    self._by_token_size.setdefault(one.asked.token.bytes, []).append(place)
         if not self._before or (self._is_cut and self._before[0].serving.leg + 1 < serving.leg):
             # The leg that asked may have been omitted.
             return None
         # Instance clocks differ, so possibly no round is earlier. Then the last one counts.
-        last = bisect_right(self._since, serving.started_at) or len(self._before)
-        fitting = self._of_size.get(serving.token_bytes or 0, [])
+        last = bisect_right(self._earliest_times, serving.started_at) or len(self._before)
+        fitting = self._by_token_size.get(serving.token_bytes or 0, [])
         place = bisect_right(fitting, last - 1) or 1
         return self._before[fitting[place - 1] if fitting else last - 1]

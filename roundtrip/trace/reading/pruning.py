@@ -8,13 +8,13 @@ from roundtrip.trace.reading.transcripts import Reading, files_of, parse_line
 
 IDLE_SECONDS: Final = 3600.0
 """Minimum time since a file's last write. A recorder that has the file open notices a deletion within this time."""
-_KEPT_NAME: Final = "operators.jsonl"
+_OPERATOR_LOG_NAME: Final = "operators.jsonl"
 """The operator log, which is never deleted."""
-_LOOKED_AT: Final = 20
+_MAX_CHECKED_LINES: Final = 20
 _MAX_LINE_CHARS: Final = 1024 * 1024
 
 
-class Pruned(NamedTuple):
+class PruningResult(NamedTuple):
     """Deleted files, and the bytes that were freed and kept."""
 
     files: list[Path]
@@ -32,7 +32,7 @@ def prune(
     clock: Callable[[], float],
     operator_log: Path | None = None,
     is_rehearsal: bool = False,
-) -> Pruned:
+) -> PruningResult:
     """Delete files last written before a time, then the oldest files until the rest is small enough.
 
     Args:
@@ -49,16 +49,16 @@ def prune(
     """
     operator_log = None if operator_log is None else operator_log.resolve()
     found = [(about.st_mtime, path, about.st_size) for path in files_of(names) for about in [path.stat()]]
-    pruned = Pruned([], 0, sum(size for _, _, size in found))
+    pruned = PruningResult([], 0, sum(size for _, _, size in found))
     for written, path, size in sorted(found):
         is_old = before is not None and written < before
         is_too_much = max_bytes is not None and pruned.kept > max_bytes
-        is_kept = path.name == _KEPT_NAME or path.resolve() == operator_log
+        is_kept = path.name == _OPERATOR_LOG_NAME or path.resolve() == operator_log
         if is_kept or not (is_old or is_too_much) or not _is_transcript(path) or not _is_idle(path, clock()):
             continue
         if not is_rehearsal:
             path.unlink(missing_ok=True)
-        pruned = Pruned([*pruned.files, path], pruned.freed + size, pruned.kept - size)
+        pruned = PruningResult([*pruned.files, path], pruned.freed + size, pruned.kept - size)
     return pruned
 
 
@@ -74,7 +74,7 @@ def _is_transcript(path: Path) -> bool:
     """Return True if the file's first readable line is a transcript line and not an operator-log line."""
     reading = Reading()
     with path.open(encoding="utf-8", errors="replace") as file:
-        for _ in range(_LOOKED_AT):
+        for _ in range(_MAX_CHECKED_LINES):
             # The first line may be torn.
             line = parse_line(file.readline(_MAX_LINE_CHARS), reading)
             if line is not None or reading.newer:

@@ -17,13 +17,13 @@ _MAX_RUNNING: Final = 250
 """The same for requests without a recorded end, so that a late end line still finds its request."""
 
 
-def kept_requests(call: TracedCall) -> tuple[list[Serving], list[RejectedLine], bool]:
+def choose_requests(call: TracedCall) -> tuple[list[Serving], list[RejectedLine], bool]:
     """Return the servings and rejections to keep, in order, and True if distinct ones had to be omitted."""
-    requests = sorted([*call.servings, *call.rejections], key=_start_of)
+    requests = sorted([*call.servings, *call.rejections], key=_start_time)
     continued = {id(serving) for serving in call.chain}
     kinds: dict[Hashable, list[int]] = {}
     for place, request in enumerate(requests):
-        kinds.setdefault((_kind_of(request), id(request) in continued), []).append(place)
+        kinds.setdefault((_equality_key(request), id(request) in continued), []).append(place)
     places: set[int] = set()
     for equal in kinds.values():
         most = MAX_EQUAL if _is_over(requests[equal[0]]) else _MAX_RUNNING
@@ -32,15 +32,17 @@ def kept_requests(call: TracedCall) -> tuple[list[Serving], list[RejectedLine], 
     is_cut = len(kept) > MAX_REQUESTS
     if is_cut:
         # The requests that the client continued with determine the call's state, so no others may displace them.
-        vital = _ends_of([place for place in kept if id(requests[place]) in continued], MAX_REQUESTS - 2 * MAX_EQUAL)
-        others = sorted({*kept} - {*vital})
-        kept = [*vital, *_ends_of(others, MAX_REQUESTS - len(vital))]
+        continued_places = _first_and_last(
+            [place for place in kept if id(requests[place]) in continued], MAX_REQUESTS - 2 * MAX_EQUAL
+        )
+        others = sorted({*kept} - {*continued_places})
+        kept = [*continued_places, *_first_and_last(others, MAX_REQUESTS - len(continued_places))]
     chosen = {id(requests[place]) for place in kept}
     servings = [serving for serving in call.servings if id(serving) in chosen]
     return servings, [line for line in call.rejections if id(line) in chosen], is_cut
 
 
-def omitted_from(whole: TracedCall, kept: TracedCall) -> Omitted:
+def count_omitted(whole: TracedCall, kept: TracedCall) -> Omitted:
     """Summarize the requests that a thinned call lacks."""
     return Omitted(
         requests=whole.request_count - kept.request_count,
@@ -54,13 +56,13 @@ def omitted_from(whole: TracedCall, kept: TracedCall) -> Omitted:
     )
 
 
-def _ends_of(places: list[int], most: int) -> list[int]:
+def _first_and_last(places: list[int], most: int) -> list[int]:
     """Return the first and last places, at most `most`."""
     half = most // 2
     return places if len(places) <= most else places[:half] + places[-half:]
 
 
-def _start_of(request: Serving | RejectedLine) -> float:
+def _start_time(request: Serving | RejectedLine) -> float:
     return request.at if isinstance(request, RejectedLine) else request.started_at
 
 
@@ -68,7 +70,7 @@ def _is_over(request: Serving | RejectedLine) -> bool:
     return isinstance(request, RejectedLine) or request.is_over
 
 
-def _kind_of(request: Serving | RejectedLine) -> Hashable:
+def _equality_key(request: Serving | RejectedLine) -> Hashable:
     """Return everything that distinguishes a request from an equal one, except times."""
     if isinstance(request, RejectedLine):
         return request.leg, request.instance, request.reason

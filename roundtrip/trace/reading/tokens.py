@@ -15,7 +15,7 @@ from roundtrip.machine.pins import MARKS_BYTES
 from roundtrip.tokens.binding import TokenBinding, read_binding
 from roundtrip.tokens.token import JournalCodec, KeyRing, Sealer, TokenCodec, read_unverified
 
-_KINDS: Final = {"s": "signed", "e": "encrypted"}
+_TOKEN_KINDS: Final = {"s": "signed", "e": "encrypted"}
 
 
 class SignatureCheck(StrEnum):
@@ -71,29 +71,31 @@ def view_token(token: str, keys: Sequence[bytes] = ()) -> TokenView:
         TokenRejected: The text is not a roundtrip token, or no server would parse it.
         ValueError: The keys are invalid.
     """
-    spelt = read_unverified(token)
-    payload, signature, reason, key = spelt.payload, SignatureCheck.UNCHECKED, None, None
+    parsed = read_unverified(token)
+    payload, signature, reason, key = parsed.payload, SignatureCheck.UNCHECKED, None, None
     ring = KeyRing(keys) if keys else None
     if ring is not None:
         try:
-            payload = TokenCodec(ring, entropy=_none).unseal(token)
+            payload = TokenCodec(ring, entropy=_reject_entropy).unseal(token)
         except TokenRejected as error:
             reason = error.reason
-        key = _signed_by(token, keys)
+        key = _signing_key_number(token, keys)
         signature = SignatureCheck.INVALID if key is None else SignatureCheck.VALID
     claims, journal, sealed = None, None, Sealed.CLOSED
     if payload is not None:
         try:
             claims, size = read_binding(payload)
-            journal, sealed, trouble = _journal(payload[size:], ring if signature is SignatureCheck.VALID else None)
+            journal, sealed, journal_reason = _journal(
+                payload[size:], ring if signature is SignatureCheck.VALID else None
+            )
         except TokenRejected as error:
-            sealed, trouble = Sealed.NONE, error.reason
+            sealed, journal_reason = Sealed.NONE, error.reason
         if signature is SignatureCheck.VALID:
-            reason = reason or trouble
+            reason = reason or journal_reason
     return TokenView(
-        kind=_KINDS[spelt.kind],
+        kind=_TOKEN_KINDS[parsed.kind],
         size=len(token),
-        hint=spelt.hint,
+        hint=parsed.hint,
         signature=signature,
         reason=reason,
         key=key,
@@ -119,10 +121,10 @@ def token_data(view: TokenView) -> dict[str, Any]:
     }
 
 
-def _signed_by(token: str, keys: Sequence[bytes]) -> int | None:
+def _signing_key_number(token: str, keys: Sequence[bytes]) -> int | None:
     for place, key in enumerate(keys, start=1):
         try:
-            TokenCodec(KeyRing([key]), entropy=_none).unseal(token)
+            TokenCodec(KeyRing([key]), entropy=_reject_entropy).unseal(token)
         except TokenRejected as error:
             if error.reason in (RejectionReason.UNKNOWN_KEY, RejectionReason.TAMPERED):
                 continue
@@ -130,7 +132,7 @@ def _signed_by(token: str, keys: Sequence[bytes]) -> int | None:
     return None
 
 
-def _none(size: int) -> bytes:
+def _reject_entropy(size: int) -> bytes:
     raise AssertionError(f"{size} random bytes were drawn to read a token")
 
 
@@ -147,7 +149,7 @@ def _journal(packed: bytes, ring: KeyRing | None) -> tuple[Journal | None, Seale
     if ring is None:
         return journal, Sealed.CLOSED, None
     try:
-        opened = JournalCodec(Sealer(ring, purpose=b"seal", entropy=_none)).read(packed)
+        opened = JournalCodec(Sealer(ring, purpose=b"seal", entropy=_reject_entropy)).read(packed)
     except TokenRejected as error:
         return journal, Sealed.BROKEN, error.reason
     return opened, Sealed.OPENED, None

@@ -60,7 +60,7 @@ def files_of(names: Sequence[str | Path]) -> list[Path]:
         if not inside:
             raise NoTranscript(f"the directory {str(path)!r} has no transcripts ({_TRANSCRIPTS})")
         for file in inside:
-            found += [*rotated_out_of(file), file]
+            found += [*rotated_files(file), file]
     files: dict[Path, Path] = {}
     for path in found:
         # A symbolic link and its target are one file.
@@ -75,7 +75,7 @@ def transcripts_in(path: Path) -> list[Path]:
     return [file for file in sorted(path.glob(_TRANSCRIPTS)) if file.is_file()] if path.is_dir() else [path]
 
 
-def rotated_out_of(path: Path) -> list[Path]:
+def rotated_files(path: Path) -> list[Path]:
     """Return a transcript's rotated files, oldest first."""
     rotated: list[tuple[int, Path]] = []
     for other in path.parent.glob(f"{glob.escape(path.name)}.*"):

@@ -16,7 +16,7 @@ from roundtrip.cli import main
 from roundtrip.cli.trace import calls
 from roundtrip.machine.table import State
 from roundtrip.trace.explaining.wording import duration_text
-from roundtrip.trace.index import places
+from roundtrip.trace.index import positions
 from roundtrip.trace.index.filters import CallFilter
 from roundtrip.trace.index.index import CallIndex, index_path
 from roundtrip.trace.index.rows import Row, row_of
@@ -352,9 +352,9 @@ def test_further_request_of_a_long_call_costs_the_same(
         tale.began(2, "ash").asked(question("row"), round=2).rejected("expired", "birch", leg=2)
     write_tales(path := tmp_path / "a.jsonl", tale.began(3, "ash").ended())
     write_tales(other := tmp_path / "b.jsonl", tale)
-    whole, used, parse = read(path), list[Any](), places.parse_line
+    whole, used, parse = read(path), list[Any](), positions.parse_line
 
-    monkeypatch.setattr(places, "parse_line", lambda *line: used.append(line) or parse(*line))  # pyright: ignore
+    monkeypatch.setattr(positions, "parse_line", lambda *line: used.append(line) or parse(*line))  # pyright: ignore
     monkeypatch.setattr(thinning, "MAX_REQUESTS", 60)
     path.write_text(tale.write().rstrip().rpartition("\n")[0] + "\n")
     with indexed(path) as index:

@@ -53,7 +53,7 @@ SEARCHES: dict[str, Callable[[CallIndex], object]] = {
     "prefix": lambda index: [*islice(index.rows(CallFilter(start=newest(index)[:12])), 10)],
     "choices": lambda index: index.choices("state", 100),
     "count": lambda index: index.count(),
-    "rejected": lambda index: index.noticed("rejected", limit=100),
+    "rejected": lambda index: index.listed_lines("rejected", limit=100),
 }
 
 

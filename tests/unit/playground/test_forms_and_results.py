@@ -16,7 +16,7 @@ from mcp_types import (
     TextResourceContents,
 )
 
-from roundtrip.playground.forms import ShownForm, argument_schema, posted_of
+from roundtrip.playground.forms import ShownForm, argument_schema, parse_posted
 from roundtrip.playground.results import result_data
 from roundtrip.trace.page.requests import FormInvalid
 
@@ -105,7 +105,7 @@ def test_fields_of_another_shape_are_rejected() -> None:
     shapes: list[object] = [None, [], {"a": "b"}, {"a": [1]}, many]
     for value in shapes:
         with pytest.raises(ValueError, match="must be"):
-            posted_of(value)
+            parse_posted(value)
 
 
 DATA = base64.b64encode(b"bytes").decode()

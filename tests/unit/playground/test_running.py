@@ -57,7 +57,7 @@ async def test_many_changes_of_the_tools_are_listed_once(monkeypatch: pytest.Mon
             tasks.start_soon(playground.watch_tools)
             await anyio.wait_all_tasks_blocked()
             for _ in range(12):
-                playground.reloaded()
+                playground.show_reload()
             gate.set()
             await anyio.wait_all_tasks_blocked()
             tasks.cancel_scope.cancel()
@@ -68,7 +68,7 @@ async def test_inbox_says_which_login_it_needs() -> None:
     async with hosted(shop().streamable_http_app()) as base:
         for login, told in ((None, "start with --approver"), ({"x": "y"}, "rejected the login")):
             inbox = PlayedInbox(base, login)
-            assert await inbox.look()
+            assert await inbox.refresh()
             assert told in inbox.data["note"]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from roundtrip.trace.index.places import check_names, files_now
+from roundtrip.trace.index.positions import check_names, find_files
 from roundtrip.trace.reading.following import Follower
 from roundtrip.trace.reading.transcripts import NoTranscript, files_of, read_files
 
@@ -28,7 +28,7 @@ def names(files: Iterable[Path]) -> list[str]:
 
 def test_pipes_and_folders_are_no_transcripts(folder: Path) -> None:
     assert names(files_of([folder])) == ["calls.jsonl"]
-    assert names(found.path for found in files_now([folder])) == ["calls.jsonl"]
+    assert names(found.path for found in find_files([folder])) == ["calls.jsonl"]
     assert read_files(files_of([folder])).unreadable == 1
     following = Follower([folder])
     list(following.poll())

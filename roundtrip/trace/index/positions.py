@@ -15,7 +15,7 @@ from roundtrip.trace.reading.transcripts import (
     files_of,
     is_whole,
     parse_line,
-    rotated_out_of,
+    rotated_files,
     transcripts_in,
 )
 from roundtrip.trace.writing.lines import Line
@@ -26,7 +26,7 @@ HEAD_BYTES: Final = 256
 """Bytes at a file's start that are compared, because a new file can have an old file's inode."""
 
 
-class FoundFile(NamedTuple):
+class TranscriptFile(NamedTuple):
     """An existing transcript."""
 
     path: Path
@@ -34,7 +34,7 @@ class FoundFile(NamedTuple):
     size: int
 
 
-class LinePlace(NamedTuple):
+class LinePosition(NamedTuple):
     """Position of a line."""
 
     file: int
@@ -43,26 +43,26 @@ class LinePlace(NamedTuple):
     length: int
 
 
-class PlacedLine(NamedTuple):
+class PositionedLine(NamedTuple):
     """A line and its position."""
 
-    place: LinePlace
+    place: LinePosition
     line: Line
 
 
-def files_now(names: Sequence[Path]) -> list[FoundFile]:
+def find_files(names: Sequence[Path]) -> list[TranscriptFile]:
     """Return the existing transcripts with some names, each after its rotated files."""
-    found: dict[FileIdentity, FoundFile] = {}
+    found: dict[FileIdentity, TranscriptFile] = {}
     for name in names:
         for path in transcripts_in(name):
-            for one in [*rotated_out_of(path), path]:
+            for one in [*rotated_files(path), path]:
                 try:
-                    about = one.stat()
+                    status = one.stat()
                 except OSError:
                     # The file does not exist yet, or was just rotated.
                     continue
-                identity = (about.st_dev, about.st_ino)
-                found.setdefault(identity, FoundFile(one, identity, about.st_size))
+                identity = (status.st_dev, status.st_ino)
+                found.setdefault(identity, TranscriptFile(one, identity, status.st_size))
     return list(found.values())
 
 
@@ -90,14 +90,14 @@ class AppendedLines(NamedTuple):
     """The offset before which no further line ends."""
 
 
-def head_of(file: FoundFile, size: int) -> tuple[int, bytes]:
+def read_head(file: TranscriptFile, size: int) -> tuple[int, bytes]:
     """Return the size and digest of a file's first bytes."""
-    with _opened(file) as opened:
+    with _open_file(file) as opened:
         head = opened.read(size) if opened is not None else b""
     return len(head), sha256(head).digest()
 
 
-def appended_to(found: FoundFile, since: int, *, searched: int) -> AppendedLines:
+def read_appended(found: TranscriptFile, since: int, *, searched: int) -> AppendedLines:
     """Return the next lines after an offset.
 
     Args:
@@ -105,7 +105,7 @@ def appended_to(found: FoundFile, since: int, *, searched: int) -> AppendedLines
         since: The offset.
         searched: An offset before which no further line ends, from an earlier search; 0 if unknown.
     """
-    with _opened(found) as file:
+    with _open_file(found) as file:
         if file is None:
             return AppendedLines([], since, since)
         at = max(since, searched)
@@ -126,7 +126,7 @@ def appended_to(found: FoundFile, since: int, *, searched: int) -> AppendedLines
     return AppendedLines(lines, at, at)
 
 
-def read_lines(files: Mapping[int, FoundFile], places: Iterable[LinePlace]) -> Iterator[PlacedLine]:
+def read_lines(files: Mapping[int, TranscriptFile], places: Iterable[LinePosition]) -> Iterator[PositionedLine]:
     """Yield the lines at some positions; skip the lines in deleted files.
 
     Args:
@@ -134,18 +134,18 @@ def read_lines(files: Mapping[int, FoundFile], places: Iterable[LinePlace]) -> I
         places: The positions. Consecutive positions in one file open it once.
     """
     for number, run in groupby(places, key=lambda place: place.file):
-        with _opened(files.get(number)) as file:
+        with _open_file(files.get(number)) as file:
             if file is None:
                 continue
             for place in run:
                 text = os.pread(file.fileno(), place.length, place.offset).decode("utf-8", "replace")
                 line = parse_line(text, Reading())
                 if line is not None:
-                    yield PlacedLine(place, line)
+                    yield PositionedLine(place, line)
 
 
 @contextmanager
-def _opened(found: FoundFile | None) -> Generator[BinaryIO | None]:
+def _open_file(found: TranscriptFile | None) -> Generator[BinaryIO | None]:
     """Open a file inside a `with` block; None if it was deleted or replaced by another file."""
     if found is None:
         yield None
@@ -158,8 +158,8 @@ def _opened(found: FoundFile | None) -> Generator[BinaryIO | None]:
     except OSError as error:
         raise NoTranscript(f"cannot read {str(found.path)!r}: {error.strerror}") from error
     with file:
-        about = os.fstat(file.fileno())
-        yield file if (about.st_dev, about.st_ino) == found.identity else None
+        status = os.fstat(file.fileno())
+        yield file if (status.st_dev, status.st_ino) == found.identity else None
 
 
 def _whole_tail(file: BinaryIO, since: int, end: int) -> list[tuple[int, bytes]]:

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from roundtrip.trace.index.database import writing
-from roundtrip.trace.index.places import (
+from roundtrip.trace.index.positions import (
     HEAD_BYTES,
-    FoundFile,
-    LinePlace,
-    PlacedLine,
-    appended_to,
-    files_now,
-    head_of,
+    LinePosition,
+    PositionedLine,
+    TranscriptFile,
+    find_files,
+    read_appended,
+    read_head,
     read_lines,
 )
 from roundtrip.trace.index.rows import Facet, facets_of, row_of
@@ -29,7 +29,7 @@ from roundtrip.trace.writing.lines import ActedLine, Line, RejectedLine
 _BATCH_LINES: Final = 20_000
 STRAY: Final = "stray"
 """An additional event for rejected tokens without a known call."""
-KEPT_PLACES: Final = "SELECT file, offset, length FROM lines WHERE call = ? AND omitted = 0"
+KEPT_POSITIONS: Final = "SELECT file, offset, length FROM lines WHERE call = ? AND omitted = 0"
 """The positions of a call's lines, without omitted requests."""
 _MAX_VALUES: Final = 500
 """Maximum number of values in one SQL statement."""
@@ -48,12 +48,12 @@ class _KnownCall(NamedTuple):
     omitted: str | None
 
 
-def omitted_in(texts: Mapping[str, str | None]) -> dict[str, Omitted]:
+def parse_omitted(texts: Mapping[str, str | None]) -> dict[str, Omitted]:
     """Parse the index's `omitted` texts, by call id."""
     return {id: Omitted(**json.loads(text)) for id, text in texts.items() if text is not None}
 
 
-class Taker:
+class Indexer:
     """Reader that adds transcript lines to an index. Several processes may use one index.
 
     Args:
@@ -67,7 +67,7 @@ class Taker:
         self._names = names
         database.executemany("INSERT OR IGNORE INTO others VALUES (?)", [(str(path.resolve()),) for path in later])
         self._checked = False
-        self.files: dict[int, FoundFile] = {}
+        self.files: dict[int, TranscriptFile] = {}
         """The files by their numbers in the index."""
         self._searched: dict[FileIdentity, tuple[int, int]] = {}
         """For each file, the offset that was read up to, and the offset up to which no further line ends.
@@ -75,21 +75,21 @@ class Taker:
         Without it, a long unfinished line would be read again and again.
         """
 
-    def take(self) -> int:
+    def read_new_lines(self) -> int:
         """Read newly appended lines, at most a few thousand; return their number."""
         others = [Path(path) for (path,) in self._database.execute("SELECT path FROM others")]
-        found = files_now([*self._names, *others])
+        found = find_files([*self._names, *others])
         if self._is_current(found):
             return 0
         with without_collection(), writing(self._database):
             self._match(found)
-            placed, taken = self._read()
+            placed, count = self._read()
             self._write(placed)
-        return taken
+        return count
 
     # Files.
 
-    def _is_current(self, found: Sequence[FoundFile]) -> bool:
+    def _is_current(self, found: Sequence[TranscriptFile]) -> bool:
         rows = self._database.execute("SELECT number, device, inode, read FROM files").fetchall()
         known = {(device, inode): (number, read) for number, device, inode, read in rows}
         places = {one.identity: one for one in found}
@@ -103,13 +103,13 @@ class Taker:
             for identity, (_, read) in known.items()
         )
 
-    def _searched_in(self, file: FoundFile, read: int) -> int:
+    def _searched_in(self, file: TranscriptFile, read: int) -> int:
         """Return the offset before which no unread line ends; 0 if unknown."""
         before, searched = self._searched.get(file.identity, (0, 0))
         # A rewritten file is shorter, or was read up to a different offset.
         return searched if before == read and searched <= file.size else 0
 
-    def _match(self, found: Sequence[FoundFile]) -> None:
+    def _match(self, found: Sequence[TranscriptFile]) -> None:
         """Match the files with the index by inode; drop deleted files, and number new ones."""
         places = {one.identity: one for one in found}
         self.files = {}
@@ -118,7 +118,7 @@ class Taker:
             "SELECT number, device, inode, head, digest, read FROM files ORDER BY number"
         ).fetchall():
             one = places.pop((device, inode), None)
-            if one is not None and one.size >= read and head_of(one, head) == (head, digest):
+            if one is not None and one.size >= read and read_head(one, head) == (head, digest):
                 self.files[number] = one
                 continue
             gone.append(number)
@@ -131,10 +131,10 @@ class Taker:
                 self._add(one)
         self._checked = True
 
-    def _add(self, one: FoundFile) -> None:
+    def _add(self, one: TranscriptFile) -> None:
         cursor = self._database.execute(
             "INSERT INTO files (device, inode, head, digest, read, reached) VALUES (?, ?, ?, ?, 0, 0)",
-            (*one.identity, *head_of(one, HEAD_BYTES)),
+            (*one.identity, *read_head(one, HEAD_BYTES)),
         )
         self.files[cursor.lastrowid or 0] = one
 
@@ -155,7 +155,7 @@ class Taker:
             for first in range(0, len(calls), _BATCH_LINES):
                 self._join({id: [] for id, *_ in calls[first : first + _BATCH_LINES]})
 
-    def _read(self) -> tuple[list[PlacedLine], int]:
+    def _read(self) -> tuple[list[PositionedLine], int]:
         """Return the next lines, and how many lines were read, including unreadable ones.
 
         The file with the oldest lines is read first, because a call's legs are in several files.
@@ -164,37 +164,37 @@ class Taker:
             "SELECT reached, number, read FROM files"
         ).fetchall()
         heapq.heapify(waiting)
-        placed: list[PlacedLine] = []
-        taken = 0
-        while waiting and taken < _BATCH_LINES:
+        placed: list[PositionedLine] = []
+        count = 0
+        while waiting and count < _BATCH_LINES:
             reached, number, since = heapq.heappop(waiting)
             if number not in self.files or since >= self.files[number].size:
                 continue
             file = self.files[number]
-            texts, read, searched = appended_to(file, since, searched=self._searched_in(file, since))
+            texts, read, searched = read_appended(file, since, searched=self._searched_in(file, since))
             self._searched[file.identity] = read, searched
             if not texts:
                 continue
-            taken += len(texts)
+            count += len(texts)
             reading = Reading()
             for offset, text in texts:
                 line = parse_line(text.decode("utf-8", "replace"), reading)
                 if line is not None:
-                    placed.append(PlacedLine(LinePlace(number, offset, len(text)), line))
+                    placed.append(PositionedLine(LinePosition(number, offset, len(text)), line))
                     reached = line.at
             self._database.execute(
                 "UPDATE files SET read = ?, reached = ?, unreadable = unreadable + ?, newer = newer + ?, "
                 "head = ?, digest = ? WHERE number = ?",
                 # A file that was shorter than the head has grown.
-                (read, reached, reading.unreadable, reading.newer, *head_of(file, min(HEAD_BYTES, read)), number),
+                (read, reached, reading.unreadable, reading.newer, *read_head(file, min(HEAD_BYTES, read)), number),
             )
             heapq.heappush(waiting, (reached, number, read))
-        return placed, taken
+        return placed, count
 
     # Calls.
 
-    def _write(self, placed: Iterable[PlacedLine]) -> None:
-        calls: dict[str, list[PlacedLine]] = {}
+    def _write(self, placed: Iterable[PositionedLine]) -> None:
+        calls: dict[str, list[PositionedLine]] = {}
         notices: list[tuple[object, ...]] = []
         for one in placed:
             line = one.line
@@ -209,7 +209,7 @@ class Taker:
         self._database.executemany("INSERT OR REPLACE INTO notices VALUES (?, ?, ?, ?, ?, ?)", notices)
         self._join(calls)
 
-    def _join(self, new: dict[str, list[PlacedLine]]) -> None:
+    def _join(self, new: dict[str, list[PositionedLine]]) -> None:
         """Update the rows of calls that have new lines."""
         known: dict[str, _KnownCall] = {}
         ids = list(new)
@@ -219,15 +219,15 @@ class Taker:
             query = f"SELECT id, number, started, facets, omitted FROM calls WHERE id IN ({marks})"  # noqa: S608 - marks only
             known |= {id: _KnownCall(*others) for id, *others in self._database.execute(query, some)}
         lines: list[Line] = []
-        before: dict[str, list[PlacedLine]] = {}
+        before: dict[str, list[PositionedLine]] = {}
         for id, placed in new.items():
             if id in known:
-                places = self._database.execute(KEPT_PLACES, known[id][:1]).fetchall()
-                before[id] = [*read_lines(self.files, map(LinePlace._make, places))]
+                places = self._database.execute(KEPT_POSITIONS, known[id][:1]).fetchall()
+                before[id] = [*read_lines(self.files, map(LinePosition._make, places))]
             # A file may be rotated before its last lines are read, and then be read after its replacement.
             own = sorted([*before.get(id, ()), *placed], key=lambda one: one.place)
             lines += [one.line for one in own]
-        joined = join(lines, omitted_in({id: one.omitted for id, one in known.items()})).calls
+        joined = join(lines, parse_omitted({id: one.omitted for id, one in known.items()})).calls
         (following,) = self._database.execute("SELECT coalesce(max(number), 0) + 1 FROM calls").fetchone()
         numbers = {id: known[id].number for id in known}
         for id in ids:
