@@ -43,7 +43,7 @@ from roundtrip.untrusted import mapping_of
 ClientKind = Literal["forms", "links", "none"]
 """The client's capabilities: forms and links, links only, or neither."""
 PlayedState = Literal["executing", "awaiting_input", "completed", "failed", "declined", "cancelled"]
-"""A call's state as the client sees it, in the words of the trace."""
+"""A call's state as the client sees it, in the trace's words."""
 
 _REVISIONS: Final = {Era.RETRY: FIRST_OF_RETRY_ERA, Era.LIVE: max(HANDSHAKE_PROTOCOL_VERSIONS)}
 _MAX_ROUNDS: Final = 100
@@ -52,14 +52,14 @@ _MAX_NOTE_CHARS: Final = 2000
 _MAX_MESSAGES: Final = 300
 _MAX_SHOWN_CHARS: Final = 100_000
 _MAX_ALL_CHARS: Final = 1_000_000
-"""Total message length of a call. Messages beyond it are cut to `_MAX_LATE_CHARS`."""
+"""Maximum length for all messages in a call. Further messages are cut to `_MAX_LATE_CHARS`."""
 _MAX_LATE_CHARS: Final = 500
 _MAX_PAUSE_SECONDS: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class CallSettings:
-    """A call to make, and the settings of its client."""
+    """A call to make, and its client settings."""
 
     tool: str
     arguments: Mapping[str, Any]
@@ -93,7 +93,7 @@ class PlayedCall:
     settings: CallSettings
     _target: Target
     _terminal: Terminal
-    """Shows the standard error of a server that runs as a command."""
+    """Shows the standard error from a server that runs as a command."""
     _changed: Callable[[], None]
     """Called after every change to the call."""
     _tools_changed: Callable[[], None]
@@ -125,7 +125,7 @@ class PlayedCall:
         return {"id": self.id, "tool": self.settings.tool, "state": self.state}
 
     def data(self) -> Data:
-        """Return the call as data for the page."""
+        """Return the call as page data."""
         return {
             **self.summary(),
             "over": self.has_ended,
@@ -142,7 +142,7 @@ class PlayedCall:
         }
 
     def question(self, id: str) -> OpenQuestion | None:
-        """Return a question of the call; None for an unknown id."""
+        """Return one of the call's questions; None for an unknown id."""
         return next((question for question in self._questions if question.id == id), None)
 
     async def stop(self) -> None:
@@ -239,7 +239,7 @@ class PlayedCall:
         return question.response or ErrorData(code=0, message="no answer")
 
     def _next_round(self) -> int:
-        """Return the number of the next round."""
+        """Return the next round's number."""
         number = self._questions[-1].round + 1 if self._questions else 1
         if number > _MAX_ROUNDS:
             raise CallFailed(f"The playground ended the call after {_MAX_ROUNDS} rounds.")

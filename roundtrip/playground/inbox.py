@@ -22,7 +22,7 @@ _REJECTED: Final = "The server's pages rejected the login from --approver."
 
 
 class PlayedInbox:
-    """Pending approvals of the server.
+    """The server's pending approvals.
 
     Args:
         base: The address of the server's pages.

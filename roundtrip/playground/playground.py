@@ -46,7 +46,7 @@ _INBOX_SECONDS: Final = 1.0
 
 
 class TooManyCalls(Exception):
-    """The page already has the maximum number of open calls."""
+    """The page already has too many open calls."""
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class _ToolList:
 
 
 class Playground:
-    """State and actions of one page.
+    """State and actions for one page.
 
     Args:
         target: The server.
@@ -168,7 +168,7 @@ class Playground:
         self.mark_changed()
 
     def show_reload(self) -> None:
-        """Clear the reload failure, and list the tools of the new code."""
+        """Clear the reload failure, and list the new code's tools."""
         self._reload_failure = ""
         if self._inbox is not None:
             self._inbox.exists = True
@@ -180,7 +180,7 @@ class Playground:
         self.mark_changed()
 
     def schedule_listing(self) -> None:
-        """Schedule another listing of the tools. Several requests before it starts share one listing."""
+        """Schedule another tool listing. Several requests before it starts share one listing."""
         self._listing_due.set()
 
     async def watch_tools(self) -> None:

@@ -34,13 +34,13 @@ _MODEL: Final = "a person at the playground"
 
 
 class OpenQuestion:
-    """One question of a call.
+    """One question in a call.
 
     Args:
         id: The question's id on the page.
         key: The question's name; None in the live era.
         request: The client request that asks it.
-        round: The number of the round.
+        round: The round's number.
     """
 
     def __init__(self, id: str, key: str | None, request: InputRequest, round: int) -> None:
@@ -87,7 +87,7 @@ class OpenQuestion:
 
         Args:
             action: `accept`, `decline` or `cancel`.
-            posted: The texts of the form fields.
+            posted: The texts in the form fields.
             text: The answer to a sampling request, or one folder address per line.
 
         Raises:

@@ -65,7 +65,7 @@ _MAX_LISTED_NAMES: Final = 12
 
 @dataclass(slots=True)
 class _TimelineColumn:
-    """A timeline column: a round of questions, and the requests that led to it."""
+    """A timeline column: one round, and the requests that led to it."""
 
     place: int
     lines: list[tuple[Serving | None, Line]] = field(default_factory=list[tuple[Serving | None, Line]])
@@ -130,7 +130,7 @@ def data_of_unserved(call: TracedCall, tool: str, state: str) -> Data:
 
 
 def _failure(call: TracedCall, steps: Sequence[_TimelineColumn]) -> Data | None:
-    """Explain a failed call, and return the step of the failure."""
+    """Explain a failed call, and return the failed step."""
     end = explain_end(call)
     if end is None:
         return None
