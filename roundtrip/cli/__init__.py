@@ -1,7 +1,7 @@
-"""The `roundtrip` command. Each sub-command is one module of `commands`; `main` lists them.
+"""The `roundtrip` command. Each sub-command is one module in `commands`; `COMMANDS` lists them.
 
-Choosing a sub-command imports its module, so that help and mistakes do not wait for the others. What a sub-command
-needs to run is in `running`, so that they do not wait for it either.
+Imports are lazy, so that help and usage errors are fast. Choosing a sub-command imports its module in `commands`.
+Running it imports the implementation in `running`.
 """
 
 import os
@@ -16,34 +16,37 @@ from roundtrip.cli.parsing import OptionsAnywhere
 
 COMMANDS: Final = {
     "audit": "attack a server that asks, and report clause by clause",
-    "call": "call a tool from the terminal, and answer what it asks",
-    "calls": "list and show calls, and cancel, retry, expire, remind, rekey or answer stored ones",
-    "check": "compare recorded calls with the present code",
-    "completion": "print what completes commands and options in bash, zsh or fish",
+    "call": "call a tool from the terminal and answer its questions",
+    "calls": "list and show calls; cancel, retry, expire, remind, rekey or answer stored calls",
+    "check": "replay recorded calls on the current code and report differences",
+    "completion": "print a completion script for bash, zsh or fish",
     "demo": "watch one call hop between instances that share only a key",
-    "dev": "call tools on a page in the browser, while you write the server",
+    "dev": "call tools on a page in the browser while you write the server",
     "doctor": "check that instances fit together, or what a client can be asked",
     "graph": "draw the state machine, or the dependencies of a server's tools",
-    "inbox": "list, show, approve and reject what waits for your approval",
-    "keys": "make the keys of a server, and replace them without losing calls",
-    "new": "make a project: a server that asks, its tests, a key, and CI",
-    "serve": "serve over HTTP, with one process or several",
-    "trace": "look at recorded calls, and explain them",
-    "ui": "see the calls of a fleet in the browser, and act on them",
-    "worker": "run the tasks of a server, and serve no requests",
+    "inbox": "list, show, approve and reject the approvals that wait for you",
+    "keys": "create and rotate a server's keys without losing calls",
+    "new": "create a project: a server that asks, tests, a key and a CI workflow",
+    "serve": "serve over HTTP with one or more processes",
+    "trace": "inspect and explain recorded calls",
+    "ui": "watch and manage a fleet's calls in the browser",
+    "worker": "run a server's tasks without serving requests",
 }
 
 _FORMER: Final = {"tasks": "calls stored --server SERVER"}
-"""What does now what former commands did."""
+"""Replacements for former commands."""
 _INTERRUPTED = 130
 _PIPE_CLOSED = 141
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command with arguments, by default those of the process, and return its exit code.
+    """Run the command line and return its exit code.
+
+    Args:
+        arguments: The command-line arguments; by default, `sys.argv[1:]`.
 
     Raises:
-        SystemExit: The arguments are wrong, or only request help.
+        SystemExit: The arguments are invalid, or request help.
     """
     parsed = make_parser().parse_args(arguments)
     try:
@@ -54,14 +57,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:
-        # The reader has left (`| head`). The rest of the buffer must not fail again at exit.
+        # The reader has closed the pipe (`| head`). Flushing the buffer at exit must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _PIPE_CLOSED
 
 
 def make_parser() -> OptionsAnywhere:
-    """Return the parser of the whole command line, whose commands get their arguments when they are chosen."""
-    parser = OptionsAnywhere(prog="roundtrip", description="Look at, and try out, MCP servers that ask.")
+    """Return the `roundtrip` parser. Each sub-command adds its arguments only when the user chooses it."""
+    parser = OptionsAnywhere(prog="roundtrip", description="Build, run and inspect MCP servers that ask questions.")
     parser.add_argument("--version", action=_Version, nargs=0, help="show program's version number and exit")
     chosen = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
     parser.guesses = _FORMER
@@ -71,7 +74,7 @@ def make_parser() -> OptionsAnywhere:
 
 
 class _Version(Action):
-    """Action that looks the version up on demand only, as that is slow."""
+    """Action that prints the version. The lookup is slow, so it happens on demand."""
 
     def __call__(self, parser: ArgumentParser, namespace: Namespace, values: Any, option_string: Any = None) -> None:
         from importlib.metadata import version

@@ -1,4 +1,4 @@
-"""Sub-commands: their parts, lookup and failure."""
+"""Sub-commands: definition, lookup, help text and failure."""
 
 import re
 import shutil
@@ -13,11 +13,11 @@ from roundtrip.cli.parsing import OptionsAnywhere
 
 _PACKAGE: Final = __name__.rpartition(".")[0]
 _FULL: Final = 90
-"""Length from which on a line of a text is one that its author has filled, so that the next line continues it."""
+"""A help line with at least this many characters was wrapped by its author, so the next line continues it."""
 
 
 def load_and_run(arguments: Namespace) -> int:
-    """Run the chosen command by the module in `running` that has its name, and return the exit code."""
+    """Run the chosen command from its module in `running`, and return the exit code."""
     return import_module(f"{_PACKAGE}.running.{arguments.command}").run(arguments)
 
 
@@ -27,23 +27,27 @@ class Command(NamedTuple):
     description: str
     configure: Callable[[OptionsAnywhere], None]
     epilog: str = ""
-    """Text below the help of the arguments; with one, both texts keep their paragraphs and tables."""
+    """Text below the argument help. If set, the description and the epilog keep their paragraphs and tables."""
     run: Callable[[Namespace], int] = load_and_run
-    """Function that returns the exit code."""
+    """The function that runs the command and returns the exit code."""
 
 
 class CommandFailed(Exception):
-    """A command that cannot be carried out; the message has the reason and the fix."""
+    """A command that cannot run; the message has the reason and the fix."""
 
     exit_code = 2
 
 
 @contextmanager
 def reported(*errors: type[Exception], about: str = "") -> Generator[None]:
-    """Report errors as the failure of the command, with a text before the reason; of an `OSError` without its number.
+    """Turn errors in the block into a `CommandFailed`. The message of an `OSError` omits the error number.
+
+    Args:
+        errors: The exception types to convert.
+        about: Text before the reason.
 
     Raises:
-        CommandFailed: One of the errors was raised within the block.
+        CommandFailed: The block raised one of the errors.
     """
     try:
         yield
@@ -52,12 +56,12 @@ def reported(*errors: type[Exception], about: str = "") -> Generator[None]:
 
 
 def command_in(name: str) -> Command:
-    """Import the module of a command and return its `COMMAND`."""
+    """Import a command's module and return its `COMMAND`."""
     return import_module(f"{_PACKAGE}.commands.{name}").COMMAND
 
 
 def prepare(parser: OptionsAnywhere, *, name: str) -> None:
-    """Add the arguments of the command of this name to a parser."""
+    """Configure a parser for the named command."""
     command = command_in(name)
     parser.description = command.description
     if command.epilog:
@@ -68,7 +72,7 @@ def prepare(parser: OptionsAnywhere, *, name: str) -> None:
 
 
 def filled(text: str, width: int) -> str:
-    """Return a text whose lines fit a width. Its paragraphs, indentations and tables stay."""
+    """Wrap a text to a width. Paragraphs, indentation and tables stay intact."""
     lines = text.splitlines()
     if all(len(line) <= width for line in lines):
         return text
@@ -93,6 +97,6 @@ def filled(text: str, width: int) -> str:
 
 
 def _column(line: str) -> int:
-    """Return where the text of a line begins; in a table, that of its second column."""
+    """Return the column where a line's text begins; in a table, where the second column begins."""
     found = re.match(r" *(?:\S+(?: \S+)? {2,})?", line)
     return found.end() if found is not None else 0

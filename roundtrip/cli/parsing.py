@@ -1,4 +1,4 @@
-"""Parser of command lines that accepts options anywhere and suggests corrections; types of options."""
+"""Command-line parser that accepts options anywhere and suggests corrections; option types and shared arguments."""
 
 import math
 import sys
@@ -11,11 +11,11 @@ from roundtrip.trace.writing.names import OPERATOR_LOG_VARIABLE, TRACE_VARIABLE
 
 TARGET: Final = "MODULE:SERVER"
 TARGET_HELP: Final = (
-    "a file with one server (cinema.py), or a module by import path or by file, and its server, or a function that "
-    "makes it: shop.app:server, examples/shop.py:make_server"
+    "a Python file with one server (cinema.py), or a module or file and the name of its server or of a function that "
+    "makes one: shop.app:server, examples/shop.py:make_server"
 )
 LEG_SECONDS: Final = 30.0
-"""The longest time of a leg, by default."""
+"""Default time limit for a leg."""
 _LONGEST: Final = 10 * 365 * 86400.0
 
 
@@ -23,14 +23,14 @@ def seconds(text: str) -> float:
     """Read a number of seconds, at least 0.
 
     Raises:
-        ArgumentTypeError: The text is not such a number.
+        ArgumentTypeError: The text is not a number in the allowed range.
     """
     try:
         number = float(text)
     except ValueError:
         number = math.nan
     if not 0 <= number <= _LONGEST:
-        raise ArgumentTypeError(f"{text!r} must be a number of seconds from 0 to ten years")
+        raise ArgumentTypeError(f"must be a number of seconds from 0 to ten years, got {text!r}")
     return number
 
 
@@ -38,16 +38,16 @@ def positive_seconds(text: str) -> float:
     """Read a number of seconds above 0.
 
     Raises:
-        ArgumentTypeError: The text is not such a number.
+        ArgumentTypeError: The text is not a number in the allowed range.
     """
     number = seconds(text)
     if not number:
-        raise ArgumentTypeError(f"{text!r} must be greater than 0")
+        raise ArgumentTypeError(f"must be greater than 0, got {text!r}")
     return number
 
 
 def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
-    """Return the type of an option that takes a whole number from `least` to `most`."""
+    """Return an option type for whole numbers from `least` to `most`."""
 
     def read(text: str) -> int:
         if not text.isdecimal() or int(text) < least or (most is not None and int(text) > most):
@@ -59,16 +59,16 @@ def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
 
 
 PORT: Final = whole_number(0, 65535)
-"""The type of options for ports; 0 is a free one."""
+"""Option type for ports; 0 means a free port."""
 
 
 def add_target(parser: "OptionsAnywhere", **options: Any) -> None:
-    """Add the argument for a server."""
+    """Add the `MODULE:SERVER` argument."""
     parser.add_argument("target", metavar=TARGET, help=TARGET_HELP, **options)
 
 
 def add_server(parser: "OptionsAnywhere", use: str = "", *, required: bool = True) -> None:
-    """Add `--server`; its help begins with the use of it."""
+    """Add `--server`; `use` is the start of its help text."""
     parser.add_option("--server", TARGET, f"{use}{TARGET_HELP}", required=required)
 
 
@@ -85,45 +85,48 @@ def add_header(parser: "OptionsAnywhere") -> None:
 
 
 def add_call(parser: "OptionsAnywhere") -> None:
-    """Add the argument for a call's id."""
+    """Add the call ID argument."""
     parser.add_argument(
-        "call", metavar="ID", help="the id of a call, the unique start of an id, or `last` for the newest"
+        "call", metavar="ID", help="a call's id, an unambiguous prefix of it, or `last` for the newest call"
     )
 
 
 def add_files(parser: "OptionsAnywhere") -> None:
-    """Add the arguments for transcripts, which come last."""
-    # Without a default, argparse lists them as required in its errors.
+    """Add the transcript arguments, which must come last."""
+    # Without a default, argparse reports them as required.
     parser.add_argument(
         "files",
         nargs="*",
         default=[],
         metavar="FILE",
-        help=f"transcripts, or directories of them; by default ${TRACE_VARIABLE}",
+        help=f"transcript files or directories; default: ${TRACE_VARIABLE}",
     )
 
 
 def add_json(parser: "OptionsAnywhere") -> None:
     """Add `--json`."""
-    parser.add_switch("--json", "print JSON, for programs")
+    parser.add_switch("--json", "print JSON")
 
 
 def add_output(parser: "OptionsAnywhere") -> None:
     """Add `--output`."""
-    parser.add_option("--output", "PATH", "write to this file, not to standard output", type=Path)
+    parser.add_option("--output", "PATH", "write to this file instead of standard output", type=Path)
 
 
 def add_actions(parser: "OptionsAnywhere", summaries: Mapping[str, str]) -> "Iterator[tuple[str, OptionsAnywhere]]":
-    """Add sub-commands, and yield the name and the parser of each."""
+    """Add sub-commands, and yield each name with its parser."""
     actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
     for name, summary in summaries.items():
         yield name, actions.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
 
 
 def add_settings(parser: "OptionsAnywhere", flags: Mapping[str, str], *, switches: Container[str] = ()) -> None:
-    """Add flags, each with its help: `--port N`; `--name NAME ...` for a list, whose setting is a plural.
+    """Add one option per setting.
 
-    Those without a value can be negated, unless they are switches.
+    Args:
+        parser: The command's parser.
+        flags: Help by usage: `--port N`, or `--name NAME ...` for a list, which is stored under the plural `names`.
+        switches: Flags without a value that have no `--no-` form.
     """
     for usage, text in flags.items():
         flag, *value = usage.split()
@@ -135,47 +138,47 @@ def add_settings(parser: "OptionsAnywhere", flags: Mapping[str, str], *, switche
 
 
 class OptionsAnywhere(ArgumentParser):
-    """Parser that accepts options between positional arguments, and suggests corrections of commands and options.
+    """Parser that accepts options between positional arguments, and suggests corrections for commands and options.
 
-    A parser with sub-commands but without arguments prints its help to standard error, and exits with 2.
+    If sub-commands exist and the user gives no arguments, it prints its help to standard error and exits with 2.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._apart = False
         self._commands: Any = None
-        """The action of the sub-commands; None without any."""
+        """The sub-command action, or None."""
         self._prepare: Callable[[OptionsAnywhere], None] | None = None
         self.guesses: Mapping[str, str] = {}
-        """The words to suggest for words that users try."""
+        """Suggestions by the wrong word that the user typed."""
         self.words_after_dashes: str | None = None
-        """The attribute for the words after `--`, which are another program's; None to parse them as arguments."""
+        """Attribute that takes the words after `--`, which belong to another program. None parses them as arguments."""
 
     def add_option(self, option: str, metavar: str, help: str, *, repeats: bool = False, **more: Any) -> None:
-        """Add an option with a value. The value of one that repeats is a list, empty unless a default is given."""
+        """Add an option with a value. With `repeats`, the value is a list, empty by default."""
         repeated: dict[str, Any] = {"action": "append", "default": []} if repeats else {}
         self.add_argument(option, metavar=metavar, help=help, **repeated | more)
 
     def add_switch(self, option: str, help: str) -> None:
-        """Add an option without a value, which is false unless it is given."""
+        """Add an option without a value, false by default."""
         self.add_argument(option, action="store_true", help=help)
 
     def when_chosen(self, prepare: "Callable[[OptionsAnywhere], None]") -> None:
-        """Call `prepare` to add the arguments once there is something to parse."""
+        """Set the function that adds the arguments when parsing begins."""
         self._prepare = prepare
 
     def prepare_all(self) -> None:
-        """Add the arguments of this parser and of all its sub-commands now."""
+        """Add the arguments to this parser and all its sub-commands now."""
         self._add_arguments()
         for command in self.commands().values():
             command.prepare_all()
 
     def commands(self) -> "Mapping[str, OptionsAnywhere]":
-        """Return the parsers of the sub-commands, by name."""
+        """Return the sub-command parsers, by name."""
         return self._commands.choices if self._commands is not None else {}
 
     def summaries(self) -> Mapping[str, str]:
-        """Return the help of the sub-commands, by name."""
+        """Return the sub-command help texts, by name."""
         listed: Iterable[Action] = self._commands._choices_actions if self._commands is not None else ()
         return {action.dest: action.help or "" for action in listed}
 
@@ -189,7 +192,7 @@ class OptionsAnywhere(ArgumentParser):
             prepare(self)
 
     def add_subparsers(self, **options: Any) -> Any:
-        """Add sub-commands as argparse does, and leave intermixed options to their parsers."""
+        """Add sub-commands as argparse does. Only their parsers accept intermixed options."""
         self._apart = True
         self._commands = super().add_subparsers(**options)
         return self._commands
@@ -205,7 +208,7 @@ class OptionsAnywhere(ArgumentParser):
             self.print_help(sys.stderr)
             self.exit(2)
         if self._commands is not None and self._is_unknown(args[0]):
-            # argparse would say that the command is missing.
+            # argparse would report a missing command instead.
             self.error(f"unrecognized arguments: {args[0]}{self._meant_options(args[:1])}")
         if self._apart:
             parsed, unknown = super().parse_known_args(args, namespace)
@@ -221,7 +224,7 @@ class OptionsAnywhere(ArgumentParser):
             finally:
                 self._apart = False
         if unknown and (self._commands is not None or not self._apart):
-            # The parser of the whole command would show its own usage instead of this one's.
+            # Fail here, because the top-level parser would print its own usage instead.
             self.error(f"unrecognized arguments: {' '.join(unknown)}{self._meant_options(unknown)}")
         return parsed, unknown
 
@@ -235,20 +238,20 @@ class OptionsAnywhere(ArgumentParser):
             raise
 
     def _meant_options(self, unknown: Sequence[str]) -> str:
-        """Return a suggestion for misspelled options, compared without their dashes."""
+        """Return a suggestion for misspelled options. The comparison ignores the dashes."""
         spellings = [spelling[2:] for spelling in self._option_string_actions if spelling.startswith("--")]
         named = (word[2:].partition("=")[0] for word in unknown if word.startswith("--"))
         return next(filter(None, (_meant(word, spellings, dashes="--") for word in named)), "")
 
     def _is_unknown(self, word: str) -> bool:
-        """Return True for a long option that the parser does not accept, in full or abbreviated."""
+        """Return True for a long option that the parser accepts neither in full nor abbreviated."""
         name = word.partition("=")[0]
         return name.startswith("--") and not any(one.startswith(name) for one in self._option_string_actions)
 
 
 def _meant(word: str, known: Iterable[str], *, dashes: str = "") -> str:
-    """Return a suggestion of the nearest known word, if one is near."""
-    # Imported for mistakes only.
+    """Return a suggestion with the nearest known word, or an empty text."""
+    # Lazy: only mistakes need this module.
     from difflib import get_close_matches
 
     near = get_close_matches(word, list(known), n=1)
@@ -260,6 +263,6 @@ def add_operator_log(parser: "OptionsAnywhere") -> None:
     parser.add_option(
         "--operator-log",
         "FILE",
-        f"the operator log, which gets a line of each action; by default ${OPERATOR_LOG_VARIABLE}, else "
-        "operators.jsonl beside the transcripts",
+        f"the operator log, which records each action; default: ${OPERATOR_LOG_VARIABLE}, else operators.jsonl "
+        "beside the transcripts",
     )
