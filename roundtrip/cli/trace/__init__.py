@@ -1,1 +1,1 @@
-"""Views of `roundtrip trace`: each module has the `COMMANDS` of some."""
+"""Views of `roundtrip trace`. Each module defines one or more views in `COMMANDS`."""

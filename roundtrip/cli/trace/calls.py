@@ -1,4 +1,4 @@
-"""Find calls in the named transcripts: by their index if they have one, and otherwise by reading all lines."""
+"""Find calls in transcripts, through the index if one exists, and otherwise by reading every line."""
 
 import os
 from argparse import Namespace
@@ -20,41 +20,41 @@ from roundtrip.trace.writing.lines import RejectedLine
 from roundtrip.trace.writing.operator_log import operator_log_path
 
 _MAX_CANDIDATES: Final = 10
-"""Calls that are listed if none, or more than one, has the given name."""
+"""Calls to list in an error if the given id matches no call or several."""
 
 
 class ReadCalls:
-    """Calls of which all lines were read, with the methods of `CallIndex` that commands need."""
+    """Calls in memory, after every line was read. It has the `CallIndex` methods that commands need."""
 
     def __init__(self, traced: Traced) -> None:
         self._traced = traced
 
     def find(self, id: str) -> TracedCall | None:
-        """Return the call with an id."""
+        """Return the call with this id, or None."""
         return self._traced.calls.get(id)
 
     def rows(self, filter: CallFilter) -> Iterator[Row]:
-        """Yield the rows of the calls that pass a filter, the newest first."""
+        """Yield a row for each call that passes the filter, newest first."""
         calls = reversed(self._traced.calls.values())
         return filter.passing(row_of(call) for call in calls if call.id.startswith(filter.start))
 
     def strays(self) -> list[RejectedLine]:
-        """Return the rejected tokens of unknown calls, the newest first."""
+        """Return rejected tokens whose call is unknown, newest first."""
         return sorted(self._traced.strays, key=lambda line: line.at, reverse=True)
 
     def stray_count(self) -> int:
-        """Return the number of rejected tokens of unknown calls."""
+        """Return how many rejected tokens belong to no known call."""
         return len(self._traced.strays)
 
 
 FoundCalls = ReadCalls | CallIndex
-"""Calls of some transcripts."""
+"""Calls in one or more transcripts."""
 
 
 def open_calls(arguments: Namespace, names: Sequence[str | Path] | None = None) -> FoundCalls:
-    """Return the calls of the named transcripts, with the actions of the operator log beside them.
+    """Open the named transcripts, together with the operator log beside them.
 
-    Lines that cannot be read are reported on standard error.
+    A warning on standard error counts unreadable lines.
 
     Raises:
         CommandFailed: There is nothing to read.
@@ -70,39 +70,39 @@ def open_calls(arguments: Namespace, names: Sequence[str | Path] | None = None) 
     except NoTranscript as error:
         raise CommandFailed(str(error)) from error
     except IndexUnusable as error:
-        warn(f"{error}; all lines are read instead")
+        warn(f"{error}; reading all lines instead")
         return ReadCalls(load_files([*names, *operator_log]))
     warn_of_losses(*index.unreadable())
     return index
 
 
 def _operator_log_beside(names: list[str]) -> list[Path]:
-    """Return the operator log of some transcripts, unless there is none or it is among them."""
+    """Return the operator log beside the transcripts, unless it is missing or already among them."""
     path = operator_log_path(None, names, os.environ)
     if path is None or not path.is_file():
         return []
     try:
         known = {file.resolve() for file in files_of(names)}
     except NoTranscript:
-        # Reading the transcripts reports it.
+        # Reading the transcripts reports this error.
         return []
     return [] if path.resolve() in known else [path]
 
 
 def find_call(arguments: Namespace) -> TracedCall:
-    """Return the call of the command line: by its id, or a unique beginning of one; `last` is the call that began last.
+    """Return the call that the command line names: an id, an unambiguous prefix, or `last` for the newest call.
 
     Raises:
-        CommandFailed: There is nothing to read, no call fits, or more than one.
+        CommandFailed: There is nothing to read, or not exactly one call matches.
     """
     return call_named(open_calls(arguments), arguments.call)
 
 
 def call_named(calls: FoundCalls, id: str) -> TracedCall:
-    """Return a call, as `find_call` does.
+    """Return a call by name. See `find_call`.
 
     Raises:
-        CommandFailed: No call fits, or more than one.
+        CommandFailed: Not exactly one call matches.
     """
     name = id.strip()
     if (found := calls.find(name)) is not None:
@@ -112,10 +112,10 @@ def call_named(calls: FoundCalls, id: str) -> TracedCall:
     if len(candidates) == 1 and (found := calls.find(candidates[0]["call"])) is not None:
         return found
     if candidates:
-        raise CommandFailed(f"{name!r} is the beginning of several calls: {_listed(candidates)}")
+        raise CommandFailed(f"{name!r} matches several calls: {_listed(candidates)}")
     if not newest:
-        raise CommandFailed(f"there is no call {name!r}: these transcripts have no call at all")
-    raise CommandFailed(f"there is no call {name!r}; the last ones: {_listed(newest)}")
+        raise CommandFailed(f"there is no call {name!r}: these transcripts contain no calls")
+    raise CommandFailed(f"there is no call {name!r}; the newest calls: {_listed(newest)}")
 
 
 def _newest(calls: FoundCalls, filter: CallFilter) -> list[Row]:

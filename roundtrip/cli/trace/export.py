@@ -1,6 +1,6 @@
-"""Provide `roundtrip trace export` and `to-test`: write calls as files and tests.
+"""`roundtrip trace export` and `to-test`: write calls as files and tests.
 
-To add a format, write a module with a function from a `TracedCall` to a text, and list it in `_FORMATS`.
+To add a format, write a function that turns a `TracedCall` into text, and list it in `_FORMATS`.
 """
 
 from argparse import Namespace
@@ -17,10 +17,10 @@ from roundtrip.trace.page.document import html
 from roundtrip.trace.reading.calls import TracedCall
 
 _FORMATS: Final[dict[str, tuple[Callable[[TracedCall], str], str]]] = {
-    "--html": (html, "a page: one file that loads nothing, to step through the rounds"),
+    "--html": (html, "a self-contained HTML page for stepping through the rounds"),
     "--mermaid": (mermaid, "a Mermaid sequence diagram"),
 }
-"""The functions that write a call as text, without a newline at its end."""
+"""Functions that render a call as text without a trailing newline, by option."""
 
 
 def _export_options(parser: OptionsAnywhere) -> None:
@@ -38,13 +38,13 @@ def _test_options(parser: OptionsAnywhere) -> None:
     parser.add_option(
         "--server",
         "MODULE:SERVER",
-        "where the test imports the server from, by import path: shop.app:server",
+        "the server that the test imports, by import path: shop.app:server",
         required=True,
     )
-    parser.add_switch("--both", "make it in both eras, not only in the recorded one")
+    parser.add_switch("--both", "run the test in both eras, not only in the recorded one")
     parser.add_switch(
         "--no-result",
-        "do not expect the recorded result, for results that differ from run to run, such as ids and times",
+        "do not expect the recorded result; for results that differ between runs, such as ids and times",
     )
 
 
@@ -56,7 +56,7 @@ def _to_test(arguments: Namespace) -> int:
         server = ServerName(arguments.server)
     traced = load(arguments)
     found = call_named(ReadCalls(traced), arguments.call)
-    with reported(NotReplayable, about=f"cannot make a test of the call {printable(found.id)}: "):
+    with reported(NotReplayable, about=f"cannot make a test from call {printable(found.id)}: "):
         calls = traced.calls.values()
         source = write_test_of(found, calls, server, both=arguments.both, with_result=not arguments.no_result)
     write_out(arguments, source.removesuffix("\n"))
@@ -65,18 +65,18 @@ def _to_test(arguments: Namespace) -> int:
 
 COMMANDS: Final = {
     "export": view(
-        "Write one call to standard output, or to the file that --output names. It has what the transcript has: "
-        "answers and texts only if they were recorded with reveal=.",
+        "Write one call to standard output or to the --output file. The file contains what the transcript contains: "
+        "answers and texts only if the server recorded them with reveal=.",
         _export,
         call=True,
         options=_export_options,
         output=True,
     ),
     "to-test": view(
-        "Write a test for pytest in which a scripted user makes a recorded call again, and expects the recorded "
-        "questions and result. It needs no more than roundtrip, pytest and the server's module. The call must be "
-        "recorded with reveal: Server(trace=Recorder(path, reveal='all')), or ROUNDTRIP_TRACE_REVEAL=all. The test "
-        "contains the values of the call. It does run bodies.",
+        "Write a pytest test that repeats a recorded call with a scripted user, and expects the recorded questions and "
+        "result. The test needs only roundtrip, pytest and the server's module. The call must be recorded with reveal: "
+        "Server(trace=Recorder(path, reveal='all')), or ROUNDTRIP_TRACE_REVEAL=all. The test contains the call's "
+        "values. Running the test executes tool bodies.",
         _to_test,
         call=True,
         options=_test_options,

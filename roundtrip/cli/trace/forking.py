@@ -1,4 +1,4 @@
-"""Provide `roundtrip trace fork`: let a recorded call go another way, on the code as it is now."""
+"""`roundtrip trace fork`: replay a recorded call on the current code, with other answers from a given round on."""
 
 import json
 import sys
@@ -20,28 +20,28 @@ from roundtrip.machine.journal import Action
 from roundtrip.text import printable
 
 _DESCRIPTION: Final = """\
-Replay a recorded call, on the code as it is now, up to a round, and let it go another way from there. The recorded
-answers lead to that round, and --answer gives others; questions that stay the same are answered as recorded.
-Resolvers run, and so does a body that can ask, with its recorded steps. The fork ends at a step without a result,
-before a body that cannot ask, and before the end of a body that must run once: --run goes on, with all that they do.
-Other code of a body outside of steps runs in any case, as in every leg.
+Replay a recorded call on the current code up to a round, and continue from there with different answers. The recorded
+answers lead to that round. --answer gives new answers; all other unchanged questions get their recorded answers.
+Resolvers run. A body that can ask also runs, with its recorded steps. The fork stops at a step without a recorded
+result, before a body that cannot ask, and before the end of a body that must run once. --run continues, with all side
+effects. Code in the body outside of steps always runs, as in every leg.
 The call must be recorded with reveal: Server(trace=Recorder(path, reveal='all')), or ROUNDTRIP_TRACE_REVEAL=all. The
-fork is written nowhere. Exit code 1: the code as it is now does not come to that round as recorded, or an answer was
-not asked for."""
+fork is not saved. The exit code is 1 if the current code does not reach that round as recorded, or if an --answer was
+not used."""
 
 
 def _options(parser: OptionsAnywhere) -> None:
     add_server(parser)
-    parser.add_option("--at", "ROUND", "the number of the round, from 1", type=int, required=True)
+    parser.add_option("--at", "ROUND", "the number of the round to fork from; the first is 1", type=int, required=True)
     parser.add_option(
         "--answer",
         "NAME=VALUE",
-        "an answer of this fork: JSON, or text; `:decline`, `:cancel`, `:accept`; for an approval `:approve`, or "
+        "a new answer: JSON or text, `:accept`, `:decline` or `:cancel`; for an approval, `:approve` or "
         "`:reject REASON`; may be repeated",
         repeats=True,
     )
-    parser.add_switch("--run", "run steps that were not recorded, to the end of the call")
-    add_timeout(parser, LEG_SECONDS, "per leg")
+    parser.add_switch("--run", "also run steps that were not recorded, to the end of the call")
+    add_timeout(parser, LEG_SECONDS, "time limit for each leg")
 
 
 def _fork(arguments: Namespace) -> int:
@@ -50,11 +50,11 @@ def _fork(arguments: Namespace) -> int:
     server = load_for_rehearsal(arguments.server)
     fork = partial(fork_call, server, found, at=arguments.at, replies=replies, run=arguments.run)
     try:
-        # What the server prints is no part of the result.
+        # Keep the server's own output out of the result.
         with redirect_stdout(sys.stderr):
             made = rehearse(partial(fork, now=time.time(), seconds=arguments.timeout))
     except NotReplayable as error:
-        raise CommandFailed(f"cannot fork the call {printable(found.id)}: {printable(str(error))}") from error
+        raise CommandFailed(f"cannot fork call {printable(found.id)}: {printable(str(error))}") from error
     print(json_text(fork_data(made)) if arguments.json else fork_text(made))
     return 1 if made.differs or made.unused else 0
 

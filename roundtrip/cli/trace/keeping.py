@@ -1,4 +1,4 @@
-"""Provide `roundtrip trace index` and `prune`: find calls quickly among many, and delete old transcripts."""
+"""`roundtrip trace index` and `prune`: index transcripts for fast lookups, and delete old ones."""
 
 import os
 import re
@@ -27,7 +27,7 @@ def _index(arguments: Namespace) -> int:
     names = named_files(arguments)
     path = index_path(names)
     if path is None:
-        raise CommandFailed("an index belongs to one file or directory; name one of them")
+        raise CommandFailed("an index covers one file or directory; name exactly one")
     count = 0
     with reported(NoTranscript, IndexUnusable):
         index = CallIndex(names, path)
@@ -44,21 +44,25 @@ def _index(arguments: Namespace) -> int:
 
 
 def _prune_options(parser: OptionsAnywhere) -> None:
-    parser.add_option("--older-than", "AGE", "files that were last written before then: 30d, 2026-11-01", type=read_age)
-    parser.add_option("--max-size", "SIZE", "the oldest files, until all others have this size: 500M, 20G", type=_size)
+    parser.add_option(
+        "--older-than", "AGE", "delete files last written before this time: 30d, 2026-11-01", type=read_age
+    )
+    parser.add_option(
+        "--max-size", "SIZE", "delete the oldest files until the rest fit into this size: 500M, 20G", type=_size
+    )
     parser.add_switch("--dry-run", "only print the files that would be deleted")
 
 
 def _size(text: str) -> int:
     found = _SIZE.fullmatch(text.strip())
     if found is None:
-        raise ArgumentTypeError(f"{text!r} is not a size; write 500M or 20G")
+        raise ArgumentTypeError(f"must be a size such as 500M or 20G, got {text!r}")
     return int(float(found[1]) * _UNITS[found[2].lower()])
 
 
 def _prune(arguments: Namespace) -> int:
     if arguments.older_than is None and arguments.max_size is None:
-        raise CommandFailed("name what to delete: --older-than 30d, --max-size 20G, or both")
+        raise CommandFailed("nothing selects files to delete; give --older-than 30d, --max-size 20G, or both")
     names = named_files(arguments)
     try:
         operator_log = operator_log_path(None, names, os.environ)
@@ -82,22 +86,23 @@ def _prune(arguments: Namespace) -> int:
     verb = "would be deleted" if arguments.dry_run else "deleted"
     print(f"{count_text(len(pruned.files), 'file')} of {size_text(pruned.freed)} {verb}; {size_text(pruned.kept)} kept")
     if arguments.max_size is not None and pruned.kept > arguments.max_size:
-        kept = "the operator log, files written in the last hour, and what is no transcript are kept"
-        print(f"more than {size_text(arguments.max_size)}: {kept}", file=sys.stderr)
+        kept = "the operator log, files written in the last hour, and files that are not transcripts"
+        print(f"more than {size_text(arguments.max_size)} remains; never deleted: {kept}", file=sys.stderr)
         return 1
     return 0
 
 
 COMMANDS: Final = {
     "index": view(
-        "Make or complete the index of a file or directory, in an SQLite file beside the transcripts. With it, `ls`, "
-        "`show` and the other views find calls among millions at once, and keep it up to date. It has names and times, "
-        "and no values; the transcripts stay the truth, and you can delete it at any time.",
+        "Create or update the index of a transcript file or directory, in an SQLite file beside it. With an index, "
+        "`ls`, `show` and the other views find a call among millions at once; they also keep the index up to date. "
+        "The index holds names and times, but no values. The transcripts remain the source of truth; you can delete "
+        "the index at any time.",
         _index,
     ),
     "prune": view(
-        "Delete old transcripts: whole files, the oldest first. A file that was written in the last "
-        f"{IDLE_SECONDS / 3600:g} hour is kept, and so is operators.jsonl. The exit code is 1 if more than "
+        "Delete old transcripts: whole files, oldest first. Files written in the last "
+        f"{IDLE_SECONDS / 3600:g} hour and operators.jsonl are never deleted. The exit code is 1 if more than "
         "--max-size remains.",
         _prune,
         options=_prune_options,

@@ -1,4 +1,4 @@
-"""`roundtrip trace ls`: list the calls that pass some filters."""
+"""`roundtrip trace ls`: list calls, with filters."""
 
 import operator
 import re
@@ -37,9 +37,9 @@ _COMPARISONS: Final[dict[str, Callable[[int, int], bool]]] = {
 }
 _OTHER_FACETS: Final = {
     "instance": "that this instance served",
-    "build": "that this build began",
-    "principal": "of this caller, by the fingerprint that the transcript has",
-    "failure": "that ended with an error of this type (ToolTimedOut), or with a tool_error",
+    "build": "that began on this build",
+    "principal": "from this caller, given by the fingerprint in the transcript",
+    "failure": "that ended with this type of error (ToolTimedOut), or with a tool_error",
 }
 _COLUMNS: Final = (
     Column("call"),
@@ -57,35 +57,37 @@ _COLUMNS: Final = (
 
 
 def _options(parser: OptionsAnywhere) -> None:
-    """Add the filters. A repeated filter accepts each of its values."""
+    """Add the filters. A repeated filter accepts any of its values."""
     states = [state.value for state in State]
     parser.add_option("--tool", "NAME", "calls of this tool; may have wildcards (*)", repeats=True)
-    parser.add_option("--state", "STATE", f"calls that are {', '.join(states)}", repeats=True, choices=states)
+    parser.add_option("--state", "STATE", f"calls in this state: {', '.join(states)}", repeats=True, choices=states)
     parser.add_option(
         "--outcome",
         "OUTCOME",
-        f"calls with an answer that was {', '.join(_ANSWER_OUTCOMES)}",
+        f"calls with such an answer: {', '.join(_ANSWER_OUTCOMES)}",
         repeats=True,
         type=_outcome,
     )
     parser.add_option(
         "--reason",
         "REASON",
-        "calls with a question asked, or a token rejected, for this reason",
+        "calls that asked a question or rejected a token for this reason",
         repeats=True,
         type=read_reason,
     )
-    parser.add_option("--since", "TIME", "calls with events since then: 10m, 2h, 3d, 2026-11-21T09:30", type=read_age)
+    parser.add_option(
+        "--since", "TIME", "calls with events since this time: 10m, 2h, 3d, 2026-11-21T09:30", type=read_age
+    )
     parser.add_option("--rounds", "NUMBER", "calls with this number of rounds: 2, '>2', '<=3'", type=_rounds)
     for kind, what in _OTHER_FACETS.items():
         parser.add_option(f"--{kind}", kind.upper(), f"calls {what}; may have wildcards", repeats=True)
     parser.add_option("--limit", "N", "only the newest N calls", type=whole_number(1))
-    parser.add_switch("--newest", "the newest call first, not last")
-    parser.add_switch("--rejections", "list instead the rejected tokens whose call is unknown")
+    parser.add_switch("--newest", "list the newest call first")
+    parser.add_switch("--rejections", "list rejected tokens of unknown calls instead")
 
 
 def read_reason(text: str) -> str:
-    """Return a reason, whose words may be joined by hyphens.
+    """Return a reason. The user may write hyphens instead of spaces.
 
     Raises:
         ArgumentTypeError: There is no such reason.
@@ -104,10 +106,10 @@ def _one_of(name: str, text: str, what: str, known: Sequence[str]) -> str:
 
 
 def read_age(text: str) -> float:
-    """Return the time that an age or a date means, in seconds of the epoch.
+    """Convert an age or a date to Unix time.
 
     Raises:
-        ArgumentTypeError: It is neither.
+        ArgumentTypeError: The text is neither an age nor a date.
     """
     try:
         return time_of(text)
@@ -118,14 +120,14 @@ def read_age(text: str) -> float:
 def _rounds(text: str) -> Callable[[int], bool]:
     found = _COUNT.fullmatch(text)
     if found is None:
-        raise ArgumentTypeError(f"{text!r} is not a number of rounds; write 2, '>2', '>=2' or '<3'")
+        raise ArgumentTypeError(f"must be a number of rounds such as 2, '>2', '>=2' or '<3', got {text!r}")
     compare, number = _COMPARISONS[found[1]], int(found[2])
     return lambda count: compare(count, number)
 
 
 def _filter(arguments: Namespace) -> CallFilter:
     chosen = {kind: given for kind in FACETS if (given := getattr(arguments, kind, None))}
-    # Not a facet here, but a comparison.
+    # `rounds` is a comparison here, although it is a facet elsewhere.
     rounds = chosen.pop("rounds", None)
     return CallFilter(chosen, since=arguments.since, rounds=rounds)
 
@@ -148,11 +150,11 @@ def _run(arguments: Namespace) -> int:
         strays = calls.stray_count()
         if strays:
             tokens = count_text(strays, "token")
-            screen.line((f"and {tokens} rejected without a known call (--rejections lists them)", "dim"))
+            screen.line((f"and {tokens} rejected without a known call (list them with --rejections)", "dim"))
 
     present(arguments, lambda: rows, draw)
     if not rows:
-        warn("no recorded call fits the filters" if _has_filter(arguments) else "no call is recorded")
+        warn("no recorded call matches the filters" if _has_filter(arguments) else "no calls are recorded")
     return 0 if rows else 1
 
 
@@ -192,14 +194,18 @@ def _list_rejections(calls: FoundCalls, arguments: Namespace) -> int:
         arguments, lambda: [{**line.model_dump(mode="json"), "text": explain_rejection(line)} for line in lines], draw
     )
     if not lines:
-        warn("no rejected token fits the filters" if _has_filter(arguments) else "no token was rejected without a call")
+        warn(
+            "no rejected token matches the filters"
+            if _has_filter(arguments)
+            else "no token of an unknown call was rejected"
+        )
     return 0 if lines else 1
 
 
 COMMANDS: Final = {
     "ls": view(
-        "List the calls of the transcripts, the newest last. The exit code is 0 if there are any, 1 if none passes "
-        "the filters, 2 if there is nothing to read.",
+        "List recorded calls, newest last. The exit code is 0 if calls were listed, 1 if no call passes the filters, "
+        "2 if there is nothing to read.",
         _run,
         options=_options,
         json=True,

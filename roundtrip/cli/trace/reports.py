@@ -1,4 +1,4 @@
-"""`roundtrip trace explain` and `diff`: explain the questions and failures of a call, and compare two calls."""
+"""`roundtrip trace explain` and `diff`: explain a call's questions and failures, and compare two calls."""
 
 import dataclasses
 import time
@@ -21,11 +21,11 @@ _STYLES: Final = {
     ExplainedSubject.REJECTION: "bold red",
     ExplainedSubject.FAILURE: "bold red",
 }
-"""The styles of subjects; others are yellow."""
+"""Styles by subject; all other subjects are yellow."""
 
 
 def _explain_options(parser: OptionsAnywhere) -> None:
-    parser.add_switch("--all", "also the questions that were asked for the first time")
+    parser.add_switch("--all", "include questions that were asked for the first time")
 
 
 def _explain(arguments: Namespace) -> int:
@@ -54,7 +54,7 @@ def _explained(explanation: Explanation) -> dict[str, Any]:
 
 def _diff_options(parser: OptionsAnywhere) -> None:
     parser.add_argument("a", metavar="A", help="a call, or FILE:ID")
-    parser.add_argument("b", metavar="B", help="another, or FILE:ID")
+    parser.add_argument("b", metavar="B", help="another call, or FILE:ID")
 
 
 def _diff(arguments: Namespace) -> int:
@@ -74,7 +74,7 @@ def _diff(arguments: Namespace) -> int:
             _draw_difference(screen, difference)
         if not found:
             screen.gap()
-            screen.line("No difference except in times.")
+            screen.line("No differences, except in times.")
 
     summaries = {name: summary(call) for name, call in calls.items()}
     present(arguments, lambda: {**summaries, "differences": [dataclasses.asdict(one) for one in found]}, draw)
@@ -82,7 +82,7 @@ def _diff(arguments: Namespace) -> int:
 
 
 def _find(name: str, arguments: Namespace) -> TracedCall:
-    """Return a call from the file in `FILE:ID`, or else from the transcripts of the command line."""
+    """Return a call: from the file in `FILE:ID`, or else from the transcripts on the command line."""
     file, colon, id = name.rpartition(":")
     if colon and Path(file).exists():
         return call_named(open_calls(arguments, [file]), id)
@@ -114,19 +114,19 @@ def _draw_difference(screen: Screen, difference: Difference) -> None:
 
 COMMANDS: Final = {
     "explain": view(
-        "Print one sentence for each question that was asked again, each rejected token, each leg that was served "
-        "twice or taken over from a silent worker, each leg that failed, each call whose answers came too late, and "
-        "each action of an operator: the subject, the reason and the cure. "
-        "The exit code is 0 if there is none of these, and 1 otherwise.",
+        "Explain what went wrong in a call, one sentence per event, with the subject, the reason and the fix. Events "
+        "are repeated questions, rejected tokens, legs that failed, were served twice or were taken over from a silent "
+        "worker, answers that came too late, and operator actions. "
+        "The exit code is 0 if there are no such events, and 1 otherwise.",
         _explain,
         call=True,
         options=_explain_options,
         json=True,
     ),
     "diff": view(
-        "Compare two calls, of one transcript or of two (FILE:ID), by round and question: questions that only one of "
-        "them asked, other wordings, another order, other answers, and another path of states. Times do not count. "
-        "The exit code is 0 if they are the same, 1 if they differ.",
+        "Compare two calls, from one transcript or two (FILE:ID), by round and question. Report questions that only "
+        "one call asked, and differences in wording, order, answers and states. Times are ignored. "
+        "The exit code is 0 if the calls are the same, 1 if they differ.",
         _diff,
         options=_diff_options,
         json=True,

@@ -52,7 +52,7 @@ _SLOW_RATIO: Final = 2
 """A run that took this many times as long as all others together is marked as the slowest."""
 
 _MAX_VALUE_CHARS: Final = 1000
-"""Length of a shown value; `--json` has all of it."""
+"""Longest value to print; `--json` prints values in full."""
 
 _DIM: Final = "dim"
 _HEAD: Final = "bold"
@@ -95,7 +95,7 @@ class _CallView:
         if call.omitted.requests:
             self._fact("", omitted_text(call))
         if began is None:
-            self._fact("", "its first line is missing: rotated away, or in a file that was not named")
+            self._fact("", "its first line is missing: it was rotated away, or is in a file that was not named")
             return
         protocol = f", protocol {began.protocol}" if began.protocol is not None else ""
         life = "task" if any(serving.is_handed for serving in call.servings) else f"{began.era} era"
@@ -123,11 +123,11 @@ class _CallView:
             silent = self._call.silent_servings
             more = f", and {count_text(silent, 'worker')} that fell silent may have begun it" if silent else ""
             return f"the body ran {times_text(times)}{more}"
-        # A process that was killed has recorded no end, and may have begun the body.
+        # A killed process records no end, but may have begun the body.
         return "no end of the body is recorded" if self._call.may_have_run else "the body has not run"
 
     def _serving(self, serving: Serving) -> None:
-        """Show one leg on one instance: a part for each round that it asked, and one for the rest."""
+        """Show one leg on one instance: one part per round, and one for the remaining lines."""
         done_ms = 0.0
         parts = _parts_of(serving.happened)
         for place, lines in enumerate(parts):
@@ -139,7 +139,7 @@ class _CallView:
                 self._line(line)
         if not parts:
             self._heading(serving, None, 0.0, is_first=True)
-            why = "it still runs, or its instance ended"
+            why = "it is still running, or its instance ended"
             if any(before is serving for before in self._takeovers.values()):
                 why = "its worker fell silent, and another took over"
             self._screen.line((f"nothing more is recorded: {why}", _WARN), indent=2)
@@ -201,13 +201,13 @@ class _CallView:
         if (asked.waits or asked.approvals) and not asked.questions:
             awaited = [approvals_text(asked.approvals)] if asked.approvals else []
             awaited += [wait_text(asked.waits)] if asked.waits else []
-            event, outcome = f"waits {' or '.join(awaited)}", outcome.replace("answered", "went on", 1)
-            if outcome == "not went on":
+            event, outcome = f"waits {' or '.join(awaited)}", outcome.replace("answered", "continued", 1)
+            if outcome == "not continued":
                 outcome = "but the call ended first" if self._call.is_over else "still waits"
         elif asked.questions or asked.by != "resolvers":
             event = f"asked by {by}{channel_text(asked)}"
         else:
-            event = "a round without questions, as the tool runs exactly once"
+            event = "a round without questions, because the tool runs exactly once"
         self._screen.line((f"{event}, {outcome}", _DIM), indent=2)
         pending = {question.key for question in self._call.pending} if round_ is self._call.rounds[-1] else set[str]()
         for approval in asked.approvals:
@@ -240,7 +240,7 @@ class _CallView:
             outcome = outcome_of(answer)
             style = "" if outcome == "accepted" else _WARN
             data = f" {_value(answer.data)}" if answer.data is not None else ""
-            lost = ", as it was given to another wording" if answer.how == "lost" else ""
+            lost = ", because the question was reworded" if answer.how == "lost" else ""
             self._screen.line("answer to ", (answer.key, _HEAD), ": ", (outcome + lost, style), data, indent=2)
         if ignored:
             self._screen.line(
@@ -313,7 +313,7 @@ class _CallView:
             parts.append(f"{since}, until {clock_text(deadline)} ({left} left)")
         else:
             late = duration_text((self._now - deadline) * 1000)
-            parts += [since, (f"; that was possible until {clock_text(deadline)}, {late} ago", _BAD)]
+            parts += [since, (f"; the deadline was {clock_text(deadline)}, {late} ago", _BAD)]
         self._screen.line(*parts)
 
     def _fact(self, name: str, text: str) -> None:
@@ -321,7 +321,7 @@ class _CallView:
 
 
 def _parts_of(lines: Iterable[HappenedLine]) -> list[list[HappenedLine]]:
-    """Split the lines of a serving after each round of questions."""
+    """Split a serving's lines after each round."""
     parts: list[list[HappenedLine]] = [[]]
     for line in lines:
         parts[-1].append(line)
@@ -331,7 +331,7 @@ def _parts_of(lines: Iterable[HappenedLine]) -> list[list[HappenedLine]]:
 
 
 def _slowest(runs: Sequence[NodeRun | StepRun]) -> NodeRun | StepRun | None:
-    """Return the run that took most of the time, if one did."""
+    """Return the run that took most of the time, or None."""
     if len(runs) < _SLOW_RATIO:
         return None
     slow = max(runs, key=lambda run: run.ms)
@@ -354,9 +354,8 @@ def _run(arguments: Namespace) -> int:
 
 COMMANDS: Final = {
     "show": view(
-        "Show one call: each leg with its instance, its runs and their times, each round with its questions (asked, "
-        "asked again, reused, pending), the answers, the changes of the token, and the end of the call or the answers "
-        "that it waits for.",
+        "Show one call: each leg with its instance, runs and times; each round with its questions (asked, asked again, "
+        "reused, pending), answers and token changes; and the call's end, or the answers that it waits for.",
         _run,
         call=True,
         json=True,

@@ -1,4 +1,4 @@
-"""Read transcripts for the views of `roundtrip trace`, and write the output of the views."""
+"""Input and output of the `roundtrip trace` views: read transcripts, print results."""
 
 import gc
 import json
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from roundtrip.cli.trace.terminal import Screen
 
 LAST: Final = "last"
-"""The name of the newest call."""
+"""The name that stands for the newest call."""
 
 
 def view(
@@ -32,7 +32,7 @@ def view(
     json: bool = False,
     output: bool = False,
 ) -> Command:
-    """Return the command of a view, which takes transcripts as its last arguments."""
+    """Return a view's command, which takes transcripts as its last arguments."""
 
     def configure(parser: OptionsAnywhere) -> None:
         wanted = ((add_call, call), (options, True), (add_json, json), (add_output, output), (add_files, True))
@@ -44,10 +44,10 @@ def view(
 
 
 def named_files(arguments: Namespace) -> list[str]:
-    """Return the files and directories that the user named, else the one that the environment names.
+    """Return the transcripts that the command line names, or else those that the environment names.
 
     Raises:
-        CommandFailed: There are none.
+        CommandFailed: Neither names a transcript.
     """
     names: Sequence[str] = arguments.files or ()
     if names:
@@ -56,13 +56,15 @@ def named_files(arguments: Namespace) -> list[str]:
     if not found:
         id = getattr(arguments, "call", None)
         if isinstance(id, str) and os.path.exists(id):
-            raise CommandFailed(f"{id!r} is a transcript, and a call must be named before it; write: {LAST} {id}")
-        raise CommandFailed(f"name a transcript, or a directory of them, as the last argument, or set {TRACE_VARIABLE}")
+            raise CommandFailed(f"a call must come before the transcript, got {id!r}; write: {LAST} {id}")
+        raise CommandFailed(
+            f"there is no transcript; name a file or directory as the last argument, or set {TRACE_VARIABLE}"
+        )
     return [found]
 
 
 def load(arguments: Namespace) -> Traced:
-    """Return the calls of the named transcripts; lines that cannot be read are reported on standard error.
+    """Read the calls from the transcripts that the user named. A warning on standard error counts unreadable lines.
 
     Raises:
         CommandFailed: There is nothing to read.
@@ -71,7 +73,7 @@ def load(arguments: Namespace) -> Traced:
 
 
 def load_files(names: Sequence[str | Path]) -> Traced:
-    """Return the calls of some transcripts, as `load` does.
+    """Read the calls from these transcripts. See `load`.
 
     Raises:
         CommandFailed: There is nothing to read.
@@ -79,17 +81,17 @@ def load_files(names: Sequence[str | Path]) -> Traced:
     with reported(NoTranscript), without_collection():
         reading = read_files(files_of(names))
         traced = join(reading.lines)
-        # The calls live until the command ends, so the collector need not examine them again.
+        # The calls live until the command ends, so keep the garbage collector from examining them again.
         gc.freeze()
     warn_of_losses(reading.unreadable, reading.newer)
     return traced
 
 
 def warn_of_losses(unreadable: int, newer: int) -> None:
-    """Report how many lines could not be read, if any."""
+    """Warn about unreadable lines, if there are any."""
     for number, reason in (
-        (unreadable, "not a transcript's, and left out"),
-        (newer, "of a newer roundtrip, and left out; upgrade to read them"),
+        (unreadable, "skipped: not part of a transcript"),
+        (newer, "skipped: written by a newer roundtrip; upgrade to read them"),
     ):
         if number:
             warn(f"{number} line is {reason}" if number == 1 else f"{number} lines are {reason}")
@@ -106,11 +108,11 @@ def json_text(value: Mapping[str, Any] | Sequence[Any], *, indent: int | None = 
 
 
 def present(arguments: Namespace, data: Callable[[], Any], draw: "Callable[[Screen], None]") -> None:
-    """Print `data()` as JSON if the user asks for JSON, else draw."""
+    """Print `data()` as JSON if the user asks for JSON; otherwise, draw on a screen."""
     if arguments.json:
         print(json_text(data()), flush=True)
         return
-    # Imported here, as JSON needs no terminal.
+    # Lazy: JSON output needs no terminal.
     from roundtrip.cli.trace.terminal import Screen
 
     screen = Screen()
@@ -119,7 +121,7 @@ def present(arguments: Namespace, data: Callable[[], Any], draw: "Callable[[Scre
 
 
 def write_out(arguments: Namespace, text: str) -> None:
-    """Write a text to the file of `--output`, else to standard output.
+    """Write a text to the `--output` file, or else to standard output.
 
     Raises:
         CommandFailed: The file cannot be written.
@@ -136,5 +138,5 @@ def write_out(arguments: Namespace, text: str) -> None:
 
 
 def _open_for_its_owner(path: str, flags: int) -> int:
-    # The file may hold everything in the transcript, which only its owner can read.
+    # The file may hold everything in the transcript, which is readable only by its owner.
     return os.open(path, flags, 0o600)

@@ -1,4 +1,4 @@
-"""Provide `roundtrip trace tail`, which prints events as servers write them, one per line."""
+"""`roundtrip trace tail`: print events as servers write them, one per line."""
 
 import errno
 import os
@@ -46,11 +46,11 @@ from roundtrip.trace.writing.lines import (
 
 _POLL_SECONDS: Final = 0.2
 _MAX_KNOWN_CALLS: Final = 100_000
-"""Calls whose tools are remembered: only the first line of each leg names the tool."""
+"""Calls whose tool the filter remembers. Only the first line of each leg names the tool."""
 
 
 class _Filter:
-    """Filter of lines that remembers the tool of each call."""
+    """Line filter that remembers each call's tool."""
 
     def __init__(self, arguments: Namespace) -> None:
         self._call: str | None = arguments.call.strip() if arguments.call is not None else None
@@ -85,7 +85,7 @@ class _Filter:
 
 
 def _options(parser: OptionsAnywhere) -> None:
-    parser.add_option("--call", "ID", "only this call; the beginning of its id is enough")
+    parser.add_option("--call", "ID", "only calls whose id begins with this text")
     parser.add_option("--tool", "NAME", "only this tool; may have wildcards (*)", repeats=True)
     parser.add_option(
         "--reason",
@@ -108,7 +108,7 @@ def _run(arguments: Namespace) -> int:
     pause = _pause_for(sys.stdout)
 
     def poll() -> list[Line]:
-        # In order of time, as the filter learns tools from the lines before, which other files may have.
+        # Sort by time: the filter learns a call's tool from earlier lines, possibly in another file.
         return [line for line in sorted(follower.poll(), key=lambda line: line.at) if filter.passes(line)]
 
     past = poll()
@@ -121,7 +121,7 @@ def _run(arguments: Namespace) -> int:
         _print(poll(), filter, screen)
         if follower.reading.lost > lost:
             lost = follower.reading.lost
-            warn("another line could not be read, and is left out")
+            warn("skipped another unreadable line")
 
 
 def _check(names: Iterable[str]) -> None:
@@ -130,11 +130,11 @@ def _check(names: Iterable[str]) -> None:
         if not path.exists():
             warn(f"{name!r} does not exist yet")
         elif not path.is_dir() and not stat.S_ISREG(path.stat().st_mode):
-            raise CommandFailed(f"{name!r} is neither a file nor a directory, and cannot be followed")
+            raise CommandFailed(f"can follow only files and directories, got {name!r}")
 
 
 def _print(lines: Iterable[Line], filter: _Filter, screen: Screen | None) -> None:
-    """Print lines on a screen, or as JSON."""
+    """Print lines on the screen; without a screen, as JSON."""
     for line in lines:
         if screen is None:
             print(json_text(line.model_dump(exclude_unset=True), indent=None))
@@ -165,7 +165,7 @@ def _event(line: Line) -> list[Part]:
         size = f", {token_text(line.token.bytes)}" if line.token is not None else ""
         return [*parts, (f", round {line.round} in leg {line.leg}{size}", "dim")]
     if isinstance(line, AnsweredLine):
-        event = f"answered {', '.join(line.keys)}" if line.keys else "gave the question up"
+        event = f"answered {', '.join(line.keys)}" if line.keys else "stopped waiting for the answer"
         return [event, (f" after {duration_text(line.waited)}", "dim")]
     if isinstance(line, EndedLine):
         style = STATE_STYLES.get(line.state, "")
@@ -182,7 +182,7 @@ def _event(line: Line) -> list[Part]:
 
 
 def _pause_for(stream: TextIO) -> Callable[[], None]:
-    """Return a function that waits for a moment, and raises if the reader of the stream is gone."""
+    """Return a function that waits briefly, and raises `BrokenPipeError` if the stream's reader has disconnected."""
     try:
         # Windows has no poll.
         fd, watched = stream.fileno(), select.poll()
@@ -200,8 +200,8 @@ def _pause_for(stream: TextIO) -> Callable[[], None]:
 
 COMMANDS: Final = {
     "tail": view(
-        "Print the events of all named files and directories as servers write them, also after a rotation and from "
-        "files that appear later. It ends on an interrupt (exit code 130), or when its output is closed.",
+        "Print events from all named files and directories as servers write them, including files that appear later "
+        "or after a rotation. The command ends on an interrupt (exit code 130), or when its output is closed.",
         _run,
         options=_options,
         json=True,

@@ -1,6 +1,6 @@
-"""Print views: styled on a terminal where rich is installed, as plain columns and lines elsewhere.
+"""Output for views: styled on a terminal if rich is installed, and plain columns and lines otherwise.
 
-Recorded text is untrusted: every string passes through `printable`, and none is parsed as markup.
+Recorded text is untrusted: every string passes through `printable`, and no string is parsed as markup.
 """
 
 import shutil
@@ -38,22 +38,22 @@ _DRAWN: Final = "".join(SYMBOLS.values()) + "→·…─"
 _COLUMN_GAP_CHARS: Final = 2
 _MIN_WIDTH_CHARS: Final = 20
 _MAX_DRAWN_ROWS: Final = 1000
-"""Longer tables are printed plain, because drawing them is slow."""
+"""Longer tables are printed plain, because styling them is slow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Column of a table. A narrow terminal omits columns with the highest `drop` first, and never those with 0."""
+    """Table column. A narrow terminal omits the columns with the highest `drop` first, and never those with 0."""
 
     title: str
     right: bool = False
     drop: int = 0
     folds: bool = False
-    """True to wrap long texts; otherwise the terminal cuts them."""
+    """True to wrap long texts; otherwise they are cut."""
 
 
 class Screen:
-    """Output of a view."""
+    """A view's output."""
 
     def __init__(self, out: TextIO | None = None) -> None:
         self._out: TextIO = out if out is not None else sys.stdout
@@ -70,7 +70,7 @@ class Screen:
         return (_ASCII if self.ascii else SYMBOLS)[mark]
 
     def line(self, *parts: Part, indent: int = 0) -> None:
-        """Print one line; a terminal wraps it with the same indent."""
+        """Print one line. On a terminal, wrapped text keeps the indent."""
         styled = [self._styled(part) for part in parts]
         if self._console is None:
             self._print(" " * indent + "".join(words for words, _ in styled))
@@ -82,12 +82,12 @@ class Screen:
         self._console.print(Padding(text, (0, 0, 0, indent)) if indent else text)
 
     def lines(self, lines: Iterable[Line]) -> None:
-        """Print lines, each given as its indent and its parts."""
+        """Print lines, each an indent and its parts."""
         for indent, parts in lines:
             self.line(*parts, indent=indent)
 
     def table(self, columns: Sequence[Column], rows: Sequence[Sequence[Part]]) -> None:
-        """Print rows under the titles of their columns."""
+        """Print rows under their column titles."""
         styled = [[self._styled(cell) for cell in row] for row in rows]
         cells = [[words for words, _ in row] for row in styled]
         titles = [column.title for column in columns]
@@ -102,11 +102,11 @@ class Screen:
         self.line("")
 
     def flush(self) -> None:
-        """Write out everything that is buffered."""
+        """Flush the output."""
         self._out.flush()
 
     def _styled(self, part: Part) -> tuple[str, str]:
-        """Return a text as it can be printed, and its style."""
+        """Return a printable text and its style."""
         words, style = (part, "") if isinstance(part, str) else part
         words = printable(words)
         return words.translate(_PLAIN) if self.ascii else words, style

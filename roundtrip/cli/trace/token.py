@@ -1,4 +1,4 @@
-"""`roundtrip trace token`: the content of one token."""
+"""`roundtrip trace token`: show a token's content."""
 
 import json
 import os
@@ -25,7 +25,7 @@ from roundtrip.trace.reading.tokens import Sealed, SignatureCheck, TokenView, fo
 
 _MAX_KEYS_BYTES: Final = 64 * 1024
 _ROLE: Final = re.compile(rb"(?:\s*#[^\n]*\n)*\s*(?:signs|next|former)\s")
-"""The beginning of a file of `roundtrip keys`, whose lines have roles."""
+"""The beginning of a `roundtrip keys` file, in which each line has a role."""
 _LABEL_CHARS: Final = 11
 _TOKENLIKE: Final = re.compile(r"(?:r[1-9][a-z]|v1|rt1)[A-Za-z0-9_-]{0,4}\.[A-Za-z0-9_-]{16}")
 _SIGNATURES: Final = {
@@ -35,32 +35,32 @@ _SIGNATURES: Final = {
 }
 _SEALED: Final = {
     Sealed.NONE: "nothing",
-    Sealed.CLOSED: "a part that opens only if the signature is valid",
+    Sealed.CLOSED: "a part that can be opened only if the signature is valid",
     Sealed.OPENED: "a part that the keys opened:",
-    Sealed.BROKEN: "a part that the keys do not open",
+    Sealed.BROKEN: "a part that the keys cannot open",
 }
 
 
 class TokenUnreadable(CommandFailed):
-    """The text is not a token, or no server would accept it."""
+    """A text that is not a token, or that no server would accept."""
 
     exit_code = 1
 
 
 def configure(parser: OptionsAnywhere) -> None:
-    """Take the file of the token, and that of the keys."""
+    """Add the token file and the key file."""
     parser.add_argument("token", metavar="FILE", help="a file that holds the token, or - for standard input")
     parser.add_option(
         "--keys-file",
         "FILE",
-        "the server's keys: a file of `roundtrip keys`, or keys one on a line, newest first (default: from "
-        f"${KEYS_VARIABLE} or ${KEY_FILE_VARIABLE})",
+        "the server's keys: a `roundtrip keys` file, or one key per line, newest first; default: from "
+        f"${KEYS_VARIABLE} or ${KEY_FILE_VARIABLE}",
     )
     add_json(parser)
 
 
 def run(namespace: Namespace) -> int:
-    """Show the token, and return 1 if it does not verify with the given keys."""
+    """Show the token. Return 1 if the keys do not verify it."""
     token = _read_token(namespace.token)
     keys = _read_keys(namespace.keys_file)
     try:
@@ -68,22 +68,22 @@ def run(namespace: Namespace) -> int:
     except TokenRejected as error:
         raise TokenUnreadable(_reason_unreadable(token, error)) from error
     except ValueError as error:
-        raise CommandFailed(f"the keys are not usable: {error}") from error
+        raise CommandFailed(f"the keys are invalid: {error}") from error
     try:
         present(namespace, lambda: token_data(view), lambda screen: _show(view, screen))
     except RecursionError:
-        raise TokenUnreadable("what the token holds is nested too deeply to be shown") from None
+        raise TokenUnreadable("the token's content is nested too deeply to show") from None
     return 1 if view.reason is not None and keys else 0
 
 
 def _read_token(source: str) -> str:
     if source != "-" and not os.path.lexists(source) and _TOKENLIKE.search(source) is not None:
         raise CommandFailed(
-            "give a token through standard input or a file. As an argument it ends in the shell's history, and every "
-            "user of the machine can see it in the list of processes. Copy it and pipe it from the clipboard "
-            "(`xclip -o | roundtrip trace token -`, `pbpaste | …`), or save it and name the file"
+            "the token must come from standard input or a file. As an argument, it ends up in the shell history, and "
+            "every user of the machine can see it in the process list. Pipe it from the clipboard "
+            "(`xclip -o | roundtrip trace token -`, `pbpaste | …`), or save it to a file and name the file"
         )
-    # Leave room for white space around the token.
+    # Leave room for whitespace around the token.
     raw = _read(source, limit=MAX_TOKEN_BYTES + 1024, what="token").strip()
     if not raw:
         raise CommandFailed("there is no token: " + ("standard input" if source == "-" else "the file") + " is empty")
@@ -96,7 +96,7 @@ def _read_keys(file: str | None) -> list[bytes]:
     raw = _read(file, limit=_MAX_KEYS_BYTES, what="keys")
     keys = [key.strip() for key in raw.splitlines() if key.strip()]
     if not keys:
-        raise CommandFailed("the file given with --keys-file holds no key; put one on each line, newest first")
+        raise CommandFailed("the file of --keys-file contains no keys; write one key per line, newest first")
     if _ROLE.match(raw) is None:
         return keys
     with reported(ValueError):
@@ -104,7 +104,7 @@ def _read_keys(file: str | None) -> list[bytes]:
 
 
 def keys_of_environment() -> list[bytes]:
-    """Return the keys as servers read them; none without a variable, or with an empty one.
+    """Read the keys from the environment, as servers do. Return an empty list if the variables are unset or empty.
 
     Raises:
         CommandFailed: The variables are invalid.
@@ -116,7 +116,7 @@ def keys_of_environment() -> list[bytes]:
 
 
 def _read(source: str, *, limit: int, what: str) -> bytes:
-    # The name may be a secret given in the wrong place, so the message does not repeat it.
+    # The name may be a secret in the wrong place, so the message does not repeat it.
     with reported(OSError, ValueError, about=f"cannot read the file with the {what}: "):
         if source == "-":
             raw = sys.stdin.buffer.read(limit + 1)
@@ -132,7 +132,7 @@ def _reason_unreadable(token: str, error: TokenRejected) -> str:
     foreign = foreign_kind(token)
     if foreign is not None:
         return f"this is not a roundtrip token, but {foreign}; only its server can read it"
-    return f"this is not a token that a server would accept ({error.reason.value}); copy all of it, and nothing else"
+    return f"no server would accept this text as a token ({error.reason.value}); copy the whole token and nothing else"
 
 
 def _show(view: TokenView, screen: Screen) -> None:
@@ -156,15 +156,15 @@ def _signature(view: TokenView) -> str:
     if view.signature is SignatureCheck.VALID:
         return f"valid, by key {view.key} of {view.keys} (1 is the newest)"
     if view.signature is SignatureCheck.INVALID:
-        return "not valid: a holder of the token may have written what follows"
+        return "invalid: anyone who held the token may have written what follows"
     places = f"${KEYS_VARIABLE}, ${KEY_FILE_VARIABLE} or --keys-file"
-    return f"not checked, as there are no keys ({places}): anyone may have written what follows"
+    return f"not checked, because there are no keys ({places}): anyone may have written what follows"
 
 
 def _unread(view: TokenView) -> str:
     if view.kind == "encrypted":
-        return "The whole token is encrypted; only the keys it was made with open it."
-    return "The content of the token is not the journal of a call."
+        return "The whole token is encrypted. Only the keys that created it can open it."
+    return "The token does not contain a call's journal."
 
 
 def _show_claims(claims: TokenBinding, screen: Screen) -> None:
@@ -230,11 +230,11 @@ def _compact(value: object) -> str:
 
 COMMANDS: Final = {
     "token": Command(
-        "Show one token: its signature, its deadline, its call, the answers and the open questions. The signed part is "
-        "readable without a key; the server's keys verify the signature and open the sealed part. The keys come from "
+        "Show a token's content: signature, deadline, call, answers and open questions. The signed part is readable "
+        "without a key; the server's keys verify the signature and open the sealed part. The keys come from "
         f"${KEYS_VARIABLE} (newest first, separated by commas), from the key file that ${KEY_FILE_VARIABLE} names, or "
-        "from --keys-file. The exit code is 0 for a token that was read, 1 for a text that is not a token or does not "
-        "verify with these keys, 2 for wrong usage.",
+        "from --keys-file. The exit code is 0 if the token was read, 1 if the text is not a token or does not verify "
+        "with these keys, 2 for wrong usage.",
         configure,
         run=run,
     )

@@ -96,7 +96,7 @@ def test_views_print_the_same_with_an_index(
     code, out, err = printed(capsys, "index", str(folder))
     assert (code, out) == (0, f"{folder / 'index.sqlite3'}: 6 calls, 18 new lines\n")
     assert "b?k" in without[0][1]
-    assert "1 line is not a transcript's" in err
+    assert "1 line is skipped: not part of a transcript" in err
     # Lines are read at their places alone.
     monkeypatch.setattr(calls, "load_files", pytest.fail)
     assert [printed(capsys, *view, str(folder)) for view in VIEWS] == without
@@ -128,7 +128,7 @@ def test_index_of_a_single_file_lies_beside_it(folder: Path, capsys: pytest.Capt
     assert printed(capsys, "ls", str(file))[0] == 0
     code, _, err = printed(capsys, "index", str(file), str(folder))
     assert code == 2
-    assert "belongs to one file or directory" in err
+    assert "covers one file or directory" in err
 
 
 def test_index_has_no_values(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -151,7 +151,7 @@ def test_foreign_file_in_its_place_is_left_alone(folder: Path, capsys: pytest.Ca
     assert (code, "is not an index of transcripts; move it away" in err) == (2, True)
     # Views read all lines then.
     code, out, err = printed(capsys, "ls", str(folder))
-    assert (code, "aaa1" in out, "all lines are read instead" in err) == (0, True, True)
+    assert (code, "aaa1" in out, "reading all lines instead" in err) == (0, True, True)
     path.write_bytes(b"no database" * 1000)
     assert printed(capsys, "index", str(folder))[0] == 2
     assert printed(capsys, "ls", str(folder))[0] == 0
@@ -178,7 +178,7 @@ def test_old_transcripts_are_pruned_and_nothing_else(
     assert {row["call"] for row in rows_of(folder)} == {"aaa1", "aaa2", "ccc1", "new1"}
     code, _, err = printed(capsys, "prune", "--max-size", "10", str(folder))
     assert code == 1
-    assert "files written in the last hour, and what is no transcript are kept" in err
+    assert "files written in the last hour, and files that are not transcripts" in err
     assert sorted(path.name for path in folder.glob("*.jsonl*")) == ["ash.jsonl", *others]
 
 
@@ -193,8 +193,8 @@ def test_prune_needs_a_bound(folder: Path, capsys: pytest.CaptureFixture[str]) -
 
     check_each(
         [
-            ([], "name what to delete"),
-            (["--max-size", "many"], "is not a size; write 500M or 20G"),
+            ([], "nothing selects files to delete"),
+            (["--max-size", "many"], "must be a size such as 500M or 20G, got 'many'"),
             (["--older-than", "ever"], "is not a time"),
         ],
         check,

@@ -93,6 +93,6 @@ async def test_abandoned_question_is_not_reported_as_answered(path: Path, capsys
 def test_tail_follows_files_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert main(["trace", "tail", str(tmp_path / "pipe")]) == 2
-    assert "is neither a file nor a directory" in capsys.readouterr().err
+    assert "can follow only files and directories" in capsys.readouterr().err
     assert main(["trace", "tail"]) == 2
-    assert "name a transcript" in capsys.readouterr().err
+    assert "there is no transcript; name a file" in capsys.readouterr().err

@@ -52,7 +52,7 @@ def test_equal_calls_of_two_files_differ_only_in_times(tmp_path: Path, capsys: p
     later = [line.model_copy(update={"at": line.at + 5000}) for line in retry_call()]
     other = write(tmp_path / "other.jsonl", later)
     assert main(["trace", "diff", f"{one}:{RETRY}", f"{other}:retry"]) == 0
-    assert capsys.readouterr().out.endswith("\nNo difference except in times.\n")
+    assert capsys.readouterr().out.endswith("\nNo differences, except in times.\n")
     assert main(["trace", "diff", RETRY, f"{other}:{RETRY}", str(one)]) == 0
 
 
@@ -63,4 +63,4 @@ def test_missing_call_or_file_is_an_error(tmp_path: Path, capsys: pytest.Capture
     assert main(["trace", "diff", RETRY, f"{path}.gone:{RETRY}", path]) == 2
     assert "there is no call" in capsys.readouterr().err
     assert main(["trace", "diff", RETRY, LIVE]) == 2
-    assert "name a transcript" in capsys.readouterr().err
+    assert "there is no transcript; name a file" in capsys.readouterr().err

@@ -107,7 +107,7 @@ def test_filters_that_mean_nothing_are_rejected(path: Path, capsys: pytest.Captu
         [
             (["--since", "soon"], "'soon' is not a time; use an age (30s, 10m, 2h, 3d) or a date"),
             (["--since", "9" * 400 + "d"], "is not a time; use an age"),
-            (["--rounds", "many"], "'many' is not a number of rounds; write 2, '>2'"),
+            (["--rounds", "many"], "must be a number of rounds such as 2, '>2'"),
             (["--reason", "bored"], "there is no reason 'bored'; reasons: new, missing"),
             (["--outcome", "won"], "there is no outcome 'won'; outcomes: accepted"),
             (["--state", "won"], "invalid choice: 'won'"),
@@ -123,14 +123,14 @@ def test_no_match_exits_like_grep(tmp_path: Path, path: Path, capsys: pytest.Cap
         assert main(["trace", "ls", *arguments]) == 1
         assert capsys.readouterr() == (out, f"roundtrip trace: {err}\n")
 
-    strays = "and 1 token rejected without a known call (--rejections lists them)\n"
-    none = "no rejected token fits the filters"
+    strays = "and 1 token rejected without a known call (list them with --rejections)\n"
+    none = "no rejected token matches the filters"
     check_each(
         [
-            (["--tool", "none", str(path)], strays, "no recorded call fits the filters"),
+            (["--tool", "none", str(path)], strays, "no recorded call matches the filters"),
             (["--rejections", "--reason", "expired", str(path)], "", none),
-            ([empty], "", "no call is recorded"),
-            (["--json", empty], "[]\n", "no call is recorded"),
+            ([empty], "", "no calls are recorded"),
+            (["--json", empty], "[]\n", "no calls are recorded"),
         ],
         check,
     )
@@ -157,8 +157,8 @@ def test_directory_and_environment_name_transcripts_and_lost_lines(
     assert main(["trace", "ls", "--json", "--tool", "sell"]) == 0
     printed = capsys.readouterr()
     assert [call["call"] for call in json.loads(printed.out)] == [LIVE]
-    assert "roundtrip trace: 2 lines are not a transcript's, and left out" in printed.err
-    assert "roundtrip trace: 1 line is of a newer roundtrip, and left out; upgrade to read them" in printed.err
+    assert "roundtrip trace: 2 lines are skipped: not part of a transcript" in printed.err
+    assert "roundtrip trace: 1 line is skipped: written by a newer roundtrip; upgrade to read them" in printed.err
 
 
 def test_command_without_its_transcript_says_how_to_name_one(
@@ -168,12 +168,12 @@ def test_command_without_its_transcript_says_how_to_name_one(
         assert main(["trace", *arguments]) == 2
         assert message in capsys.readouterr().err
 
-    how = "name a transcript, or a directory of them, as the last argument, or set ROUNDTRIP_TRACE"
+    how = "there is no transcript; name a file or directory as the last argument, or set ROUNDTRIP_TRACE"
     check_each(
         [
             (["ls"], how),
             (["ls", str(tmp_path / "none.jsonl")], "there is no file"),
-            (["show", str(path)], f"a call must be named before it; write: last {path}"),
+            (["show", str(path)], f"a call must come before the transcript, got {str(path)!r}; write: last {path}"),
         ],
         check,
     )

@@ -27,7 +27,7 @@ def test_a_call_that_waits(snapshot: SnapshotAssertion) -> None:
 
 def test_a_call_that_waited_too_long_says_since_when() -> None:
     text = shown(*pending_call(), now=AT + 1000)
-    assert "waits for 'pay' since 11 min 39 s; that was possible until 2026-11-18 11:21:41, 1 min 39 s ago" in text
+    assert "waits for 'pay' since 11 min 39 s; the deadline was 2026-11-18 11:21:41, 1 min 39 s ago" in text
 
 
 def test_each_question_is_marked_by_a_symbol_and_in_words() -> None:
@@ -73,7 +73,7 @@ def test_head_says_how_long_the_call_waits_so_far() -> None:
 def test_round_without_questions_is_attributed_to_no_asker() -> None:
     empty = asked(1).model_copy(update={"questions": ()})
     text = shown(began(), empty, began(10, leg=2, round=1), ended(11, leg=2, round=1))
-    assert "  a round without questions, as the tool runs exactly once, answered after 9.0 s\n" in text
+    assert "  a round without questions, because the tool runs exactly once, answered after 9.0 s\n" in text
     assert "asked by" not in text
 
 
@@ -83,7 +83,7 @@ def test_call_without_its_beginning_or_end_is_shown_as_known() -> None:
     assert "its first line is missing" in text
     text = shown(began(), asked(), began(10, leg=2, round=1, instance="b"))
     assert "\nafter round 1 · leg 2 on b · " in text
-    assert "nothing more is recorded: it still runs, or its instance ended" in text
+    assert "nothing more is recorded: it is still running, or its instance ended" in text
     assert "waits for" not in text
 
 
@@ -110,14 +110,14 @@ def test_ambiguous_or_unknown_call_id_lists_candidates(tmp_path: Path, capsys: p
     path = write(tmp_path / "calls.jsonl", [began(call=f"call-{number}", serving=number + 1) for number in range(12)])
     for name, message in (
         ("call-1", "call-1  order"),
-        ("call", "'call' is the beginning of several calls: 'call-11' ('order'), 'call-10' ('order')"),
-        ("none", "there is no call 'none'; the last ones: 'call-11' ('order')"),
+        ("call", "'call' matches several calls: 'call-11' ('order'), 'call-10' ('order')"),
+        ("none", "there is no call 'none'; the newest calls: 'call-11' ('order')"),
     ):
         assert main(["trace", "show", name, str(path)]) == (0 if name == "call-1" else 2)
         printed = capsys.readouterr()
         assert message in printed.out + printed.err
     assert main(["trace", "show", "x", str(write(tmp_path / "empty.jsonl", []))]) == 2
-    assert "have no call at all" in capsys.readouterr().err
+    assert "contain no calls" in capsys.readouterr().err
 
 
 def test_hostile_text_is_spelled_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

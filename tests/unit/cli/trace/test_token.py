@@ -53,7 +53,7 @@ def test_a_token_is_read_from_standard_input_without_keys(
     assert trace("-") == 0
     shown = capsys.readouterr().out
     for said in (
-        "signature  not checked, as there are no keys ($ROUNDTRIP_KEYS, $ROUNDTRIP_KEY_FILE or --keys-file)",
+        "signature  not checked, because there are no keys ($ROUNDTRIP_KEYS, $ROUNDTRIP_KEY_FILE or --keys-file)",
         "written    2023-11-14T22:13:20.000Z (",
         " ago)",
         "method     tools/call",
@@ -64,7 +64,7 @@ def test_a_token_is_read_from_standard_input_without_keys(
         "leg        2, round 2",
         '  question_0: accepted {"text": "aaaaaaaaaa"}',
         "  confirm (invalid answers: 1, answers lost to rewording: 0)",
-        "sealed     a part that opens only if the signature is valid",
+        "sealed     a part that can be opened only if the signature is valid",
     ):
         assert said in shown
     assert SECRET not in shown
@@ -117,7 +117,7 @@ def test_missing_empty_and_unusable_keys_are_errors(tmp_path: Path, monkeypatch:
     check_each(
         [
             ({}, ["--keys-file", none], "cannot read the file with the keys"),
-            ({}, ["--keys-file", str(empty)], "holds no key"),
+            ({}, ["--keys-file", str(empty)], "contains no keys"),
             ({"ROUNDTRIP_KEYS": "too-short-a-key"}, [], "keys[0] has 15 bytes"),
             ({"ROUNDTRIP_KEY_FILE": none}, [], "ROUNDTRIP_KEY_FILE: the key file"),
             ({"ROUNDTRIP_KEY_FILE": none, "ROUNDTRIP_KEYS": "a" * 64}, [], "are both set; unset one of them"),
@@ -139,7 +139,7 @@ def test_unverified_token_shows_its_reason_and_exits_with_one(
             assert json.loads(shown)["reason"] == reason
         else:
             assert f"rejected   {reason}" in shown
-            assert "signature  not valid: a holder of the token may have written what follows" in shown
+            assert "signature  invalid: anyone who held the token may have written what follows" in shown
             assert "call       call-1" in shown
 
     check_each(
@@ -176,7 +176,7 @@ def test_a_token_as_an_argument_is_rejected_and_not_repeated() -> None:
     def check(prefix: str) -> None:
         for token in (TOKEN, AESGCMRequestStateCodec([NEW]).seal(b"state"), "rt1." + "A" * 40):
             told = failure(prefix + token)
-            assert "shell's history" in told
+            assert "shell history" in told
             assert "roundtrip trace token -" in told
             assert token[:20] not in told
 
@@ -252,7 +252,7 @@ def test_deeply_nested_data_is_an_error_without_a_traceback(
         finally:
             sys.setrecursionlimit(usual)
     assert outcomes[0] == "shown"
-    assert set(outcomes) <= {"shown", "what the token holds is nested too deeply to be shown"}
+    assert set(outcomes) <= {"shown", "the token's content is nested too deeply to show"}
 
 
 def test_nothing_in_a_token_reaches_the_screen_as_a_command(
