@@ -1,1 +1,1 @@
-"""Work of the commands. A module is loaded when its command runs, and so after its arguments are read."""
+"""Command implementations. Each module is imported only when its command runs."""

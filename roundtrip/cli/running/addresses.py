@@ -1,4 +1,4 @@
-"""Check the addresses of pages that users give."""
+"""Page addresses from the command line."""
 
 from urllib.parse import SplitResult, urlsplit
 
@@ -7,10 +7,10 @@ from roundtrip.cli.command import CommandFailed
 
 
 def read_address(text: str, *, name: str, example: str) -> SplitResult:
-    """Return the parts of the address of some pages, to which browsers or programs send tokens.
+    """Parse the address of pages to which browsers or programs send tokens.
 
     Raises:
-        CommandFailed: It is no address, or would show tokens to the network.
+        CommandFailed: The address is invalid, or tokens would cross a network in clear text.
     """
     wrong = f"{name} must be an address such as {example}"
     try:

@@ -33,7 +33,7 @@ _MODULE: Final = re.compile(r"(?!https?:)[^\s]+:[A-Za-z_]\w*")
 
 
 def run(arguments: Namespace) -> int:
-    """Run the command with its arguments, and return its exit code."""
+    """Run the command and return its exit code."""
     try:
         report = anyio.run(_audit, arguments)
     except (AuditFailed, CallFailed) as failure:
@@ -60,14 +60,14 @@ async def _audit(arguments: Namespace) -> AuditReport:
 
 def _plan(arguments: Namespace, limits: AuditLimits) -> AuditPlan:
     if arguments.server is None and not arguments.command_words:
-        raise CommandFailed("there is no server; name an address, MODULE:SERVER, or a command after `--`")
+        raise CommandFailed("there is no server; give an address, MODULE:SERVER, or a command after `--`")
     if arguments.server is not None and arguments.command_words:
-        raise CommandFailed(f"there are two servers, {arguments.server!r} and the command after `--`; name one")
+        raise CommandFailed(f"there are two servers, {arguments.server!r} and the command after `--`; give only one")
     tools = _tools(arguments.tool, _arguments_in(arguments.args))
     named = {tool.name for tool in tools}
     for name in arguments.once:
         if name not in named:
-            raise CommandFailed(f"--once {name}: name the tool with --tool too")
+            raise CommandFailed(f"--once {name} must be one of the --tool tools; add --tool {name}")
     return AuditPlan(
         target=arguments.server or shlex.join(arguments.command_words),
         tools=tools,
@@ -82,19 +82,19 @@ def _plan(arguments: Namespace, limits: AuditLimits) -> AuditPlan:
 
 def _tools(written: Sequence[str], listed: Mapping[str, Any]) -> tuple[AuditedTool, ...]:
     if not written:
-        raise CommandFailed("no tool is named; the audit calls only those that you name with --tool NAME")
+        raise CommandFailed("no tool is named; name each tool that the audit may call with --tool NAME")
     tools: dict[str, AuditedTool] = {}
     for word in written:
         name, equals, text = word.partition("=")
         given = _object(text, f"--tool {name}") if equals else listed.get(name, {})
         if not isinstance(given, Mapping):
-            raise CommandFailed(f"--args: the arguments of {name!r} must be a JSON object")
+            raise CommandFailed(f"--args: the arguments for {name!r} must be a JSON object")
         if name in tools:
-            raise CommandFailed(f"--tool {name} is given twice")
+            raise CommandFailed(f"--tool {name} is given twice; give it once")
         tools[name] = AuditedTool(name, cast("Mapping[str, Any]", given))
     unknown = [name for name in listed if name not in tools]
     if unknown:
-        raise CommandFailed(f"--args has arguments of {unknown[0]!r}, which no --tool names")
+        raise CommandFailed(f"--args has arguments for {unknown[0]!r}, but no --tool names it; add --tool {unknown[0]}")
     return tuple(tools.values())
 
 
@@ -115,13 +115,13 @@ def _object(text: str, where: str) -> Mapping[str, Any]:
 
 @asynccontextmanager
 async def _connected(arguments: Namespace, limits: AuditLimits) -> AsyncGenerator[AuditWire]:
-    """Connect to an address, a command, or a server of a module, which is served on this machine."""
+    """Connect to an address, a command, or a `MODULE:SERVER`, which this process serves locally."""
     named: str | None = arguments.server
     async with AsyncExitStack() as stack:
         if named is not None and (_MODULE.fullmatch(named) or re.fullmatch(r"\S+\.py", named)):
             with running_own_tasks():
                 server = load_any_server(named)
-            # A server under attack logs much. To see it, serve the server, and audit its address.
+            # A server under attack logs a lot. To see its log, run `roundtrip serve` and audit the address.
             stack.enter_context(without_log())
             named = await stack.enter_async_context(served(server))
         target = Target(command=(*arguments.command_words,)) if named is None else target_of(named, arguments.header)
@@ -129,7 +129,7 @@ async def _connected(arguments: Namespace, limits: AuditLimits) -> AsyncGenerato
             other = target_of(target.url, arguments.other_header or arguments.header)
             wire = http_wire(target.url, limits.timeout, (target.headers, other.headers))
         elif arguments.header or arguments.other_header:
-            raise CommandFailed("--header and --other-header are for addresses; a command has no headers")
+            raise CommandFailed("--header and --other-header need an HTTP server, got a command; remove them")
         else:
             wire = stdio_wire(target, Terminal(listen=False), patience=limits.timeout)
         yield await stack.enter_async_context(wire)

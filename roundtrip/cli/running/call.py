@@ -24,7 +24,7 @@ from roundtrip.client.tools import text_of_result, text_of_tools
 
 
 def run(arguments: Namespace) -> int:
-    """Run the command with its arguments, and return its exit code."""
+    """Run the command and return its exit code."""
     try:
         with running_own_tasks():
             return _call(arguments)
@@ -36,14 +36,14 @@ def run(arguments: Namespace) -> int:
 
 def _call(arguments: Namespace) -> ExitCode:
     if arguments.list and arguments.tool is not None:
-        raise CallFailed("--list calls no tool; leave the tool out")
+        raise CallFailed("--list does not call a tool; remove TOOL")
     if arguments.task is not None and (arguments.tool is not None or arguments.list or arguments.no_tasks):
-        raise CallFailed("--task goes on with a call; leave the tool, --list and --no-tasks out")
+        raise CallFailed("--task continues an existing call; remove TOOL, --list and --no-tasks")
     if arguments.cancel and arguments.task is None:
-        raise CallFailed("--cancel needs the task to cancel; give it with --task")
+        raise CallFailed("--cancel needs a task to cancel; add --task ID")
     terminal = Terminal(listen=arguments.answers != "-")
     if arguments.step and not terminal.has_person:
-        raise CallFailed("--step needs a terminal to wait at")
+        raise CallFailed("--step needs a terminal, where it waits for you")
     plan = CallPlan(
         target=_target(arguments.server, arguments.header),
         answers=NO_ANSWERS if arguments.answers is None else read_answers(arguments.answers),
@@ -58,7 +58,7 @@ def _call(arguments: Namespace) -> ExitCode:
         task_id=arguments.task,
         cancels=arguments.cancel,
     )
-    # Standard output has the result alone, also if the server runs in this process and prints.
+    # Keep standard output for the result, even if a server in this process prints.
     with redirect_stdout(sys.stderr):
         done = anyio.run(carry_out, plan, terminal)
     if not isinstance(done, Called):
@@ -69,14 +69,14 @@ def _call(arguments: Namespace) -> ExitCode:
 
 
 def _target(text: str, headers: list[str]) -> Target:
-    """Read the server; one that this process can import is loaded into it."""
+    """Return the server to call. A `MODULE:SERVER` is loaded into this process."""
     if not names_server(text):
         return target_of(text, headers)
     if headers:
-        raise CallFailed("--header is for addresses; a server in this process has no headers")
+        raise CallFailed("--header needs an HTTP server, got a server in this process; remove it")
     server = load_any_server(text)
     if is_fastmcp(server):
-        # It enters its lifespan only where it runs.
+        # A FastMCP server enters its lifespan only in the process that serves it.
         return Target(command=(sys.executable, "-m", "roundtrip", "serve", text, "--stdio"))
     return Target(server=server)
 

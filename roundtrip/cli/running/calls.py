@@ -1,4 +1,4 @@
-"""Run `roundtrip calls`: list and show calls, find and change those that a server stores, and log each action."""
+"""Run `roundtrip calls`: list and show calls, act on a server's stored calls, and log each action."""
 
 import json
 import os
@@ -43,18 +43,18 @@ T = TypeVar("T")
 _FORMER_VARIABLE: Final = "ROUNDTRIP_AUDIT"
 _DONE: Final = {
     "cancel": "cancelled",
-    "retry": "is due again",
+    "retry": "due again",
     "expire": "expired",
-    "remind": "its groups were notified",
+    "remind": "groups notified",
 }
 
 
 def run(arguments: Namespace) -> int:
-    """Run the command with its arguments, and return its exit code."""
+    """Run the command and return its exit code."""
     if arguments.action == "show" and arguments.server:
         return _show_stored(arguments)
     if arguments.action == "show" and arguments.reveal:
-        raise CommandFailed("--reveal shows what a server stores; name the server with --server")
+        raise CommandFailed("--reveal shows stored calls; name their server with --server")
     if arguments.action in ("ls", "show"):
         return view(arguments.action).run(arguments)
     if arguments.action == "answer":
@@ -65,32 +65,32 @@ def run(arguments: Namespace) -> int:
     files = [word for word in words if os.path.exists(word)]
     calls = [first, *(word for word in words if word not in files)]
     if wrong := [word for word in calls if "/" in word or word.endswith(".jsonl")]:
-        # Nothing is done before all words are understood: the directory says where the operator log is.
-        raise CommandFailed(f"there is no file {wrong[0]!r}, and it is no id of a call")
+        # Fail before acting on any call: a misspelled transcript could send actions to the wrong operator log.
+        raise CommandFailed(f"{wrong[0]!r} must be a call id or an existing transcript; check the path")
     if LAST in calls and (files or os.environ.get(TRACE_VARIABLE)):
-        # As the views of the same transcripts understand it.
+        # Resolve `last` as `ls` and `show` do.
         traced = open_calls(arguments, files or [os.environ[TRACE_VARIABLE]])
         newest = next(traced.rows(CallFilter()), None)
         calls = [newest["call"] if word == LAST and newest is not None else word for word in calls]
     return _with_stored_calls(arguments, partial(_act_on_each, calls=calls, transcripts=files))
 
 
-# What a server stores.
+# Stored calls.
 
 
 class _Shelf(NamedTuple):
-    """The stored calls of a server."""
+    """A server's stored calls."""
 
     book: CallBook
     operations: CallOperations
 
 
 def _with_stored_calls(arguments: Namespace, work: Callable[[_Shelf, Namespace], Awaitable[T]]) -> T:
-    """Load the stored calls of the server that the arguments name, and run asynchronous work on them.
+    """Load the server that the arguments name, and run asynchronous work on its stored calls.
 
     Raises:
-        CommandFailed: There is no such server, or it stores no calls that another process can read; or the store cannot
-            be used, or the operator log cannot be written.
+        CommandFailed: The server cannot be loaded, or stores no calls that another process can read. Also if the store
+            is unavailable, or the operator log cannot be written.
     """
     server = load_attached(arguments.server)
     service = server.task_service
@@ -100,7 +100,7 @@ def _with_stored_calls(arguments: Namespace, work: Callable[[_Shelf, Namespace],
         )
     if server.ledger.reach is Reach.PROCESS:
         raise CommandFailed(
-            "the tasks of a MemoryLedger are in the memory of the process that made them; give the server a "
+            "the server must share its ledger with other processes, got a MemoryLedger; give the server a "
             "SqliteLedger, a RedisLedger or a PostgresLedger"
         )
     with reported(LedgerDown, OperatorLogUnwritable):
@@ -108,55 +108,55 @@ def _with_stored_calls(arguments: Namespace, work: Callable[[_Shelf, Namespace],
 
 
 async def _found_call(shelf: _Shelf, text: str) -> str:
-    """Return the stored call that a text names.
+    """Return the id of the stored call that a text names.
 
     Raises:
-        CommandFailed: There is none, or several.
+        CommandFailed: Not exactly one stored call matches.
     """
     call_id = await shelf.operations.find(text)
     if call_id is None:
         raise CommandFailed(
-            f"the store has no call that begins with {text!r}, or more than one; give a whole id that "
-            "`roundtrip calls stored` lists; a call that has ended may be forgotten"
+            f"{text!r} matches no stored call, or several; give a full id from `roundtrip calls stored`. A call that "
+            "has ended may no longer be stored"
         )
     return call_id
 
 
 def operator_log_of(arguments: Namespace, transcripts: Sequence[str]) -> Path | None:
-    """Return the file of the operator log; see `operator_log_path`.
+    """Return the operator log's path. See `operator_log_path`.
 
     Raises:
-        CommandFailed: Only the variable of release 0.2 names it, which nothing reads any more.
+        CommandFailed: Only the variable of release 0.2 names the operator log, and this release ignores it.
     """
     if _FORMER_VARIABLE in os.environ and OPERATOR_LOG_VARIABLE not in os.environ and not arguments.operator_log:
         raise CommandFailed(
-            f"nothing was done: {_FORMER_VARIABLE} is named {OPERATOR_LOG_VARIABLE} now; set that, and rename the "
-            "audit.jsonl of earlier releases to operators.jsonl"
+            f"nothing was done: {_FORMER_VARIABLE} is now named {OPERATOR_LOG_VARIABLE}; set the new variable, and "
+            "rename the audit.jsonl of earlier releases to operators.jsonl"
         )
     return operator_log_path(arguments.operator_log, transcripts, os.environ)
 
 
 def _logged_operations(shelf: _Shelf, arguments: Namespace, transcripts: Sequence[str]) -> LoggedOperations:
-    """Return the operations for the user of this process; without a place for the operator log, say so.
+    """Return operations that log each action under this process's user. Without an operator log, print a warning.
 
     Args:
         shelf: The stored calls.
-        arguments: The arguments of the command.
-        transcripts: The transcripts that it names.
+        arguments: The command's arguments.
+        transcripts: The transcripts that the user named.
     """
     path = operator_log_of(arguments, transcripts)
     if path is None:
-        note = f"this is in no operator log; name one with --operator-log, or set {OPERATOR_LOG_VARIABLE}"
+        note = f"this action is not logged; name an operator log with --operator-log, or set {OPERATOR_LOG_VARIABLE}"
         print(f"roundtrip {arguments.command}: {note}", file=sys.stderr)
     return LoggedOperations(shelf.operations, OperatorLog(path, program="command", by=user_of_system()))
 
 
 async def _act_on_each(shelf: _Shelf, arguments: Namespace, calls: Sequence[str], transcripts: Sequence[str]) -> int:
-    """Do the action of the arguments on each call, print the outcomes, and return the exit code.
+    """Perform the action on each call, print the outcomes, and return the exit code.
 
     Raises:
         OperatorLogUnwritable: The operator log cannot be written.
-        LedgerDown: The store cannot be used.
+        LedgerDown: The store is unavailable.
     """
     operations = _logged_operations(shelf, arguments, transcripts)
     even_once: bool = getattr(arguments, "even_once", False)
@@ -216,7 +216,7 @@ async def _rekey(shelf: _Shelf, arguments: Namespace) -> int:
                 kept += 1
         except ContentUnreadable:
             unreadable += 1
-    print(f"{renewed} encrypted with the newest key ({shelf.book.seal.hint}), {kept} were already")
+    print(f"{renewed} encrypted with the newest key ({shelf.book.seal.hint}), {kept} already were")
     if unreadable:
         print(f"{unreadable} could not be read: this server does not have their key")
     return 1 if unreadable else 0
@@ -225,7 +225,7 @@ async def _rekey(shelf: _Shelf, arguments: Namespace) -> int:
 def _show_stored(arguments: Namespace) -> int:
     call, facts = _with_stored_calls(arguments, _look)
     if call is None and facts is None:
-        raise CommandFailed(f"there is no task of call {arguments.call}")
+        raise CommandFailed(f"there is no stored call {arguments.call}")
 
     def data() -> dict[str, Any]:
         return {**(story(call) if call is not None else {}), "stored": facts}
@@ -235,7 +235,7 @@ def _show_stored(arguments: Namespace) -> int:
             show(call, screen, now=time.time())
             screen.gap()
         if facts is None:
-            screen.line("the server stores nothing of it: it stored nothing, or the life of the call is over")
+            screen.line("this server has not stored the call, or no longer stores it")
         else:
             _draw_facts(facts, screen)
 
@@ -244,13 +244,13 @@ def _show_stored(arguments: Namespace) -> int:
 
 
 async def _look(shelf: _Shelf, arguments: Namespace) -> tuple[TracedCall | None, Mapping[str, Any] | None]:
-    """Return a call as its transcripts have it, and what is stored of it."""
+    """Return a call from the transcripts, and its stored facts. Either may be None."""
     call: TracedCall | None = None
     if arguments.files or os.environ.get(TRACE_VARIABLE):
         try:
             call = find_call(arguments)
         except CommandFailed:
-            # Calls are stored for longer than transcripts are kept.
+            # A stored call may outlive its transcripts.
             if await shelf.operations.find(arguments.call) is None:
                 raise
     call_id = call.id if call is not None else await _found_call(shelf, arguments.call)
@@ -258,17 +258,17 @@ async def _look(shelf: _Shelf, arguments: Namespace) -> tuple[TracedCall | None,
 
 
 def _is_due(state: StoredState) -> bool:
-    """Return True if a task in a state goes on at its time, and not only when its user answers, or never."""
+    """Return True if a task in this state resumes at its due time, and not only when its user answers, or never."""
     return state is not StoredState.ASKING and state not in ENDED
 
 
 async def _stored_facts(shelf: _Shelf, call_id: str, *, reveal: bool) -> dict[str, Any] | None:
-    """Return what is stored of a call, by names; None if the store has no such call.
+    """Return the stored facts about a call, or None if the store does not have the call.
 
     Args:
         shelf: The stored calls.
-        call_id: The call.
-        reveal: True for values as well, and not only names and times.
+        call_id: The call's id.
+        reveal: True to include values, not only names and times.
     """
     entry, now = await shelf.book.store.load(call_id)
     if entry is None:
@@ -303,7 +303,7 @@ async def _stored_facts(shelf: _Shelf, call_id: str, *, reveal: bool) -> dict[st
 
 
 def _approval(record: Mapping[str, Any], *, is_over: bool, reveal: bool) -> dict[str, Any]:
-    """Return an approval for the record. The wording, the person and the reason are values, and shown as such."""
+    """Return an approval's facts. The message, approver and reason are values, which only `reveal` shows."""
     made: Mapping[str, Any] = record["decision"] or {}
     shown: dict[str, Any] = {"name": record["name"], "by": record["by"], "state": state_of(record, is_over=is_over)}
     shown |= {"opened": record["opened"], "until": record["until"], "decided": made.get("when")}
@@ -322,7 +322,7 @@ def _facts(entry: CallEntry, now: float) -> dict[str, Any]:
 
 
 def _draw_facts(shown: Mapping[str, Any], screen: Screen) -> None:
-    """Print facts for people, one a line."""
+    """Print facts as text, one per line."""
     width = max(map(len, shown))
     for name, value in shown.items():
         if value is not None and value != []:
@@ -330,7 +330,7 @@ def _draw_facts(shown: Mapping[str, Any], screen: Screen) -> None:
 
 
 def _approval_text(shown: Mapping[str, Any]) -> str:
-    """Return an approval in words: `budget by finance: approved 2026-11-26 10:15:02 by fred`."""
+    """Describe an approval: `budget by finance: approved 2026-11-26 10:15:02 by fred`."""
     decided = f" {clock_text(shown['decided'])}" if shown["decided"] is not None else ""
     until = f" until {clock_text(shown['until'])}" if shown["state"] == "pending" else ""
     who = f" by {shown['who']}" if shown.get("who") else ""
@@ -340,7 +340,7 @@ def _approval_text(shown: Mapping[str, Any]) -> str:
 
 
 def _text(name: str, value: Any) -> str:
-    """Return a fact in words; times are floats."""
+    """Return a fact as text. A float is a time."""
     if isinstance(value, float):
         return clock_text(value)
     if name == "approvals":
@@ -348,13 +348,13 @@ def _text(name: str, value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-# Answers of test users.
+# Answers from test users.
 
 
 def _answer(arguments: Namespace) -> int:
     if not arguments.test_user:
         raise CommandFailed(
-            f"answer gives an answer in the name of the call's user, which is for development servers only; if the "
+            f"answer replies on behalf of the call's user, which is allowed only on development servers; if the "
             f"users of {arguments.server!r} are test users, add {TEST_USER}"
         )
     return _with_stored_calls(arguments, _answer_one)
@@ -367,7 +367,7 @@ async def _answer_one(shelf: _Shelf, arguments: Namespace) -> int:
         if arguments.value in (":decline", ":cancel"):
             response: dict[str, Any] = {"action": arguments.value[1:]}
         else:
-            # Without a form, the action is rejected, and logged.
+            # Without a form, the store rejects the action and the operator log records it.
             form: Mapping[str, Any] = {}
             with suppress(CallNotChanged):
                 form = await shelf.operations.open_form(call_id, arguments.name)
@@ -381,7 +381,7 @@ async def _answer_one(shelf: _Shelf, arguments: Namespace) -> int:
 
 
 def _content(form: Mapping[str, Any], value: str) -> Any:
-    """Return the content of an answer: of a form with one field its value, of others an object."""
+    """Return an answer's content. For a form with one field, the value alone is enough; other forms need an object."""
     try:
         data: Any = json.loads(value)
     except (ValueError, RecursionError):
@@ -396,6 +396,6 @@ def _content(form: Mapping[str, Any], value: str) -> Any:
     try:
         is_given, typed = read_typed(field, value)
     except FieldInvalid:
-        # The check of the answer says what does not fit.
+        # Validating the answer reports the problem.
         return {field.name: value if data is None else data}
     return {field.name: typed} if is_given else empty

@@ -21,17 +21,17 @@ from roundtrip.switches import PROBE_TOOL
 
 
 def run(arguments: Namespace) -> int:
-    """Run the command with its arguments, and return its exit code."""
+    """Run the command and return its exit code."""
     if arguments.target.endswith(".jsonl"):
-        raise CommandFailed("the server comes first: roundtrip check MODULE:SERVER TRANSCRIPT ...")
+        raise CommandFailed("the server must come first: roundtrip check MODULE:SERVER TRANSCRIPT ...")
     traced = load(arguments)
     calls = [call for call in traced.calls.values() if arguments.tool in (None, call.tool)]
     if not calls:
         of = "" if arguments.tool is None else f" of {arguments.tool!r}"
-        raise CommandFailed(f"these transcripts have no call{of}")
+        raise CommandFailed(f"these transcripts contain no calls{of}")
     server = _load(arguments.target, arguments.overrides)
     if server.plan_of(PROBE_TOOL) is None:
-        # Transcripts of earlier versions have calls of the probe.
+        # Earlier versions also recorded calls of the probe tool.
         calls = [call for call in calls if call.tool != PROBE_TOOL]
     found: list[Checked] = []
     output = sys.stdout
@@ -41,7 +41,7 @@ def run(arguments: Namespace) -> int:
         if not arguments.json:
             print(as_text(checked), file=output, flush=True)
 
-    # What the server prints is no part of the report.
+    # Keep the server's own output out of the report.
     with redirect_stdout(sys.stderr):
         rehearse(partial(check_calls, server, calls, report, now=time.time(), seconds=arguments.timeout))
     if arguments.json:
@@ -50,7 +50,7 @@ def run(arguments: Namespace) -> int:
         print(summary(found))
     verdicts = {checked.verdict for checked in found}
     if verdicts <= {Verdict.NOT_CHECKED}:
-        raise CommandFailed("no call could be checked to its last question; the report has the reasons")
+        raise CommandFailed("no call could be checked to its last question; see the report for the reasons")
     if Verdict.DIVERGES in verdicts or (Verdict.ASKS_AGAIN in verdicts and ASKS_AGAIN not in arguments.allow):
         return 1
     return 3 if NOT_CHECKED not in arguments.allow and any(one.not_checked is not None for one in found) else 0

@@ -32,31 +32,31 @@ from roundtrip.trace.page.loopback import HOST
 from roundtrip.trace.writing.names import REVEAL_VARIABLE, TRACE_VARIABLE
 
 _PATH_VARIABLE: Final = "ROUNDTRIP_DEV_PATH"
-"""The secret in the path of the server's endpoint. Other users can see command lines, but no environments."""
+"""Secret part of the server's endpoint path. It is a variable because other users can see command lines."""
 _PLACE_VARIABLE: Final = "ROUNDTRIP_DEV_PLACE"
-"""The file to which a process of the server writes its place."""
+"""File to which the server process writes its location."""
 _SECRET_BYTES: Final = 16
 
 
 def run(arguments: Namespace) -> int:
-    """Run the command with its arguments, and return its exit code."""
+    """Run the command and return its exit code."""
     with reported(CallFailed):
         if not names_server(arguments.server):
             if arguments.server_port is not None:
-                raise CommandFailed("--server-port is for a server that this command starts; leave it out")
+                raise CommandFailed("--server-port applies only to a server that this command starts; remove it")
             return anyio.run(_play_with, arguments)
-        require_fork("a file or MODULE:SERVER needs os.fork, which this system lacks; name an address")
+        require_fork("a file or MODULE:SERVER needs os.fork, which this system lacks; give an address")
         with TemporaryDirectory(prefix="roundtrip-dev-") as folder:
             return anyio.run(_play_and_reload, arguments, Path(folder))
 
 
 async def _play_with(arguments: Namespace) -> int:
-    """Open the playground of a server that runs elsewhere, or that a command starts for each call."""
+    """Open the playground for a running server, or for a command that starts a server for each call."""
     target = target_of(arguments.server, arguments.header)
     inbox = None
     if arguments.approver:
         if target.url is None:
-            raise CommandFailed("--approver is for servers over HTTP; a command that serves stdio has no inbox")
+            raise CommandFailed("--approver needs an HTTP server; a command that serves stdio has no inbox")
         inbox = _inbox(target.url.rstrip("/").removesuffix("/mcp"), arguments)
     playground = Playground(target, arguments.server, inbox=inbox)
     opener = dict(os.environ) if arguments.open else None
@@ -75,12 +75,12 @@ async def _play_with(arguments: Namespace) -> int:
 
 
 async def _play_and_reload(arguments: Namespace, folder: Path) -> int:
-    """Open the playground of a server that runs in a process of its own."""
+    """Open the playground for a server in a child process, and reload it when its code changes."""
     environment = dict(os.environ)
     transcripts, place, secret = folder / "trace", folder / "place.json", os.urandom(_SECRET_BYTES).hex()
     transcripts.mkdir()
     prepare_processes(os.environ)
-    # A fleet may have the store of this server, too: its tasks are not for this process.
+    # A production fleet may share this server's store. Do not run its tasks here.
     os.environ.setdefault(RUN_TASKS_VARIABLE, OWN)
     os.environ |= {
         _PATH_VARIABLE: secret,
@@ -119,7 +119,7 @@ async def _play_and_reload(arguments: Namespace, folder: Path) -> int:
             tasks.start_soon(supervise)
             await page.ready.wait()
             await run_page(page, _announce)
-            # The page ends at a signal, and the server then does.
+            # A signal ends the page first, then the server.
             await anyio.sleep_forever()
     if failure is not None:
         raise CommandFailed(str(failure))
@@ -131,11 +131,11 @@ def _inbox(base: str, arguments: Namespace) -> PlayedInbox:
 
 
 def _announce(url: str) -> None:
-    print(f"{url}\n(the playground is there until Ctrl-C; the address is a secret)", flush=True)
+    print(f"{url}\n(press Ctrl-C to stop the playground; keep this address secret)", flush=True)
 
 
 def _work() -> int:
-    """Serve as a worker. Its arguments are the target, the settings, and descriptors of its channel and the socket."""
+    """Serve as a worker process. Its arguments are the target, the settings, and the channel and socket descriptors."""
     target, text, channel, listening = sys.argv[1:]
     settings = ServeSettings.model_validate_json(text)
     settings = settings.model_copy(update={"path": f"/{os.environ.pop(_PATH_VARIABLE)}/mcp"})
@@ -151,7 +151,7 @@ def _work() -> int:
         )
         served = as_served(found.server)
         if isinstance(served, Server):
-            # Only this machine reaches it, by a path that is a secret.
+            # Only this machine can reach the server, through a secret path.
             served.trust_readers_of_errors()
         return served
 
@@ -164,7 +164,7 @@ def _work() -> int:
 
 
 def _settings_for(server: Server[Any] | OtherServer, settings: ServeSettings) -> ServeSettings:
-    """Return the settings for a server; one that masks the texts of exceptions is not asked for them."""
+    """Return a server's settings. A server that masks exception texts keeps masking them."""
     masks = isinstance(server, Server) and not server.shows_error_details
     return settings.model_copy(update={"show_errors": False}) if masks else settings
 

@@ -1,4 +1,4 @@
-"""Run `roundtrip doctor`, and write its report as lines of text and as JSON data."""
+"""Run `roundtrip doctor`, and render its report as text or JSON."""
 
 import json
 import sys
@@ -31,7 +31,7 @@ _STYLES: Final = {Level.OK: "green", Level.NOTE: "yellow", Level.PROBLEM: "bold 
 
 
 def run(arguments: Namespace) -> int:
-    """Run the command with its arguments, and return its exit code."""
+    """Run the command and return its exit code."""
     if arguments.client:
         if not arguments.stdio:
             return _serve_http(arguments.port, as_json=arguments.json)
@@ -59,7 +59,8 @@ def _serve_http(port: int, *, as_json: bool) -> int:
         print(
             f"Add this server to your client, by its address ({url}) or by its command:",
             json.dumps({"mcpServers": {NAME: started}}, indent=2),
-            f"Each client that connects here is reported below. Then ask the model: call {TOOL} with try_a_form=true.",
+            "Each client that connects here is reported below. "
+            f"Then tell the model to call {TOOL} with try_a_form=true.",
             sep="\n",
             flush=True,
         )
@@ -72,7 +73,7 @@ def _compare(urls: list[str], arguments: Namespace) -> int:
         targets = [target_of(url, arguments.header) for url in urls]
     for url, target in zip(urls, targets, strict=True):
         if target.url is None:
-            raise CommandFailed(f"{url!r} is not an address of http(s); a command over stdio is a single process")
+            raise CommandFailed(f"URL must be an http(s) address, got {url!r}; a stdio command is a single process")
 
     seen = anyio.run(partial(observe, targets, patience=arguments.timeout, expected=arguments.expect))
     findings = findings_of(seen)
@@ -86,12 +87,12 @@ def _compare(urls: list[str], arguments: Namespace) -> int:
 
 
 def as_lines(seen: Observed, findings: Sequence[Finding]) -> Iterator[Line]:
-    """Return the lines of the report; text of servers in them is not escaped."""
+    """Yield the report's lines. Text from servers is not escaped."""
     for instance in seen.instances.values():
         facts = instance.facts
         places = ", ".join(seen.places[number].url for number in sorted(instance.places))
         yield 0, ((f"{seen.label(facts.instance)}  {facts.name}", "bold"), f" at {places} (instance {facts.instance})")
-        keys = ", ".join(facts.keys) if facts.keys else "of its own codec"
+        keys = ", ".join(facts.keys) if facts.keys else "of a custom codec"
         once = "" if facts.needs_ledger else " (not needed)"
         yield 4, (f"keys {keys}; audience {facts.audience}; {builds_text(facts)}; ledger {facts.ledger}{once}",)
         clock = f"clock {instance.offset:+.1f} s (give or take {instance.uncertainty:.1f})"

@@ -11,7 +11,7 @@ from roundtrip.trace.drawings.plans import draw_plans
 
 
 def run(arguments: Namespace) -> int:
-    """Run the command with its arguments, and return its exit code."""
+    """Run the command and return its exit code."""
     format = Format(arguments.format)
     if arguments.call is not None:
         drawing = _draw_call(arguments, format)
@@ -27,7 +27,7 @@ def run(arguments: Namespace) -> int:
 
 def _draw_call(arguments: Namespace, format: Format) -> str:
     if arguments.target is not None:
-        raise CommandFailed("--call marks the path of a call through the machine; leave MODULE:SERVER out")
+        raise CommandFailed("--call marks a call's path through the state machine; remove MODULE:SERVER")
     call = find_call(arguments)
     visited = {(source, event) for source, event, _ in call.arrows}
     return draw_machine(format, visited=visited, current=call.state)

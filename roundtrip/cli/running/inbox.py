@@ -25,11 +25,11 @@ _MAX_PAGES: Final = 1000
 
 
 def run(arguments: Namespace) -> int:
-    """Run the command with its arguments, and return its exit code."""
+    """Run the command and return its exit code."""
     base = _base_of(arguments.server)
     token: str = arguments.token or os.environ.get(TOKEN_VARIABLE, "")
     if not token:
-        raise CommandFailed(f"a token is needed; set {TOKEN_VARIABLE}, or give --token")
+        raise CommandFailed(f"a token is required; set {TOKEN_VARIABLE}, or give --token")
     if not token.isascii() or not token.isprintable() or " " in token:
         raise CommandFailed("the token must be one word of printable ASCII")
     inbox = _RemoteInbox(base, token)
@@ -43,7 +43,8 @@ def run(arguments: Namespace) -> int:
         answer = inbox.send(f"/{quote(whole, safe='')}", decision)
     if answer is None:
         print(
-            "no such approval waits for you: check the id; it may be decided, or not yours to decide", file=sys.stderr
+            "no such approval waits for you; check the id. It may be decided already, or not yours to decide",
+            file=sys.stderr,
         )
         return 1
     present(arguments, lambda: answer, lambda screen: _draw(answer, screen))
@@ -51,22 +52,22 @@ def run(arguments: Namespace) -> int:
 
 
 def _begun_with(inbox: "_RemoteInbox", start: str) -> str | None:
-    """Return the id of the one pending approval that begins with a text; None if it is that text, or there is none.
+    """Complete the prefix of a pending approval's id. Return None if no id begins with it, or if it is a full id.
 
     Raises:
-        CommandFailed: Several begin with it.
+        CommandFailed: Several ids begin with the prefix.
     """
     found = [one["id"] for one in _pending(inbox) if one["id"].startswith(start)]
     if len(found) > 1 and start not in found:
-        raise CommandFailed(f"{len(found)} approvals begin with {printable(start)!r}; give more of the id")
+        raise CommandFailed(f"{len(found)} approval ids begin with {printable(start)!r}; give more of the id")
     return found[0] if len(found) == 1 and found != [start] else None
 
 
 def _base_of(server: str) -> str:
-    """Return the address of the pages.
+    """Return the base address of the pages.
 
     Raises:
-        CommandFailed: The address is invalid, or would show the token to the network.
+        CommandFailed: The address is invalid, or the token would cross a network in clear text.
     """
     parts = read_address(server, name="SERVER", example="https://shop.example")
     base = server.rstrip("/")
@@ -79,31 +80,31 @@ def _base_of(server: str) -> str:
 
 
 class _RemoteInbox:
-    """Inbox of the person with a token."""
+    """Remote inbox of the approver who holds the token."""
 
     def __init__(self, base: str, token: str) -> None:
         self._base = base
         self._client = InboxClient(base, {"authorization": f"Bearer {token}"}, seconds=_SECONDS)
 
     def send(self, path: str, decision: Mapping[str, str] | None = None) -> Mapping[str, Any] | None:
-        """Return what the server answers; None if the approval is not the person's to decide.
+        """Send a request and return the server's reply, or None if the approver may not decide this approval.
 
         Raises:
-            CommandFailed: It could not be asked, or rejects the request.
+            CommandFailed: The server is unreachable, or rejects the request.
         """
         try:
             status, body = anyio.run(self._client.ask, path, decision)
         except httpx2.ConnectError as error:
             raise CommandFailed(
-                f"the server could not be asked: nothing answers at {self._base}; start it, or give its address"
+                f"cannot reach the server: nothing answers at {self._base}; start the server, or correct the address"
             ) from error
         except (httpx2.HTTPError, TooLarge) as error:
             why = str(error) if isinstance(error, TooLarge) else type(error).__name__
-            raise CommandFailed(f"the server could not be asked: {why}") from error
+            raise CommandFailed(f"cannot reach the server: {why}") from error
         if status == 401:
             raise CommandFailed("the server does not accept the token")
         if body is None and status in (200, 404):
-            raise CommandFailed("the server has no inbox at this address: it did not answer in JSON")
+            raise CommandFailed("the server has no inbox at this address: it did not answer with JSON")
         known = body or {}
         if status in (404, 409) and "error" in known:
             return None
@@ -114,10 +115,10 @@ class _RemoteInbox:
 
 
 def _pending(inbox: _RemoteInbox) -> list[dict[str, Any]]:
-    """Return all approvals that wait for the person.
+    """Return all approvals that wait for this approver.
 
     Raises:
-        CommandFailed: The server has no inbox there.
+        CommandFailed: The server has no inbox at this address.
     """
     found: list[dict[str, Any]] = []
     path = ""

@@ -1,6 +1,6 @@
-"""Find the server that a command line names: `MODULE:SERVER`, `FILE.py:SERVER`, or a file with one server.
+"""Server lookup for a command line: `MODULE:SERVER`, `FILE.py:SERVER`, or a file with one server.
 
-Failures of the named module are reported with the frames of the user's own files alone.
+If the named module fails, the error shows only the traceback frames from the user's files.
 """
 
 import difflib
@@ -37,7 +37,7 @@ _SHOWN_FILES: Final = 5
 
 @contextmanager
 def running_own_tasks() -> Generator[None]:
-    """Let servers that are loaded run the tasks of this command only: a fleet may have their store, too."""
+    """Make servers loaded in this block run only this command's tasks, because a fleet may share their store."""
     if RUN_TASKS_VARIABLE in os.environ:
         yield
         return
@@ -50,7 +50,7 @@ def running_own_tasks() -> Generator[None]:
 
 @contextmanager
 def without_log() -> Generator[None]:
-    """Log nothing of a server that runs in this process."""
+    """Disable logging while a server runs in this process."""
     logging.disable()
     try:
         yield
@@ -62,41 +62,41 @@ class _NamedServer(NamedTuple):
     text: str
     module: str
     attribute: str | None
-    """None for the only server of a file."""
+    """The server's name; None for a file's only server."""
 
 
 class FoundServer(NamedTuple):
-    """A server, and the place where it was found."""
+    """A server and its location."""
 
     server: Any
     module: ModuleType
     attribute: str
-    """The name of the server, or of a function that makes it."""
+    """The name of the server, or of the function that makes it."""
 
 
 def names_server(text: str) -> bool:
-    """Return True if a text that may also be a command has the form of a server's name."""
+    """Return True if a text names a server; False if it may be a command or an address."""
     target = _read(text)
     if target is None:
         return False
     if target.module.endswith(".py"):
-        # With a space it is a command, python server.py, unless a file has that name.
+        # A text with a space is a command (`python server.py`), unless a file has that name.
         return not any(map(str.isspace, target.module)) or os.path.isfile(target.module)
     return all(part.isidentifier() for part in target.module.split("."))
 
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """Servers that a command can use."""
+    """The kind of server that a command can use."""
 
     kind: str
     fits: Callable[[object], bool]
     hint: Callable[[object], str] = lambda found: ""
-    """Says how a server of another kind can be used, or nothing."""
+    """Returns advice for a server of the wrong kind, or an empty text."""
 
 
 def load_server(target: str) -> Server[Any]:
-    """Load the `roundtrip.Server` that a command line names, or that the named function makes.
+    """Load a `roundtrip.Server` by name, or call the named function to make one.
 
     Raises:
         CommandFailed: The module or server is missing or fails.
@@ -106,7 +106,7 @@ def load_server(target: str) -> Server[Any]:
 
 
 def load_served(target: str) -> Server[Any] | OtherServer:
-    """Load a server of any class for `roundtrip serve`, as `load_server` does.
+    """Load a server of any class for `roundtrip serve`. See `load_server`.
 
     Raises:
         CommandFailed: The module or server is missing or fails.
@@ -115,17 +115,17 @@ def load_served(target: str) -> Server[Any] | OtherServer:
 
 
 def load_attached(target: str) -> AttachedServer:
-    """Load the roundtrip of a server of any class, as `load_server` does.
+    """Load the roundtrip integration of a server of any class. See `load_server`.
 
     Raises:
-        CommandFailed: The module or server is missing or fails, or the server has no roundtrip.
+        CommandFailed: The module or server is missing or fails, or the server does not use roundtrip.
     """
     wanted = _Wanted("server with roundtrip", lambda value: attached(value) is not None, _hint_for_unattached)
     return cast("AttachedServer", attached(_load(target, wanted).server))
 
 
 def load_any_server(target: str) -> Any:
-    """Load a server of this package, of the SDK or of FastMCP, as `load_server` does.
+    """Load a roundtrip, SDK or FastMCP server. See `load_server`.
 
     Raises:
         CommandFailed: The module or server is missing or fails.
@@ -134,7 +134,7 @@ def load_any_server(target: str) -> Any:
 
 
 def find_any_server(target: str) -> FoundServer:
-    """Load a server as `load_any_server` does, and return its place too.
+    """Load a server as `load_any_server` does, and return it with its location.
 
     Raises:
         CommandFailed: The module or server is missing or fails.
@@ -146,32 +146,32 @@ def find_any_server(target: str) -> FoundServer:
 
 
 def _require_installed(server: object) -> None:
-    """Reject a server without roundtrip, or with one mounted on it, whose tools have roundtrip's markers or options.
+    """Reject a server without roundtrip whose tools use roundtrip's markers or options, also on mounted servers.
 
     Raises:
-        InvalidSignature: It is one.
+        InvalidSignature: roundtrip is not installed on the server or on one mounted on it.
     """
     if is_fastmcp(server):
         try:
             from roundtrip import fastmcp
         except ImportError:
-            # Of another version than roundtrip knows, and so without it.
+            # roundtrip does not support this FastMCP version, so the server cannot use it.
             return
         fastmcp.require_installed(cast("Any", server))
     elif attached(server) is None and isinstance(server, MCPServer):
         for kind, name, fn in sdk_names.functions_of(cast("MCPServer[Any]", server)):
             if marked.uses_roundtrip(fn):
                 raise InvalidSignature(
-                    f"{kind} {name!r} has markers or options of roundtrip, which do nothing without "
-                    "roundtrip.install.install(server); call it before tools are registered"
+                    f"{kind} {name!r} uses markers or options of roundtrip, which do nothing without "
+                    "roundtrip.install.install(server); call it before you register tools"
                 )
 
 
 def _load(text: str, wanted: _Wanted) -> FoundServer:
     target = _read(text)
     if target is None:
-        raise CommandFailed(f"{text!r} names no server; {_FORMS}")
-    # Standard output belongs to the command, which may print JSON there, or serve.
+        raise CommandFailed(f"{text!r} does not name a server; {_FORMS}")
+    # Standard output is reserved for the command, which may print JSON or serve there.
     with redirect_stdout(sys.stderr):
         return _found(target, wanted)
 
@@ -203,12 +203,12 @@ def _read(text: str) -> _NamedServer | None:
     module, colon, attribute = text.rpartition(":")
     if colon and module and attribute.isidentifier():
         return _NamedServer(text, module, attribute)
-    # Without a server: a file. A colon may be that of a drive.
+    # No server is named, so this is a file. A colon may belong to a Windows drive.
     return _NamedServer(text, text, None) if text.endswith(".py") and not text.startswith(":") else None
 
 
 def _only_server(name: str, module: ModuleType, servers: dict[str, object], wanted: _Wanted) -> str:
-    """Return the name of the server of a file that has one, under however many names."""
+    """Return the name of a file's only server, even if several names refer to it."""
     distinct = {id(server): server for server in servers.values()}
     if len(distinct) == 1:
         return next(iter(servers))
@@ -227,12 +227,12 @@ def _only_server(name: str, module: ModuleType, servers: dict[str, object], want
         )
     raise CommandFailed(
         f"{name!r} has no server at module level; add server = Server({Path(name).stem!r}), or name a function that "
-        f'makes one, {name}:make_server. If it is a program that serves by itself, write its command: "python {name}"'
+        f'makes one, {name}:make_server. If the file is a program that serves, give its command: "python {name}"'
     )
 
 
 def _makes_server(value: object, module: ModuleType) -> bool:
-    """Return True for a function of this module whose annotation says that it returns a server."""
+    """Return True for a function of this module that is annotated to return a server."""
     if not inspect.isfunction(value) or value.__module__ != module.__name__:
         return False
     try:
@@ -247,7 +247,7 @@ def _hint_for_other_class(found: object) -> str:
     if attached(found) is not None:
         return "; servers of other classes run their stored calls in the processes that serve them (roundtrip serve)"
     if isinstance(found, MCPServer):
-        return "; import the class from roundtrip instead, its tools need no change"
+        return "; import the class from roundtrip instead, the tools need no change"
     return ""
 
 
@@ -281,9 +281,9 @@ def _import_module(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:
-        # A module missing inside the named one is a failure of the named one.
+        # If a module that the named module imports is missing, the named module exists but fails.
         if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
-            raise CommandFailed(f"no module {name!r}; it is searched here and on Python's path") from error
+            raise CommandFailed(f"no module named {name!r}; looked in the current folder and on sys.path") from error
         raise CommandFailed(f"importing {name!r} failed: {_error_text(error)}") from error
 
 
@@ -301,10 +301,10 @@ def _import_file(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path.resolve())
     if spec is None or spec.loader is None:
         raise CommandFailed(f"{str(path)!r} is not a Python file")
-    # Neighbors of the file can be imported, as when it runs as a script.
+    # Make neighboring files importable, as for a script.
     _make_importable(path.resolve().parent)
     module = importlib.util.module_from_spec(spec)
-    # Annotations are evaluated in the module that `sys.modules` has under its name.
+    # Annotations are evaluated in the module that is registered in `sys.modules`.
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
@@ -320,7 +320,7 @@ def _make_importable(folder: Path) -> None:
 
 
 def _error_text(error: BaseException) -> str:
-    """Return an error with its place: the frames of the user's files, and those of its causes."""
+    """Return an error and its causes as text, with the traceback frames from the user's files."""
     lines = [f"{type(error).__name__}: {error}", *_places(error)]
     cause = _cause(error)
     for _ in range(_MAX_CAUSES):
@@ -341,7 +341,7 @@ def _places(error: BaseException) -> Iterator[str]:
     here = f"{Path.cwd()}{'/' if Path.cwd().parts else ''}"
     lines = [*told.stack.format()]
     if isinstance(error, SyntaxError):
-        # All but the last line: the place, which the stack does not have.
+        # Keep all but the last line: they show the position, which the stack lacks.
         lines += list(told.format_exception_only())[:-1]
     for line in lines:
         yield line.rstrip("\n").replace(f'"{here}', '"')

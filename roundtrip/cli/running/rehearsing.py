@@ -1,4 +1,4 @@
-"""Rehearse recorded calls on the server that a command line names: without its log, and without a transcript."""
+"""Rehearsals of recorded calls on a loaded server, without its log and without a transcript."""
 
 import os
 from collections.abc import Awaitable, Callable
@@ -18,25 +18,25 @@ T = TypeVar("T")
 
 
 def load_for_rehearsal(target: str) -> AttachedServer:
-    """Load the roundtrip of a server of any class.
+    """Load the roundtrip integration of a server of any class.
 
     Raises:
-        CommandFailed: The module or server is missing or fails, or the server has no roundtrip.
+        CommandFailed: The module or server is missing or fails, or the server does not use roundtrip.
     """
-    # A rehearsal must not be written to the transcript that it is compared with.
+    # A rehearsal must not write to the transcript that it is compared with.
     os.environ.pop(TRACE_VARIABLE, None)
     return load_attached(target)
 
 
 def rehearse(work: Callable[[], Awaitable[T]]) -> T:
-    """Run a rehearsal on an event loop of its own.
+    """Run a rehearsal in a new event loop.
 
     Raises:
-        NotReplayable: The call cannot be played.
+        NotReplayable: The call cannot be replayed.
         CommandFailed: The server failed.
     """
     try:
-        # The report has the failures; log lines of the server would come in between.
+        # The report contains the failures; the server's log lines would only interrupt it.
         with without_log():
             return anyio.run(work)
     except NotReplayable:
@@ -44,4 +44,4 @@ def rehearse(work: Callable[[], Awaitable[T]]) -> T:
     except Exception as error:
         cause = innermost(error)
         shown = printable(f"{type(cause).__name__}: {cause}")
-        raise CommandFailed(f"the server could not be started, or failed: {shown}") from error
+        raise CommandFailed(f"the server failed, or could not start: {shown}") from error

@@ -33,11 +33,11 @@ _SETTINGS_OF_STDIO: Final = ("log_level",)
 
 
 def run(arguments: Namespace) -> int:
-    """Run the command with its arguments, and return its exit code."""
+    """Run the command and return its exit code."""
     for written, meant in misspelled_variables(os.environ).items():
-        print(f"roundtrip: {written} is not read; did you mean {meant}?", file=sys.stderr, flush=True)
+        print(f"roundtrip: {written} is ignored; did you mean {meant}?", file=sys.stderr, flush=True)
     if arguments.folder is not None:
-        with reported(OSError, about=f"--folder {arguments.folder!r} cannot be entered: "):
+        with reported(OSError, about=f"cannot change to --folder {arguments.folder!r}: "):
             os.chdir(arguments.folder)
     flags = {name: value for name, value in vars(arguments).items() if name not in _NO_SETTINGS}
     if arguments.stdio:
@@ -47,12 +47,12 @@ def run(arguments: Namespace) -> int:
     if arguments.stdio:
         return _serve_stdio(arguments.target, settings)
     if hasattr(signal, "SIGHUP"):
-        # Ignore SIGHUP while starting, as it would end the process.
+        # Ignore SIGHUP while starting, because it would end the process.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     if settings.sessions and settings.workers > 1:
         raise CommandFailed(
-            "--sessions keeps sessions in one process, and --workers shares connections between several. Serve with "
-            "one worker, and several of those behind a balancer that sends a session's requests to the same one"
+            "--sessions keeps sessions in one process, but --workers spreads connections over several processes. "
+            "Serve with one worker; to scale, run several such servers behind a balancer with sticky sessions"
         )
     if arguments.reload:
         return _serve_and_reload(arguments.target, settings)
@@ -63,12 +63,12 @@ def _check_stdio(arguments: Namespace, flags: dict[str, Any]) -> None:
     """Reject flags that have no meaning on stdio."""
     if arguments.reload:
         raise CommandFailed(
-            "--reload needs HTTP: a host holds the pipes of the process that it starts, and its session ends with that "
-            "process. Serve over HTTP, and give the host the address: see docs/hosts.md"
+            "--reload needs HTTP: a host holds the pipes of the process that it starts, so replacing the process would "
+            "end the session. Serve over HTTP, and give the host the address; see docs/hosts.md"
         )
     if over_http := [name for name, value in flags.items() if value is not None and name not in _SETTINGS_OF_STDIO]:
         named = ", ".join(f"--{name.replace('_', '-')}" for name in over_http)
-        raise CommandFailed(f"--stdio serves one host without HTTP; leave {named} out")
+        raise CommandFailed(f"--stdio serves one host without HTTP; remove {named}")
 
 
 def _serve_stdio(target: str, settings: ServeSettings) -> int:
@@ -88,7 +88,7 @@ def _serve_stdio(target: str, settings: ServeSettings) -> int:
 
 def _serve_and_reload(target: str, settings: ServeSettings) -> int:
     if settings.workers > 1:
-        raise CommandFailed("--reload replaces one process, and --workers starts several; leave --workers out")
+        raise CommandFailed("--reload replaces one process, but --workers starts several; remove --workers")
     has_key = prepare_processes(os.environ)
     require_fork("--reload needs os.fork, which this system lacks")
     settings = settings.model_copy(update={"drain": 0.0})
@@ -96,14 +96,14 @@ def _serve_and_reload(target: str, settings: ServeSettings) -> int:
 
     def announce(identity: Identity) -> None:
         _announce(identity, settings, listening)
-        print("roundtrip: it reloads when Python files change", file=sys.stderr, flush=True)
+        print("roundtrip: the server reloads when Python files change", file=sys.stderr, flush=True)
 
     try:
         return supervise(ReloadingSupervisor(plan, on_ready=announce, folders=folders_of(target)))
     except CommandFailed as failure:
         said, newline, places = str(failure).partition("\n")
         if not has_key and f"keys from {KEYS_VARIABLE}" in said:
-            hint = f" (--reload gives the server a key, by {KEYS_VARIABLE})"
+            hint = f" (--reload sets {KEYS_VARIABLE} to a new key)"
             raise CommandFailed(f"{said}{hint}{newline}{places}") from failure
         raise
 
@@ -119,7 +119,7 @@ def _serve_alone(target: str, settings: ServeSettings) -> int:
 
 
 def _cannot_roll(number: int, frame: FrameType | None) -> None:
-    # Logged, not printed: printing fails if the terminal has just closed.
+    # Log instead of printing: printing fails if the terminal has just closed.
     logger.warning("a single worker cannot be replaced while it serves; see --workers")
 
 
@@ -130,7 +130,7 @@ def _serve(target: str, settings: ServeSettings) -> int:
 
 
 def _prepare_workers(target: str, settings: ServeSettings) -> tuple[WorkerPlan, socket.socket]:
-    """Return what a supervisor starts, and the socket that its workers share."""
+    """Return the supervisor's plan, and the socket that its workers share."""
     set_up_logging(settings)
     command = [sys.executable, "-m", "roundtrip.cli.running.serve", target, settings.model_dump_json()]
     listening = listen_for(settings, cure="--port or --host")
@@ -150,7 +150,7 @@ def _announce(identity: Identity, settings: ServeSettings, listening: socket.soc
         said.append(_older_clients(settings))
     if not settings.is_loopback and not settings.allowed_hosts:
         said.append(
-            "requests with any Host are accepted; name the server's own with --allowed-host, or any with "
+            "requests with any Host are accepted; restrict them with --allowed-host, or silence this warning with "
             "--allowed-host '*'"
         )
     for line in said:
@@ -166,20 +166,20 @@ def _wants_probe(environment: Mapping[str, str]) -> bool:
 
 def _older_clients(settings: ServeSettings) -> str:
     if settings.workers > 1:
-        why, fix = "several workers keep no sessions", "serve with --workers 1, several of those behind a balancer"
+        why, fix = "several workers keep no sessions", "run one or more servers with --workers 1"
     elif not settings.keeps_sessions:
-        why, fix = "--no-sessions keeps no sessions", "leave it out"
+        why, fix = "--no-sessions keeps no sessions", "remove it"
     else:
         why, fix = "--json-response always cannot carry questions", "use --json-response auto"
     return (
-        f"clients on 2025-11-25 and before, still the majority, cannot be asked by form, as {why}: a tool that asks "
-        "them gives them a link with Pages(authenticate=...), or the question with the channel 'model', and otherwise "
-        f"fails with an error, which is logged each time; to ask them by form, {fix}"
+        f"clients on 2025-11-25 and before, still the majority, cannot be asked by form, because {why}. With "
+        "Pages(authenticate=...), a tool sends them a link; with the channel 'model', it asks through the model. "
+        f"Otherwise, the tool fails with an error, and each error is logged. To ask these clients by form, {fix}"
     )
 
 
 def _work() -> int:
-    """Serve as a worker. Its arguments are the target, the settings, and descriptors of its channel and the socket."""
+    """Serve as a worker process. Its arguments are the target, the settings, and the channel and socket descriptors."""
     target, settings, channel, listening = sys.argv[1:]
     read, accepts = ServeSettings.model_validate_json(settings), socket.socket(fileno=int(listening))
     return work(

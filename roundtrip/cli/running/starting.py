@@ -1,4 +1,4 @@
-"""Open the sockets on which commands serve, and supervise the processes that do."""
+"""Sockets and processes for commands that serve."""
 
 import asyncio
 import os
@@ -16,38 +16,38 @@ NO_WORKERS: Final = "several workers need os.fork, which this system lacks; use 
 
 
 def require_fork(why: str) -> None:
-    """Reject systems that cannot fork.
+    """Check that this system can fork.
 
     Raises:
-        CommandFailed: This is one.
+        CommandFailed: This system cannot fork.
     """
     if not hasattr(os, "fork"):
         raise CommandFailed(why)
 
 
 def supervise(supervisor: Supervisor) -> int:
-    """Run processes until a signal arrives, and return the exit code.
+    """Run worker processes until a signal arrives, and return the exit code.
 
     Raises:
-        CommandFailed: They cannot start.
+        CommandFailed: The workers cannot start.
     """
     with reported(WorkerFailed):
         return 0 if asyncio.run(supervisor.run()) else 1
 
 
 def exit_code_of(ended: Ended) -> int:
-    """Return the exit code of a command that has served in its own process.
+    """Return the exit code for a command that served in this process.
 
     Raises:
         CommandFailed: The server did not start.
     """
     if ended is Ended.NOT_BEGUN:
-        raise CommandFailed("the server could not be started; its log is above")
+        raise CommandFailed("the server could not start; see its log above")
     return 0 if ended is Ended.IN_TIME else 1
 
 
 def listen_at(host: str, port: int) -> socket.socket:
-    """Open a socket for a page; port 0 is a free one.
+    """Open a socket for a page. Port 0 means a free port.
 
     Raises:
         CommandFailed: The address cannot be used.
@@ -57,7 +57,11 @@ def listen_at(host: str, port: int) -> socket.socket:
 
 
 def listen_for(settings: ServeSettings, *, cure: str = "--port") -> socket.socket:
-    """Open the socket of a server; `cure` is the option that chooses another address.
+    """Open a server's socket.
+
+    Args:
+        settings: The host and the port.
+        cure: The option that chooses another address, for the error message.
 
     Raises:
         CommandFailed: The address cannot be used.
@@ -71,7 +75,7 @@ def _reporting(host: str, port: int, cure: str = "--port") -> Generator[None]:
     try:
         yield
     except OSError as error:
-        # Python adds the address to the reason.
+        # Python appends the address to the reason.
         reason = (error.strerror or str(error)).partition(" (while attempting")[0]
         at = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         raise CommandFailed(f"cannot serve on {at}: {reason}; try another {cure}") from error

@@ -29,10 +29,10 @@ from roundtrip.ui.stored import OperatedCalls
 
 
 def run(arguments: Namespace) -> int:
-    """Run the command with its arguments, and return its exit code."""
+    """Run the command and return its exit code."""
     if arguments.add_user is not None:
         if arguments.users is None:
-            raise CommandFailed("--add-user needs the file of users; give --users FILE")
+            raise CommandFailed("--add-user needs a users file; add --users FILE")
         with reported(UsersUnusable):
             token = add_user(arguments.users, arguments.add_user)
         print(token)
@@ -41,7 +41,7 @@ def run(arguments: Namespace) -> int:
 
 
 async def _serve(arguments: Namespace) -> int:
-    # A store can be looked at without transcripts.
+    # Stored calls can be shown without transcripts.
     is_stored_only = arguments.server is not None and not arguments.files and TRACE_VARIABLE not in os.environ
     names = [] if is_stored_only else named_files(arguments)
     server = load_attached(arguments.server) if arguments.server is not None else None
@@ -65,9 +65,7 @@ async def _serve(arguments: Namespace) -> int:
             tasks.start_soon(app.read_lines)
             print(address, flush=True)
             if server is not None and stored.problem:
-                print(
-                    f"roundtrip ui: tasks and approvals cannot be shown: {stored.problem}", file=sys.stderr, flush=True
-                )
+                print(f"roundtrip ui: cannot show tasks and approvals: {stored.problem}", file=sys.stderr, flush=True)
             await host.serve(sockets=[listening])
             tasks.cancel_scope.cancel()
         index.close()
@@ -77,28 +75,30 @@ async def _serve(arguments: Namespace) -> int:
 
 
 def _access(arguments: Namespace, port: int) -> tuple[Access, str]:
-    """Return the rule by which requests may enter, and what to print of the address."""
+    """Return the access rule, and the announcement to print."""
     if arguments.users is None:
         if not is_loopback(arguments.host):
-            raise CommandFailed("a --host that other machines reach needs --users FILE and --base-url https://…")
+            raise CommandFailed(
+                "a --host that other machines can reach needs authentication; add --users FILE and --base-url https://…"
+            )
         loopback = Loopback(port, arguments.host)
-        note = "(the calls are shown there until Ctrl-C; the address is a secret)"
+        note = "(press Ctrl-C to stop the pages; keep this address secret)"
         return LocalAccess(loopback), f"{loopback.url}\n{note}"
     if arguments.base_url is None:
-        raise CommandFailed("--users needs --base-url, the address of the pages in browsers")
+        raise CommandFailed("--users needs the address of the pages in browsers; add --base-url URL")
     read_address(arguments.base_url, name="--base-url", example="https://calls.example")
     with reported(UsersUnusable):
         users = read_users(arguments.users)
-    note = f"(the calls are shown there to the users of {arguments.users}, from port {port}, until Ctrl-C)"
+    note = f"(users from {arguments.users} can open the pages, served on port {port}; press Ctrl-C to stop)"
     url = f"{arguments.base_url.rstrip('/')}/"
     return NamedUsers(users, url), f"{url}\n{note}"
 
 
 def _open_index(names: Sequence[str], later: Sequence[Path]) -> CallIndex:
-    """Return the index of the transcripts; a temporary one if theirs cannot be written."""
+    """Open the index of the transcripts, or a temporary one if the index file cannot be written."""
     with reported(NoTranscript, IndexUnusable):
         try:
             return CallIndex(names, index_path(names), later=later)
         except IndexUnusable as error:
-            warn(f"{error}; a temporary index is made instead")
+            warn(f"{error}; using a temporary index instead")
             return CallIndex(names, later=later)

@@ -1,4 +1,4 @@
-"""Run `roundtrip worker`: the tasks of a server, in processes that serve no requests."""
+"""Run `roundtrip worker`: a server's tasks, in processes that serve no requests."""
 
 import asyncio
 import contextlib
@@ -19,13 +19,13 @@ from roundtrip.serving.settings import BadSettings, WorkerSettings, read_setting
 from roundtrip.serving.supervisor import Supervisor, WorkerPlan
 from roundtrip.text import printable
 
-_CUT: Final = "ended with work still running; another worker continues it when its lease has ended"
+_CUT: Final = "ended while work was still running; another worker continues it after the lease expires"
 _MARGIN: Final = 15.0
-"""Seconds after which a stopping process exits, even if a body still runs in a thread."""
+"""Seconds after the graceful shutdown when the process exits, even if a body still runs in a thread."""
 
 
 def run(arguments: Namespace) -> int:
-    """Run the command with its arguments, and return its exit code."""
+    """Run the command and return its exit code."""
     flags = {name: value for name, value in vars(arguments).items() if name not in ("target", "config", "command")}
     with reported(BadSettings):
         settings = read_settings(WorkerSettings, flags, file=arguments.config)
@@ -43,17 +43,17 @@ def run(arguments: Namespace) -> int:
 
 
 def _load(target: str) -> Server[Any]:
-    """Load a server whose tasks can be run apart from it.
+    """Load a server whose tasks can run in another process.
 
     Raises:
-        CommandFailed: There is no such server.
+        CommandFailed: The server cannot be loaded, has no tasks, or keeps them in process memory.
     """
     server = load_server(target)
     if server.task_service is None:
         raise CommandFailed("the server has no tool that runs as a task; declare one with @server.tool(task=True)")
     if server.ledger.reach is Reach.PROCESS:
         raise CommandFailed(
-            "the tasks of a MemoryLedger are in the memory of the process that made them; give the server a "
+            "the server must share its ledger with other processes, got a MemoryLedger; give the server a "
             "SqliteLedger, a RedisLedger or a PostgresLedger"
         )
     return server
@@ -74,7 +74,7 @@ async def _run_tasks(server: Server[Any], settings: WorkerSettings, on_ready: Ca
     seen: set[int] = set()
 
     def stopped(number: int) -> None:
-        # The first signal lets bodies end, a repeated one does not. For one interrupt, a supervisor sends both.
+        # The first signal lets bodies finish; a repeated signal does not. Supervisors send both signals for one Ctrl-C.
         (hurry if number in seen else stop).set()
         seen.add(number)
 
@@ -95,13 +95,13 @@ async def _run_tasks(server: Server[Any], settings: WorkerSettings, on_ready: Ca
     except Exception:
         if stop.is_set():
             raise
-        logger.exception("the server could not be started")
+        logger.exception("the server could not start")
         return Ended.NOT_BEGUN
     return Ended.BROKEN_OFF if broken_off else Ended.IN_TIME
 
 
 def _work() -> int:
-    """Work as one of several. Its arguments are the target, the settings, and the descriptor of its channel."""
+    """Run tasks as a worker process. Its arguments are the target, the settings, and the channel descriptor."""
     target, given, channel = sys.argv[1:]
     settings = WorkerSettings.model_validate_json(given)
     return work(

@@ -143,12 +143,12 @@ WRONG_USAGE = [
     (["http://127.0.0.1:1/mcp", "--tool", "book={"], "--tool book: the arguments are not JSON"),
     (["http://127.0.0.1:1/mcp", "--tool", "book=1"], "--tool book: the arguments must be a JSON object"),
     (["http://127.0.0.1:1/mcp", "--tool", "book", "--tool", "book"], "--tool book is given twice"),
-    (["http://127.0.0.1:1/mcp", "--tool", "book", "--once", "pay"], "--once pay: name the tool with --tool too"),
+    (["http://127.0.0.1:1/mcp", "--tool", "book", "--once", "pay"], "--once pay must be one of the --tool tools"),
     (["http://127.0.0.1:1/mcp", "--tool", "book"], "no connection"),
     (["ftp://127.0.0.1/mcp", "--tool", "book"], "is not an http(s) address"),
     (["--tool", "book", "--", "no-such-program", "-x"], "there is no program 'no-such-program'"),
     (["http://127.0.0.1:1/mcp", "--tool", "book", "--", "python", "x.py"], "there are two servers"),
-    (["no_such_module:server", "--tool", "book"], "no module 'no_such_module'"),
+    (["no_such_module:server", "--tool", "book"], "no module named 'no_such_module'"),
     (["no_such_file.py:server", "--tool", "book"], "no file 'no_such_file.py'"),
 ]
 

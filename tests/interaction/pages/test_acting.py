@@ -223,7 +223,7 @@ async def test_command_reminds_expires_and_logs(
         assert await run("expire", call_in(asked), call_in(asked)) == 1
         assert text_of(await go_on(client, asked)).startswith("The time of this call is over: an operator")
     assert capsys.readouterr().out.splitlines()[:2] == [
-        f"{call_in(asked)}: its groups were notified",
+        f"{call_in(asked)}: groups notified",
         f"{call_in(asked)}: expired",
     ]
     assert [(line.instance, line.action, line.outcome) for line in logged(log)] == [

@@ -95,14 +95,14 @@ async def test_start_of_an_id_is_enough_if_it_is_the_only_one(
         (twice,) = {start for start in starts if starts.count(start) > 1}
         capsys.readouterr()
         assert await run("inbox", "approve", url, twice) == 2
-    assert f"2 approvals begin with {twice!r}" in capsys.readouterr().err
+    assert f"2 approval ids begin with {twice!r}" in capsys.readouterr().err
 
 
 MISTAKES = [
-    (["list", "https://shop.example"], "a token is needed"),
+    (["list", "https://shop.example"], "a token is required"),
     (["list", "http://shop.example", "--token", "secret-1"], "must begin with https"),
     (["list", "ftp://shop.example", "--token", "secret-1"], "must be an address"),
-    (["list", "http://127.0.0.1:9", "--token", "secret-1"], "nothing answers at http://127.0.0.1:9; start it"),
+    (["list", "http://127.0.0.1:9", "--token", "secret-1"], "nothing answers at http://127.0.0.1:9; start the server"),
     (["list", "https://a.example/x/mcp", "--token", "secret-1"], "without /mcp; give https://a.example/x\n"),
     (
         ["list", "https://a.example/approvals/api", "--token", "s-1"],

@@ -17,7 +17,7 @@ from tests.kit.transcripts import acted, write
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("workshop_folder")]
 SHOP = "tests.interaction.tasks.workshops:shop"
-NOTE = "this is in no operator log; name one with --operator-log, or set ROUNDTRIP_OPERATOR_LOG"
+NOTE = "this action is not logged; name an operator log with --operator-log, or set ROUNDTRIP_OPERATOR_LOG"
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ async def test_actions_print_their_outcome_and_are_logged(log: Path, capsys: pyt
     assert said.err == ""
     out = said.out.splitlines()
     assert out[0] == f"{call}: cancelled"
-    assert out[1].startswith("unknown: the store has no call that begins with")
+    assert out[1].startswith("unknown: 'unknown' matches no stored call")
     assert out[2:5] == [
         f"{call}: it has ended already, and is cancelled",
         f"{other.split('.')[0]}: expired",
@@ -101,7 +101,7 @@ async def test_former_variable_of_the_log_is_not_ignored(
         task, call = await asking(peer, "build", secret="this")
         assert await run("calls", "cancel", call, "--server", SHOP) == 2
         assert (await peer.get(task))["status"] == "input_required"
-    assert "nothing was done: ROUNDTRIP_AUDIT is named ROUNDTRIP_OPERATOR_LOG now" in capsys.readouterr().err
+    assert "nothing was done: ROUNDTRIP_AUDIT is now named ROUNDTRIP_OPERATOR_LOG" in capsys.readouterr().err
 
 
 async def test_log_is_beside_the_named_transcripts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,7 +132,7 @@ async def test_views_have_the_actions_and_what_is_stored(
         assert await run("calls", "show", call, "--server", SHOP) == 0
         gone = capsys.readouterr().out
     assert f"expired by {user_of_system()}\n" in gone
-    assert "the server stores nothing of it" in gone
+    assert "this server has not stored the call" in gone
     assert await run("calls", "ls") == 0
     assert [line.split()[4:5] for line in capsys.readouterr().out.splitlines()[1:]] == [["failed"]]
     assert await run("calls", "show", call, str(trace)) == 0
@@ -188,7 +188,7 @@ async def test_answer_needs_the_flag_for_test_users(tmp_path: Path, capsys: pyte
         options = ("--server", SHOP, "--operator-log", str(tmp_path / "log"))
         assert await run("calls", "answer", call, "size", "3", *options) == 2
         assert (await peer.get(task))["status"] == "input_required"
-    assert "is for development servers only" in capsys.readouterr().err
+    assert "is allowed only on development servers" in capsys.readouterr().err
     assert "log" not in os.listdir(tmp_path)
 
 

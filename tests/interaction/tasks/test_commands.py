@@ -62,7 +62,7 @@ async def test_contents_of_tasks_are_shown_only_on_request(capsys: pytest.Captur
     assert revealed["arguments"] == {"secret": "argument-4711"}
     assert revealed["questions"]["size"]["params"]["message"] == "How large is argument-4711?"
     assert await run("show", "unknown") == 2
-    assert "the store has no call that begins with 'unknown'" in capsys.readouterr().err
+    assert "'unknown' matches no stored call" in capsys.readouterr().err
 
 
 async def test_invalid_limit_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
@@ -104,7 +104,7 @@ async def test_body_that_runs_once_is_retried_only_on_request(
         assert "must not begin twice" in capsys.readouterr().out
         assert (await peer.get(task))["status"] == "failed"
         assert await run("retry", "--even-once", task) == 0
-        assert capsys.readouterr().out == f"{task.split('.')[0]}: is due again\n"
+        assert capsys.readouterr().out == f"{task.split('.')[0]}: due again\n"
         (tmp_path / "go on").touch()
         monkeypatch.setenv("ROUNDTRIP_RUN_TASKS", "1")
         async with peers(workshops.shop()) as (second,):
@@ -131,7 +131,7 @@ async def test_rekeyed_tasks_need_the_newest_key_alone(
         assert "3 encrypted with the newest key" in capsys.readouterr().out
     (tmp_path / "go on").touch()
     assert await run("rekey", target="shop") == 0
-    assert ", 3 were already" in capsys.readouterr().out
+    assert ", 3 already were" in capsys.readouterr().out
     # The client's id is still valid, and so are answers, although the key of their time is gone.
     async with peers(workshops.new_shop()) as (peer,):
         await peer.answer(due, size=3)
@@ -145,7 +145,9 @@ async def test_rekeyed_tasks_need_the_newest_key_alone(
     assert "3 could not be read" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("target", "said"), [("idle", "the server stores no calls"), ("forgetful", "in the memory")])
+@pytest.mark.parametrize(
+    ("target", "said"), [("idle", "the server stores no calls"), ("forgetful", "got a MemoryLedger")]
+)
 async def test_server_without_stored_tasks_is_rejected(
     target: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -225,7 +225,7 @@ def test_check_continues_after_a_failure_and_filters_by_tool(
     assert [(one["tool"], one["verdict"]) for one in told] == [("order", "asks again")] * 2
     assert [again["cause"] for one in told for again in one["asks_again"]] == ["reworded"] * 2
     assert main(["check", target, "--tool", "sell", str(recording.file)]) == 2
-    assert "no call of 'sell'" in capsys.readouterr().err
+    assert "no calls of 'sell'" in capsys.readouterr().err
 
 
 def test_unrevealed_recording_is_reported_with_advice(recording: Recording, capsys: pytest.CaptureFixture[str]) -> None:
@@ -367,12 +367,12 @@ def test_unusable_server_or_file_exits_with_2(
     recording.call()
     broken = changed(SHOP, ('server = Server("shop", keys=[b"k" * 32])', FAILING))
     assert main(["check", deploy(recording.folder, "changed", broken), str(recording.file)]) == 2
-    assert "could not be started, or failed: OSError: no database" in capsys.readouterr().err
+    assert "the server failed, or could not start: OSError: no database" in capsys.readouterr().err
     assert main(["check", "nowhere.py:server", str(recording.file)]) == 2
     assert main(["check", "changed.py:server", "nowhere.jsonl"]) == 2
     capsys.readouterr()
     assert main(["check", str(recording.file), "changed.py:server"]) == 2
-    assert "the server comes first" in capsys.readouterr().err
+    assert "the server must come first" in capsys.readouterr().err
 
 
 def test_transcript_text_reaches_the_terminal_only_as_text(

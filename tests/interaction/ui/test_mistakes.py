@@ -27,8 +27,8 @@ def test_mistakes_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
     check_each(
         [
-            (["--host", "0.0.0.0"], "needs --users FILE and --base-url"),
-            (["--users", "{users}"], "--users needs --base-url"),
+            (["--host", "0.0.0.0"], "add --users FILE and --base-url"),
+            (["--users", "{users}"], "add --base-url URL"),
             (["--users", "{users}", "--base-url", "http://calls.example"], "must begin with https://"),
             (["--users", "{users}", "--base-url", "calls.example"], "must be an address"),
             (["--users", "{users}", "--base-url", "https://u@calls.example"], "must be an address"),
@@ -37,7 +37,7 @@ def test_mistakes_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
             (["--users", "{open}", "--base-url", "https://calls.example"], "must be readable only by its owner"),
             (["--users", "{wrong}", "--base-url", "https://calls.example"], "line 1 of"),
             (["--users", "{users}", "--add-user", "a b"], "a name must be"),
-            (["--add-user", "ana"], "give --users FILE"),
+            (["--add-user", "ana"], "add --users FILE"),
         ],
         check,
     )

@@ -130,10 +130,10 @@ def test_undrawable_target_is_rejected_with_advice(folder: Path, capsys: pytest.
 
     check_each(
         [
-            (["graph_shop"], "'graph_shop' names no server; write MODULE:SERVER"),
-            ([":server"], "':server' names no server; write MODULE:SERVER"),
-            (["graph_nowhere:server"], "no module 'graph_nowhere'"),
-            (["graph_shop.inner:server"], "no module 'graph_shop.inner'"),
+            (["graph_shop"], "'graph_shop' does not name a server; write MODULE:SERVER"),
+            ([":server"], "':server' does not name a server; write MODULE:SERVER"),
+            (["graph_nowhere:server"], "no module named 'graph_nowhere'"),
+            (["graph_shop.inner:server"], "no module named 'graph_shop.inner'"),
             (["nowhere.py:server"], "no file 'nowhere.py'; "),
             (["graph_shop:shop"], "'graph_shop' has no attribute 'shop'; servers there: server, empty"),
             (
@@ -189,4 +189,4 @@ def test_the_way_of_a_recorded_call_is_marked(transcript: Path, capsys: pytest.C
 
 def test_call_is_marked_on_machines_and_not_on_servers(transcript: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["graph", "x:server", "--call", "call-1", "--trace", str(transcript)]) == 2
-    assert "leave MODULE:SERVER out" in capsys.readouterr().err
+    assert "remove MODULE:SERVER" in capsys.readouterr().err

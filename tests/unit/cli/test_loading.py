@@ -48,7 +48,7 @@ def test_file_without_one_server_is_told_what_to_name(folder: Path) -> None:
         assert complaint(load, file).endswith(f"name the function: {file}:make or {file}:plain")
         said = complaint(load, written(folder, "number = 1\n"))
         assert "has no server at module level; add server = Server('target_shop')" in said
-        assert 'write its command: "python target_shop.py"' in said
+        assert 'give its command: "python target_shop.py"' in said
 
     check_each(_LOADERS, check)
 

@@ -135,7 +135,7 @@ WRONG_USAGE: list[tuple[list[str], str]] = [
     (["book", "train=X1", "train=X2", "people=2"], "the argument 'train' is given twice"),
     (["book", "X1"], "'X1' is not an argument; write key=value, key:=JSON or key@=FILE"),
     (["book", "train@=/no/such"], "cannot read '/no/such': No such file or directory"),
-    (["book", "--list"], "--list calls no tool"),
+    (["book", "--list"], "--list does not call a tool"),
     (["order", "--task", "x"], "--task"),
     (["--list", "--task", "x"], "--task"),
     (["--task", "x", "--no-tasks"], "--task"),

@@ -82,7 +82,7 @@ def test_call_that_becomes_a_task_ends_in_the_same_process(cinema: str) -> None:
     [
         ("server = 1\n", [], "has no server at module level"),
         ("1 / 0\n", [], "failed: ZeroDivisionError: division by zero\n  File "),
-        (CINEMA, ["--header", "Name: value"], "a server in this process has no headers"),
+        (CINEMA, ["--header", "Name: value"], "--header needs an HTTP server, got a server in this process"),
     ],
 )
 def test_unusable_name_is_wrong_usage(tmp_path: Path, text: str, arguments: list[str], message: str) -> None:

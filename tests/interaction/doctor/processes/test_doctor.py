@@ -85,7 +85,7 @@ def test_two_instances_that_fit_together_are_found_in_order(town: Town, capsys: 
     assert "2 calls began on one instance and ended on another" in told
     assert "\x1b" not in told
     assert main(["doctor", "python server.py"]) == 2
-    assert "is not an address" in capsys.readouterr().err
+    assert "URL must be an http(s) address" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -196,16 +196,16 @@ RELOADING: Final = ["reload_shop.py", "--reload", "--port", "0"]
 @pytest.mark.parametrize(
     ("words", "changed", "messages"),
     [
-        ([*RELOADING, "--workers", "2"], {}, ["--reload replaces one process, and --workers starts several"]),
+        ([*RELOADING, "--workers", "2"], {}, ["--reload replaces one process, but --workers starts several"]),
         (["reload_shop.py", "--reload", "--stdio"], {}, ["--reload needs HTTP: a host holds the pipes of the process"]),
-        (["reload_shop.py", "--stdio", "--host", "x"], {}, ["--stdio serves one host without HTTP; leave --host"]),
+        (["reload_shop.py", "--stdio", "--host", "x"], {}, ["--stdio serves one host without HTTP; remove --host"]),
         ([*RELOADING, "--folder", "nowhere"], {}, ["--folder 'nowhere' cannot be entered: No such file or directory"]),
         (["shelf.py", "--workers", "2"], {"shelf.py": ""}, ["'shelf.py' has no server at module level"]),
         (RELOADING, {"shelf.py": "1 / 0\n"}, ['division by zero\n  File "reload_shop.py", line 3, in <module>']),
         (
             RELOADING,
             {"reload_shop.py": "from roundtrip import Server\nserver = Server()\n"},
-            ["must have a name", "(--reload gives the server a key, by ROUNDTRIP_KEYS)\n  File"],
+            ["must have a name", "(--reload sets ROUNDTRIP_KEYS to a new key)\n  File"],
         ),
     ],
 )

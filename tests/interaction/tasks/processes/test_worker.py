@@ -167,7 +167,7 @@ async def test_worker_waits_for_a_store_that_is_down(tmp_path: Path, redis: Redi
 
 @pytest.mark.parametrize(
     ("target", "said"),
-    [("idle", "no tool that runs as a task"), ("forgetful", "in the memory of the process"), ("none", "no attribute")],
+    [("idle", "no tool that runs as a task"), ("forgetful", "got a MemoryLedger"), ("none", "no attribute")],
 )
 def test_worker_that_could_do_nothing_does_not_start(tmp_path: Path, target: str, said: str) -> None:
     message = not_begun(["worker", f"{SHOPS}:{target}"], folder=tmp_path, **{FOLDER: str(tmp_path)})

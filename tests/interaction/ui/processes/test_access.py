@@ -80,7 +80,7 @@ def test_head_is_answered_as_get_without_a_body(served: Operated, place: str) ->
 
 def test_nothing_is_shown_without_the_secret(served: Operated) -> None:
     assert re.fullmatch(r"[\w-]{22}", served.secret)
-    assert "the address is a secret" in served.note
+    assert "keep this address secret" in served.note
     for place in ("/", "/calls.json", f"/{'x' * 22}/calls.json", f"/{served.secret[:-1]}/", "/%2e%2e/", "//"):
         answer = served.request(place)
         assert answer.status == 404
@@ -267,4 +267,4 @@ def test_store_in_the_memory_of_the_server_is_told_at_the_start(
     with operating(f"--server={workshops.__name__}:forgetful", str(tmp_path)) as served:
         assert served.end() == 130
         reason = "The server keeps its calls in process memory"
-        assert f"roundtrip ui: tasks and approvals cannot be shown: {reason}" in served.errors()
+        assert f"roundtrip ui: cannot show tasks and approvals: {reason}" in served.errors()
