@@ -1,1 +1,1 @@
-"""Commands of `roundtrip`: one module each, with its `COMMAND`."""
+"""`roundtrip` sub-commands. Each module defines one `COMMAND`."""

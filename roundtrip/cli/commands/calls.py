@@ -1,4 +1,4 @@
-"""`roundtrip calls`: list and show calls, act on those that are stored, and renew their keys."""
+"""`roundtrip calls`: list and show calls, and act on stored calls."""
 
 from typing import Any, Final
 
@@ -14,9 +14,9 @@ from roundtrip.cli.parsing import (
 )
 
 _DESCRIPTION: Final = """\
-Look at the calls of transcripts, and act on those that a server stores. The server is loaded for its ledger, its keys
-and its on_pending, and serves no requests. Each action on a call is a line of the operator log, and one that cannot be
-logged is not done."""
+Inspect recorded calls, and act on the calls that a server stores. The command loads the server for its ledger, keys
+and on_pending, and does not serve requests. Each action is recorded in the operator log. If the log cannot be written,
+the action is not performed."""
 
 _EPILOG: Final = """\
 exit codes:
@@ -25,19 +25,19 @@ exit codes:
   2  not done, or nothing to show; standard error has the reason"""
 
 _ACTIONS: Final = {
-    "ls": "list the calls of transcripts, as `roundtrip trace ls` does",
-    "stored": "list what a server stores: tasks, and calls that wait for a page, a model or an approval",
-    "show": "show one call, as `roundtrip trace show` does, and what its server stores of it",
+    "ls": "list recorded calls, like `roundtrip trace ls`",
+    "stored": "list stored calls: tasks, and calls that wait for a page, a model or an approval",
+    "show": "show one call, like `roundtrip trace show`, and what its server has stored",
     "cancel": "cancel calls, as their clients could",
-    "retry": "let workers continue lost calls behind their stored steps",
-    "expire": "end the life of calls now, with their pending approvals",
-    "remind": "notify the groups of pending approvals again, by the server's on_pending, in this process",
+    "retry": "let workers continue lost calls after their last stored steps",
+    "expire": "expire calls now, including their pending approvals",
+    "remind": "notify the groups of pending approvals again, by calling the server's on_pending in this process",
     "rekey": "encrypt all stored calls with the newest key",
-    "answer": "answer a question of a call on a development server, as a test user",
+    "answer": "answer a call's question on a development server, as a test user",
 }
 TEST_USER: Final = "--test-user"
 STATES: Final = ("due", "running", "asking", "waiting", "completed", "failed", "lost", "cancelled")
-"""The states of stored calls, so that the parser need not import their machine; a test compares them."""
+"""States of stored calls. They are copied here to avoid a slow import; a test compares both lists."""
 _LIMIT: Final = 50
 _MAX_LISTED: Final = 1_000_000
 
@@ -57,29 +57,29 @@ def _configure_action(action: OptionsAnywhere, name: str) -> None:
     add_server(action)
     if name == "stored":
         action.add_option("--state", "STATE", ", ".join(STATES), repeats=True, choices=STATES)
-        help = "the most calls, the last changed first; default: %(default)s"
+        help = "list at most this many calls, the last changed first; default: %(default)s"
         action.add_option("--limit", "N", help, type=whole_number(1, _MAX_LISTED), default=_LIMIT)
         add_json(action)
     if name in ("stored", "rekey"):
         return
-    call: dict[str, Any] = {"metavar": "ID", "help": "the id of a call or its task, the start of one, or `last`"}
+    call: dict[str, Any] = {"metavar": "ID", "help": "the id of a call or its task, a prefix of it, or `last`"}
     if name == "answer":
         action.add_argument("call", **call)
         action.add_argument("name", metavar="NAME", help="the name of the question")
-        help = "the value of its only field, or JSON of all fields; `:decline` or `:cancel`"
+        help = "the value of its only field, all fields as JSON, `:decline` or `:cancel`"
         action.add_argument("value", metavar="VALUE", help=help)
         add_files(action)
-        action.add_switch(TEST_USER, "required: the server has test users only, for whom you may answer")
+        action.add_switch(TEST_USER, "required: confirm that this server has only test users")
     else:
-        action.add_argument("calls", nargs="+", metavar="ID", help=f"{call['help']}; then transcripts, as FILE")
+        action.add_argument("calls", nargs="+", metavar="ID", help=f"{call['help']}; then transcript files, if any")
     if name == "retry":
-        action.add_switch("--even-once", "also tasks whose body must not begin twice (exactly_once=True)")
+        action.add_switch("--even-once", "also retry tasks whose body must not start twice (exactly_once=True)")
     add_operator_log(action)
 
 
 def view(name: str) -> Command:
-    """Return the view of transcripts that has the name of an action."""
-    # Imported here, as actions draw no views.
+    """Return the transcript view of the same name."""
+    # Lazy: other actions need no views.
     from roundtrip.cli.trace import listing, showing
 
     return {**listing.COMMANDS, **showing.COMMANDS}[name]

@@ -1,4 +1,4 @@
-"""`roundtrip completion`: print what completes commands, options and their choices in a shell."""
+"""`roundtrip completion`: print a shell's completion script."""
 
 from argparse import Namespace
 from collections.abc import Iterator
@@ -9,22 +9,22 @@ from roundtrip.cli.parsing import OptionsAnywhere
 
 _SHELLS: Final = ("bash", "zsh", "fish")
 _FILES: Final = frozenset({"FILE", "PATH", "TRANSCRIPT", "MODULE:SERVER", "SERVER"})
-"""Names of arguments that may be files."""
+"""Metavars of arguments that may be files."""
 _FOLDERS: Final = frozenset({"FOLDER"})
 
 _DESCRIPTION: Final = """\
-Print what completes the commands of roundtrip, their options and the choices of these, in bash, zsh or fish. It is
-made from the parser of this version."""
+Print a script for bash, zsh or fish that completes roundtrip's commands, options and choices. The script matches this
+version of roundtrip."""
 
 _EPILOG: Final = """\
 shells:
   bash  roundtrip completion bash > ~/.roundtrip-completion.bash
-        and this line in ~/.bashrc: source ~/.roundtrip-completion.bash
+        then add this line to ~/.bashrc: source ~/.roundtrip-completion.bash
   zsh   roundtrip completion zsh > ~/.roundtrip-completion.zsh
-        and this line in ~/.zshrc, after `compinit`: eval "$(cat ~/.roundtrip-completion.zsh)"
+        then add this line to ~/.zshrc, after `compinit`: eval "$(cat ~/.roundtrip-completion.zsh)"
   fish  roundtrip completion fish > ~/.config/fish/completions/roundtrip.fish
 
-  Do so again after an upgrade. Or let each shell make it, which takes a second:
+  Repeat this after an upgrade. Or let each new shell generate the script, which takes a second:
   eval "$(roundtrip completion bash)"        the same for zsh
   roundtrip completion fish | source"""
 
@@ -52,7 +52,7 @@ def _run(arguments: Namespace) -> int:
 
 
 def _with_commands(parser: OptionsAnywhere) -> Iterator[OptionsAnywhere]:
-    """Yield a parser and those of its sub-commands, each with one line of description."""
+    """Yield a parser and all its sub-command parsers, each with a one-line description."""
     yield parser
     summaries = parser.summaries()
     for name, command in parser.commands().items():

@@ -16,16 +16,16 @@ def _run(arguments: Namespace) -> int:
     from roundtrip.demo.fleet import InstanceFailed
     from roundtrip.demo.tour import DemoFailed, tour
 
-    # The server checks the answers, so that the demo shows a question that is asked again.
+    # Skip client-side checks: if the user types an invalid answer, the demo shows how the server asks again.
     person = PersonAtTerminal(Terminal(), checks=False) if arguments.ask else None
     with reported(DemoFailed, InstanceFailed):
         return 0 if tour(person) else 1
 
 
 COMMAND = Command(
-    "Start three stateless HTTP instances of a bookshop and order a book from them. Every leg of the call is "
-    "served by another process; one process is killed and started again on the way. The exit code is 0 if the "
-    "order was placed in that way, and 1 if not.",
+    "Start three stateless HTTP instances of a bookshop and order a book from them. A different process serves each "
+    "leg of the call, and the demo kills and restarts one process on the way. The exit code is 0 if the order was "
+    "placed and every leg had its own process, and 1 if not.",
     _configure,
     run=_run,
 )

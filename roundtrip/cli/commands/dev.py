@@ -1,4 +1,4 @@
-"""`roundtrip dev`: a playground in the browser, for a server that is being written."""
+"""`roundtrip dev`: a playground in the browser for a server under development."""
 
 from typing import Final
 
@@ -6,37 +6,37 @@ from roundtrip.cli.command import Command
 from roundtrip.cli.parsing import PORT, OptionsAnywhere, add_header
 
 _DESCRIPTION: Final = """\
-Open a playground for a server: a page in the browser on which you call its tools, and answer its questions as a user
-of a client would. Beside it the page shows the call's states, its token, the messages on the wire and the trace."""
+Open a playground for a server: a browser page on which you call its tools and answer its questions, as a client's user
+would. The page also shows the call's states, its token, the messages on the wire and the trace."""
 
 _EPILOG: Final = """\
-SERVER is a file with one server (cinema.py) or MODULE:SERVER, of roundtrip, of the SDK or of FastMCP; an http(s)
-address; or a command that serves stdio, in quotes: "python server.py". Only servers with roundtrip that this
-command starts show states and a trace.
+SERVER is a roundtrip, SDK or FastMCP server, as a file with one server (cinema.py) or as MODULE:SERVER; an http(s)
+address; or a command that serves stdio, in quotes: "python server.py". The page shows states and a trace only for
+roundtrip servers that this command starts.
 
 while you edit:
-  A change of a Python file in this folder, or in the folder of the server's file, replaces the process of the server.
-  An open call of 2026-07-28 goes on, with the same token. If the changed code fails, the code before it serves on.
+  If a Python file changes in this folder or in the server file's folder, the command replaces the server process. Open
+  calls on 2026-07-28 continue with the same token. If the new code fails, the old code keeps serving.
 
 secrets:
-  The page shows everything that the server records of its calls. It is served to this machine and your user only, and
-  the address that this command prints is a secret. The trace is in a temporary folder, which is removed at the end."""
+  The page shows everything that the server records about its calls. Only your user on this machine can open it, and
+  the printed address is a secret. The trace is in a temporary folder, which is removed at the end."""
 
 
 def _configure(parser: OptionsAnywhere) -> None:
     parser.add_argument(
         "server", metavar="SERVER", help="MODULE:SERVER or a file, an http(s) address, or a command that serves stdio"
     )
-    parser.add_option("--port", "N", "the port of the page; default: a free one", type=PORT, default=0)
+    parser.add_option("--port", "N", "the page's port; default: a free port", type=PORT, default=0)
     parser.add_option(
-        "--server-port", "N", "the port of the server itself, for Pages(base_url=...); default: a free one", type=PORT
+        "--server-port", "N", "the server's port, for Pages(base_url=...); default: a free port", type=PORT
     )
     parser.add_switch("--open", "open the page in the browser")
     add_header(parser)
     parser.add_option(
         "--approver",
         "'NAME: VALUE'",
-        "decide approvals on the page as another person than the caller, who logs in by this HTTP header",
+        "decide approvals on the page as a different user than the caller, authenticated by this HTTP header",
         repeats=True,
     )
 

@@ -1,4 +1,4 @@
-"""`roundtrip doctor`: check that the instances of a service fit together, or what a client can be asked."""
+"""`roundtrip doctor`: check that a service's instances fit together, or what a client can be asked."""
 
 from argparse import Namespace
 from typing import Final
@@ -10,25 +10,26 @@ _TIMEOUT_SECONDS: Final = 10.0
 _PORT: Final = 8765
 
 _DESCRIPTION: Final = """\
-Probe the instances of a service, and report in plain words if they fit together: if they share keys, audience,
-build, clock and ledger, and if a call that begins on one can end on another. With --client, serve one tool that tells
-what a client can be asked: by forms, URLs, its model, its roots and tasks."""
+Probe the instances of a service, and report in plain words whether they fit together: whether they share keys,
+audience, build, clock and ledger, and whether a call that begins on one can end on another. With --client, serve one
+tool that reports what a client can be asked: forms, URLs, its model, its roots and tasks."""
 
 _EPILOG: Final = """\
-URL is the address of an instance (http://10.0.0.1:8000/mcp), or of a balancer: then the doctor sends requests
-until it meets no more instances. MODULE:SERVER, or a file with one server, is started twice on this machine, with this
-environment, to see if its instances would fit together. Servers that run already must allow the probe:
-ROUNDTRIP_PROBE=1 in their environment, or Server(..., probe=True). Only a roundtrip.Server can be probed, and no server
-of FastMCP or the SDK, also after install(). The doctor asks no person and runs none of the service's tools.
+URL is the address of an instance (http://10.0.0.1:8000/mcp) or of a balancer. With a balancer, the doctor sends
+requests until no new instance answers. For MODULE:SERVER, or a file with one server, the doctor starts two instances on
+this machine, with this environment, and checks whether they fit together. Running servers must allow the probe:
+ROUNDTRIP_PROBE=1 in their environment, or Server(..., probe=True). Only a roundtrip.Server can be probed. FastMCP and
+SDK servers cannot, even after install(). The doctor asks no user and runs none of the service's tools.
 
 clients:
-  roundtrip doctor --client          print how to add this server to a client, serve it over HTTP on this machine, and
-                                     report each client that connects
-  roundtrip doctor --client --stdio  the command that a client starts
+  roundtrip doctor --client
+      Print how to add this server to a client, serve it over HTTP on this machine, and report each connecting client.
+  roundtrip doctor --client --stdio
+      The command that a client starts.
 
 headers:
-  Keep secrets out of the command line: --header 'Authorization: Bearer ${TOKEN}', in single quotes, reads the
-  value from the environment. Headers go to every URL.
+  Keep secrets out of the command line: in single quotes, --header 'Authorization: Bearer ${TOKEN}' reads the value
+  from the environment. Headers go to every URL.
 
 exit codes:
   0    no problems; there may be notes
@@ -42,11 +43,13 @@ def _configure(parser: OptionsAnywhere) -> None:
         "urls", nargs="*", metavar="URL", help="an instance, a balancer, or MODULE:SERVER to start two instances"
     )
     add_header(parser)
-    add_timeout(parser, _TIMEOUT_SECONDS, "time limit of one request")
-    parser.add_option("--expect", "N", "the number of instances; meeting fewer is a problem", type=whole_number(1))
+    add_timeout(parser, _TIMEOUT_SECONDS, "time limit for one request")
+    parser.add_option(
+        "--expect", "N", "the expected number of instances; finding fewer is a problem", type=whole_number(1)
+    )
     parser.add_switch("--client", "report what a client can be asked; takes no URL")
     parser.add_switch("--stdio", "with --client: serve on standard input and output")
-    parser.add_option("--port", "N", "with --client: the port, 0 for one that is free", type=PORT, default=_PORT)
+    parser.add_option("--port", "N", "with --client: the port, 0 for a free port", type=PORT, default=_PORT)
     add_json(parser)
     parser.set_defaults(reject=parser.error)
 

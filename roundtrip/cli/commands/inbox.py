@@ -1,4 +1,4 @@
-"""`roundtrip inbox`: list, show, approve and reject approvals, by the API of a server's inbox."""
+"""`roundtrip inbox`: list, show, approve and reject approvals, through a server's inbox API."""
 
 from typing import Final
 
@@ -8,19 +8,19 @@ from roundtrip.cli.parsing import OptionsAnywhere, add_actions, add_json
 TOKEN_VARIABLE: Final = "ROUNDTRIP_INBOX_TOKEN"  # noqa: S105 - its name
 
 _DESCRIPTION: Final = f"""\
-Decide what waits for your approval on a server. SERVER is the address of its pages, such as https://shop.example.
-The server gets a token as `Authorization: Bearer`, from ${TOKEN_VARIABLE} or --token."""
+Decide the approvals that wait for you on a server. SERVER is the address of its pages, such as https://shop.example.
+Your token comes from ${TOKEN_VARIABLE} or --token, and is sent as `Authorization: Bearer`."""
 
 _EPILOG: Final = """\
 exit codes:
   0  done
-  1  unknown, decided, or not yours to decide
+  1  unknown, already decided, or not yours to decide
   2  not done; standard error has the reason"""
 
 _ACTIONS: Final = {
-    "list": "list what waits for you, the oldest first",
+    "list": "list the approvals that wait for you, oldest first",
     "show": "show one approval",
-    "approve": "approve",
+    "approve": "approve, with an optional reason",
     "reject": "reject, with a reason",
 }
 
@@ -30,13 +30,11 @@ def _configure(parser: OptionsAnywhere) -> None:
         action.add_argument("server", metavar="SERVER", help="the address of the server's pages")
         if name != "list":
             action.add_argument(
-                "approval", metavar="ID", help="the id of an approval, as `list` shows it, or its start"
+                "approval", metavar="ID", help="an approval's id, as `list` shows it, or a prefix of it"
             )
         if name in ("approve", "reject"):
-            what = (
-                "the reason, which is kept with the call, and shown to the person who asked if they have a page of it"
-            )
-            what += "" if name == "reject" else "; may be left out"
+            what = "the reason, which is stored with the call, and shown to the caller if the call has a page"
+            what += "" if name == "reject" else "; optional"
             action.add_option("--reason", "TEXT", what, required=name == "reject", default="")
         token = f"your token; other users of this machine may see it, so prefer ${TOKEN_VARIABLE}"
         action.add_option("--token", "TOKEN", token)

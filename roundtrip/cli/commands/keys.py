@@ -1,4 +1,4 @@
-"""`roundtrip keys`: make the keys of a server, and replace them without losing calls."""
+"""`roundtrip keys`: create and rotate a server's keys without losing calls."""
 
 import contextlib
 import os
@@ -18,25 +18,30 @@ from roundtrip.trace.writing.folder_lock import locked_folder_of
 _KEY_BYTES: Final = 32
 _MAX_AGE: Final = 3600.0
 _REPORTS: Final = {
-    1: "Step 1 of 3: added a key, which verifies only.\n"
-    "Roll the file out to all instances, and when all have it, run `rotate` again for step 2.",
-    2: "Step 2 of 3: the new key signs, the old one verifies.\n"
-    "Roll the file out to all instances, wait {max_age:g} s after the last of them, and run `rotate` again for step 3.",
-    3: "Step 3 of 3: dropped the old key.\nRoll the file out to all instances. The rotation is complete.",
+    1: "Step 1 of 3: added a key, which only verifies.\n"
+    "Roll out the file to all instances. When all have it, run `rotate` again for step 2.",
+    2: "Step 2 of 3: the new key signs, and the old key verifies.\n"
+    "Roll out the file to all instances, wait {max_age:g} s after the last one, and run `rotate` again for step 3.",
+    3: "Step 3 of 3: dropped the old key.\nRoll out the file to all instances. The rotation is complete.",
 }
-_DONE: Final = {Role.SIGNS: "signs", Role.NEXT: "verifies, and will sign", Role.FORMER: "verifies what it has signed"}
+_DONE: Final = {
+    Role.SIGNS: "signs",
+    Role.NEXT: "verifies, and will sign",
+    Role.FORMER: "verifies tokens that it has signed",
+}
 
 _DESCRIPTION: Final = f"""\
-Make the keys of a server, and replace them without losing calls. All instances of a service have the same keys, from
-the environment: {KEYS_VARIABLE} lists them, newest first, with commas, or {KEY_FILE_VARIABLE} names a file."""
+Create and rotate a server's keys without losing calls. All instances of a service need the same keys, from the
+environment: {KEYS_VARIABLE} lists them, newest first and separated by commas, or {KEY_FILE_VARIABLE} names a file."""
 
 _EPILOG: Final = """\
 rotation:
   `rotate` takes the next step each time it runs, and prints it:
-    1  adds a key, which verifies only         roll the file out to all instances, and run it again
-    2  lets it sign; the old one verifies      roll the file out to all instances, and wait for --max-age
-    3  drops the old one                       roll the file out to all instances
-  An instance reads the file when it starts; `roundtrip serve` with several workers also on SIGHUP.
+    1  add a key that only verifies; then roll out the file to all instances, and run `rotate` again
+    2  sign with the new key, while the old key still verifies; then roll out the file to all instances, wait for
+       --max-age, and run `rotate` again
+    3  drop the old key; then roll out the file to all instances
+  An instance reads the file when it starts. `roundtrip serve` with several workers also reads it on SIGHUP.
 
 exit codes:
   0  done
@@ -45,27 +50,29 @@ exit codes:
 
 def _configure(parser: OptionsAnywhere) -> None:
     actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
-    new = actions.add_parser("new", help="make a key", description="Make a key, in a new file that its owner can read.")
-    new.add_argument("file", nargs="?", metavar="FILE", help="the new file; an existing one is not changed")
-    new.add_switch("--print", f"print a key, for {KEYS_VARIABLE}, instead")
+    new = actions.add_parser(
+        "new", help="create a key", description="Create a key in a new file that only its owner can read."
+    )
+    new.add_argument("file", nargs="?", metavar="FILE", help="the new file; an existing file is not changed")
+    new.add_switch("--print", f"print the key instead, for {KEYS_VARIABLE}")
     rotate = actions.add_parser(
         "rotate",
-        help="take the next step of replacing the key",
-        description="Take the next step of replacing the key: add a new one, let it sign, drop the old one.",
+        help="take the next step of a key rotation",
+        description="Take the next step of a key rotation: add a new key, sign with it, drop the old key.",
     )
     rotate.add_argument("file", metavar="FILE", help="the key file")
     rotate.add_option(
         "--max-age",
         "SECONDS",
-        "the longest max_age of the server and its tools: for that long, calls may bring tokens that the old key "
-        "signed, so it is not dropped; default: %(default)g",
+        "the longest max_age of the server and its tools: for that long, calls may present tokens that the old key "
+        "signed, so `rotate` does not drop it; default: %(default)g",
         type=seconds,
         default=_MAX_AGE,
     )
     rotate.add_argument(
-        "--step", type=int, choices=(1, 2, 3), help="fail if the next step is another; for scripts that may run twice"
+        "--step", type=int, choices=(1, 2, 3), help="fail unless this is the next step; for scripts that may run twice"
     )
-    rotate.add_switch("--force", "drop the old key anyway; such calls are lost")
+    rotate.add_switch("--force", "drop the old key anyway; calls with its tokens are lost")
     show = actions.add_parser("show", help="list the keys", description="List the keys without revealing them.")
     show.add_argument("file", metavar="FILE", help="the key file")
 
@@ -81,7 +88,7 @@ def _run(arguments: Namespace) -> int:
         keys = _read(path)
         step = 1 if keys.other is None else 2 if keys.other.role is Role.NEXT else 3
         if arguments.step not in (None, step):
-            raise CommandFailed(f"--step {arguments.step} must be the next step, which is {step}")
+            raise CommandFailed(f"--step must be the next step, {step}, got {arguments.step}")
         keys = _rotated(keys, max_age=arguments.max_age, force=arguments.force)
         _replace(path, keys.text())
     print(_REPORTS[step].format(max_age=arguments.max_age))
@@ -96,18 +103,20 @@ def _read(path: Path) -> KeyFile:
 
 @contextlib.contextmanager
 def _alone_with(path: Path) -> Generator[None]:
-    """Prevent two rotations at once: one of two new keys would be lost, or sign before all instances know it."""
+    """Prevent concurrent rotations, which could lose a new key or sign with it before all instances know it."""
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(locked_folder_of(path, waits=False))
         except BlockingIOError:
-            raise CommandFailed(f"another `rotate` is changing {str(path)!r} or a file beside it; see `show`") from None
+            raise CommandFailed(
+                f"another `rotate` is changing {str(path)!r} or a file beside it; check the result with `show`"
+            ) from None
         yield
 
 
 def _new(arguments: Namespace) -> int:
     if arguments.print == (arguments.file is not None):
-        raise CommandFailed("pass a FILE to write a key to, or --print")
+        raise CommandFailed("either FILE or --print is required, but not both")
     key = _new_key()
     if arguments.print:
         print(key)
@@ -119,13 +128,13 @@ def _new(arguments: Namespace) -> int:
 
 
 def write_new_key(path: Path, key: str | None = None) -> None:
-    """Write a new key file for its owner only.
+    """Write a new key file that only its owner can read.
 
     Raises:
         CommandFailed: The file exists or cannot be written.
     """
     text = KeyFile(RoledKey(Role.SIGNS, key or _new_key(), _now())).text()
-    # Write all or nothing, and never over another file: a link fails if the name exists.
+    # A hard link is atomic, and fails if the name exists, so it never overwrites a file.
     with _written(path, text) as temporary:
         os.link(temporary, path)
 
@@ -141,8 +150,8 @@ def _rotated(keys: KeyFile, *, max_age: float, force: bool) -> KeyFile:
     left = (other.since + timedelta(seconds=max_age) - now).total_seconds()
     if left > 0 and not force:
         raise CommandFailed(
-            f"it is too early to drop the old key: for another {left:.0f} s, calls may bring tokens that it signed. "
-            "Wait, or pass --max-age if calls do not live so long, or --force to lose them"
+            f"it is too early to drop the old key: for another {left:.0f} s, calls may present tokens that it signed. "
+            "Wait, pass a shorter --max-age if calls do not live that long, or pass --force to lose these calls"
         )
     return KeyFile(signs)
 
@@ -165,13 +174,13 @@ def _now() -> datetime:
 
 
 def _replace(path: Path, content: str) -> None:
-    """Replace the content of a file, all or nothing."""
-    # Replace the target of a link, not the link.
+    """Replace a file's content atomically."""
+    # Replace a symbolic link's target, not the link.
     path = path.resolve()
     with _written(path, content) as temporary:
         before = path.stat()
         if os.name == "posix" and (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
-            # The service may run as another user, who must still be able to read the file.
+            # Keep the owner: the service may run as another user, who must still be able to read the file.
             os.chown(temporary, before.st_uid, before.st_gid)
         temporary.chmod(stat.S_IMODE(before.st_mode))
         temporary.replace(path)
@@ -180,7 +189,7 @@ def _replace(path: Path, content: str) -> None:
 
 @contextlib.contextmanager
 def _written(path: Path, content: str) -> Generator[Path]:
-    """Write a temporary file beside another, synced to disk and for its owner only, and remove it in the end."""
+    """Write a temporary file beside `path`, synced to disk and readable only by its owner. Remove it at the end."""
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         temporary = Path(name)
@@ -193,13 +202,13 @@ def _written(path: Path, content: str) -> Generator[Path]:
         finally:
             temporary.unlink(missing_ok=True)
     except FileExistsError as error:
-        raise CommandFailed(f"{str(path)!r} exists, and was not changed; replace its key with: rotate") from error
+        raise CommandFailed(f"{str(path)!r} exists, and was not changed; to replace its key, use `rotate`") from error
     except OSError as error:
-        raise CommandFailed(f"{str(path)!r} cannot be written: {error.strerror}") from error
+        raise CommandFailed(f"cannot write {str(path)!r}: {error.strerror}") from error
 
 
 def _sync_folder(folder: Path) -> None:
-    # Not every file system can sync a folder; the file itself is synced.
+    # Some file systems cannot sync a folder. The file itself is already synced.
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

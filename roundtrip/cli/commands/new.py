@@ -1,4 +1,4 @@
-"""`roundtrip new`: make a project of a server that asks, its tests, a key and an example of CI."""
+"""`roundtrip new`: create a project with a server that asks, tests, a key and a CI workflow."""
 
 import importlib.machinery
 import json
@@ -15,16 +15,16 @@ from roundtrip.cli.parsing import OptionsAnywhere
 from roundtrip.server.key_files import KEY_FILE_VARIABLE
 
 _DESCRIPTION: Final = """\
-Make a project in a new folder: a server with a tool that asks, tests with a snapshot, a key that git ignores,
-pyproject.toml, a README, and an example of CI. No file is overwritten."""
+Create a project in a new folder: a server with a tool that asks, tests with a snapshot, a key that git ignores,
+pyproject.toml, a README and an example CI workflow. Existing files are never overwritten."""
 
 _EPILOG: Final = """\
-NAME has small letters, digits, and - or _ between them. The server's file has the name with _ for -, so it must not
-hide a module of Python or of an installed package.
+NAME consists of lowercase letters and digits, with - or _ between them. The server's file gets this name with _ for -,
+so the name must not hide a standard or installed module.
 
 exit codes:
-  0  made
-  2  not made; standard error has the reason"""
+  0  created
+  2  not created; standard error has the reason"""
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*", re.ASCII)
 _MAX_NAME_CHARS: Final = 40
@@ -39,13 +39,13 @@ _FILES: Final = {
     "tests.yml": ".github/workflows/tests.yml",
     "README.md": "README.md",
 }
-"""Templates in the folder `project`, each with `.txt` after its name, and the files that they become."""
+"""Target paths by template. Each template is a `.txt` file in the folder `project`."""
 _FOR_TESTS: Final = ("pytest", "syrupy", "hypothesis")
 
 
 def _configure(parser: OptionsAnywhere) -> None:
     parser.add_argument("name", metavar="NAME", help="the name of the project, its server and its folder")
-    parser.add_switch("--here", "make it in this folder, not in a new one")
+    parser.add_switch("--here", "create the project in the current folder")
 
 
 def _run(arguments: Namespace) -> int:
@@ -59,7 +59,7 @@ def _run(arguments: Namespace) -> int:
 
 
 def _module_of(name: str) -> str:
-    """Return the module of a project's server.
+    """Return the module name of a project's server.
 
     Raises:
         CommandFailed: The name is invalid.
@@ -67,18 +67,18 @@ def _module_of(name: str) -> str:
     module = name.replace("-", "_")
     if not _NAME.fullmatch(name) or len(name) > _MAX_NAME_CHARS:
         raise CommandFailed(
-            f"the name must have small letters and digits, with - or _ between them, and at most {_MAX_NAME_CHARS} "
-            f"characters, got {name!r}"
+            f"the name must consist of lowercase letters and digits, with - or _ between them, and have at most "
+            f"{_MAX_NAME_CHARS} characters, got {name!r}"
         )
     if keyword.iskeyword(module):
-        raise CommandFailed(f"the name must not be a word of Python's own, got {name!r}, as no module can have it")
+        raise CommandFailed(f"the name must not be a Python keyword, got {name!r}; no module can have this name")
     if module == "conftest" or module.startswith("test_"):
         raise CommandFailed(
-            f"the name must not be that of a test, got {name!r}, as pytest would take the server for one"
+            f"the name must not look like a test module, got {name!r}; pytest would collect the server as tests"
         )
     if module in sys.stdlib_module_names or _is_installed(module):
         raise CommandFailed(
-            f"the name must not be that of an installed module, got {name!r}, as its file would hide it"
+            f"the name must not be an installed module's name, got {name!r}; the server's file would hide that module"
         )
     return module
 
@@ -87,7 +87,7 @@ def _is_installed(module: str) -> bool:
     here = Path.cwd()
     elsewhere = [path for path in sys.path if path and Path(path).resolve() != here]
     found = importlib.machinery.PathFinder.find_spec(module, elsewhere)
-    # A folder without a package has a specification, too, and hides nothing.
+    # A folder without `__init__.py` also has a spec, but a module of the same name takes precedence over it.
     return found is not None and found.loader is not None and found.origin is not None
 
 
@@ -103,7 +103,7 @@ def _text(template: str, name: str, module: str) -> str:
 
 
 def _requirement(extra: str = "") -> str:
-    """Return the requirement that installs this package from where it came: an index, a repository, or a folder."""
+    """Return a requirement for this package with its original source: an index, a repository or a folder."""
     from importlib.metadata import distribution
 
     installed = distribution("mcp-roundtrip")
@@ -121,7 +121,7 @@ def _requirement(extra: str = "") -> str:
 
 
 def _make(folder: Path, texts: dict[Path, str]) -> None:
-    """Write all files, after a look that none of them exists.
+    """Write all files, unless one of them exists.
 
     Raises:
         CommandFailed: A file exists, or cannot be written.
@@ -139,11 +139,11 @@ def _make(folder: Path, texts: dict[Path, str]) -> None:
     try:
         for path, text in texts.items():
             path.parent.mkdir(parents=True, exist_ok=True)
-            # Exclusively: a file that has come meanwhile stays as it is.
+            # Open exclusively, so that a file created in the meantime is not overwritten.
             with path.open("x", encoding="utf-8") as file:
                 file.write(text)
     except OSError as error:
-        raise CommandFailed(f"{error.filename!r} cannot be written: {error.strerror}") from error
+        raise CommandFailed(f"cannot write {error.filename!r}: {error.strerror}") from error
     write_new_key(key_file)
 
 
@@ -157,7 +157,7 @@ def _report(name: str, module: str, folder: Path, texts: dict[Path, str]) -> str
         f"{KEY_FILE_VARIABLE}={_KEY_FILE} roundtrip serve {module}.py --reload",
     ]
     return "\n".join(
-        [f"Made the project {name}:", *(f"  {one}" for one in made), "Next:", *(f"  {one}" for one in commands)]
+        [f"Created project {name}:", *(f"  {one}" for one in made), "Next:", *(f"  {one}" for one in commands)]
     )
 
 

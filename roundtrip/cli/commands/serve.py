@@ -1,4 +1,4 @@
-"""`roundtrip serve`: a server over HTTP, with one process or several, or over stdio for the host that starts it."""
+"""`roundtrip serve`: serve over HTTP with one or more processes, or over stdio for the host that starts it."""
 
 from typing import Final
 
@@ -6,37 +6,37 @@ from roundtrip.cli.command import Command
 from roundtrip.cli.parsing import OptionsAnywhere, add_settings, add_target
 
 _DESCRIPTION: Final = """\
-Serve a server over Streamable HTTP, with one process or several. Several processes share one port, so they
-must share a key (ROUNDTRIP_KEYS, ROUNDTRIP_KEY_FILE; see `roundtrip keys`), and a ledger if tools run exactly once:
-otherwise they do not start. With --stdio, serve the host that starts this command."""
+Serve a server over Streamable HTTP, with one or more processes. Several processes share one port, so they need a common
+key (ROUNDTRIP_KEYS, ROUNDTRIP_KEY_FILE; see `roundtrip keys`), and a common ledger if tools run exactly once. Without
+them, the command does not start. With --stdio, serve the host that starts this command."""
 
 _EPILOG: Final = """\
 settings:
-  Each flag but --config, --folder, --reload and --stdio is also a variable of the environment, ROUNDTRIP_PORT for
-  --port, and a key in the [serve] table of roundtrip.toml or of the --config file. Flags win over variables, and
-  those over the file. There, flags that may be repeated are allowed_hosts and allowed_origins: a list in the file,
-  separated by commas in a variable.
+  All flags except --config, --folder, --reload and --stdio can also be set by an environment variable (ROUNDTRIP_PORT
+  for --port), or by a key in the [serve] table of roundtrip.toml or of the --config file. Flags override variables, and
+  variables override the file. The flags that may be repeated are named allowed_hosts and allowed_origins there: a list
+  in the file, and separated by commas in a variable.
 
-  While you develop (--reload): a change of a Python file in this folder, or in the folder of the server's file,
-  replaces the process. If the changed code fails, the code before it serves on. Calls of 2026-07-28 go on: if
-  neither ROUNDTRIP_KEYS nor ROUNDTRIP_KEY_FILE is set, the processes get one key, which is not written to disk.
-  Sessions of older clients end. It needs HTTP: a host holds the pipes of a process that it starts, and its session
-  ends with the process.
+  While you develop (--reload): if a Python file changes in this folder or in the server file's folder, the command
+  replaces the process. If the new code fails, the old code keeps serving. Calls on 2026-07-28 continue: if neither
+  ROUNDTRIP_KEYS nor ROUNDTRIP_KEY_FILE is set, the processes share a new key, which is not written to disk. Sessions of
+  older clients end. --reload needs HTTP: a host holds the pipes of the process that it starts, so its session would end
+  with the process.
 
-  One response or a stream (--json-response): `auto` answers a request of 2026-07-28 with one JSON body, which costs
-  less, and which becomes a stream with the first message, or after 15 seconds. `always` drops progress and log
-  messages, and does not notice clients that leave. A server of the SDK's own class sends nothing of a JSON body
-  before it is complete: if a proxy closes silent responses before your tools finish, use `never`.
+  One response or a stream (--json-response): `auto` answers a request on 2026-07-28 with one JSON body, which costs
+  less. The response becomes a stream with the first message, or after 15 seconds. `always` drops progress and log
+  messages, and does not notice when a client disconnects. SDK servers send a JSON body only when it is complete: if a
+  proxy closes silent responses before your tools finish, use `never`.
 
 health:
   /health/live   200 as soon as the process serves
-  /health/ready  200 if it accepts requests; 503 while it starts or stops, or while tools that run exactly once
+  /health/ready  200 if the process accepts requests; 503 while it starts or stops, or while tools that run exactly once
                  cannot reach the ledger
 
 signals:
   SIGTERM  report not ready for --drain seconds while still serving, finish running requests, and exit with 0
-  SIGINT   finish running requests; a second one aborts them
-  SIGHUP   replace the workers one after another, with code and keys as they are now (several workers only)
+  SIGINT   finish running requests; a second SIGINT aborts them
+  SIGHUP   replace the workers one by one, which loads the current code and keys (several workers only)
 
 exit codes:
   0  stopped by a signal
@@ -45,29 +45,30 @@ exit codes:
 
 
 _FLAGS: Final = {
-    "--reload": "replace the process when Python files of the project change; see below",
+    "--reload": "replace the process when the project's Python files change; see below",
     "--stdio": "serve on standard input and output, for a host that starts this command",
-    "--folder FOLDER": "change to this folder first; hosts start commands elsewhere",
-    "--config FILE": "settings; default: roundtrip.toml, if there is one",
+    "--folder FOLDER": "change to this folder first; hosts may start commands in another folder",
+    "--config FILE": "read settings from this file; default: roundtrip.toml, if it exists",
     "--host HOST": "the address to listen on; default: 127.0.0.1",
-    "--port N": "the port to listen on, 0 for one that is free; default: 8000",
-    "--workers N": "processes that serve; default: 1",
+    "--port N": "the port to listen on, 0 for a free port; default: 8000",
+    "--workers N": "number of serving processes; default: 1",
     "--path PATH": "the path of the MCP endpoint; default: /mcp",
-    "--sessions": "keep sessions for clients on 2025-11-25 and before, which can then be asked; one worker only; "
+    "--sessions": "keep sessions, so that tools can ask clients on 2025-11-25 and before; one worker only; "
     "default: yes with one worker, no with several",
     "--json-response WHEN": "auto, always or never; see below; default: auto",
     "--allowed-host NAME ...": "accept requests to this name (Host), and from its pages (Origin); may be repeated; "
-    "'*' for any; loopback names are always accepted on a loopback address; default: any name on other addresses, "
+    "'*' for any name; loopback names are always accepted on a loopback address; default: any name on other addresses, "
     "with a warning",
     "--allowed-origin ORIGIN ...": "accept requests from pages of this origin, such as https://app.example.com; may be "
-    "repeated; '*' for any; with this flag every Origin is checked, even with --allowed-host '*'",
-    "--show-errors": "send clients the texts of uncaught exceptions, unless the server decides itself "
-    "(mask_error_details=); default: no",
-    "--limit-connections N": "connections of each worker at a time; beyond it, a new one closes an idle one, or gets "
-    "503 if none is idle, except for health checks; default: 1000, or as many as open files allow",
-    "--max-body BYTES": "the size limit of a request; default: 4194304",
-    "--timeout-request SECONDS": "the time limit for a client to send a whole request; default: 30",
-    "--drain SECONDS": "the time to go on serving after SIGTERM while not ready; default: 1",
+    "repeated; '*' for any origin; with this flag, every Origin is checked, even with --allowed-host '*'",
+    "--show-errors": "send the texts of uncaught exceptions to clients, unless the server sets mask_error_details=; "
+    "default: no",
+    "--limit-connections N": "most open connections per worker; beyond the limit, a new connection replaces an idle "
+    "one, or gets 503 if none is idle, except for health checks; default: 1000, or fewer if the limit of open files "
+    "is lower",
+    "--max-body BYTES": "the largest request; default: 4194304",
+    "--timeout-request SECONDS": "the time limit for a client to send a complete request; default: 30",
+    "--drain SECONDS": "the time to keep serving after SIGTERM while reporting not ready; default: 1",
     "--timeout-graceful-shutdown SECONDS": "the time limit for running requests to finish after that; default: 30",
     "--timeout-keep-alive SECONDS": "the time that an idle connection stays open; default: 75",
     "--timeout-start SECONDS": "the time limit for a worker to start; default: 60",

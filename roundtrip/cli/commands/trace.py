@@ -1,4 +1,4 @@
-"""`roundtrip trace`: what happened to calls, and why. The modules of `cli.trace` have the `COMMANDS` of its views."""
+"""`roundtrip trace`: inspect recorded calls. The modules in `cli.trace` define the views in their `COMMANDS`."""
 
 from argparse import Namespace
 from functools import partial
@@ -12,20 +12,20 @@ _PACKAGE: Final = "roundtrip.cli.trace"
 _VIEWS: Final = {
     "ls": ("listing", "list the calls"),
     "show": ("showing", "show one call, round by round"),
-    "explain": ("reports", "say why a call asked again, or was rejected"),
-    "tail": ("tailing", "follow what happens, live"),
+    "explain": ("reports", "explain why a call asked again, failed or was rejected"),
+    "tail": ("tailing", "follow events live"),
     "diff": ("reports", "compare two calls"),
-    "token": ("token", "see what a token says"),
-    "fork": ("forking", "let a recorded call go another way, on the code as it is now"),
-    "to-test": ("export", "write a test that makes a call again"),
+    "token": ("token", "show a token's content"),
+    "fork": ("forking", "replay a recorded call on the current code with other answers"),
+    "to-test": ("export", "write a test that repeats a call"),
     "export": ("export", "write one call as a page or a diagram"),
-    "index": ("keeping", "find calls quickly among millions"),
+    "index": ("keeping", "index transcripts, to find calls quickly among millions"),
     "prune": ("keeping", "delete old transcripts"),
 }
-"""The module of each view, which is imported when the view is chosen, and its summary."""
+"""Each view's module, which is imported when the user chooses the view, and its summary."""
 
 _GUESSES: Final = {"page": "export --html", "html": "export --html", "list": "ls", "test": "to-test"}
-"""Other names that users try."""
+"""Suggestions by the wrong view name that the user typed."""
 
 
 def _configure(parser: OptionsAnywhere) -> None:
@@ -53,7 +53,7 @@ def _run(arguments: Namespace) -> int:
 COMMAND = Command(
     description=(
         "Read the transcripts that servers write with Server(trace='calls.jsonl') or ROUNDTRIP_TRACE=calls.jsonl. "
-        "Name files, or directories of them, last; without any, ROUNDTRIP_TRACE names them."
+        "Give transcript files or directories as the last arguments; by default, ROUNDTRIP_TRACE names them."
     ),
     configure=_configure,
     run=_run,

@@ -1,4 +1,4 @@
-"""`roundtrip worker`: the tasks of a server, in processes that serve no requests."""
+"""`roundtrip worker`: run a server's tasks in processes that serve no requests."""
 
 from typing import Final
 
@@ -6,20 +6,19 @@ from roundtrip.cli.command import Command
 from roundtrip.cli.parsing import OptionsAnywhere, add_settings, add_target
 
 _DESCRIPTION: Final = """\
-Run the tasks of a server, and serve no requests. Workers and servers share a ledger and keys (ROUNDTRIP_KEYS,
-ROUNDTRIP_KEY_FILE; see `roundtrip keys`). Servers run tasks, too, unless they have Server(run_tasks=False) or
+Run a server's tasks without serving requests. Workers and servers share a ledger and keys (ROUNDTRIP_KEYS,
+ROUNDTRIP_KEY_FILE; see `roundtrip keys`). Servers also run tasks, unless they have Server(run_tasks=False) or
 ROUNDTRIP_RUN_TASKS=0."""
 
 _EPILOG: Final = """\
 settings:
-  Each flag is also a variable of the environment, ROUNDTRIP_CONCURRENCY for --concurrency, and a key in the [worker]
-  table of roundtrip.toml or of the --config file. Flags win over variables, and those over the file.
+  Each flag can also be set by an environment variable (ROUNDTRIP_CONCURRENCY for --concurrency), or by a key in the
+  [worker] table of roundtrip.toml or of the --config file. Flags override variables, and variables override the file.
 
 signals:
-  SIGTERM, SIGINT  claim no more tasks, let the running legs end for --timeout-graceful-shutdown seconds, give the
-                   others up, so that another worker continues them behind their stored steps, and exit; a second
-                   one does not wait
-  SIGHUP           replace the processes one after another, with code and keys as they are now (several only)
+  SIGTERM, SIGINT  claim no more tasks, wait --timeout-graceful-shutdown seconds for running legs, and exit; another
+                   worker continues unfinished legs after their last stored steps; a second signal does not wait
+  SIGHUP           replace the processes one by one, which loads the current code and keys (several processes only)
 
 exit codes:
   0  stopped by a signal
@@ -27,9 +26,9 @@ exit codes:
   2  not started; standard error has the reason"""
 
 _FLAGS: Final = {
-    "--config FILE": "settings; default: roundtrip.toml, if there is one",
-    "--workers N": "processes; default: 1",
-    "--concurrency N": "tasks that each process runs at once; tasks that wait do not count; default: 100",
+    "--config FILE": "read settings from this file; default: roundtrip.toml, if it exists",
+    "--workers N": "number of processes; default: 1",
+    "--concurrency N": "most tasks that each process runs at once, not counting waiting tasks; default: 100",
     "--timeout-graceful-shutdown SECONDS": "the time limit for running legs to end after a signal; default: 10",
     "--timeout-start SECONDS": "the time limit for a process to start; default: 60",
     "--log-level LEVEL": "debug, info, warning or error; default: info",

@@ -200,7 +200,7 @@ def test_a_step_or_age_that_cannot_be_is_rejected(path: Path, capsys: pytest.Cap
     check_each(["1e300", "nan", "-1"], check)
     assert main(["keys", "rotate", str(path), "--step", "1"]) == 0
     before = path.read_bytes()
-    assert "--step 1 must be the next step, which is 2" in _refused(["rotate", str(path), "--step", "1"], capsys)
+    assert "--step must be the next step, 2, got 1" in _refused(["rotate", str(path), "--step", "1"], capsys)
     assert path.read_bytes() == before
     assert main(["keys", "rotate", str(path), "--step", "2"]) == 0
-    assert "which is 3" in _refused(["rotate", str(path), "--step", "2"], capsys)
+    assert "must be the next step, 3" in _refused(["rotate", str(path), "--step", "2"], capsys)

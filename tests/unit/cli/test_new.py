@@ -82,18 +82,18 @@ def test_unusable_name_is_rejected(folder: Path, capsys: pytest.CaptureFixture[s
     check_each(
         [
             *(
-                (name, "must have small letters and digits")
+                (name, "must consist of lowercase letters and digits")
                 for name in ("", "Cinema", "1st", "a b", "../up", "a--b", "a.b")
             ),
-            ("é", "must have small letters and digits"),
+            ("é", "must consist of lowercase letters and digits"),
             ("a" * 41, "at most 40 characters"),
-            ("class", "must not be a word of Python's own"),
-            ("json", "must not be that of an installed module"),
-            ("roundtrip", "must not be that of an installed module"),
-            ("pytest", "must not be that of an installed module"),
-            ("docstring-parser", "must not be that of an installed module"),
-            ("test-cinema", "must not be that of a test"),
-            ("conftest", "must not be that of a test"),
+            ("class", "must not be a Python keyword"),
+            ("json", "must not be an installed module's name"),
+            ("roundtrip", "must not be an installed module's name"),
+            ("pytest", "must not be an installed module's name"),
+            ("docstring-parser", "must not be an installed module's name"),
+            ("test-cinema", "must not look like a test module"),
+            ("conftest", "must not look like a test module"),
         ],
         check,
     )
