@@ -1,1 +1,1 @@
-"""The demo: one order, served by three stateless instances that share only a key, each leg by another process."""
+"""The demo: three stateless instances that share only a key serve one order. Each leg runs in a different process."""

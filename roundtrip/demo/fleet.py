@@ -1,4 +1,4 @@
-"""The processes of the demo's instances: start them, read their reports, replace them, and always end them."""
+"""Processes for the demo's instances: start them, read their reports, replace them, and always end them."""
 
 import os
 import queue
@@ -18,11 +18,11 @@ _END_SECONDS: Final = 5.0
 
 
 class InstanceFailed(Exception):
-    """An instance ended, or did not report in time; the message has its last output."""
+    """An instance that ended, or did not report in time; the message has its last output."""
 
 
 class DemoInstance:
-    """One instance: a name, and its present process."""
+    """Demo instance: a name and its current process."""
 
     def __init__(self, name: str, *, key: str) -> None:
         self.name = name
@@ -31,7 +31,7 @@ class DemoInstance:
 
     def _start(self) -> None:
         self.used = False
-        """True once its present process served a leg."""
+        """True once the current process has served a leg."""
         self._reports: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 - `end` closes
         self._port: int | None = None
@@ -43,31 +43,31 @@ class DemoInstance:
             text=True,
             encoding="utf-8",
             env={**os.environ, KEY_VARIABLE: self._key},
-            # Ctrl-C goes to a terminal's whole group; the demo alone decides when an instance ends.
+            # Shield instances from Ctrl-C, which a terminal sends to its whole process group. Only the demo ends them.
             start_new_session=True,
         )
         threading.Thread(target=_listen, args=(self._process.stdout, self._reports), daemon=True).start()
 
     @property
     def pid(self) -> int:
-        """Return the id of the present process."""
+        """The current process id."""
         return self._process.pid
 
     def url(self) -> str:
-        """Wait until the instance serves, and return its address.
+        """Wait until the instance is ready, and return its address.
 
         Raises:
-            InstanceFailed: It did not start.
+            InstanceFailed: The instance did not start.
         """
         if self._port is None:
             self._port = int(self._next_line(_START_SECONDS))
         return f"http://{HOST}:{self._port}/mcp"
 
     def changes_of_leg(self) -> list[Change]:
-        """Read the changes of state of the last leg.
+        """Read the last leg's state changes.
 
         Raises:
-            InstanceFailed: The instance did not report them.
+            InstanceFailed: The instance did not report the changes.
         """
         changes: list[Change] = []
         while not changes or not changes[-1].ends_leg:
@@ -75,16 +75,16 @@ class DemoInstance:
         return changes
 
     def replace(self) -> None:
-        """Kill the process and start another one, without waiting for it to be ready."""
+        """Kill the process and start a new one, without waiting until it is ready."""
         self.end()
         self._start()
 
     def kill(self) -> None:
-        """Kill the process, without waiting for its end."""
+        """Kill the process without waiting for it to exit."""
         self._process.kill()
 
     def end(self) -> None:
-        """Kill the process and wait for its end."""
+        """Kill the process and wait for it to exit."""
         self.kill()
         self._process.wait(_END_SECONDS)
         for stream in (self._process.stdin, self._errors):
@@ -108,14 +108,14 @@ class DemoInstance:
 
 @contextmanager
 def demo_fleet(names: Sequence[str], *, key: str) -> Generator[list[DemoInstance]]:
-    """Start an instance for each name, and end every process in the end."""
+    """Start an instance for each name, and kill every process on exit."""
     instances: list[DemoInstance] = []
     try:
         for name in names:
             instances.append(DemoInstance(name, key=key))  # noqa: PERF401 - a failure must end those before it
         yield instances
     finally:
-        # Kill all first, so that a failed wait for one leaves none running.
+        # Kill all instances before waiting, so that a failed wait leaves no process running.
         for instance in instances:
             instance.kill()
         for instance in instances:

@@ -1,8 +1,8 @@
-"""Run one instance of the demo's shop: `python -m roundtrip.demo.instance --name ash`, with the key in the environment.
+"""One instance of the demo shop: `python -m roundtrip.demo.instance --name ash`, with the key in the environment.
 
-It serves stateless streamable HTTP on the loopback interface. It reports on standard output: its port on the first
-line, and then each change of a call's state as a JSON object on a line of its own.
-It ends when its standard input ends, so that it never outlives the demo.
+The instance serves stateless streamable HTTP on the loopback interface. It prints its port on the first line of
+standard output, and then one JSON object per line for each state change.
+It exits when its standard input closes, so that it never outlives the demo.
 """
 
 import argparse
@@ -25,7 +25,7 @@ KEY_VARIABLE: Final = "ROUNDTRIP_DEMO_KEY"
 
 
 class Change(BaseModel):
-    """Report that a call changed its state."""
+    """A call's state change, as an instance reports it."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -34,20 +34,20 @@ class Change(BaseModel):
     event: Event
     target: State
     keys: tuple[str, ...] = ()
-    """The questions of a round."""
+    """Names of the round's questions."""
     reasons: dict[str, str] = {}
-    """The reason for each question."""
+    """Reasons by question name."""
     remark: str | None = None
-    """The error or reason that ended the call."""
+    """Error or reason that ended the call."""
 
     @property
     def ends_leg(self) -> bool:
-        """Return True for the last change of a leg."""
+        """True for a leg's last state change."""
         return self.target is State.AWAITING_INPUT or self.target in CALL_MACHINE.final
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Serve until the process or its standard input ends."""
+    """Serve until the process is killed, or its standard input closes."""
     parser = argparse.ArgumentParser(prog="python -m roundtrip.demo.instance", description="One instance of the demo.")
     parser.add_argument("--name", required=True, help="the name of the instance")
     parsed = parser.parse_args(arguments)
@@ -72,16 +72,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     shop = make_shop(parsed.name, key=key, trace=trace)
     app = shop.streamable_http_app(stateless_http=True, host=HOST)
     with socket.create_server((HOST, 0)) as listening:
-        # As `roundtrip serve` does: otherwise each response waits some 40 ms for an acknowledgment.
+        # As in `roundtrip serve`: without TCP_NODELAY, each response waits about 40 ms for an acknowledgment.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # Connections queue from here on, before the server accepts any.
+        # Print the port early: connections queue in the socket until the server accepts them.
         print(listening.getsockname()[1], flush=True)
         threading.Thread(target=_end_with_input, daemon=True).start()
         uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listening])
 
 
 def _end_with_input() -> None:
-    # Not through `sys.stdin`: its lock, held by a daemon thread, breaks the interpreter's shutdown.
+    # Do not read through `sys.stdin`: a daemon thread that holds its lock breaks the interpreter's shutdown.
     while os.read(sys.stdin.fileno(), 1024):
         pass
     os._exit(0)

@@ -1,4 +1,4 @@
-"""The bookshop that every instance of the demo serves: an order that takes three rounds of questions."""
+"""The bookshop that every demo instance serves: an order takes three rounds of questions."""
 
 import os
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -32,38 +32,38 @@ class Delivery(BaseModel):
 
 
 class Consent(BaseModel):
-    """The third question, which depends on all before."""
+    """The third question, which depends on all earlier answers."""
 
     agreed: bool = Field(description="Place the order")
 
 
 class Quote(BaseModel):
-    """The prices of the day, and the process that looked them up."""
+    """Today's prices, and the process that looked them up."""
 
     prices: dict[str, float]
     given_by: str
 
 
 class Receipt(BaseModel):
-    """The result of the order."""
+    """The order's result."""
 
     placed: bool
     summary: str
 
 
 def make_shop(instance: str, *, key: str, trace: "Trace") -> Server[Any]:
-    """Make the server of one instance; instances differ only in the name that they put under a quote."""
+    """Make one instance's server. Instances differ only in the name that signs their quotes."""
     server: Server[Any] = Server("demo-bookshop", keys=[key], trace=trace)
 
     def edition(title: str) -> Elicit[Edition]:
         return Elicit(f"Which edition of {title!r} would you like?", Edition)
 
-    # Fixed for the whole call: the first leg looks it up, and the instance of the last leg charges that price.
+    # The quote is fixed for the whole call: the first leg looks up the price, and the last leg charges it.
     def quote() -> Quote:
         return Quote(prices=_PRICES, given_by=f"{instance} (pid {os.getpid()})")
 
     def delivery(edition: Annotated[Edition, Resolve(edition)]) -> Elicit[Delivery]:
-        return Elicit(f"How shall the {edition.binding} reach you? Postage is {_POSTAGE:.2f}.", Delivery)
+        return Elicit(f"How should the {edition.binding} reach you? Postage is {_POSTAGE:.2f}.", Delivery)
 
     def total(
         edition: Annotated[Edition, Resolve(edition)],

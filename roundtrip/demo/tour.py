@@ -1,4 +1,4 @@
-"""The demo itself: one order through the fleet, each leg on a process that served none before."""
+"""The demo tour: drive one order through the fleet, and serve each leg from a new process."""
 
 import functools
 import os
@@ -46,12 +46,12 @@ _say = functools.partial(print, flush=True)
 
 
 class DemoFailed(Exception):
-    """The demo did not reach its end."""
+    """A demo that did not finish."""
 
 
 @dataclass(frozen=True, slots=True)
 class _TourLeg:
-    """The instance that a leg was sent to, and the processes that reported to have served it."""
+    """The instance that received a leg, and the processes that reported serving it."""
 
     name: str
     pid: int
@@ -59,13 +59,13 @@ class _TourLeg:
 
 
 def tour(person: PersonAtTerminal | None = None) -> bool:
-    """Drive an order through the fleet, and print the changes of each leg.
+    """Drive an order through the fleet, and print each leg's state changes.
 
     Args:
-        person: Answers the questions; without one, a script does.
+        person: The user who answers the questions; None to use scripted answers.
 
     Returns:
-        True if the order was placed, and each leg was served by a process that had served none before.
+        True if the order was placed, and a new process served each leg.
 
     Raises:
         DemoFailed: A leg ended with a protocol error, or took too long.
@@ -82,7 +82,7 @@ def tour(person: PersonAtTerminal | None = None) -> bool:
 
 
 class _Order:
-    """One order: every leg goes to the next instance, which is replaced if it served one before."""
+    """One order. Each leg goes to the next instance, in a new process if the instance has already served a leg."""
 
     def __init__(self, instances: Sequence[DemoInstance], person: PersonAtTerminal | None) -> None:
         self._instances = instances
@@ -96,7 +96,7 @@ class _Order:
         instance = self._instances[len(self.legs) % len(self._instances)]
         if instance.used:
             _replace(instance)
-        # In a thread, so that Ctrl-C is noticed meanwhile.
+        # Wait in a thread, so that Ctrl-C still works.
         url = await anyio.to_thread.run_sync(instance.url, abandon_on_cancel=True)
         number = len(self.legs) + 1
         _say(f"\nLeg {number} is served by {instance.name} (pid {instance.pid})")
@@ -141,7 +141,7 @@ class _Order:
 def _replace(instance: DemoInstance) -> None:
     before = instance.pid
     instance.replace()
-    _say(f"\n{instance.name} (pid {before}) is killed, and started again as pid {instance.pid}")
+    _say(f"\nKilled {instance.name} (pid {before}), and restarted it as pid {instance.pid}")
 
 
 def _change_text(change: Change) -> str:
@@ -162,13 +162,13 @@ def _conclude(legs: list[_TourLeg], result: CallToolResult) -> bool:
     _say(f"\nResult: {text}")
     way = ", ".join(f"{leg.name} (pid {leg.pid})" for leg in legs)
     apart = len({leg.pid for leg in legs}) == len(legs) and all(leg.reported == frozenset({leg.pid}) for leg in legs)
-    _say(f"Served by {way}: {'another process for every leg' if apart else 'not another process for every leg'}.")
+    _say(f"Served by {way}: {'each leg had its own process' if apart else 'not every leg had its own process'}.")
     _say("The order went through." if placed else "The order did not go through.")
     return placed and apart
 
 
 def _reach_loopback_directly() -> None:
-    """Keep requests to this machine from a proxy that the environment names."""
+    """Bypass any proxy from the environment for requests to this machine."""
     for variable in ("NO_PROXY", "no_proxy"):
         named = os.environ.get(variable)
         os.environ[variable] = f"{named},{HOST}" if named else HOST
@@ -176,7 +176,7 @@ def _reach_loopback_directly() -> None:
 
 @contextmanager
 def _exit_on_terminate() -> Generator[None]:
-    """Let SIGTERM unwind the stack as Ctrl-C does, so that the instances are ended."""
+    """Make SIGTERM unwind the stack like Ctrl-C, so that the demo ends its instances."""
 
     def leave(number: int, frame: FrameType | None) -> Any:
         raise SystemExit(_TERMINATED)

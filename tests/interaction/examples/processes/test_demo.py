@@ -112,7 +112,7 @@ def test_every_leg_of_the_order_is_served_by_another_process(tmp_path: Path) -> 
     assert len({pid for _, pid in printed.legs}) == 4
     assert printed.path[-1] is State.COMPLETED
     assert printed.asked == ["edition", "delivery", "consent"]
-    assert re.search(r"^ash \(pid \d+\) is killed, and started again as pid \d+$", printed.text, re.MULTILINE)
+    assert re.search(r"^Killed ash \(pid \d+\), and restarted it as pid \d+$", printed.text, re.MULTILINE)
     assert len(re.findall(r"^  token: [1-9]\d* bytes$", printed.text, re.MULTILINE)) == 3
     # The price that the first process looked up is charged by the last, which never saw it but in the token.
     assert f"for 27.50 as quoted by ash (pid {printed.legs[0][1]})" in printed.text
