@@ -139,7 +139,7 @@ def _make(folder: Path, texts: dict[Path, str]) -> None:
     try:
         for path, text in texts.items():
             path.parent.mkdir(parents=True, exist_ok=True)
-            # Open exclusively, so that a file created in the meantime is not overwritten.
+            # Open exclusively, so that a concurrently created file is not overwritten.
             with path.open("x", encoding="utf-8") as file:
                 file.write(text)
     except OSError as error:

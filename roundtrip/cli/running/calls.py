@@ -381,7 +381,7 @@ async def _answer_one(shelf: _Shelf, arguments: Namespace) -> int:
 
 
 def _content(form: Mapping[str, Any], value: str) -> Any:
-    """Return an answer's content. For a form with one field, the value alone is enough; other forms need an object."""
+    """Return an answer's content. A form with one field accepts the bare value; other forms need an object."""
     try:
         data: Any = json.loads(value)
     except (ValueError, RecursionError):
