@@ -25,7 +25,7 @@ KEY_VARIABLE: Final = "ROUNDTRIP_DEMO_KEY"
 
 
 class Change(BaseModel):
-    """A call's state change, as an instance reports it."""
+    """A call's state change, reported by an instance."""
 
     model_config = ConfigDict(frozen=True)
 
