@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
-from roundtrip.cli.command import CommandFailed, command_in, prepare
+from roundtrip.cli.command import CommandFailed, load_command, prepare
 from roundtrip.cli.parsing import OptionsAnywhere
 
 COMMANDS: Final = {
@@ -33,7 +33,7 @@ COMMANDS: Final = {
     "worker": "run a server's tasks without serving requests",
 }
 
-_FORMER: Final = {"tasks": "calls stored --server SERVER"}
+_REPLACEMENTS: Final = {"tasks": "calls stored --server SERVER"}
 """Replacements for former commands."""
 _INTERRUPTED = 130
 _PIPE_CLOSED = 141
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parsed = make_parser().parse_args(arguments)
     try:
-        return command_in(parsed.command).run(parsed)
+        return load_command(parsed.command).run(parsed)
     except CommandFailed as failure:
         print(f"roundtrip {parsed.command}: {failure}", file=sys.stderr)
         return failure.exit_code
@@ -66,10 +66,10 @@ def make_parser() -> OptionsAnywhere:
     """Return the `roundtrip` parser. Each sub-command adds its arguments only when the user chooses it."""
     parser = OptionsAnywhere(prog="roundtrip", description="Build, run and inspect MCP servers that ask questions.")
     parser.add_argument("--version", action=_Version, nargs=0, help="show program's version number and exit")
-    chosen = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
-    parser.guesses = _FORMER
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
+    parser.corrections = _REPLACEMENTS
     for name, summary in COMMANDS.items():
-        chosen.add_parser(name, help=summary).when_chosen(partial(prepare, name=name))
+        commands.add_parser(name, help=summary).when_chosen(partial(prepare, name=name))
     return parser
 
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from roundtrip.cli.parsing import OptionsAnywhere
 
 _PACKAGE: Final = __name__.rpartition(".")[0]
-_FULL: Final = 90
+_WRAPPED_LINE_CHARS: Final = 90
 """A help line with at least this many characters was wrapped by its author, so the next line continues it."""
 
 
@@ -39,7 +39,7 @@ class CommandFailed(Exception):
 
 
 @contextmanager
-def reported(*errors: type[Exception], about: str = "") -> Generator[None]:
+def report_errors(*errors: type[Exception], about: str = "") -> Generator[None]:
     """Turn errors in the block into a `CommandFailed`. The message of an `OSError` omits the error number.
 
     Args:
@@ -55,23 +55,23 @@ def reported(*errors: type[Exception], about: str = "") -> Generator[None]:
         raise CommandFailed(f"{about}{getattr(error, 'strerror', None) or error}") from error
 
 
-def command_in(name: str) -> Command:
+def load_command(name: str) -> Command:
     """Import a command's module and return its `COMMAND`."""
     return import_module(f"{_PACKAGE}.commands.{name}").COMMAND
 
 
 def prepare(parser: OptionsAnywhere, *, name: str) -> None:
     """Configure a parser for the named command."""
-    command = command_in(name)
+    command = load_command(name)
     parser.description = command.description
     if command.epilog:
         width = shutil.get_terminal_size().columns - 2
-        parser.description, parser.epilog = filled(command.description, width), filled(command.epilog, width)
+        parser.description, parser.epilog = wrap_text(command.description, width), wrap_text(command.epilog, width)
         parser.formatter_class = RawDescriptionHelpFormatter
     command.configure(parser)
 
 
-def filled(text: str, width: int) -> str:
+def wrap_text(text: str, width: int) -> str:
     """Wrap a text to a width. Paragraphs, indentation and tables stay intact."""
     lines = text.splitlines()
     if all(len(line) <= width for line in lines):
@@ -79,7 +79,7 @@ def filled(text: str, width: int) -> str:
     paragraphs: list[str] = []
     last = ""
     for line in lines:
-        if len(last) >= _FULL and line.strip() and len(line) - len(line.lstrip()) == _column(last):
+        if len(last) >= _WRAPPED_LINE_CHARS and line.strip() and len(line) - len(line.lstrip()) == _column(last):
             paragraphs[-1] += " " + line.strip()
         else:
             paragraphs.append(line)
@@ -98,5 +98,5 @@ def filled(text: str, width: int) -> str:
 
 def _column(line: str) -> int:
     """Return the column where a line's text begins; in a table, where the second column begins."""
-    found = re.match(r" *(?:\S+(?: \S+)? {2,})?", line)
-    return found.end() if found is not None else 0
+    match = re.match(r" *(?:\S+(?: \S+)? {2,})?", line)
+    return match.end() if match is not None else 0

@@ -16,7 +16,7 @@ TARGET_HELP: Final = (
 )
 LEG_SECONDS: Final = 30.0
 """Default time limit for a leg."""
-_LONGEST: Final = 10 * 365 * 86400.0
+_MAX_SECONDS: Final = 10 * 365 * 86400.0
 
 
 def seconds(text: str) -> float:
@@ -29,7 +29,7 @@ def seconds(text: str) -> float:
         number = float(text)
     except ValueError:
         number = math.nan
-    if not 0 <= number <= _LONGEST:
+    if not 0 <= number <= _MAX_SECONDS:
         raise ArgumentTypeError(f"must be a number of seconds from 0 to ten years, got {text!r}")
     return number
 
@@ -46,12 +46,12 @@ def positive_seconds(text: str) -> float:
     return number
 
 
-def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
-    """Return an option type for whole numbers from `least` to `most`."""
+def whole_number(minimum: int, maximum: int | None = None) -> Callable[[str], int]:
+    """Return an option type for whole numbers from `minimum` to `maximum`."""
 
     def read(text: str) -> int:
-        if not text.isdecimal() or int(text) < least or (most is not None and int(text) > most):
-            limits = f"of at least {least}" if most is None else f"from {least} to {most}"
+        if not text.isdecimal() or int(text) < minimum or (maximum is not None and int(text) > maximum):
+            limits = f"of at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
             raise ArgumentTypeError(f"must be a whole number {limits}, got {text!r}")
         return int(text)
 
@@ -145,11 +145,12 @@ class OptionsAnywhere(ArgumentParser):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._apart = False
+        self._is_plain = False
+        """True to parse as argparse does, without intermixed options."""
         self._commands: Any = None
         """The sub-command action, or None."""
         self._prepare: Callable[[OptionsAnywhere], None] | None = None
-        self.guesses: Mapping[str, str] = {}
+        self.corrections: Mapping[str, str] = {}
         """Suggestions by the wrong word that the user typed."""
         self.words_after_dashes: str | None = None
         """Attribute that takes the words after `--`, which belong to another program. None parses them as arguments."""
@@ -193,7 +194,7 @@ class OptionsAnywhere(ArgumentParser):
 
     def add_subparsers(self, **options: Any) -> Any:
         """Add sub-commands as argparse does. Only their parsers accept intermixed options."""
-        self._apart = True
+        self._is_plain = True
         self._commands = super().add_subparsers(**options)
         return self._commands
 
@@ -209,53 +210,53 @@ class OptionsAnywhere(ArgumentParser):
             self.exit(2)
         if self._commands is not None and self._is_unknown(args[0]):
             # argparse would report a missing command instead.
-            self.error(f"unrecognized arguments: {args[0]}{self._meant_options(args[:1])}")
-        if self._apart:
+            self.error(f"unrecognized arguments: {args[0]}{self._option_suggestion(args[:1])}")
+        if self._is_plain:
             parsed, unknown = super().parse_known_args(args, namespace)
         else:
-            self._apart = True
+            self._is_plain = True
             namespace = namespace or Namespace()
             if self.words_after_dashes is not None:
-                place = args.index("--") if "--" in args else len(args)
-                setattr(namespace, self.words_after_dashes, list(args[place + 1 :]))
-                args = args[:place]
+                index = args.index("--") if "--" in args else len(args)
+                setattr(namespace, self.words_after_dashes, list(args[index + 1 :]))
+                args = args[:index]
             try:
                 parsed, unknown = self.parse_known_intermixed_args(args, namespace)
             finally:
-                self._apart = False
-        if unknown and (self._commands is not None or not self._apart):
+                self._is_plain = False
+        if unknown and (self._commands is not None or not self._is_plain):
             # Fail here, because the top-level parser would print its own usage instead.
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{self._meant_options(unknown)}")
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{self._option_suggestion(unknown)}")
         return parsed, unknown
 
     def _check_value(self, action: Action, value: Any) -> None:
         try:
             super()._check_value(action, value)
         except ArgumentError as error:
-            guess = self.guesses.get(str(value))
-            near = _meant(str(value), map(str, action.choices or ()))
-            error.message += f"; did you mean '{guess}'?" if guess is not None else near
+            correction = self.corrections.get(str(value))
+            suggestion = _suggestion(str(value), map(str, action.choices or ()))
+            error.message += f"; did you mean '{correction}'?" if correction is not None else suggestion
             raise
 
-    def _meant_options(self, unknown: Sequence[str]) -> str:
+    def _option_suggestion(self, unknown: Sequence[str]) -> str:
         """Return a suggestion for misspelled options. The comparison ignores the dashes."""
         spellings = [spelling[2:] for spelling in self._option_string_actions if spelling.startswith("--")]
         named = (word[2:].partition("=")[0] for word in unknown if word.startswith("--"))
-        return next(filter(None, (_meant(word, spellings, dashes="--") for word in named)), "")
+        return next(filter(None, (_suggestion(word, spellings, dashes="--") for word in named)), "")
 
     def _is_unknown(self, word: str) -> bool:
         """Return True for a long option that the parser accepts neither in full nor abbreviated."""
         name = word.partition("=")[0]
-        return name.startswith("--") and not any(one.startswith(name) for one in self._option_string_actions)
+        return name.startswith("--") and not any(option.startswith(name) for option in self._option_string_actions)
 
 
-def _meant(word: str, known: Iterable[str], *, dashes: str = "") -> str:
+def _suggestion(word: str, choices: Iterable[str], *, dashes: str = "") -> str:
     """Return a suggestion with the nearest known word, or an empty text."""
     # Lazy: only mistakes need this module.
     from difflib import get_close_matches
 
-    near = get_close_matches(word, list(known), n=1)
-    return f"; did you mean '{dashes}{near[0]}'?" if near else ""
+    matches = get_close_matches(word, list(choices), n=1)
+    return f"; did you mean '{dashes}{matches[0]}'?" if matches else ""
 
 
 def add_operator_log(parser: "OptionsAnywhere") -> None:

@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 
-from roundtrip.cli.command import Command, reported
+from roundtrip.cli.command import Command, report_errors
 from roundtrip.cli.parsing import OptionsAnywhere
 
 
@@ -18,7 +18,7 @@ def _run(arguments: Namespace) -> int:
 
     # Skip client-side checks: if the user types an invalid answer, the demo shows how the server asks again.
     person = PersonAtTerminal(Terminal(), checks=False) if arguments.ask else None
-    with reported(DemoFailed, InstanceFailed):
+    with report_errors(DemoFailed, InstanceFailed):
         return 0 if tour(person) else 1
 
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from roundtrip.cli.command import Command, CommandFailed, reported
+from roundtrip.cli.command import Command, CommandFailed, report_errors
 from roundtrip.cli.parsing import OptionsAnywhere, seconds
 from roundtrip.server.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE, KeyFile, Role, RoledKey
 from roundtrip.trace.writing.folder_lock import locked_folder_of
@@ -97,7 +97,7 @@ def _run(arguments: Namespace) -> int:
 
 
 def _read(path: Path) -> KeyFile:
-    with reported(ValueError):
+    with report_errors(ValueError):
         return KeyFile.read(path)
 
 

@@ -24,13 +24,13 @@ _VIEWS: Final = {
 }
 """Each view's module, which is imported when the user chooses the view, and its summary."""
 
-_GUESSES: Final = {"page": "export --html", "html": "export --html", "list": "ls", "test": "to-test"}
+_CORRECTIONS: Final = {"page": "export --html", "html": "export --html", "list": "ls", "test": "to-test"}
 """Suggestions by the wrong view name that the user typed."""
 
 
 def _configure(parser: OptionsAnywhere) -> None:
     chosen = parser.add_subparsers(title="views", metavar="VIEW", dest="view", required=True)
-    parser.guesses = _GUESSES
+    parser.corrections = _CORRECTIONS
     for name, (_, summary) in _VIEWS.items():
         view = chosen.add_parser(name, help=summary, allow_abbrev=False)
         view.when_chosen(partial(_prepare, name=name))

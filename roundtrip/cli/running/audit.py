@@ -18,7 +18,7 @@ from roundtrip.audit.findings import AuditReport
 from roundtrip.audit.sessions import AuditedTool, AuditLimits
 from roundtrip.audit.telling import as_data, as_junit, as_lines
 from roundtrip.audit.wires import AuditWire, http_wire, stdio_wire
-from roundtrip.cli.command import CommandFailed, reported
+from roundtrip.cli.command import CommandFailed, report_errors
 from roundtrip.cli.running.loading import load_any_server, running_own_tasks, without_log
 from roundtrip.cli.trace.sources import present
 from roundtrip.client.answers import NO_ANSWERS, read_answers
@@ -40,7 +40,7 @@ def run(arguments: Namespace) -> int:
         raise CommandFailed(printable(f"{failure}")) from failure
     level = ClauseLevel[arguments.fail_on.upper()]
     if arguments.junit is not None:
-        with reported(OSError, about=f"cannot write {str(arguments.junit)!r}: "):
+        with report_errors(OSError, about=f"cannot write {str(arguments.junit)!r}: "):
             arguments.junit.write_text(as_junit(report, level), encoding="utf-8")
     present(arguments, lambda: as_data(report, level), lambda screen: screen.lines(as_lines(report, level)))
     return 1 if report.failures(level) else 0
@@ -101,12 +101,12 @@ def _tools(written: Sequence[str], listed: Mapping[str, Any]) -> tuple[AuditedTo
 def _arguments_in(file: str | None) -> Mapping[str, Any]:
     if file is None:
         return {}
-    with reported(OSError, about=f"cannot read {file!r}: "):
+    with report_errors(OSError, about=f"cannot read {file!r}: "):
         return _object(Path(file).read_text(encoding="utf-8"), f"--args {file}")
 
 
 def _object(text: str, where: str) -> Mapping[str, Any]:
-    with reported(ValueError, about=f"{where}: the arguments are not JSON: "):
+    with report_errors(ValueError, about=f"{where}: the arguments are not JSON: "):
         value: Any = json.loads(text)
     if not isinstance(value, Mapping):
         raise CommandFailed(f"{where}: the arguments must be a JSON object")

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 import anyio
 
 from roundtrip.approvals.rules import records_of, state_of
-from roundtrip.cli.command import CommandFailed, reported
+from roundtrip.cli.command import CommandFailed, report_errors
 from roundtrip.cli.commands.calls import TEST_USER, view
 from roundtrip.cli.running.loading import load_attached
 from roundtrip.cli.trace.calls import find_call, open_calls
@@ -103,7 +103,7 @@ def _with_stored_calls(arguments: Namespace, work: Callable[[_Shelf, Namespace],
             "the server must share its ledger with other processes, got a MemoryLedger; give the server a "
             "SqliteLedger, a RedisLedger or a PostgresLedger"
         )
-    with reported(LedgerDown, OperatorLogUnwritable):
+    with report_errors(LedgerDown, OperatorLogUnwritable):
         return anyio.run(work, _Shelf(service.book, CallOperations(service.book)), arguments)
 
 

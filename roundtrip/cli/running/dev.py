@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import anyio
 
-from roundtrip.cli.command import CommandFailed, reported
+from roundtrip.cli.command import CommandFailed, report_errors
 from roundtrip.cli.running.loading import find_any_server, names_server
 from roundtrip.cli.running.starting import listen_at, listen_for, require_fork
 from roundtrip.cli.trace.token import keys_of_environment
@@ -40,7 +40,7 @@ _SECRET_BYTES: Final = 16
 
 def run(arguments: Namespace) -> int:
     """Run the command and return its exit code."""
-    with reported(CallFailed):
+    with report_errors(CallFailed):
         if not names_server(arguments.server):
             if arguments.server_port is not None:
                 raise CommandFailed("--server-port applies only to a server that this command starts; remove it")

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import anyio
 
-from roundtrip.cli.command import CommandFailed, reported
+from roundtrip.cli.command import CommandFailed, report_errors
 from roundtrip.cli.running.loading import names_server
 from roundtrip.cli.running.starting import listen_for
 from roundtrip.cli.trace.sources import present
@@ -40,7 +40,7 @@ def run(arguments: Namespace) -> int:
     with ExitStack() as started:
         urls: list[str] = []
         for url in dict.fromkeys(arguments.urls):
-            with reported(InstanceNotStarted):
+            with report_errors(InstanceNotStarted):
                 urls += started.enter_context(instances_of(url)) if names_server(url) else [url]
         return _compare(urls, arguments)
 
@@ -69,7 +69,7 @@ def _serve_http(port: int, *, as_json: bool) -> int:
 
 
 def _compare(urls: list[str], arguments: Namespace) -> int:
-    with reported(CallFailed):
+    with report_errors(CallFailed):
         targets = [target_of(url, arguments.header) for url in urls]
     for url, target in zip(urls, targets, strict=True):
         if target.url is None:

@@ -3,7 +3,7 @@
 from argparse import Namespace
 from pathlib import Path
 
-from roundtrip.cli.command import CommandFailed, reported
+from roundtrip.cli.command import CommandFailed, report_errors
 from roundtrip.cli.running.loading import load_attached
 from roundtrip.cli.trace.calls import find_call
 from roundtrip.trace.drawings.machine import Format, draw_machine
@@ -20,7 +20,7 @@ def run(arguments: Namespace) -> int:
     if arguments.output is None:
         print(drawing, flush=True)
     else:
-        with reported(OSError, about=f"cannot write {arguments.output!r}: "):
+        with report_errors(OSError, about=f"cannot write {arguments.output!r}: "):
             Path(arguments.output).write_text(f"{drawing}\n", encoding="utf-8", errors="replace")
     return 0
 

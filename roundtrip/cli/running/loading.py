@@ -23,7 +23,7 @@ from mcp.server import MCPServer
 
 from roundtrip.adapters import marked, sdk_names
 from roundtrip.adapters.finding import AttachedServer, attached, is_fastmcp, is_server, server_classes
-from roundtrip.cli.command import CommandFailed, reported
+from roundtrip.cli.command import CommandFailed, report_errors
 from roundtrip.errors import InvalidSignature
 from roundtrip.server.server import Server
 from roundtrip.serving.others import OtherServer, as_served
@@ -140,7 +140,7 @@ def find_any_server(target: str) -> FoundServer:
         CommandFailed: The module or server is missing or fails.
     """
     found = _load(target, _Wanted("server of MCP", is_server))
-    with reported(InvalidSignature, about=f"{target}: "):
+    with report_errors(InvalidSignature, about=f"{target}: "):
         _require_installed(found.server)
     return found
 

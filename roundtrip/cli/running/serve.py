@@ -13,7 +13,7 @@ import anyio
 from mcp.server.stdio import stdio_server
 
 from roundtrip.adapters.finding import is_fastmcp
-from roundtrip.cli.command import CommandFailed, reported
+from roundtrip.cli.command import CommandFailed, report_errors
 from roundtrip.cli.commands.serve import SWITCHES
 from roundtrip.cli.running.loading import load_any_server, load_served
 from roundtrip.cli.running.starting import NO_WORKERS, exit_code_of, listen_for, require_fork, supervise
@@ -37,12 +37,12 @@ def run(arguments: Namespace) -> int:
     for written, meant in misspelled_variables(os.environ).items():
         print(f"roundtrip: {written} is ignored; did you mean {meant}?", file=sys.stderr, flush=True)
     if arguments.folder is not None:
-        with reported(OSError, about=f"cannot change to --folder {arguments.folder!r}: "):
+        with report_errors(OSError, about=f"cannot change to --folder {arguments.folder!r}: "):
             os.chdir(arguments.folder)
     flags = {name: value for name, value in vars(arguments).items() if name not in _NO_SETTINGS}
     if arguments.stdio:
         _check_stdio(arguments, flags)
-    with reported(BadSettings):
+    with report_errors(BadSettings):
         settings = read_settings(ServeSettings, flags, file=arguments.config)
     if arguments.stdio:
         return _serve_stdio(arguments.target, settings)

@@ -7,7 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
 
-from roundtrip.cli.command import CommandFailed, reported
+from roundtrip.cli.command import CommandFailed, report_errors
 from roundtrip.serving.process import Ended, listen
 from roundtrip.serving.settings import ServeSettings
 from roundtrip.serving.supervisor import Supervisor, WorkerFailed
@@ -31,7 +31,7 @@ def supervise(supervisor: Supervisor) -> int:
     Raises:
         CommandFailed: The workers cannot start.
     """
-    with reported(WorkerFailed):
+    with report_errors(WorkerFailed):
         return 0 if asyncio.run(supervisor.run()) else 1
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 
 from roundtrip.channels.local.loopback_peers import is_loopback
-from roundtrip.cli.command import CommandFailed, reported
+from roundtrip.cli.command import CommandFailed, report_errors
 from roundtrip.cli.running.addresses import read_address
 from roundtrip.cli.running.calls import operator_log_of
 from roundtrip.cli.running.loading import load_attached
@@ -33,7 +33,7 @@ def run(arguments: Namespace) -> int:
     if arguments.add_user is not None:
         if arguments.users is None:
             raise CommandFailed("--add-user needs a users file; add --users FILE")
-        with reported(UsersUnusable):
+        with report_errors(UsersUnusable):
             token = add_user(arguments.users, arguments.add_user)
         print(token)
         return 0
@@ -87,7 +87,7 @@ def _access(arguments: Namespace, port: int) -> tuple[Access, str]:
     if arguments.base_url is None:
         raise CommandFailed("--users needs the address of the pages in browsers; add --base-url URL")
     read_address(arguments.base_url, name="--base-url", example="https://calls.example")
-    with reported(UsersUnusable):
+    with report_errors(UsersUnusable):
         users = read_users(arguments.users)
     note = f"(users from {arguments.users} can open the pages, served on port {port}; press Ctrl-C to stop)"
     url = f"{arguments.base_url.rstrip('/')}/"
@@ -96,7 +96,7 @@ def _access(arguments: Namespace, port: int) -> tuple[Access, str]:
 
 def _open_index(names: Sequence[str], later: Sequence[Path]) -> CallIndex:
     """Open the index of the transcripts, or a temporary one if the index file cannot be written."""
-    with reported(NoTranscript, IndexUnusable):
+    with report_errors(NoTranscript, IndexUnusable):
         try:
             return CallIndex(names, index_path(names), later=later)
         except IndexUnusable as error:

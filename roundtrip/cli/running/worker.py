@@ -9,7 +9,7 @@ from argparse import Namespace
 from collections.abc import Callable
 from typing import Any, Final
 
-from roundtrip.cli.command import CommandFailed, reported
+from roundtrip.cli.command import CommandFailed, report_errors
 from roundtrip.cli.running.loading import load_server
 from roundtrip.cli.running.starting import NO_WORKERS, exit_code_of, require_fork, supervise
 from roundtrip.ledger.contract import Reach
@@ -27,7 +27,7 @@ _MARGIN: Final = 15.0
 def run(arguments: Namespace) -> int:
     """Run the command and return its exit code."""
     flags = {name: value for name, value in vars(arguments).items() if name not in ("target", "config", "command")}
-    with reported(BadSettings):
+    with report_errors(BadSettings):
         settings = read_settings(WorkerSettings, flags, file=arguments.config)
     set_up_logging(settings)
     if settings.workers > 1:

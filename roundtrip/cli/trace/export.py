@@ -7,7 +7,7 @@ from argparse import Namespace
 from collections.abc import Callable
 from typing import Final
 
-from roundtrip.cli.command import reported
+from roundtrip.cli.command import report_errors
 from roundtrip.cli.parsing import OptionsAnywhere
 from roundtrip.cli.trace.calls import ReadCalls, call_named, find_call
 from roundtrip.cli.trace.sources import load, view, write_out
@@ -52,11 +52,11 @@ def _to_test(arguments: Namespace) -> int:
     from roundtrip.checking.playable import ServerName, write_test_of
     from roundtrip.checking.recorded import NotReplayable
 
-    with reported(ValueError, about="--server "):
+    with report_errors(ValueError, about="--server "):
         server = ServerName(arguments.server)
     traced = load(arguments)
     found = call_named(ReadCalls(traced), arguments.call)
-    with reported(NotReplayable, about=f"cannot make a test from call {printable(found.id)}: "):
+    with report_errors(NotReplayable, about=f"cannot make a test from call {printable(found.id)}: "):
         calls = traced.calls.values()
         source = write_test_of(found, calls, server, both=arguments.both, with_result=not arguments.no_result)
     write_out(arguments, source.removesuffix("\n"))

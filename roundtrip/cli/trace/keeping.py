@@ -8,7 +8,7 @@ from argparse import ArgumentTypeError, Namespace
 from contextlib import closing
 from typing import Final
 
-from roundtrip.cli.command import CommandFailed, reported
+from roundtrip.cli.command import CommandFailed, report_errors
 from roundtrip.cli.parsing import OptionsAnywhere
 from roundtrip.cli.trace.listing import read_age
 from roundtrip.cli.trace.sources import named_files, view, warn_of_losses
@@ -29,7 +29,7 @@ def _index(arguments: Namespace) -> int:
     if path is None:
         raise CommandFailed("an index covers one file or directory; name exactly one")
     count = 0
-    with reported(NoTranscript, IndexUnusable):
+    with report_errors(NoTranscript, IndexUnusable):
         index = CallIndex(names, path)
         while number := index.read_new_lines():
             count += number

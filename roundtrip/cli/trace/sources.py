@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from roundtrip.cli.command import Command, CommandFailed, reported
+from roundtrip.cli.command import Command, CommandFailed, report_errors
 from roundtrip.cli.parsing import OptionsAnywhere, add_call, add_files, add_json, add_output
 from roundtrip.trace.reading.calls import Traced
 from roundtrip.trace.reading.joining import join
@@ -78,7 +78,7 @@ def load_files(names: Sequence[str | Path]) -> Traced:
     Raises:
         CommandFailed: There is nothing to read.
     """
-    with reported(NoTranscript), without_collection():
+    with report_errors(NoTranscript), without_collection():
         reading = read_files(files_of(names))
         traced = join(reading.lines)
         # The calls live until the command ends, so keep the garbage collector from examining them again.
@@ -131,7 +131,7 @@ def write_out(arguments: Namespace, text: str) -> None:
         print(text, flush=True)
         return
     with (
-        reported(OSError, about=f"cannot write {str(path)!r}: "),
+        report_errors(OSError, about=f"cannot write {str(path)!r}: "),
         open(path, "w", encoding="utf-8", opener=_open_for_its_owner) as file,
     ):
         file.write(f"{text}\n")

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from roundtrip.cli.command import Command, CommandFailed, reported
+from roundtrip.cli.command import Command, CommandFailed, report_errors
 from roundtrip.cli.parsing import OptionsAnywhere, add_json
 from roundtrip.cli.trace.sources import present
 from roundtrip.cli.trace.terminal import Part, Screen
@@ -99,7 +99,7 @@ def _read_keys(file: str | None) -> list[bytes]:
         raise CommandFailed("the file of --keys-file contains no keys; write one key per line, newest first")
     if _ROLE.match(raw) is None:
         return keys
-    with reported(ValueError):
+    with report_errors(ValueError):
         return [key.encode() for key in KeyFile.read(Path(file)).keys]
 
 
@@ -110,14 +110,14 @@ def keys_of_environment() -> list[bytes]:
         CommandFailed: The variables are invalid.
     """
     set_ones = {name: os.environ[name] for name in (KEYS_VARIABLE, KEY_FILE_VARIABLE) if os.environ.get(name)}
-    with reported(ValueError):
+    with report_errors(ValueError):
         found = keys_of(set_ones)
     return [] if found is None else [os.fsencode(key) for key in found.keys]
 
 
 def _read(source: str, *, limit: int, what: str) -> bytes:
     # The name may be a secret in the wrong place, so the message does not repeat it.
-    with reported(OSError, ValueError, about=f"cannot read the file with the {what}: "):
+    with report_errors(OSError, ValueError, about=f"cannot read the file with the {what}: "):
         if source == "-":
             raw = sys.stdin.buffer.read(limit + 1)
         else:
