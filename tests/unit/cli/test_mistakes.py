@@ -3,7 +3,7 @@
 import pytest
 
 from roundtrip.cli import COMMANDS, main
-from roundtrip.cli.command import filled
+from roundtrip.cli.command import wrap_text
 from tests.kit.tables import check_each
 
 
@@ -87,7 +87,7 @@ def test_paragraphs_and_tables_keep_their_form() -> None:
         f"signals:\n  TERM  {filler}\n        and the rest\n  INT   ends it\n\nshort\nlines"
     )
     rest = "word word word word word word word"
-    assert filled(text, 60).splitlines() == [
+    assert wrap_text(text, 60).splitlines() == [
         "A text: word word word word word word word word word word",
         f"{rest} word goes on.",
         "",
@@ -99,4 +99,4 @@ def test_paragraphs_and_tables_keep_their_form() -> None:
         "short",
         "lines",
     ]
-    assert filled(text, WIDE) == text
+    assert wrap_text(text, WIDE) == text
