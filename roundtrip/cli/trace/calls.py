@@ -23,7 +23,7 @@ _MAX_CANDIDATES: Final = 10
 """Calls to list in an error if the given id matches no call or several."""
 
 
-class ReadCalls:
+class LoadedCalls:
     """Calls in memory, after every line was read. It has the `CallIndex` methods that commands need."""
 
     def __init__(self, traced: Traced) -> None:
@@ -47,11 +47,11 @@ class ReadCalls:
         return len(self._traced.strays)
 
 
-FoundCalls = ReadCalls | CallIndex
+CallSource = LoadedCalls | CallIndex
 """Calls in one or more transcripts."""
 
 
-def open_calls(arguments: Namespace, names: Sequence[str | Path] | None = None) -> FoundCalls:
+def open_calls(arguments: Namespace, names: Sequence[str | Path] | None = None) -> CallSource:
     """Open the named transcripts, together with the operator log beside them.
 
     A warning on standard error counts unreadable lines.
@@ -63,7 +63,7 @@ def open_calls(arguments: Namespace, names: Sequence[str | Path] | None = None) 
     operator_log = _operator_log_beside([str(name) for name in names])
     path = index_path(names)
     if path is None or not path.exists():
-        return ReadCalls(load_files([*names, *operator_log]))
+        return LoadedCalls(load_files([*names, *operator_log]))
     try:
         index = CallIndex(names, path, later=operator_log)
         index.refresh()
@@ -71,7 +71,7 @@ def open_calls(arguments: Namespace, names: Sequence[str | Path] | None = None) 
         raise CommandFailed(str(error)) from error
     except IndexUnusable as error:
         warn(f"{error}; reading all lines instead")
-        return ReadCalls(load_files([*names, *operator_log]))
+        return LoadedCalls(load_files([*names, *operator_log]))
     warn_of_losses(*index.unreadable())
     return index
 
@@ -82,11 +82,11 @@ def _operator_log_beside(names: list[str]) -> list[Path]:
     if path is None or not path.is_file():
         return []
     try:
-        known = {file.resolve() for file in files_of(names)}
+        transcripts = {file.resolve() for file in files_of(names)}
     except NoTranscript:
         # Reading the transcripts reports this error.
         return []
-    return [] if path.resolve() in known else [path]
+    return [] if path.resolve() in transcripts else [path]
 
 
 def find_call(arguments: Namespace) -> TracedCall:
@@ -95,32 +95,32 @@ def find_call(arguments: Namespace) -> TracedCall:
     Raises:
         CommandFailed: There is nothing to read, or not exactly one call matches.
     """
-    return call_named(open_calls(arguments), arguments.call)
+    return select_call(open_calls(arguments), arguments.call)
 
 
-def call_named(calls: FoundCalls, id: str) -> TracedCall:
+def select_call(calls: CallSource, id: str) -> TracedCall:
     """Return a call by name. See `find_call`.
 
     Raises:
         CommandFailed: Not exactly one call matches.
     """
     name = id.strip()
-    if (found := calls.find(name)) is not None:
-        return found
+    if (call := calls.find(name)) is not None:
+        return call
     newest = _newest(calls, CallFilter())
     candidates = newest[:1] if name == LAST else _newest(calls, CallFilter(start=name))
-    if len(candidates) == 1 and (found := calls.find(candidates[0]["call"])) is not None:
-        return found
+    if len(candidates) == 1 and (call := calls.find(candidates[0]["call"])) is not None:
+        return call
     if candidates:
-        raise CommandFailed(f"{name!r} matches several calls: {_listed(candidates)}")
+        raise CommandFailed(f"{name!r} matches several calls: {_list_text(candidates)}")
     if not newest:
         raise CommandFailed(f"there is no call {name!r}: these transcripts contain no calls")
-    raise CommandFailed(f"there is no call {name!r}; the newest calls: {_listed(newest)}")
+    raise CommandFailed(f"there is no call {name!r}; the newest calls: {_list_text(newest)}")
 
 
-def _newest(calls: FoundCalls, filter: CallFilter) -> list[Row]:
+def _newest(calls: CallSource, filter: CallFilter) -> list[Row]:
     return [*islice(calls.rows(filter), _MAX_CANDIDATES + 1)]
 
 
-def _listed(rows: Sequence[Row]) -> str:
+def _list_text(rows: Sequence[Row]) -> str:
     return listed_text([f"{row['call']!r} ({row['tool']!r})" for row in rows], _MAX_CANDIDATES)

@@ -9,7 +9,7 @@ from typing import Final
 
 from roundtrip.cli.command import report_errors
 from roundtrip.cli.parsing import OptionsAnywhere
-from roundtrip.cli.trace.calls import ReadCalls, call_named, find_call
+from roundtrip.cli.trace.calls import LoadedCalls, find_call, select_call
 from roundtrip.cli.trace.sources import load, view, write_out
 from roundtrip.text import printable
 from roundtrip.trace.explaining.sequence import mermaid
@@ -55,10 +55,10 @@ def _to_test(arguments: Namespace) -> int:
     with report_errors(ValueError, about="--server "):
         server = ServerName(arguments.server)
     traced = load(arguments)
-    found = call_named(ReadCalls(traced), arguments.call)
-    with report_errors(NotReplayable, about=f"cannot make a test from call {printable(found.id)}: "):
+    call = select_call(LoadedCalls(traced), arguments.call)
+    with report_errors(NotReplayable, about=f"cannot make a test from call {printable(call.id)}: "):
         calls = traced.calls.values()
-        source = write_test_of(found, calls, server, both=arguments.both, with_result=not arguments.no_result)
+        source = write_test_of(call, calls, server, both=arguments.both, with_result=not arguments.no_result)
     write_out(arguments, source.removesuffix("\n"))
     return 0
 

@@ -46,30 +46,30 @@ def _options(parser: OptionsAnywhere) -> None:
 
 def _fork(arguments: Namespace) -> int:
     replies = dict(_reply(text) for text in arguments.answer)
-    found = find_call(arguments)
+    call = find_call(arguments)
     server = load_for_rehearsal(arguments.server)
-    fork = partial(fork_call, server, found, at=arguments.at, replies=replies, run=arguments.run)
+    fork = partial(fork_call, server, call, at=arguments.at, replies=replies, run=arguments.run)
     try:
         # Keep the server's own output out of the result.
         with redirect_stdout(sys.stderr):
-            made = rehearse(partial(fork, now=time.time(), seconds=arguments.timeout))
+            result = rehearse(partial(fork, now=time.time(), seconds=arguments.timeout))
     except NotReplayable as error:
-        raise CommandFailed(f"cannot fork call {printable(found.id)}: {printable(str(error))}") from error
-    print(json_text(fork_data(made)) if arguments.json else fork_text(made))
-    return 1 if made.differs or made.unused else 0
+        raise CommandFailed(f"cannot fork call {printable(call.id)}: {printable(str(error))}") from error
+    print(json_text(fork_data(result)) if arguments.json else fork_text(result))
+    return 1 if result.differs or result.unused else 0
 
 
 def _reply(text: str) -> tuple[str, OwnAnswer]:
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise CommandFailed(f"--answer must be NAME=VALUE, got {text!r}")
-    words: dict[str, Action] = {
+    actions: dict[str, Action] = {
         **{":accept": Action.ACCEPT, ":approve": Action.ACCEPT, ":decline": Action.DECLINE},
         **{":cancel": Action.CANCEL, ":reject": Action.DECLINE},
     }
     word, _, reason = value.partition(" ")
-    if word in words:
-        return name, OwnAnswer(words[word], reason or None)
+    if word in actions:
+        return name, OwnAnswer(actions[word], reason or None)
     try:
         data: Any = json.loads(value)
     except (ValueError, RecursionError):

@@ -54,10 +54,10 @@ def _prune_options(parser: OptionsAnywhere) -> None:
 
 
 def _size(text: str) -> int:
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
         raise ArgumentTypeError(f"must be a size such as 500M or 20G, got {text!r}")
-    return int(float(found[1]) * _UNITS[found[2].lower()])
+    return int(float(match[1]) * _UNITS[match[2].lower()])
 
 
 def _prune(arguments: Namespace) -> int:
@@ -86,8 +86,8 @@ def _prune(arguments: Namespace) -> int:
     verb = "would be deleted" if arguments.dry_run else "deleted"
     print(f"{count_text(len(pruned.files), 'file')} of {size_text(pruned.freed)} {verb}; {size_text(pruned.kept)} kept")
     if arguments.max_size is not None and pruned.kept > arguments.max_size:
-        kept = "the operator log, files written in the last hour, and files that are not transcripts"
-        print(f"more than {size_text(arguments.max_size)} remains; never deleted: {kept}", file=sys.stderr)
+        never_deleted = "the operator log, files written in the last hour, and files that are not transcripts"
+        print(f"more than {size_text(arguments.max_size)} remains; never deleted: {never_deleted}", file=sys.stderr)
         return 1
     return 0
 

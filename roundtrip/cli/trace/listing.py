@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Final
 
 from roundtrip.cli.parsing import OptionsAnywhere, whole_number
-from roundtrip.cli.trace.calls import FoundCalls, open_calls
+from roundtrip.cli.trace.calls import CallSource, open_calls
 from roundtrip.cli.trace.sources import present, view, warn
 from roundtrip.cli.trace.terminal import STATE_STYLES, Column, Part, Screen
 from roundtrip.errors import RejectionReason
@@ -79,8 +79,8 @@ def _options(parser: OptionsAnywhere) -> None:
         "--since", "TIME", "calls with events since this time: 10m, 2h, 3d, 2026-11-21T09:30", type=read_age
     )
     parser.add_option("--rounds", "NUMBER", "calls with this number of rounds: 2, '>2', '<=3'", type=_rounds)
-    for kind, what in _OTHER_FACETS.items():
-        parser.add_option(f"--{kind}", kind.upper(), f"calls {what}; may have wildcards", repeats=True)
+    for kind, description in _OTHER_FACETS.items():
+        parser.add_option(f"--{kind}", kind.upper(), f"calls {description}; may have wildcards", repeats=True)
     parser.add_option("--limit", "N", "only the newest N calls", type=whole_number(1))
     parser.add_switch("--newest", "list the newest call first")
     parser.add_switch("--rejections", "list rejected tokens of unknown calls instead")
@@ -92,16 +92,16 @@ def read_reason(text: str) -> str:
     Raises:
         ArgumentTypeError: There is no such reason.
     """
-    return _one_of(re.sub(r"[-_\s]+", " ", text.strip().lower()), text, "reason", _REASONS)
+    return _check_choice(re.sub(r"[-_\s]+", " ", text.strip().lower()), text, "reason", _REASONS)
 
 
 def _outcome(text: str) -> str:
-    return _one_of(OUTCOMES.get(text, text), text, "outcome", _ANSWER_OUTCOMES)
+    return _check_choice(OUTCOMES.get(text, text), text, "outcome", _ANSWER_OUTCOMES)
 
 
-def _one_of(name: str, text: str, what: str, known: Sequence[str]) -> str:
-    if name not in known:
-        raise ArgumentTypeError(f"there is no {what} {text!r}; {what}s: {', '.join(known)}")
+def _check_choice(name: str, text: str, kind: str, choices: Sequence[str]) -> str:
+    if name not in choices:
+        raise ArgumentTypeError(f"there is no {kind} {text!r}; {kind}s: {', '.join(choices)}")
     return name
 
 
@@ -118,15 +118,15 @@ def read_age(text: str) -> float:
 
 
 def _rounds(text: str) -> Callable[[int], bool]:
-    found = _COUNT.fullmatch(text)
-    if found is None:
+    match = _COUNT.fullmatch(text)
+    if match is None:
         raise ArgumentTypeError(f"must be a number of rounds such as 2, '>2', '>=2' or '<3', got {text!r}")
-    compare, number = _COMPARISONS[found[1]], int(found[2])
+    compare, number = _COMPARISONS[match[1]], int(match[2])
     return lambda count: compare(count, number)
 
 
 def _filter(arguments: Namespace) -> CallFilter:
-    chosen = {kind: given for kind in FACETS if (given := getattr(arguments, kind, None))}
+    chosen = {kind: values for kind in FACETS if (values := getattr(arguments, kind, None))}
     # `rounds` is a comparison here, although it is a facet elsewhere.
     rounds = chosen.pop("rounds", None)
     return CallFilter(chosen, since=arguments.since, rounds=rounds)
@@ -175,15 +175,15 @@ def _cells(row: Row) -> list[Part]:
     ]
 
 
-def _list_rejections(calls: FoundCalls, arguments: Namespace) -> int:
-    found = [
+def _list_rejections(calls: CallSource, arguments: Namespace) -> int:
+    matches = [
         line
         for line in calls.strays()
         if fits(line.tool, arguments.tool)
         and (not arguments.reason or line.reason.value in arguments.reason)
         and (arguments.since is None or line.at >= arguments.since)
     ]
-    lines = found[: arguments.limit] if arguments.newest else found[: arguments.limit][::-1]
+    lines = matches[: arguments.limit] if arguments.newest else matches[: arguments.limit][::-1]
 
     def draw(screen: Screen) -> None:
         for line in lines:

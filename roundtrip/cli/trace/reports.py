@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from roundtrip.cli.parsing import OptionsAnywhere
-from roundtrip.cli.trace.calls import call_named, find_call, open_calls
+from roundtrip.cli.trace.calls import find_call, open_calls, select_call
 from roundtrip.cli.trace.sources import present, view
 from roundtrip.cli.trace.terminal import STATE_STYLES, Screen
 from roundtrip.trace.explaining.comparing import Difference, compare
@@ -33,20 +33,21 @@ def _explain(arguments: Namespace) -> int:
     shown = [explanation for explanation in explanations if arguments.all or not explanation.is_plain]
 
     def draw(screen: Screen) -> None:
-        for one in shown:
-            title = one.reason.value if one.reason is not None else one.error or one.subject.value
-            style = "cyan" if one.is_plain else _STYLES.get(one.subject, "yellow")
-            screen.line((clock_text(one.at), "dim"), "  ", (title, style))
-            screen.line(one.text, indent=4)
+        for explanation in shown:
+            reason, subject = explanation.reason, explanation.subject
+            title = reason.value if reason is not None else explanation.error or subject.value
+            style = "cyan" if explanation.is_plain else _STYLES.get(subject, "yellow")
+            screen.line((clock_text(explanation.at), "dim"), "  ", (title, style))
+            screen.line(explanation.text, indent=4)
         if not shown:
             screen.line("Nothing to explain: every question was asked once, no token was rejected, and no leg failed.")
 
-    present(arguments, lambda: [_explained(explanation) for explanation in shown], draw)
-    usual = [one.is_plain or one.subject is ExplainedSubject.WAIT for one in explanations]
+    present(arguments, lambda: [_explanation_data(explanation) for explanation in shown], draw)
+    usual = [explanation.is_plain or explanation.subject is ExplainedSubject.WAIT for explanation in explanations]
     return 0 if all(usual) else 1
 
 
-def _explained(explanation: Explanation) -> dict[str, Any]:
+def _explanation_data(explanation: Explanation) -> dict[str, Any]:
     fields = dataclasses.asdict(explanation)
     del fields["is_plain"]
     return fields
@@ -59,34 +60,35 @@ def _diff_options(parser: OptionsAnywhere) -> None:
 
 def _diff(arguments: Namespace) -> int:
     calls = {name: _find(getattr(arguments, name), arguments) for name in ("a", "b")}
-    found = compare(calls["a"], calls["b"])
+    differences = compare(calls["a"], calls["b"])
 
     def draw(screen: Screen) -> None:
         for name, call in calls.items():
             _draw_head(screen, name, call)
-        place = ""
-        for difference in found:
+        current_title = ""
+        for difference in differences:
             title = f"round {difference.round}" if difference.round is not None else "the call"
-            if title != place:
+            if title != current_title:
                 screen.gap()
                 screen.line((title, "bold"))
-                place = title
+                current_title = title
             _draw_difference(screen, difference)
-        if not found:
+        if not differences:
             screen.gap()
             screen.line("No differences, except in times.")
 
     summaries = {name: summary(call) for name, call in calls.items()}
-    present(arguments, lambda: {**summaries, "differences": [dataclasses.asdict(one) for one in found]}, draw)
-    return 1 if found else 0
+    data = [dataclasses.asdict(difference) for difference in differences]
+    present(arguments, lambda: {**summaries, "differences": data}, draw)
+    return 1 if differences else 0
 
 
 def _find(name: str, arguments: Namespace) -> TracedCall:
     """Return a call: from the file in `FILE:ID`, or else from the transcripts on the command line."""
     file, colon, id = name.rpartition(":")
     if colon and Path(file).exists():
-        return call_named(open_calls(arguments, [file]), id)
-    return call_named(open_calls(arguments), name)
+        return select_call(open_calls(arguments, [file]), id)
+    return select_call(open_calls(arguments), name)
 
 
 def _draw_head(screen: Screen, name: str, call: TracedCall) -> None:
@@ -102,12 +104,12 @@ def _draw_head(screen: Screen, name: str, call: TracedCall) -> None:
 
 
 def _draw_difference(screen: Screen, difference: Difference) -> None:
-    what = difference.what if difference.key is None else f"{difference.key}: {difference.what}"
+    subject = difference.what if difference.key is None else f"{difference.key}: {difference.what}"
     if difference.a is None or difference.b is None:
         only, text = ("a", difference.a) if difference.b is None else ("b", difference.b)
-        screen.line((what, "yellow"), f" only in {only}: {text}", indent=2)
+        screen.line((subject, "yellow"), f" only in {only}: {text}", indent=2)
         return
-    screen.line((what, "yellow"), indent=2)
+    screen.line((subject, "yellow"), indent=2)
     screen.line(("a  ", "bold"), difference.a, indent=4)
     screen.line(("b  ", "bold"), difference.b, indent=4)
 

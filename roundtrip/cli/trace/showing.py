@@ -89,7 +89,7 @@ class _CallView:
         state = call.state.value
         self._screen.line((call.id, _HEAD), "  ", (call.tool, _HEAD), "  ", (state, STATE_STYLES.get(state, "")))
         counts = (call.legs, "leg"), (len(call.instances), "instance"), (call.round_count, "round")
-        parts = [f"began {clock_text(call.started_at)}", *(count_text(number, what) for number, what in counts)]
+        parts = [f"began {clock_text(call.started_at)}", *(count_text(number, unit) for number, unit in counts)]
         self._fact("", " · ".join(parts))
         self._fact("", f"server {duration_text(call.server_ms)}{self._waited_text()} · {self._body_text()}")
         if call.omitted.requests:
@@ -130,11 +130,11 @@ class _CallView:
         """Show one leg on one instance: one part per round, and one for the remaining lines."""
         done_ms = 0.0
         parts = _parts_of(serving.happened)
-        for place, lines in enumerate(parts):
+        for index, lines in enumerate(parts):
             waited = sum(line.waited for line in lines if isinstance(line, AnsweredLine))
             server_ms = max(0.0, lines[-1].ms - done_ms - waited)
             done_ms = lines[-1].ms
-            self._heading(serving, lines[-1], server_ms, is_first=not place)
+            self._heading(serving, lines[-1], server_ms, is_first=not index)
             for line in lines:
                 self._line(line)
         if not parts:
@@ -175,10 +175,15 @@ class _CallView:
             event = f"{keys} answered after" if keys else "the body stopped waiting for the answer after"
             self._screen.line((f"{event} {duration_text(line.waited)}", _DIM), indent=2)
         self._answers(line.answers, line.ignored)
-        for made in line.decisions:
-            style = "" if made.outcome == "approved" else _WARN
+        for decision in line.decisions:
+            style = "" if decision.outcome == "approved" else _WARN
             self._screen.line(
-                "approval ", (made.key, _HEAD), ": ", (made.outcome, style), f" {_value(made.data)}", indent=2
+                "approval ",
+                (decision.key, _HEAD),
+                ": ",
+                (decision.outcome, style),
+                f" {_value(decision.data)}",
+                indent=2,
             )
         self._runs(line.nodes, line.steps, line.bodies, uncovered=line.uncovered)
         if isinstance(line, AskedLine):
@@ -248,14 +253,14 @@ class _CallView:
             )
 
     def _runs(self, nodes: Sequence[NodeRun], steps: Sequence[StepRun], bodies: int, *, uncovered: bool) -> None:
-        slow = _slowest([*nodes, *steps])
-        for what, runs in (("node", nodes), ("step", steps)):
+        slowest_run = _slowest([*nodes, *steps])
+        for kind, runs in (("node", nodes), ("step", steps)):
             for run in runs:
                 value = f" {_value(run.value)}" if isinstance(run, StepRun) and run.value is not None else ""
-                late: Part = ("  slowest", _WARN) if run is slow else ""
+                note: Part = ("  slowest", _WARN) if run is slowest_run else ""
                 style = _BAD if run.how == "failed" else _DIM
                 time_text = f"  {run.how} in {duration_text(run.ms)}"
-                self._screen.line((f"{what} ", _DIM), run.key, (time_text, style), value, late, indent=2)
+                self._screen.line((f"{kind} ", _DIM), run.key, (time_text, style), value, note, indent=2)
         if bodies:
             self._screen.line((f"the body began{f' {times_text(bodies)}' if bodies > 1 else ''}", _DIM), indent=2)
         if uncovered:

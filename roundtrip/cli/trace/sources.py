@@ -35,9 +35,9 @@ def view(
     """Return a view's command, which takes transcripts as its last arguments."""
 
     def configure(parser: OptionsAnywhere) -> None:
-        wanted = ((add_call, call), (options, True), (add_json, json), (add_output, output), (add_files, True))
-        for add, is_wanted in wanted:
-            if add is not None and is_wanted:
+        additions = ((add_call, call), (options, True), (add_json, json), (add_output, output), (add_files, True))
+        for add, is_included in additions:
+            if add is not None and is_included:
                 add(parser)
 
     return Command(description, configure, run=run)
@@ -52,15 +52,15 @@ def named_files(arguments: Namespace) -> list[str]:
     names: Sequence[str] = arguments.files or ()
     if names:
         return list(names)
-    found = os.environ.get(TRACE_VARIABLE)
-    if not found:
+    default = os.environ.get(TRACE_VARIABLE)
+    if not default:
         id = getattr(arguments, "call", None)
         if isinstance(id, str) and os.path.exists(id):
             raise CommandFailed(f"a call must come before the transcript, got {id!r}; write: {LAST} {id}")
         raise CommandFailed(
             f"there is no transcript; name a file or directory as the last argument, or set {TRACE_VARIABLE}"
         )
-    return [found]
+    return [default]
 
 
 def load(arguments: Namespace) -> Traced:

@@ -61,8 +61,8 @@ class _Filter:
     def tool_of(self, line: Line) -> str | None:
         if isinstance(line, BeganLine | RejectedLine | StoppedLine):
             return line.tool
-        known = self._tool_by_call.get(line.call)
-        return line.tool if isinstance(line, ActedLine) and line.tool is not None else known
+        known_tool = self._tool_by_call.get(line.call)
+        return line.tool if isinstance(line, ActedLine) and line.tool is not None else known_tool
 
     def passes(self, line: Line) -> bool:
         if isinstance(line, BeganLine):
@@ -159,9 +159,9 @@ def _event(line: Line) -> list[Part]:
         if line.approvals and not line.questions:
             return [f"waits {approvals_text(line.approvals)}", (f", round {line.round} in leg {line.leg}", "dim")]
         parts: list[Part] = ["asked "]
-        for place, question in enumerate(line.questions):
+        for index, question in enumerate(line.questions):
             is_new = question.reason is Reason.NEW
-            parts += [", " if place else "", question.key, (f" ({question.reason.value})", "" if is_new else "yellow")]
+            parts += [", " if index else "", question.key, (f" ({question.reason.value})", "" if is_new else "yellow")]
         size = f", {token_text(line.token.bytes)}" if line.token is not None else ""
         return [*parts, (f", round {line.round} in leg {line.leg}{size}", "dim")]
     if isinstance(line, AnsweredLine):
@@ -185,13 +185,13 @@ def _pause_for(stream: TextIO) -> Callable[[], None]:
     """Return a function that waits briefly, and raises `BrokenPipeError` if the stream's reader has disconnected."""
     try:
         # Windows has no poll.
-        fd, watched = stream.fileno(), select.poll()
+        fd, poller = stream.fileno(), select.poll()
     except (AttributeError, OSError, ValueError):
         return partial(time.sleep, _POLL_SECONDS)
-    watched.register(fd, 0)
+    poller.register(fd, 0)
 
     def pause() -> None:
-        ready = watched.poll(_POLL_SECONDS * 1000)
+        ready = poller.poll(_POLL_SECONDS * 1000)
         if any(event & (select.POLLERR | select.POLLHUP | select.POLLNVAL) for _, event in ready):
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 

@@ -31,9 +31,9 @@ STATE_STYLES: Final = {
     "awaiting_input": "bold magenta",
 }
 
-_ASCII: Final = {Mark.ASKED: "*", Mark.ASKED_AGAIN: "!", Mark.REUSED: "=", Mark.PENDING: "?"}
-_PLAIN: Final = str.maketrans({"→": "->", "·": "-", "…": "...", "─": "-"})
-_DRAWN: Final = "".join(SYMBOLS.values()) + "→·…─"
+_ASCII_SYMBOLS: Final = {Mark.ASKED: "*", Mark.ASKED_AGAIN: "!", Mark.REUSED: "=", Mark.PENDING: "?"}
+_ASCII_REPLACEMENTS: Final = str.maketrans({"→": "->", "·": "-", "…": "...", "─": "-"})
+_DRAWN_CHARS: Final = "".join(SYMBOLS.values()) + "→·…─"
 
 _COLUMN_GAP_CHARS: Final = 2
 _MIN_WIDTH_CHARS: Final = 20
@@ -61,19 +61,19 @@ class Screen:
         if isinstance(wrapper, TextIOWrapper):
             # Escape characters that the encoding lacks, instead of raising UnicodeEncodeError.
             cast("TextIOWrapper[Any]", wrapper).reconfigure(errors="backslashreplace")
-        self.ascii = not _can_encode(self._out.encoding, _DRAWN)
+        self.ascii = not _can_encode(self._out.encoding, _DRAWN_CHARS)
         width = max(_MIN_WIDTH_CHARS, shutil.get_terminal_size().columns)
         self._console = console_on(self._out, width=width) if self._out.isatty() else None
 
     def symbol(self, mark: Mark) -> str:
         """Return the symbol that marks a question."""
-        return (_ASCII if self.ascii else SYMBOLS)[mark]
+        return (_ASCII_SYMBOLS if self.ascii else SYMBOLS)[mark]
 
     def line(self, *parts: Part, indent: int = 0) -> None:
         """Print one line. On a terminal, wrapped text keeps the indent."""
         styled = [self._styled(part) for part in parts]
         if self._console is None:
-            self._print(" " * indent + "".join(words for words, _ in styled))
+            self._print(" " * indent + "".join(text for text, _ in styled))
             return
         from rich.padding import Padding
         from rich.text import Text
@@ -89,7 +89,7 @@ class Screen:
     def table(self, columns: Sequence[Column], rows: Sequence[Sequence[Part]]) -> None:
         """Print rows under their column titles."""
         styled = [[self._styled(cell) for cell in row] for row in rows]
-        cells = [[words for words, _ in row] for row in styled]
+        cells = [[text for text, _ in row] for row in styled]
         titles = [column.title for column in columns]
         widths = [max(map(columns_of, column)) for column in zip(titles, *cells, strict=True)]
         if self._console is None or len(rows) > _MAX_DRAWN_ROWS:
@@ -107,19 +107,19 @@ class Screen:
 
     def _styled(self, part: Part) -> tuple[str, str]:
         """Return a printable text and its style."""
-        words, style = (part, "") if isinstance(part, str) else part
-        words = printable(words)
-        return words.translate(_PLAIN) if self.ascii else words, style
+        text, style = (part, "") if isinstance(part, str) else part
+        text = printable(text)
+        return text.translate(_ASCII_REPLACEMENTS) if self.ascii else text, style
 
     def _print(self, line: str) -> None:
         print(line.rstrip(), file=self._out)
 
     def _plain_table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]], widths: Sequence[int]) -> None:
-        places = [(column.right, width) for column, width in zip(columns, widths, strict=True)]
+        alignments = [(column.right, width) for column, width in zip(columns, widths, strict=True)]
         lines: list[str] = []
         for cells in rows:
             padded: list[str] = []
-            for cell, (right, width) in zip(cells, places, strict=True):
+            for cell, (right, width) in zip(cells, alignments, strict=True):
                 space = " " * (width - columns_of(cell))
                 padded.append(space + cell if right else cell + space)
             lines.append((" " * _COLUMN_GAP_CHARS).join(padded).rstrip())
@@ -135,17 +135,17 @@ class Screen:
         from rich.table import Table
         from rich.text import Text
 
-        def table_width(places: Sequence[int]) -> int:
-            return sum(widths[place] + _COLUMN_GAP_CHARS for place in places) - _COLUMN_GAP_CHARS
+        def table_width(indexes: Sequence[int]) -> int:
+            return sum(widths[index] + _COLUMN_GAP_CHARS for index in indexes) - _COLUMN_GAP_CHARS
 
-        kept = list(range(len(columns)))
-        for place in sorted(kept, key=lambda place: -columns[place].drop):
-            if not columns[place].drop or table_width(kept) <= console.width:
+        shown = list(range(len(columns)))
+        for index in sorted(shown, key=lambda index: -columns[index].drop):
+            if not columns[index].drop or table_width(shown) <= console.width:
                 break
-            kept.remove(place)
+            shown.remove(index)
         table = Table(box=None, pad_edge=False, padding=(0, _COLUMN_GAP_CHARS, 0, 0), header_style="bold")
-        for place in kept:
-            column = columns[place]
+        for index in shown:
+            column = columns[index]
             table.add_column(
                 column.title,
                 justify="right" if column.right else "left",
@@ -153,7 +153,7 @@ class Screen:
                 overflow="fold",
             )
         for row in rows:
-            table.add_row(*(Text(*row[place]) for place in kept))
+            table.add_row(*(Text(*row[index]) for index in shown))
         console.print(table)
 
 

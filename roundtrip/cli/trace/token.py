@@ -24,16 +24,16 @@ from roundtrip.trace.explaining.wording import duration_text, size_text
 from roundtrip.trace.reading.tokens import Sealed, SignatureCheck, TokenView, foreign_kind, token_data, view_token
 
 _MAX_KEYS_BYTES: Final = 64 * 1024
-_ROLE: Final = re.compile(rb"(?:\s*#[^\n]*\n)*\s*(?:signs|next|former)\s")
+_ROLE_LINE: Final = re.compile(rb"(?:\s*#[^\n]*\n)*\s*(?:signs|next|former)\s")
 """The beginning of a `roundtrip keys` file, in which each line has a role."""
 _LABEL_CHARS: Final = 11
 _TOKENLIKE: Final = re.compile(r"(?:r[1-9][a-z]|v1|rt1)[A-Za-z0-9_-]{0,4}\.[A-Za-z0-9_-]{16}")
-_SIGNATURES: Final = {
+_SIGNATURE_STYLES: Final = {
     SignatureCheck.UNCHECKED: "bold yellow",
     SignatureCheck.VALID: "green",
     SignatureCheck.INVALID: "bold red",
 }
-_SEALED: Final = {
+_SEALED_TEXTS: Final = {
     Sealed.NONE: "nothing",
     Sealed.CLOSED: "a part that can be opened only if the signature is valid",
     Sealed.OPENED: "a part that the keys opened:",
@@ -84,7 +84,7 @@ def _read_token(source: str) -> str:
             "(`xclip -o | roundtrip trace token -`, `pbpaste | …`), or save it to a file and name the file"
         )
     # Leave room for whitespace around the token.
-    raw = _read(source, limit=MAX_TOKEN_BYTES + 1024, what="token").strip()
+    raw = _read(source, limit=MAX_TOKEN_BYTES + 1024, content="token").strip()
     if not raw:
         raise CommandFailed("there is no token: " + ("standard input" if source == "-" else "the file") + " is empty")
     return raw.decode("utf-8", "replace")
@@ -93,11 +93,11 @@ def _read_token(source: str) -> str:
 def _read_keys(file: str | None) -> list[bytes]:
     if file is None:
         return keys_of_environment()
-    raw = _read(file, limit=_MAX_KEYS_BYTES, what="keys")
+    raw = _read(file, limit=_MAX_KEYS_BYTES, content="keys")
     keys = [key.strip() for key in raw.splitlines() if key.strip()]
     if not keys:
         raise CommandFailed("the file of --keys-file contains no keys; write one key per line, newest first")
-    if _ROLE.match(raw) is None:
+    if _ROLE_LINE.match(raw) is None:
         return keys
     with report_errors(ValueError):
         return [key.encode() for key in KeyFile.read(Path(file)).keys]
@@ -109,22 +109,22 @@ def keys_of_environment() -> list[bytes]:
     Raises:
         CommandFailed: The variables are invalid.
     """
-    set_ones = {name: os.environ[name] for name in (KEYS_VARIABLE, KEY_FILE_VARIABLE) if os.environ.get(name)}
+    variables = {name: os.environ[name] for name in (KEYS_VARIABLE, KEY_FILE_VARIABLE) if os.environ.get(name)}
     with report_errors(ValueError):
-        found = keys_of(set_ones)
-    return [] if found is None else [os.fsencode(key) for key in found.keys]
+        key_set = keys_of(variables)
+    return [] if key_set is None else [os.fsencode(key) for key in key_set.keys]
 
 
-def _read(source: str, *, limit: int, what: str) -> bytes:
+def _read(source: str, *, limit: int, content: str) -> bytes:
     # The name may be a secret in the wrong place, so the message does not repeat it.
-    with report_errors(OSError, ValueError, about=f"cannot read the file with the {what}: "):
+    with report_errors(OSError, ValueError, about=f"cannot read the file with the {content}: "):
         if source == "-":
             raw = sys.stdin.buffer.read(limit + 1)
         else:
             with Path(source).open("rb") as file:
                 raw = file.read(limit + 1)
     if len(raw) > limit:
-        raise CommandFailed(f"the file with the {what} must have at most {size_text(limit)}")
+        raise CommandFailed(f"the file with the {content} must have at most {size_text(limit)}")
     return raw
 
 
@@ -137,12 +137,12 @@ def _reason_unreadable(token: str, error: TokenRejected) -> str:
 
 def _show(view: TokenView, screen: Screen) -> None:
     _line(screen, "token", f"{size_text(view.size)}, {view.kind}")
-    _line(screen, "signature", (_signature(view), _SIGNATURES[view.signature]))
+    _line(screen, "signature", (_signature_text(view), _SIGNATURE_STYLES[view.signature]))
     _line(screen, "key hint", view.hint)
     if view.reason is not None:
         _line(screen, "rejected", (view.reason.value, "bold red"))
     if view.claims is None:
-        screen.line(_unread(view))
+        screen.line(_unread_text(view))
     else:
         _show_claims(view.claims, screen)
     if view.journal is not None:
@@ -152,16 +152,16 @@ def _show(view: TokenView, screen: Screen) -> None:
         _line(screen, "call", "the token has no journal that this version can read")
 
 
-def _signature(view: TokenView) -> str:
+def _signature_text(view: TokenView) -> str:
     if view.signature is SignatureCheck.VALID:
         return f"valid, by key {view.key} of {view.keys} (1 is the newest)"
     if view.signature is SignatureCheck.INVALID:
         return "invalid: anyone who held the token may have written what follows"
-    places = f"${KEYS_VARIABLE}, ${KEY_FILE_VARIABLE} or --keys-file"
-    return f"not checked, because there are no keys ({places}): anyone may have written what follows"
+    sources = f"${KEYS_VARIABLE}, ${KEY_FILE_VARIABLE} or --keys-file"
+    return f"not checked, because there are no keys ({sources}): anyone may have written what follows"
 
 
-def _unread(view: TokenView) -> str:
+def _unread_text(view: TokenView) -> str:
     if view.kind == "encrypted":
         return "The whole token is encrypted. Only the keys that created it can open it."
     return "The token does not contain a call's journal."
@@ -195,7 +195,7 @@ def _show_journal(journal: Journal, screen: Screen) -> None:
 
 
 def _show_sealed(journal: Journal, sealed: Sealed, screen: Screen) -> None:
-    _line(screen, "sealed", _SEALED[sealed])
+    _line(screen, "sealed", _SEALED_TEXTS[sealed])
     if sealed is not Sealed.OPENED:
         return
     _line(screen, "computed", "" if journal.computed else "none")
@@ -219,9 +219,9 @@ def _when(at: float) -> str:
         moment = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):
         return f"{at} (not a time)"
-    away = at - time.time()
-    distance = duration_text(abs(away) * 1000)
-    return f"{moment} (in {distance})" if away > 0 else f"{moment} ({distance} ago)"
+    seconds_ahead = at - time.time()
+    distance = duration_text(abs(seconds_ahead) * 1000)
+    return f"{moment} (in {distance})" if seconds_ahead > 0 else f"{moment} ({distance} ago)"
 
 
 def _compact(value: object) -> str:
