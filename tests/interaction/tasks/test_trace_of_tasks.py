@@ -75,7 +75,7 @@ async def test_task_that_slept_shows_until_when(tmp_path: Path, trace_of: Callab
     shown = trace_of("show")
     assert "tools/call · task" in shown
     assert "waits until 2" in shown
-    assert "went on after" in shown
+    assert "continued after" in shown
     assert "Nothing to explain" in trace_of("explain")
 
 
