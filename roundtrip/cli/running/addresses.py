@@ -12,14 +12,14 @@ def read_address(text: str, *, name: str, example: str) -> SplitResult:
     Raises:
         CommandFailed: The address is invalid, or tokens would cross a network in clear text.
     """
-    wrong = f"{name} must be an address such as {example}"
+    rule = f"{name} must be an address such as {example}"
     try:
         parts = urlsplit(text)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        raise CommandFailed(f"{wrong} ({error})") from error
+        raise CommandFailed(f"{rule} ({error})") from error
     if parts.scheme not in ("http", "https") or not host or parts.username or parts.query or parts.fragment:
-        raise CommandFailed(wrong)
+        raise CommandFailed(rule)
     if parts.scheme == "http" and not is_loopback(host):
         raise CommandFailed(f"{name} must begin with https://, because tokens must not cross a network in clear text")
     return parts

@@ -64,9 +64,9 @@ def _plan(arguments: Namespace, limits: AuditLimits) -> AuditPlan:
     if arguments.server is not None and arguments.command_words:
         raise CommandFailed(f"there are two servers, {arguments.server!r} and the command after `--`; give only one")
     tools = _tools(arguments.tool, _arguments_in(arguments.args))
-    named = {tool.name for tool in tools}
+    tool_names = {tool.name for tool in tools}
     for name in arguments.once:
-        if name not in named:
+        if name not in tool_names:
             raise CommandFailed(f"--once {name} must be one of the --tool tools; add --tool {name}")
     return AuditPlan(
         target=arguments.server or shlex.join(arguments.command_words),
@@ -80,19 +80,19 @@ def _plan(arguments: Namespace, limits: AuditLimits) -> AuditPlan:
     )
 
 
-def _tools(written: Sequence[str], listed: Mapping[str, Any]) -> tuple[AuditedTool, ...]:
-    if not written:
+def _tools(options: Sequence[str], arguments_by_tool: Mapping[str, Any]) -> tuple[AuditedTool, ...]:
+    if not options:
         raise CommandFailed("no tool is named; name each tool that the audit may call with --tool NAME")
     tools: dict[str, AuditedTool] = {}
-    for word in written:
+    for word in options:
         name, equals, text = word.partition("=")
-        given = _object(text, f"--tool {name}") if equals else listed.get(name, {})
-        if not isinstance(given, Mapping):
+        values = _object(text, f"--tool {name}") if equals else arguments_by_tool.get(name, {})
+        if not isinstance(values, Mapping):
             raise CommandFailed(f"--args: the arguments for {name!r} must be a JSON object")
         if name in tools:
             raise CommandFailed(f"--tool {name} is given twice; give it once")
-        tools[name] = AuditedTool(name, cast("Mapping[str, Any]", given))
-    unknown = [name for name in listed if name not in tools]
+        tools[name] = AuditedTool(name, cast("Mapping[str, Any]", values))
+    unknown = [name for name in arguments_by_tool if name not in tools]
     if unknown:
         raise CommandFailed(f"--args has arguments for {unknown[0]!r}, but no --tool names it; add --tool {unknown[0]}")
     return tuple(tools.values())
@@ -116,15 +116,17 @@ def _object(text: str, where: str) -> Mapping[str, Any]:
 @asynccontextmanager
 async def _connected(arguments: Namespace, limits: AuditLimits) -> AsyncGenerator[AuditWire]:
     """Connect to an address, a command, or a `MODULE:SERVER`, which this process serves locally."""
-    named: str | None = arguments.server
+    address: str | None = arguments.server
     async with AsyncExitStack() as stack:
-        if named is not None and (_MODULE.fullmatch(named) or re.fullmatch(r"\S+\.py", named)):
+        if address is not None and (_MODULE.fullmatch(address) or re.fullmatch(r"\S+\.py", address)):
             with running_own_tasks():
-                server = load_any_server(named)
+                server = load_any_server(address)
             # A server under attack logs a lot. To see its log, run `roundtrip serve` and audit the address.
             stack.enter_context(without_log())
-            named = await stack.enter_async_context(served(server))
-        target = Target(command=(*arguments.command_words,)) if named is None else target_of(named, arguments.header)
+            address = await stack.enter_async_context(served(server))
+        target = (
+            Target(command=(*arguments.command_words,)) if address is None else target_of(address, arguments.header)
+        )
         if target.url is not None:
             other = target_of(target.url, arguments.other_header or arguments.header)
             wire = http_wire(target.url, limits.timeout, (target.headers, other.headers))

@@ -60,12 +60,12 @@ def _call(arguments: Namespace) -> ExitCode:
     )
     # Keep standard output for the result, even if a server in this process prints.
     with redirect_stdout(sys.stderr):
-        done = anyio.run(carry_out, plan, terminal)
-    if not isinstance(done, Called):
-        _print(json_text([_data(tool) for tool in done]) if arguments.json else text_of_tools(done))
+        outcome = anyio.run(carry_out, plan, terminal)
+    if not isinstance(outcome, Called):
+        _print(json_text([_data(tool) for tool in outcome]) if arguments.json else text_of_tools(outcome))
         return ExitCode.COMPLETED
-    _print(json_text(_data(done.result)) if arguments.json else text_of_result(done.result))
-    return done.ending
+    _print(json_text(_data(outcome.result)) if arguments.json else text_of_result(outcome.result))
+    return outcome.ending
 
 
 def _target(text: str, headers: list[str]) -> Target:

@@ -41,7 +41,7 @@ from roundtrip.trace.writing.operator_log import OperatorLog, OperatorLogUnwrita
 T = TypeVar("T")
 
 _FORMER_VARIABLE: Final = "ROUNDTRIP_AUDIT"
-_DONE: Final = {
+_OUTCOMES: Final = {
     "cancel": "cancelled",
     "retry": "due again",
     "expire": "expired",
@@ -64,9 +64,9 @@ def run(arguments: Namespace) -> int:
     first, *words = arguments.calls
     files = [word for word in words if os.path.exists(word)]
     calls = [first, *(word for word in words if word not in files)]
-    if wrong := [word for word in calls if "/" in word or word.endswith(".jsonl")]:
+    if unknown_words := [word for word in calls if "/" in word or word.endswith(".jsonl")]:
         # Fail before acting on any call: a misspelled transcript could send actions to the wrong operator log.
-        raise CommandFailed(f"{wrong[0]!r} must be a call id or an existing transcript; check the path")
+        raise CommandFailed(f"{unknown_words[0]!r} must be a call id or an existing transcript; check the path")
     if LAST in calls and (files or os.environ.get(TRACE_VARIABLE)):
         # Resolve `last` as `ls` and `show` do.
         traced = open_calls(arguments, files or [os.environ[TRACE_VARIABLE]])
@@ -78,14 +78,14 @@ def run(arguments: Namespace) -> int:
 # Stored calls.
 
 
-class _Shelf(NamedTuple):
+class _StoredCalls(NamedTuple):
     """A server's stored calls."""
 
     book: CallBook
     operations: CallOperations
 
 
-def _with_stored_calls(arguments: Namespace, work: Callable[[_Shelf, Namespace], Awaitable[T]]) -> T:
+def _with_stored_calls(arguments: Namespace, work: Callable[[_StoredCalls, Namespace], Awaitable[T]]) -> T:
     """Load the server that the arguments name, and run asynchronous work on its stored calls.
 
     Raises:
@@ -104,16 +104,16 @@ def _with_stored_calls(arguments: Namespace, work: Callable[[_Shelf, Namespace],
             "SqliteLedger, a RedisLedger or a PostgresLedger"
         )
     with report_errors(LedgerDown, OperatorLogUnwritable):
-        return anyio.run(work, _Shelf(service.book, CallOperations(service.book)), arguments)
+        return anyio.run(work, _StoredCalls(service.book, CallOperations(service.book)), arguments)
 
 
-async def _found_call(shelf: _Shelf, text: str) -> str:
+async def _find_call(stored: _StoredCalls, text: str) -> str:
     """Return the id of the stored call that a text names.
 
     Raises:
         CommandFailed: Not exactly one stored call matches.
     """
-    call_id = await shelf.operations.find(text)
+    call_id = await stored.operations.find(text)
     if call_id is None:
         raise CommandFailed(
             f"{text!r} matches no stored call, or several; give a full id from `roundtrip calls stored`. A call that "
@@ -136,11 +136,11 @@ def operator_log_of(arguments: Namespace, transcripts: Sequence[str]) -> Path | 
     return operator_log_path(arguments.operator_log, transcripts, os.environ)
 
 
-def _logged_operations(shelf: _Shelf, arguments: Namespace, transcripts: Sequence[str]) -> LoggedOperations:
+def _logged_operations(stored: _StoredCalls, arguments: Namespace, transcripts: Sequence[str]) -> LoggedOperations:
     """Return operations that log each action under this process's user. Without an operator log, print a warning.
 
     Args:
-        shelf: The stored calls.
+        stored: The stored calls.
         arguments: The command's arguments.
         transcripts: The transcripts that the user named.
     """
@@ -148,34 +148,36 @@ def _logged_operations(shelf: _Shelf, arguments: Namespace, transcripts: Sequenc
     if path is None:
         note = f"this action is not logged; name an operator log with --operator-log, or set {OPERATOR_LOG_VARIABLE}"
         print(f"roundtrip {arguments.command}: {note}", file=sys.stderr)
-    return LoggedOperations(shelf.operations, OperatorLog(path, program="command", by=user_of_system()))
+    return LoggedOperations(stored.operations, OperatorLog(path, program="command", by=user_of_system()))
 
 
-async def _act_on_each(shelf: _Shelf, arguments: Namespace, calls: Sequence[str], transcripts: Sequence[str]) -> int:
+async def _act_on_each(
+    stored: _StoredCalls, arguments: Namespace, calls: Sequence[str], transcripts: Sequence[str]
+) -> int:
     """Perform the action on each call, print the outcomes, and return the exit code.
 
     Raises:
         OperatorLogUnwritable: The operator log cannot be written.
         LedgerDown: The store is unavailable.
     """
-    operations = _logged_operations(shelf, arguments, transcripts)
+    operations = _logged_operations(stored, arguments, transcripts)
     even_once: bool = getattr(arguments, "even_once", False)
     failed = 0
     for text in calls:
         try:
-            call_id = await _found_call(shelf, text)
+            call_id = await _find_call(stored, text)
             await operations.act(call_id, arguments.action, even_once=even_once)
         except (CommandFailed, CallNotChanged) as error:
             failed += 1
             print(f"{printable(text)}: {error}")
         else:
-            print(f"{call_id}: {_DONE[arguments.action]}")
+            print(f"{call_id}: {_OUTCOMES[arguments.action]}")
     return 1 if failed else 0
 
 
-async def _list_stored(shelf: _Shelf, arguments: Namespace) -> int:
+async def _list_stored(stored: _StoredCalls, arguments: Namespace) -> int:
     states = [StoredState(state) for state in arguments.state or ()]
-    found = await shelf.book.store.list(limit=arguments.limit, states=states)
+    entries = await stored.book.store.list(limit=arguments.limit, states=states)
     columns = (
         Column("call"),
         Column("tool", folds=True),
@@ -185,45 +187,45 @@ async def _list_stored(shelf: _Shelf, arguments: Namespace) -> int:
         Column("next", drop=3),
     )
     now = time.time()
-    rows = [_row(one, now) for one in found]
-    present(arguments, lambda: [_as_data(one) for one in found], lambda screen: screen.table(columns, rows))
+    rows = [_row(entry, now) for entry in entries]
+    present(arguments, lambda: [_as_data(entry) for entry in entries], lambda screen: screen.table(columns, rows))
     return 0
 
 
-def _row(one: EntrySummary, now: float) -> list[str]:
-    following = distance_text(one.due - now) if _is_due(one.state) else "-"
+def _row(entry: EntrySummary, now: float) -> list[str]:
+    next_due = distance_text(entry.due - now) if _is_due(entry.state) else "-"
     return [
-        one.call_id,
-        one.tool,
-        one.state.value,
-        distance_text(one.created - now),
-        distance_text(one.updated - now),
-        following,
+        entry.call_id,
+        entry.tool,
+        entry.state.value,
+        distance_text(entry.created - now),
+        distance_text(entry.updated - now),
+        next_due,
     ]
 
 
-def _as_data(one: EntrySummary) -> dict[str, Any]:
-    return {**one._asdict(), "state": one.state.value, "due": one.due if _is_due(one.state) else None}
+def _as_data(entry: EntrySummary) -> dict[str, Any]:
+    return {**entry._asdict(), "state": entry.state.value, "due": entry.due if _is_due(entry.state) else None}
 
 
-async def _rekey(shelf: _Shelf, arguments: Namespace) -> int:
-    renewed = kept = unreadable = 0
-    async for entry in shelf.operations.scan():
+async def _rekey(stored: _StoredCalls, arguments: Namespace) -> int:
+    renewed = current = unreadable = 0
+    async for entry in stored.operations.scan():
         try:
-            if await shelf.operations.renew_key(entry):
+            if await stored.operations.renew_key(entry):
                 renewed += 1
             else:
-                kept += 1
+                current += 1
         except ContentUnreadable:
             unreadable += 1
-    print(f"{renewed} encrypted with the newest key ({shelf.book.seal.hint}), {kept} already were")
+    print(f"{renewed} encrypted with the newest key ({stored.book.seal.hint}), {current} already were")
     if unreadable:
         print(f"{unreadable} could not be read: this server does not have their key")
     return 1 if unreadable else 0
 
 
 def _show_stored(arguments: Namespace) -> int:
-    call, facts = _with_stored_calls(arguments, _look)
+    call, facts = _with_stored_calls(arguments, _load_call)
     if call is None and facts is None:
         raise CommandFailed(f"there is no stored call {arguments.call}")
 
@@ -243,7 +245,7 @@ def _show_stored(arguments: Namespace) -> int:
     return 0 if facts is None or facts.get("readable", True) else 1
 
 
-async def _look(shelf: _Shelf, arguments: Namespace) -> tuple[TracedCall | None, Mapping[str, Any] | None]:
+async def _load_call(stored: _StoredCalls, arguments: Namespace) -> tuple[TracedCall | None, Mapping[str, Any] | None]:
     """Return a call from the transcripts, and its stored facts. Either may be None."""
     call: TracedCall | None = None
     if arguments.files or os.environ.get(TRACE_VARIABLE):
@@ -251,10 +253,10 @@ async def _look(shelf: _Shelf, arguments: Namespace) -> tuple[TracedCall | None,
             call = find_call(arguments)
         except CommandFailed:
             # A stored call may outlive its transcripts.
-            if await shelf.operations.find(arguments.call) is None:
+            if await stored.operations.find(arguments.call) is None:
                 raise
-    call_id = call.id if call is not None else await _found_call(shelf, arguments.call)
-    return call, await _stored_facts(shelf, call_id, reveal=arguments.reveal)
+    call_id = call.id if call is not None else await _find_call(stored, arguments.call)
+    return call, await _stored_facts(stored, call_id, reveal=arguments.reveal)
 
 
 def _is_due(state: StoredState) -> bool:
@@ -262,34 +264,34 @@ def _is_due(state: StoredState) -> bool:
     return state is not StoredState.ASKING and state not in ENDED
 
 
-async def _stored_facts(shelf: _Shelf, call_id: str, *, reveal: bool) -> dict[str, Any] | None:
+async def _stored_facts(stored: _StoredCalls, call_id: str, *, reveal: bool) -> dict[str, Any] | None:
     """Return the stored facts about a call, or None if the store does not have the call.
 
     Args:
-        shelf: The stored calls.
+        stored: The stored calls.
         call_id: The call's id.
         reveal: True to include values, not only names and times.
     """
-    entry, now = await shelf.book.store.load(call_id)
+    entry, now = await stored.book.store.load(call_id)
     if entry is None:
         return None
     entry.advance(now)
-    shown = _facts(entry, now)
+    facts = _facts(entry, now)
     try:
-        content = shelf.book.seal.read(entry.content, call_id)
-        steps = [name for _, name, _ in shelf.book.seal.notes(entry)]
+        content = stored.book.seal.read(entry.content, call_id)
+        steps = [name for _, name, _ in stored.book.seal.notes(entry)]
     except ContentUnreadable:
-        return shown | {"readable": False}
-    journal = shelf.book.read_journal(content)
-    shown |= {
+        return facts | {"readable": False}
+    journal = stored.book.read_journal(content)
+    facts |= {
         "asks": list(content.asked.questions),
         "waits for": content.waits,
         "steps": [name for name in dict.fromkeys([*journal.computed, *steps]) if not name.startswith("~")],
     }
     if records := records_of(content):
-        shown["approvals"] = [_approval(one, is_over=entry.has_ended, reveal=reveal) for one in records]
+        facts["approvals"] = [_approval(record, is_over=entry.has_ended, reveal=reveal) for record in records]
     if reveal:
-        shown |= {
+        facts |= {
             "principal": content.origin.principal,
             "status message": content.message,
             "arguments": content.origin.arguments,
@@ -299,44 +301,44 @@ async def _stored_facts(shelf: _Shelf, call_id: str, *, reveal: bool) -> dict[st
             "result": content.result,
             "error": content.error,
         }
-    return shown
+    return facts
 
 
 def _approval(record: Mapping[str, Any], *, is_over: bool, reveal: bool) -> dict[str, Any]:
     """Return an approval's facts. The message, approver and reason are values, which only `reveal` shows."""
-    made: Mapping[str, Any] = record["decision"] or {}
-    shown: dict[str, Any] = {"name": record["name"], "by": record["by"], "state": state_of(record, is_over=is_over)}
-    shown |= {"opened": record["opened"], "until": record["until"], "decided": made.get("when")}
+    decision: Mapping[str, Any] = record["decision"] or {}
+    facts: dict[str, Any] = {"name": record["name"], "by": record["by"], "state": state_of(record, is_over=is_over)}
+    facts |= {"opened": record["opened"], "until": record["until"], "decided": decision.get("when")}
     if reveal:
-        shown |= {"message": record["message"], "who": made.get("who"), "reason": made.get("reason")}
-    return shown
+        facts |= {"message": record["message"], "who": decision.get("who"), "reason": decision.get("reason")}
+    return facts
 
 
 def _facts(entry: CallEntry, now: float) -> dict[str, Any]:
-    shown: dict[str, Any] = {"call": entry.call_id, "tool": entry.tool, "state": entry.state.value}
+    facts: dict[str, Any] = {"call": entry.call_id, "tool": entry.tool, "state": entry.state.value}
     due = entry.due if _is_due(entry.state) else None
-    shown |= {"created": entry.created, "updated": entry.updated, "due": due, "expires": entry.expires}
+    facts |= {"created": entry.created, "updated": entry.updated, "due": due, "expires": entry.expires}
     if entry.state is StoredState.RUNNING:
-        shown |= {"worker": entry.holder, "lease ends": entry.due}
-    return shown | {"epoch": entry.epoch, "runs once": entry.runs_once, "deaths of workers": entry.deaths}
+        facts |= {"worker": entry.holder, "lease ends": entry.due}
+    return facts | {"epoch": entry.epoch, "runs once": entry.runs_once, "deaths of workers": entry.deaths}
 
 
-def _draw_facts(shown: Mapping[str, Any], screen: Screen) -> None:
+def _draw_facts(facts: Mapping[str, Any], screen: Screen) -> None:
     """Print facts as text, one per line."""
-    width = max(map(len, shown))
-    for name, value in shown.items():
+    width = max(map(len, facts))
+    for name, value in facts.items():
         if value is not None and value != []:
             screen.line((f"{name:{width}}  ", "bold"), _text(name, value))
 
 
-def _approval_text(shown: Mapping[str, Any]) -> str:
+def _approval_text(facts: Mapping[str, Any]) -> str:
     """Describe an approval: `budget by finance: approved 2026-11-26 10:15:02 by fred`."""
-    decided = f" {clock_text(shown['decided'])}" if shown["decided"] is not None else ""
-    until = f" until {clock_text(shown['until'])}" if shown["state"] == "pending" else ""
-    who = f" by {shown['who']}" if shown.get("who") else ""
-    reason = f" ({shown['reason']})" if shown.get("reason") else ""
-    message = f", {shown['message']!r}" if shown.get("message") else ""
-    return f"{shown['name']} by {shown['by']}{message}: {shown['state']}{decided}{until}{who}{reason}"
+    decided = f" {clock_text(facts['decided'])}" if facts["decided"] is not None else ""
+    until = f" until {clock_text(facts['until'])}" if facts["state"] == "pending" else ""
+    who = f" by {facts['who']}" if facts.get("who") else ""
+    reason = f" ({facts['reason']})" if facts.get("reason") else ""
+    message = f", {facts['message']!r}" if facts.get("message") else ""
+    return f"{facts['name']} by {facts['by']}{message}: {facts['state']}{decided}{until}{who}{reason}"
 
 
 def _text(name: str, value: Any) -> str:
@@ -344,7 +346,7 @@ def _text(name: str, value: Any) -> str:
     if isinstance(value, float):
         return clock_text(value)
     if name == "approvals":
-        return "; ".join(_approval_text(made) for made in value)
+        return "; ".join(_approval_text(approval) for approval in value)
     return value if isinstance(value, str) else json.dumps(value)
 
 
@@ -360,17 +362,17 @@ def _answer(arguments: Namespace) -> int:
     return _with_stored_calls(arguments, _answer_one)
 
 
-async def _answer_one(shelf: _Shelf, arguments: Namespace) -> int:
-    operations = _logged_operations(shelf, arguments, arguments.files)
+async def _answer_one(stored: _StoredCalls, arguments: Namespace) -> int:
+    operations = _logged_operations(stored, arguments, arguments.files)
     try:
-        call_id = await _found_call(shelf, arguments.call)
+        call_id = await _find_call(stored, arguments.call)
         if arguments.value in (":decline", ":cancel"):
             response: dict[str, Any] = {"action": arguments.value[1:]}
         else:
             # Without a form, the store rejects the action and the operator log records it.
             form: Mapping[str, Any] = {}
             with suppress(CallNotChanged):
-                form = await shelf.operations.open_form(call_id, arguments.name)
+                form = await stored.operations.open_form(call_id, arguments.name)
             response = {"action": "accept", "content": _content(form, arguments.value)}
         await operations.answer(call_id, arguments.name, response)
     except (CommandFailed, CallNotChanged) as error:

@@ -27,17 +27,17 @@ def run(arguments: Namespace) -> int:
     traced = load(arguments)
     calls = [call for call in traced.calls.values() if arguments.tool in (None, call.tool)]
     if not calls:
-        of = "" if arguments.tool is None else f" of {arguments.tool!r}"
-        raise CommandFailed(f"these transcripts contain no calls{of}")
+        suffix = "" if arguments.tool is None else f" of {arguments.tool!r}"
+        raise CommandFailed(f"these transcripts contain no calls{suffix}")
     server = _load(arguments.target, arguments.overrides)
     if server.plan_of(PROBE_TOOL) is None:
         # Earlier versions also recorded calls of the probe tool.
         calls = [call for call in calls if call.tool != PROBE_TOOL]
-    found: list[Checked] = []
+    results: list[Checked] = []
     output = sys.stdout
 
     def report(checked: Checked) -> None:
-        found.append(checked)
+        results.append(checked)
         if not arguments.json:
             print(as_text(checked), file=output, flush=True)
 
@@ -45,15 +45,15 @@ def run(arguments: Namespace) -> int:
     with redirect_stdout(sys.stderr):
         rehearse(partial(check_calls, server, calls, report, now=time.time(), seconds=arguments.timeout))
     if arguments.json:
-        print(json_text([as_data(checked) for checked in found]))
+        print(json_text([as_data(checked) for checked in results]))
     else:
-        print(summary(found))
-    verdicts = {checked.verdict for checked in found}
+        print(summary(results))
+    verdicts = {checked.verdict for checked in results}
     if verdicts <= {Verdict.NOT_CHECKED}:
         raise CommandFailed("no call could be checked to its last question; see the report for the reasons")
     if Verdict.DIVERGES in verdicts or (Verdict.ASKS_AGAIN in verdicts and ASKS_AGAIN not in arguments.allow):
         return 1
-    return 3 if NOT_CHECKED not in arguments.allow and any(one.not_checked is not None for one in found) else 0
+    return 3 if NOT_CHECKED not in arguments.allow and any(result.not_checked is not None for result in results) else 0
 
 
 def _load(target: str, overrides: str | None) -> AttachedServer:
@@ -64,10 +64,10 @@ def _load(target: str, overrides: str | None) -> AttachedServer:
     if not colon or not name or not attribute:
         raise CommandFailed(f"--overrides must be MODULE:NAME, got {overrides!r}")
     try:
-        given: object = getattr(importlib.import_module(name), attribute)
-        if not isinstance(given, Mapping):
+        replacements: object = getattr(importlib.import_module(name), attribute)
+        if not isinstance(replacements, Mapping):
             raise CommandFailed(f"--overrides {overrides!r} must be a mapping of functions to functions")
-        server.overrides.update_all(cast("Mapping[Callable[..., Any], Callable[..., Any]]", given))
+        server.overrides.update_all(cast("Mapping[Callable[..., Any], Callable[..., Any]]", replacements))
     except (ImportError, AttributeError, KeyError, RoundtripError) as error:
         raise CommandFailed(f"--overrides {overrides!r}: {error.args[0] if error.args else error}") from error
     return server

@@ -33,7 +33,7 @@ from roundtrip.trace.writing.names import REVEAL_VARIABLE, TRACE_VARIABLE
 
 _PATH_VARIABLE: Final = "ROUNDTRIP_DEV_PATH"
 """Secret part of the server's endpoint path. It is a variable because other users can see command lines."""
-_PLACE_VARIABLE: Final = "ROUNDTRIP_DEV_PLACE"
+_LOCATION_VARIABLE: Final = "ROUNDTRIP_DEV_PLACE"
 """File to which the server process writes its location."""
 _SECRET_BYTES: Final = 16
 
@@ -59,8 +59,8 @@ async def _play_with(arguments: Namespace) -> int:
             raise CommandFailed("--approver needs an HTTP server; a command that serves stdio has no inbox")
         inbox = _inbox(target.url.rstrip("/").removesuffix("/mcp"), arguments)
     playground = Playground(target, arguments.server, inbox=inbox)
-    opener = dict(os.environ) if arguments.open else None
-    page = RunningPage(playground, listen_at(HOST, arguments.port), opener)
+    browser_env = dict(os.environ) if arguments.open else None
+    page = RunningPage(playground, listen_at(HOST, arguments.port), browser_env)
 
     async def end_at_signal(scope: anyio.CancelScope) -> None:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
@@ -77,14 +77,14 @@ async def _play_with(arguments: Namespace) -> int:
 async def _play_and_reload(arguments: Namespace, folder: Path) -> int:
     """Open the playground for a server in a child process, and reload it when its code changes."""
     environment = dict(os.environ)
-    transcripts, place, secret = folder / "trace", folder / "place.json", os.urandom(_SECRET_BYTES).hex()
+    transcripts, location, secret = folder / "trace", folder / "place.json", os.urandom(_SECRET_BYTES).hex()
     transcripts.mkdir()
     prepare_processes(os.environ)
     # A production fleet may share this server's store. Do not run its tasks here.
     os.environ.setdefault(RUN_TASKS_VARIABLE, OWN)
     os.environ |= {
         _PATH_VARIABLE: secret,
-        _PLACE_VARIABLE: str(place),
+        _LOCATION_VARIABLE: str(location),
         TRACE_VARIABLE: f"{transcripts}/",
         REVEAL_VARIABLE: "all",
     }
@@ -98,19 +98,19 @@ async def _play_and_reload(arguments: Namespace, folder: Path) -> int:
         keys=keys_of_environment(),
         inbox=_inbox(f"http://{settings.host}:{port}", arguments),
     )
-    opener = environment if arguments.open else None
-    page = RunningPage(playground, listen_at(HOST, arguments.port), opener, TestWriter(place, environment))
+    browser_env = environment if arguments.open else None
+    page = RunningPage(playground, listen_at(HOST, arguments.port), browser_env, TestWriter(location, environment))
     failure: WorkerFailed | None = None
-    in_time = True
+    ended_in_time = True
     async with anyio.create_task_group() as tasks:
         command = [sys.executable, "-m", "roundtrip.cli.running.dev", arguments.server, settings.model_dump_json()]
         plan = WorkerPlan(command, settings, listening)
         supervisor = WatchedSupervisor(plan, page, folders=folders_of(arguments.server))
 
         async def supervise() -> None:
-            nonlocal failure, in_time
+            nonlocal failure, ended_in_time
             try:
-                in_time = await supervisor.run()
+                ended_in_time = await supervisor.run()
             except WorkerFailed as error:
                 failure = error
             tasks.cancel_scope.cancel()
@@ -123,7 +123,7 @@ async def _play_and_reload(arguments: Namespace, folder: Path) -> int:
             await anyio.sleep_forever()
     if failure is not None:
         raise CommandFailed(str(failure))
-    return 0 if in_time else 1
+    return 0 if ended_in_time else 1
 
 
 def _inbox(base: str, arguments: Namespace) -> PlayedInbox:
@@ -134,20 +134,20 @@ def _announce(url: str) -> None:
     print(f"{url}\n(press Ctrl-C to stop the playground; keep this address secret)", flush=True)
 
 
-def _work() -> int:
+def _serve_as_worker() -> int:
     """Serve as a worker process. Its arguments are the target, the settings, and the channel and socket descriptors."""
     target, text, channel, listening = sys.argv[1:]
     settings = ServeSettings.model_validate_json(text)
     settings = settings.model_copy(update={"path": f"/{os.environ.pop(_PATH_VARIABLE)}/mcp"})
-    place = Path(os.environ.pop(_PLACE_VARIABLE))
-    accepts = socket.socket(fileno=int(listening))
+    location = Path(os.environ.pop(_LOCATION_VARIABLE))
+    server_socket = socket.socket(fileno=int(listening))
 
     def load() -> Server[Any] | OtherServer:
         found = find_any_server(target)
         is_ours, module = isinstance(found.server, Server), found.module
         is_file = module.__name__.startswith("roundtrip_target_")
         ServerPlace.of(module.__name__, str(module.__file__), found.attribute, is_file=is_file, is_ours=is_ours).write(
-            place
+            location
         )
         served = as_served(found.server)
         if isinstance(served, Server):
@@ -159,7 +159,7 @@ def _work() -> int:
         load,
         settings,
         channel=socket.socket(fileno=int(channel)),
-        run=lambda server, on_ready: serve(server, _settings_for(server, settings), accepts, on_ready=on_ready),
+        run=lambda server, on_ready: serve(server, _settings_for(server, settings), server_socket, on_ready=on_ready),
     )
 
 
@@ -170,4 +170,4 @@ def _settings_for(server: Server[Any] | OtherServer, settings: ServeSettings) ->
 
 
 if __name__ == "__main__":
-    sys.exit(_work())
+    sys.exit(_serve_as_worker())

@@ -37,16 +37,16 @@ def run(arguments: Namespace) -> int:
             return _serve_http(arguments.port, as_json=arguments.json)
         make_server().run("stdio")
         return 0
-    with ExitStack() as started:
+    with ExitStack() as stack:
         urls: list[str] = []
         for url in dict.fromkeys(arguments.urls):
             with report_errors(InstanceNotStarted):
-                urls += started.enter_context(instances_of(url)) if names_server(url) else [url]
+                urls += stack.enter_context(instances_of(url)) if names_server(url) else [url]
         return _compare(urls, arguments)
 
 
 def _serve_http(port: int, *, as_json: bool) -> int:
-    def tell(report: ClientReport) -> None:
+    def print_report(report: ClientReport) -> None:
         lines = [json.dumps(report.as_data())] if as_json else ["", *report.lines()]
         print(*lines, sep="\n", flush=True)
 
@@ -55,16 +55,16 @@ def _serve_http(port: int, *, as_json: bool) -> int:
     listening = listen_for(settings)
     url = f"http://127.0.0.1:{listening.getsockname()[1]}{settings.path}"
     if not as_json:
-        started = {"command": sys.executable, "args": ["-m", "roundtrip", "doctor", "--client", "--stdio"]}
+        command = {"command": sys.executable, "args": ["-m", "roundtrip", "doctor", "--client", "--stdio"]}
         print(
             f"Add this server to your client, by its address ({url}) or by its command:",
-            json.dumps({"mcpServers": {NAME: started}}, indent=2),
+            json.dumps({"mcpServers": {NAME: command}}, indent=2),
             "Each client that connects here is reported below. "
             f"Then tell the model to call {TOOL} with try_a_form=true.",
             sep="\n",
             flush=True,
         )
-    ended = serve(make_server(tell), settings, listening)
+    ended = serve(make_server(print_report), settings, listening)
     return CommandFailed.exit_code if ended is Ended.NOT_BEGUN else 0
 
 
@@ -75,10 +75,10 @@ def _compare(urls: list[str], arguments: Namespace) -> int:
         if target.url is None:
             raise CommandFailed(f"URL must be an http(s) address, got {url!r}; a stdio command is a single process")
 
-    seen = anyio.run(partial(observe, targets, patience=arguments.timeout, expected=arguments.expect))
-    findings = findings_of(seen)
-    present(arguments, lambda: as_data(seen, findings), lambda screen: screen.lines(as_lines(seen, findings)))
-    if not seen.instances:
+    observed = anyio.run(partial(observe, targets, patience=arguments.timeout, expected=arguments.expect))
+    findings = findings_of(observed)
+    present(arguments, lambda: as_data(observed, findings), lambda screen: screen.lines(as_lines(observed, findings)))
+    if not observed.instances:
         return CommandFailed.exit_code
     return 1 if any(finding.level is Level.PROBLEM for finding in findings) else 0
 
@@ -86,58 +86,63 @@ def _compare(urls: list[str], arguments: Namespace) -> int:
 # The report.
 
 
-def as_lines(seen: Observed, findings: Sequence[Finding]) -> Iterator[Line]:
+def as_lines(observed: Observed, findings: Sequence[Finding]) -> Iterator[Line]:
     """Yield the report's lines. Text from servers is not escaped."""
-    for instance in seen.instances.values():
+    for instance in observed.instances.values():
         facts = instance.facts
-        places = ", ".join(seen.places[number].url for number in sorted(instance.places))
-        yield 0, ((f"{seen.label(facts.instance)}  {facts.name}", "bold"), f" at {places} (instance {facts.instance})")
+        urls = ", ".join(observed.places[number].url for number in sorted(instance.places))
+        yield (
+            0,
+            ((f"{observed.label(facts.instance)}  {facts.name}", "bold"), f" at {urls} (instance {facts.instance})"),
+        )
         keys = ", ".join(facts.keys) if facts.keys else "of a custom codec"
-        once = "" if facts.needs_ledger else " (not needed)"
-        yield 4, (f"keys {keys}; audience {facts.audience}; {builds_text(facts)}; ledger {facts.ledger}{once}",)
+        remark = "" if facts.needs_ledger else " (not needed)"
+        yield 4, (f"keys {keys}; audience {facts.audience}; {builds_text(facts)}; ledger {facts.ledger}{remark}",)
         clock = f"clock {instance.offset:+.1f} s (give or take {instance.uncertainty:.1f})"
-        revisions = ", ".join(seen.places[min(instance.places)].revisions)
+        revisions = ", ".join(observed.places[min(instance.places)].revisions)
         versions = f"roundtrip {facts.roundtrip}, mcp {facts.mcp}, Python {facts.python}; protocol {revisions}"
         if facts.transport is not None:
             versions += f"; served by {facts.transport}"
         yield 4, (f"{clock}; {versions}",)
-    if seen.instances:
+    if observed.instances:
         yield 0, ()
     for finding in findings:
         yield 0, ((f"{finding.level.value:<9}", _STYLES[finding.level]), f"{finding.topic}: {finding.text}")
         if finding.advice:
             yield 9, (finding.advice,)
     yield 0, ()
-    yield 0, ((_summary(seen, findings), "bold"),)
+    yield 0, ((_summary(observed, findings), "bold"),)
 
 
-def _summary(seen: Observed, findings: Sequence[Finding]) -> str:
+def _summary(observed: Observed, findings: Sequence[Finding]) -> str:
     problems = sum(finding.level is Level.PROBLEM for finding in findings)
-    count = len(seen.instances)
-    met = f"{count} of {seen.sought}" if count < seen.sought else str(count)
-    plural = "" if met == "1" else "s"
-    return f"{met} instance{plural} met: {problems or 'no'} problem{'' if problems == 1 else 's'}"
+    count = len(observed.instances)
+    count_text = f"{count} of {observed.sought}" if count < observed.sought else str(count)
+    plural = "" if count_text == "1" else "s"
+    return f"{count_text} instance{plural} met: {problems or 'no'} problem{'' if problems == 1 else 's'}"
 
 
-def as_data(seen: Observed, findings: Sequence[Finding]) -> dict[str, Any]:
+def as_data(observed: Observed, findings: Sequence[Finding]) -> dict[str, Any]:
     """Return the report as JSON data."""
     return {
-        "met": len(seen.instances),
-        "sought": seen.sought,
-        "places": [{**asdict(place), "instances": seen.behind(number)} for number, place in enumerate(seen.places)],
+        "met": len(observed.instances),
+        "sought": observed.sought,
+        "places": [
+            {**asdict(place), "instances": observed.behind(number)} for number, place in enumerate(observed.places)
+        ],
         "instances": [
             {
-                "label": seen.label(instance.facts.instance),
+                "label": observed.label(instance.facts.instance),
                 **instance.facts.model_dump(mode="json", include=set(Facts.model_fields)),
                 "offset": round(instance.offset, 3),
                 "uncertainty": round(instance.uncertainty, 3),
                 "ledger_seen": instance.look,
             }
-            for instance in seen.instances.values()
+            for instance in observed.instances.values()
         ],
         "journeys": [
-            {**asdict(journey), "start": seen.places[journey.start].url, "end": seen.places[journey.end].url}
-            for journey in seen.journeys
+            {**asdict(journey), "start": observed.places[journey.start].url, "end": observed.places[journey.end].url}
+            for journey in observed.journeys
         ],
         "findings": [asdict(finding) for finding in findings],
     }

@@ -39,8 +39,8 @@ def run(arguments: Namespace) -> int:
         raise CommandFailed("ID must not be empty")
     decision = None if arguments.action == "show" else {"decision": arguments.action, "reason": arguments.reason}
     answer = inbox.send(f"/{quote(arguments.approval, safe='')}", decision)
-    if answer is None and (whole := _begun_with(inbox, arguments.approval)) is not None:
-        answer = inbox.send(f"/{quote(whole, safe='')}", decision)
+    if answer is None and (full_id := _complete_id(inbox, arguments.approval)) is not None:
+        answer = inbox.send(f"/{quote(full_id, safe='')}", decision)
     if answer is None:
         print(
             "no such approval waits for you; check the id. It may be decided already, or not yours to decide",
@@ -51,16 +51,16 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
-def _begun_with(inbox: "_RemoteInbox", start: str) -> str | None:
+def _complete_id(inbox: "_RemoteInbox", start: str) -> str | None:
     """Complete the prefix of a pending approval's id. Return None if no id begins with it, or if it is a full id.
 
     Raises:
         CommandFailed: Several ids begin with the prefix.
     """
-    found = [one["id"] for one in _pending(inbox) if one["id"].startswith(start)]
-    if len(found) > 1 and start not in found:
-        raise CommandFailed(f"{len(found)} approval ids begin with {printable(start)!r}; give more of the id")
-    return found[0] if len(found) == 1 and found != [start] else None
+    ids = [approval["id"] for approval in _pending(inbox) if approval["id"].startswith(start)]
+    if len(ids) > 1 and start not in ids:
+        raise CommandFailed(f"{len(ids)} approval ids begin with {printable(start)!r}; give more of the id")
+    return ids[0] if len(ids) == 1 and ids != [start] else None
 
 
 def _base_of(server: str) -> str:
@@ -99,19 +99,19 @@ class _RemoteInbox:
                 f"cannot reach the server: nothing answers at {self._base}; start the server, or correct the address"
             ) from error
         except (httpx2.HTTPError, TooLarge) as error:
-            why = str(error) if isinstance(error, TooLarge) else type(error).__name__
-            raise CommandFailed(f"cannot reach the server: {why}") from error
+            reason = str(error) if isinstance(error, TooLarge) else type(error).__name__
+            raise CommandFailed(f"cannot reach the server: {reason}") from error
         if status == 401:
             raise CommandFailed("the server does not accept the token")
         if body is None and status in (200, 404):
             raise CommandFailed("the server has no inbox at this address: it did not answer with JSON")
-        known = body or {}
-        if status in (404, 409) and "error" in known:
+        fields = body or {}
+        if status in (404, 409) and "error" in fields:
             return None
         if status != 200:
-            why = printable(str(known.get("error", "")))
-            raise CommandFailed(f"the server answered with status {status}{f': {why}' if why else ''}")
-        return known
+            reason = printable(str(fields.get("error", "")))
+            raise CommandFailed(f"the server answered with status {status}{f': {reason}' if reason else ''}")
+        return fields
 
 
 def _pending(inbox: _RemoteInbox) -> list[dict[str, Any]]:
@@ -120,28 +120,28 @@ def _pending(inbox: _RemoteInbox) -> list[dict[str, Any]]:
     Raises:
         CommandFailed: The server has no inbox at this address.
     """
-    found: list[dict[str, Any]] = []
+    approvals: list[dict[str, Any]] = []
     path = ""
     for _ in range(_MAX_PAGES):
         page = inbox.send(path)
         if page is None or not isinstance(page.get("approvals"), list):
             raise CommandFailed("the server has no inbox at this address")
-        found += page["approvals"]
+        approvals += page["approvals"]
         if page.get("next") is None:
             break
         path = f"?after={quote(page['next'], safe='')}"
-    return found
+    return approvals
 
 
 def _list(inbox: _RemoteInbox, arguments: Namespace) -> int:
-    found = _pending(inbox)
+    approvals = _pending(inbox)
     columns = (Column("id"), Column("by"), Column("asked by"), Column("until"), Column("message", folds=True))
-    rows = [[_short(one[name]) for name in _SHOWN] for one in found]
-    present(arguments, lambda: found, lambda screen: screen.table(columns, rows))
+    rows = [[_short(approval[name]) for name in _LISTED_FIELDS] for approval in approvals]
+    present(arguments, lambda: approvals, lambda screen: screen.table(columns, rows))
     return 0
 
 
-_SHOWN: Final = ("id", "by", "caller", "until", "message")
+_LISTED_FIELDS: Final = ("id", "by", "caller", "until", "message")
 
 
 def _short(value: object) -> str:

@@ -30,9 +30,11 @@ from roundtrip.serving.others import OtherServer, as_served
 from roundtrip.switches import OWN, RUN_TASKS_VARIABLE
 from roundtrip.text import printable
 
-_FORMS: Final = "write MODULE:SERVER, such as shop.app:server or shop.py:server, or a file with one server, shop.py"
+_TARGET_FORMS: Final = (
+    "write MODULE:SERVER, such as shop.app:server or shop.py:server, or a file with one server, shop.py"
+)
 _MAX_CAUSES: Final = 5
-_SHOWN_FILES: Final = 5
+_MAX_LISTED_FILES: Final = 5
 
 
 @contextmanager
@@ -76,7 +78,7 @@ class FoundServer(NamedTuple):
 
 def names_server(text: str) -> bool:
     """Return True if a text names a server; False if it may be a command or an address."""
-    target = _read(text)
+    target = _parse_target(text)
     if target is None:
         return False
     if target.module.endswith(".py"):
@@ -86,7 +88,7 @@ def names_server(text: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _ServerKind:
     """The kind of server that a command can use."""
 
     kind: str
@@ -101,8 +103,8 @@ def load_server(target: str) -> Server[Any]:
     Raises:
         CommandFailed: The module or server is missing or fails.
     """
-    wanted = _Wanted("roundtrip.Server", lambda value: isinstance(value, Server), _hint_for_other_class)
-    return cast("Server[Any]", _load(target, wanted).server)
+    server_kind = _ServerKind("roundtrip.Server", lambda value: isinstance(value, Server), _hint_for_other_class)
+    return cast("Server[Any]", _load(target, server_kind).server)
 
 
 def load_served(target: str) -> Server[Any] | OtherServer:
@@ -120,8 +122,8 @@ def load_attached(target: str) -> AttachedServer:
     Raises:
         CommandFailed: The module or server is missing or fails, or the server does not use roundtrip.
     """
-    wanted = _Wanted("server with roundtrip", lambda value: attached(value) is not None, _hint_for_unattached)
-    return cast("AttachedServer", attached(_load(target, wanted).server))
+    server_kind = _ServerKind("server with roundtrip", lambda value: attached(value) is not None, _hint_for_unattached)
+    return cast("AttachedServer", attached(_load(target, server_kind).server))
 
 
 def load_any_server(target: str) -> Any:
@@ -139,7 +141,7 @@ def find_any_server(target: str) -> FoundServer:
     Raises:
         CommandFailed: The module or server is missing or fails.
     """
-    found = _load(target, _Wanted("server of MCP", is_server))
+    found = _load(target, _ServerKind("server of MCP", is_server))
     with report_errors(InvalidSignature, about=f"{target}: "):
         _require_installed(found.server)
     return found
@@ -167,39 +169,39 @@ def _require_installed(server: object) -> None:
                 )
 
 
-def _load(text: str, wanted: _Wanted) -> FoundServer:
-    target = _read(text)
+def _load(text: str, server_kind: _ServerKind) -> FoundServer:
+    target = _parse_target(text)
     if target is None:
-        raise CommandFailed(f"{text!r} does not name a server; {_FORMS}")
+        raise CommandFailed(f"{text!r} does not name a server; {_TARGET_FORMS}")
     # Standard output is reserved for the command, which may print JSON or serve there.
     with redirect_stdout(sys.stderr):
-        return _found(target, wanted)
+        return _find(target, server_kind)
 
 
-def _found(target: _NamedServer, wanted: _Wanted) -> FoundServer:
-    text, kind, fits = target.text, wanted.kind, wanted.fits
+def _find(target: _NamedServer, server_kind: _ServerKind) -> FoundServer:
+    text, kind, fits = target.text, server_kind.kind, server_kind.fits
     module = _import_file(Path(target.module)) if _is_file(target.module) else _import_module(target.module)
     servers = {name: value for name, value in vars(module).items() if fits(value)}
     if target.attribute is None:
-        name = _only_server(target.module, module, servers, wanted)
+        name = _only_server(target.module, module, servers, server_kind)
         return FoundServer(servers[name], module, name)
-    found: object = getattr(module, target.attribute, None)
-    if fits(found):
-        return FoundServer(found, module, target.attribute)
-    makes = callable(found) and not isinstance(found, type)
-    if makes:
-        found = _made(text, cast("Callable[[], object]", found))
-        if fits(found):
-            return FoundServer(found, module, target.attribute)
+    server: object = getattr(module, target.attribute, None)
+    if fits(server):
+        return FoundServer(server, module, target.attribute)
+    is_maker = callable(server) and not isinstance(server, type)
+    if is_maker:
+        server = _call_maker(text, cast("Callable[[], object]", server))
+        if fits(server):
+            return FoundServer(server, module, target.attribute)
     hint = f"; servers there: {', '.join(servers)}" if servers else f"; it has no {kind} at module level"
-    if found is None and not hasattr(module, target.attribute):
+    if server is None and not hasattr(module, target.attribute):
         raise CommandFailed(f"{target.module!r} has no attribute {target.attribute!r}{hint}")
-    verb = "returned something" if makes else "is"
-    hint = wanted.hint(found) or hint
-    raise CommandFailed(f"{text!r} {verb} of type {type(found).__name__}, not a {kind}{hint}")
+    verb = "returned something" if is_maker else "is"
+    hint = server_kind.hint(server) or hint
+    raise CommandFailed(f"{text!r} {verb} of type {type(server).__name__}, not a {kind}{hint}")
 
 
-def _read(text: str) -> _NamedServer | None:
+def _parse_target(text: str) -> _NamedServer | None:
     module, colon, attribute = text.rpartition(":")
     if colon and module and attribute.isidentifier():
         return _NamedServer(text, module, attribute)
@@ -207,21 +209,21 @@ def _read(text: str) -> _NamedServer | None:
     return _NamedServer(text, text, None) if text.endswith(".py") and not text.startswith(":") else None
 
 
-def _only_server(name: str, module: ModuleType, servers: dict[str, object], wanted: _Wanted) -> str:
+def _only_server(name: str, module: ModuleType, servers: dict[str, object], server_kind: _ServerKind) -> str:
     """Return the name of a file's only server, even if several names refer to it."""
     distinct = {id(server): server for server in servers.values()}
     if len(distinct) == 1:
         return next(iter(servers))
     if servers:
-        choices = " or ".join(f"{name}:{one}" for one in servers)
+        choices = " or ".join(f"{name}:{attribute}" for attribute in servers)
         raise CommandFailed(f"{name!r} has {len(distinct)} servers, {', '.join(servers)}; name one of them: {choices}")
-    for one, value in vars(module).items():
+    for attribute, value in vars(module).items():
         if is_server(value):
-            kind, hint = type(cast("object", value)).__name__, wanted.hint(value)
-            raise CommandFailed(f"{name!r} has no {wanted.kind}: {one} is of type {kind}{hint}")
-    makers = [one for one, value in vars(module).items() if _makes_server(value, module)]
+            kind, hint = type(cast("object", value)).__name__, server_kind.hint(value)
+            raise CommandFailed(f"{name!r} has no {server_kind.kind}: {attribute} is of type {kind}{hint}")
+    makers = [attribute for attribute, value in vars(module).items() if _makes_server(value, module)]
     if makers:
-        choices = " or ".join(f"{name}:{one}" for one in makers)
+        choices = " or ".join(f"{name}:{attribute}" for attribute in makers)
         raise CommandFailed(
             f"{name!r} has no server at module level, but functions that make one; name the function: {choices}"
         )
@@ -257,7 +259,7 @@ def _hint_for_unattached(found: object) -> str:
     return ""
 
 
-def _made(target: str, make: Callable[[], object]) -> object:
+def _call_maker(target: str, make: Callable[[], object]) -> object:
     try:
         inspect.signature(make).bind()
     except (TypeError, ValueError) as error:
@@ -289,13 +291,13 @@ def _import_module(name: str) -> ModuleType:
 
 def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
-        others = sorted(one.name for one in path.parent.glob("*.py"))
-        if near := difflib.get_close_matches(path.name, others, n=1):
-            hint = f"did you mean {str(path.with_name(near[0]))!r}?"
+        others = sorted(file.name for file in path.parent.glob("*.py"))
+        if matches := difflib.get_close_matches(path.name, others, n=1):
+            hint = f"did you mean {str(path.with_name(matches[0]))!r}?"
         elif others:
-            hint = f"{str(path.parent)!r} has {', '.join(map(repr, others[:_SHOWN_FILES]))}"
+            hint = f"{str(path.parent)!r} has {', '.join(map(repr, others[:_MAX_LISTED_FILES]))}"
         else:
-            hint = _FORMS
+            hint = _TARGET_FORMS
         raise CommandFailed(f"no file {str(path)!r}; {hint}")
     name = f"roundtrip_target_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path.resolve())
@@ -321,12 +323,12 @@ def _make_importable(folder: Path) -> None:
 
 def _error_text(error: BaseException) -> str:
     """Return an error and its causes as text, with the traceback frames from the user's files."""
-    lines = [f"{type(error).__name__}: {error}", *_places(error)]
+    lines = [f"{type(error).__name__}: {error}", *_frame_lines(error)]
     cause = _cause(error)
     for _ in range(_MAX_CAUSES):
         if cause is None:
             break
-        lines += [f"caused by {type(cause).__name__}: {cause}", *_places(cause)]
+        lines += [f"caused by {type(cause).__name__}: {cause}", *_frame_lines(cause)]
         cause = _cause(cause)
     return printable("\n".join(lines), keep_newlines=True)
 
@@ -335,21 +337,21 @@ def _cause(error: BaseException) -> BaseException | None:
     return error.__cause__ if error.__cause__ is not None or error.__suppress_context__ else error.__context__
 
 
-def _places(error: BaseException) -> Iterator[str]:
-    told = traceback.TracebackException.from_exception(error)
-    told.stack = traceback.StackSummary.from_list([frame for frame in told.stack if _is_users(frame.filename)])
-    here = f"{Path.cwd()}{'/' if Path.cwd().parts else ''}"
-    lines = [*told.stack.format()]
+def _frame_lines(error: BaseException) -> Iterator[str]:
+    trace = traceback.TracebackException.from_exception(error)
+    trace.stack = traceback.StackSummary.from_list([frame for frame in trace.stack if _is_user_file(frame.filename)])
+    folder = f"{Path.cwd()}{'/' if Path.cwd().parts else ''}"
+    lines = [*trace.stack.format()]
     if isinstance(error, SyntaxError):
         # Keep all but the last line: they show the position, which the stack lacks.
-        lines += list(told.format_exception_only())[:-1]
+        lines += list(trace.format_exception_only())[:-1]
     for line in lines:
-        yield line.rstrip("\n").replace(f'"{here}', '"')
+        yield line.rstrip("\n").replace(f'"{folder}', '"')
 
 
-def _is_users(file: str) -> bool:
+def _is_user_file(file: str) -> bool:
     if file.startswith("<"):
         return False
-    kept = (sysconfig.get_path(one) for one in ("stdlib", "platstdlib", "purelib", "platlib"))
+    library_folders = (sysconfig.get_path(scheme) for scheme in ("stdlib", "platstdlib", "purelib", "platlib"))
     package = str(Path(__file__).resolve().parents[1])
-    return not any(Path(file).is_relative_to(folder) for folder in (*kept, package))
+    return not any(Path(file).is_relative_to(folder) for folder in (*library_folders, package))

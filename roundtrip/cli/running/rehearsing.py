@@ -43,5 +43,5 @@ def rehearse(work: Callable[[], Awaitable[T]]) -> T:
         raise
     except Exception as error:
         cause = innermost(error)
-        shown = printable(f"{type(cause).__name__}: {cause}")
-        raise CommandFailed(f"the server failed, or could not start: {shown}") from error
+        text = printable(f"{type(cause).__name__}: {cause}")
+        raise CommandFailed(f"the server failed, or could not start: {text}") from error

@@ -28,18 +28,18 @@ from roundtrip.serving.supervisor import Supervisor, WorkerPlan
 from roundtrip.switches import PROBE_VARIABLE, is_on
 from roundtrip.text import printable
 
-_NO_SETTINGS: Final = ("target", "command", "config", "folder", *SWITCHES)
-_SETTINGS_OF_STDIO: Final = ("log_level",)
+_NOT_SETTINGS: Final = ("target", "command", "config", "folder", *SWITCHES)
+_STDIO_SETTINGS: Final = ("log_level",)
 
 
 def run(arguments: Namespace) -> int:
     """Run the command and return its exit code."""
-    for written, meant in misspelled_variables(os.environ).items():
-        print(f"roundtrip: {written} is ignored; did you mean {meant}?", file=sys.stderr, flush=True)
+    for variable, suggestion in misspelled_variables(os.environ).items():
+        print(f"roundtrip: {variable} is ignored; did you mean {suggestion}?", file=sys.stderr, flush=True)
     if arguments.folder is not None:
         with report_errors(OSError, about=f"cannot change to --folder {arguments.folder!r}: "):
             os.chdir(arguments.folder)
-    flags = {name: value for name, value in vars(arguments).items() if name not in _NO_SETTINGS}
+    flags = {name: value for name, value in vars(arguments).items() if name not in _NOT_SETTINGS}
     if arguments.stdio:
         _check_stdio(arguments, flags)
     with report_errors(BadSettings):
@@ -56,7 +56,11 @@ def run(arguments: Namespace) -> int:
         )
     if arguments.reload:
         return _serve_and_reload(arguments.target, settings)
-    return _serve_alone(arguments.target, settings) if settings.workers == 1 else _serve(arguments.target, settings)
+    return (
+        _serve_in_process(arguments.target, settings)
+        if settings.workers == 1
+        else _serve_workers(arguments.target, settings)
+    )
 
 
 def _check_stdio(arguments: Namespace, flags: dict[str, Any]) -> None:
@@ -66,9 +70,9 @@ def _check_stdio(arguments: Namespace, flags: dict[str, Any]) -> None:
             "--reload needs HTTP: a host holds the pipes of the process that it starts, so replacing the process would "
             "end the session. Serve over HTTP, and give the host the address; see docs/hosts.md"
         )
-    if over_http := [name for name, value in flags.items() if value is not None and name not in _SETTINGS_OF_STDIO]:
-        named = ", ".join(f"--{name.replace('_', '-')}" for name in over_http)
-        raise CommandFailed(f"--stdio serves one host without HTTP; remove {named}")
+    if http_flags := [name for name, value in flags.items() if value is not None and name not in _STDIO_SETTINGS]:
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in http_flags)
+        raise CommandFailed(f"--stdio serves one host without HTTP; remove {options}")
 
 
 def _serve_stdio(target: str, settings: ServeSettings) -> int:
@@ -101,14 +105,14 @@ def _serve_and_reload(target: str, settings: ServeSettings) -> int:
     try:
         return supervise(ReloadingSupervisor(plan, on_ready=announce, folders=folders_of(target)))
     except CommandFailed as failure:
-        said, newline, places = str(failure).partition("\n")
-        if not has_key and f"keys from {KEYS_VARIABLE}" in said:
+        message, newline, frames = str(failure).partition("\n")
+        if not has_key and f"keys from {KEYS_VARIABLE}" in message:
             hint = f" (--reload sets {KEYS_VARIABLE} to a new key)"
-            raise CommandFailed(f"{said}{hint}{newline}{places}") from failure
+            raise CommandFailed(f"{message}{hint}{newline}{frames}") from failure
         raise
 
 
-def _serve_alone(target: str, settings: ServeSettings) -> int:
+def _serve_in_process(target: str, settings: ServeSettings) -> int:
     server = load_served(target)
     set_up_logging(settings)
     identity = server.identity()
@@ -123,7 +127,7 @@ def _cannot_roll(number: int, frame: FrameType | None) -> None:
     logger.warning("a single worker cannot be replaced while it serves; see --workers")
 
 
-def _serve(target: str, settings: ServeSettings) -> int:
+def _serve_workers(target: str, settings: ServeSettings) -> int:
     require_fork(NO_WORKERS)
     plan, listening = _prepare_workers(target, settings)
     return supervise(Supervisor(plan, on_ready=lambda served: _announce(served, settings, listening)))
@@ -142,18 +146,18 @@ def _announce(identity: Identity, settings: ServeSettings, listening: socket.soc
         for caution in cautions(identity):
             logger.warning("%s", caution)
     host, port = listening.getsockname()[:2]
-    place = f"http://{f'[{host}]' if ':' in host else host}:{port}{settings.path}"
+    url = f"http://{f'[{host}]' if ':' in host else host}:{port}{settings.path}"
     workers = "one worker" if settings.workers == 1 else f"{settings.workers} workers"
-    said = [PROBE_IGNORED] if not identity.takes_probe and _wants_probe(os.environ) else []
-    said.append(f"{printable(identity.name)} serves on {place} with {workers}")
+    notes = [PROBE_IGNORED] if not identity.takes_probe and _wants_probe(os.environ) else []
+    notes.append(f"{printable(identity.name)} serves on {url} with {workers}")
     if not settings.asks_older_clients:
-        said.append(_older_clients(settings))
+        notes.append(_older_clients_note(settings))
     if not settings.is_loopback and not settings.allowed_hosts:
-        said.append(
+        notes.append(
             "requests with any Host are accepted; restrict them with --allowed-host, or silence this warning with "
             "--allowed-host '*'"
         )
-    for line in said:
+    for line in notes:
         print(f"roundtrip: {line}", file=sys.stderr, flush=True)
 
 
@@ -164,31 +168,32 @@ def _wants_probe(environment: Mapping[str, str]) -> bool:
         return True
 
 
-def _older_clients(settings: ServeSettings) -> str:
+def _older_clients_note(settings: ServeSettings) -> str:
     if settings.workers > 1:
-        why, fix = "several workers keep no sessions", "run one or more servers with --workers 1"
+        reason, fix = "several workers keep no sessions", "run one or more servers with --workers 1"
     elif not settings.keeps_sessions:
-        why, fix = "--no-sessions keeps no sessions", "remove it"
+        reason, fix = "--no-sessions keeps no sessions", "remove it"
     else:
-        why, fix = "--json-response always cannot carry questions", "use --json-response auto"
+        reason, fix = "--json-response always cannot carry questions", "use --json-response auto"
     return (
-        f"clients on 2025-11-25 and before, still the majority, cannot be asked by form, because {why}. With "
+        f"clients on 2025-11-25 and before, still the majority, cannot be asked by form, because {reason}. With "
         "Pages(authenticate=...), a tool sends them a link; with the channel 'model', it asks through the model. "
         f"Otherwise, the tool fails with an error, and each error is logged. To ask these clients by form, {fix}"
     )
 
 
-def _work() -> int:
+def _serve_as_worker() -> int:
     """Serve as a worker process. Its arguments are the target, the settings, and the channel and socket descriptors."""
     target, settings, channel, listening = sys.argv[1:]
-    read, accepts = ServeSettings.model_validate_json(settings), socket.socket(fileno=int(listening))
+    serve_settings = ServeSettings.model_validate_json(settings)
+    server_socket = socket.socket(fileno=int(listening))
     return work(
         lambda: load_served(target),
-        read,
+        serve_settings,
         channel=socket.socket(fileno=int(channel)),
-        run=lambda server, on_ready: serve(server, read, accepts, on_ready=on_ready),
+        run=lambda server, on_ready: serve(server, serve_settings, server_socket, on_ready=on_ready),
     )
 
 
 if __name__ == "__main__":
-    sys.exit(_work())
+    sys.exit(_serve_as_worker())

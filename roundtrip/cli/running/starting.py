@@ -15,14 +15,14 @@ from roundtrip.serving.supervisor import Supervisor, WorkerFailed
 NO_WORKERS: Final = "several workers need os.fork, which this system lacks; use --workers 1"
 
 
-def require_fork(why: str) -> None:
+def require_fork(message: str) -> None:
     """Check that this system can fork.
 
     Raises:
         CommandFailed: This system cannot fork.
     """
     if not hasattr(os, "fork"):
-        raise CommandFailed(why)
+        raise CommandFailed(message)
 
 
 def supervise(supervisor: Supervisor) -> int:
@@ -52,7 +52,7 @@ def listen_at(host: str, port: int) -> socket.socket:
     Raises:
         CommandFailed: The address cannot be used.
     """
-    with _reporting(host, port):
+    with _report_address_errors(host, port):
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
 
 
@@ -66,12 +66,12 @@ def listen_for(settings: ServeSettings, *, cure: str = "--port") -> socket.socke
     Raises:
         CommandFailed: The address cannot be used.
     """
-    with _reporting(settings.host, settings.port, cure):
+    with _report_address_errors(settings.host, settings.port, cure):
         return listen(settings)
 
 
 @contextmanager
-def _reporting(host: str, port: int, cure: str = "--port") -> Generator[None]:
+def _report_address_errors(host: str, port: int, cure: str = "--port") -> Generator[None]:
     try:
         yield
     except OSError as error:

@@ -52,13 +52,13 @@ async def _serve(arguments: Namespace) -> int:
         stored = OperatedCalls(server, answers=arguments.test_user)
         app = UiApp(access, index, stored, Forks(arguments.server, names), path)
         host = PageHost(app)
-        ended: list[int] = []
+        signals_received: list[int] = []
 
         async def end_at_signal() -> None:
             with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
                 async for number in signals:
                     host.should_exit = True
-                    ended.append(number)
+                    signals_received.append(number)
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(end_at_signal)
@@ -69,7 +69,7 @@ async def _serve(arguments: Namespace) -> int:
             await host.serve(sockets=[listening])
             tasks.cancel_scope.cancel()
         index.close()
-    if signal.SIGINT in ended:
+    if signal.SIGINT in signals_received:
         raise KeyboardInterrupt
     return 0
 

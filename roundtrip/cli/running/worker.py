@@ -19,8 +19,8 @@ from roundtrip.serving.settings import BadSettings, WorkerSettings, read_setting
 from roundtrip.serving.supervisor import Supervisor, WorkerPlan
 from roundtrip.text import printable
 
-_CUT: Final = "ended while work was still running; another worker continues it after the lease expires"
-_MARGIN: Final = 15.0
+_CUT_OFF_MESSAGE: Final = "ended while work was still running; another worker continues it after the lease expires"
+_MARGIN_SECONDS: Final = 15.0
 """Seconds after the graceful shutdown when the process exits, even if a body still runs in a thread."""
 
 
@@ -69,41 +69,41 @@ async def _run_tasks(server: Server[Any], settings: WorkerSettings, on_ready: Ca
     service = server.task_service
     if service is None:
         return Ended.NOT_BEGUN
-    stop, hurry = asyncio.Event(), asyncio.Event()
+    stop, abort = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
-    seen: set[int] = set()
+    received: set[int] = set()
 
-    def stopped(number: int) -> None:
+    def on_signal(number: int) -> None:
         # The first signal lets bodies finish; a repeated signal does not. Supervisors send both signals for one Ctrl-C.
-        (hurry if number in seen else stop).set()
-        seen.add(number)
+        (abort if number in received else stop).set()
+        received.add(number)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         with contextlib.suppress(NotImplementedError, ValueError):
-            loop.add_signal_handler(number, stopped, number)
+            loop.add_signal_handler(number, on_signal, number)
     try:
         async with server.own_lifespan(), service.working(settings.concurrency) as engine:
             on_ready()
             await stop.wait()
-            break_off_after(settings.timeout_graceful_shutdown + _MARGIN, _CUT)
+            break_off_after(settings.timeout_graceful_shutdown + _MARGIN_SECONDS, _CUT_OFF_MESSAGE)
             draining = asyncio.ensure_future(engine.drain(settings.timeout_graceful_shutdown))
-            hurried = asyncio.ensure_future(hurry.wait())
-            await asyncio.wait([draining, hurried], return_when=asyncio.FIRST_COMPLETED)
+            aborting = asyncio.ensure_future(abort.wait())
+            await asyncio.wait([draining, aborting], return_when=asyncio.FIRST_COMPLETED)
             draining.cancel()
-            hurried.cancel()
-            broken_off = engine.is_busy
+            aborting.cancel()
+            is_broken_off = engine.is_busy
     except Exception:
         if stop.is_set():
             raise
         logger.exception("the server could not start")
         return Ended.NOT_BEGUN
-    return Ended.BROKEN_OFF if broken_off else Ended.IN_TIME
+    return Ended.BROKEN_OFF if is_broken_off else Ended.IN_TIME
 
 
-def _work() -> int:
+def _run_as_worker() -> int:
     """Run tasks as a worker process. Its arguments are the target, the settings, and the channel descriptor."""
-    target, given, channel = sys.argv[1:]
-    settings = WorkerSettings.model_validate_json(given)
+    target, settings_text, channel = sys.argv[1:]
+    settings = WorkerSettings.model_validate_json(settings_text)
     return work(
         lambda: _load(target),
         settings,
@@ -113,4 +113,4 @@ def _work() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(_work())
+    sys.exit(_run_as_worker())
