@@ -30,7 +30,7 @@ class DemoInstance:
         self._start()
 
     def _start(self) -> None:
-        self.used = False
+        self.has_served = False
         """True once the current process has served a leg."""
         self._reports: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 - `end` closes
@@ -46,7 +46,7 @@ class DemoInstance:
             # Shield instances from Ctrl-C, which a terminal sends to its whole process group. Only the demo ends them.
             start_new_session=True,
         )
-        threading.Thread(target=_listen, args=(self._process.stdout, self._reports), daemon=True).start()
+        threading.Thread(target=_read_reports, args=(self._process.stdout, self._reports), daemon=True).start()
 
     @property
     def pid(self) -> int:
@@ -122,7 +122,7 @@ def demo_fleet(names: Sequence[str], *, key: str) -> Generator[list[DemoInstance
             instance.end()
 
 
-def _listen(output: IO[str], reports: "queue.SimpleQueue[str | None]") -> None:
+def _read_reports(output: IO[str], reports: "queue.SimpleQueue[str | None]") -> None:
     with output:
         for line in output:
             reports.put(line)

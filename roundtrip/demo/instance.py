@@ -71,13 +71,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     shop = make_shop(parsed.name, key=key, trace=trace)
     app = shop.streamable_http_app(stateless_http=True, host=HOST)
-    with socket.create_server((HOST, 0)) as listening:
+    with socket.create_server((HOST, 0)) as server_socket:
         # As in `roundtrip serve`: without TCP_NODELAY, each response waits about 40 ms for an acknowledgment.
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        server_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # Print the port early: connections queue in the socket until the server accepts them.
-        print(listening.getsockname()[1], flush=True)
+        print(server_socket.getsockname()[1], flush=True)
         threading.Thread(target=_end_with_input, daemon=True).start()
-        uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listening])
+        uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[server_socket])
 
 
 def _end_with_input() -> None:

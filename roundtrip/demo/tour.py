@@ -55,7 +55,7 @@ class _TourLeg:
 
     name: str
     pid: int
-    reported: frozenset[int]
+    served_by: frozenset[int]
 
 
 def tour(person: PersonAtTerminal | None = None) -> bool:
@@ -94,7 +94,7 @@ class _Order:
 
     async def _send(self, leg: LegRequest) -> LegResult:
         instance = self._instances[len(self.legs) % len(self._instances)]
-        if instance.used:
+        if instance.has_served:
             _replace(instance)
         # Wait in a thread, so that Ctrl-C still works.
         url = await anyio.to_thread.run_sync(instance.url, abandon_on_cancel=True)
@@ -111,7 +111,7 @@ class _Order:
             raise DemoFailed(f"leg {number} ended with error {error.code}: {error}") from error
         except Exception as error:
             raise DemoFailed(f"leg {number} did not reach {instance.name}: {innermost(error)}") from error
-        instance.used = True
+        instance.has_served = True
         changes = await anyio.to_thread.run_sync(instance.changes_of_leg, abandon_on_cancel=True)
         for change in changes:
             _say(f"  {_change_text(change)}")
@@ -122,9 +122,9 @@ class _Order:
             _replace(instance)
         return result
 
-    async def _answer(self, asked: InputRequiredResult) -> Mapping[str, InputResponse]:
+    async def _answer(self, result: InputRequiredResult) -> Mapping[str, InputResponse]:
         answers: dict[str, InputResponse] = {}
-        for key, request in (asked.input_requests or {}).items():
+        for key, request in (result.input_requests or {}).items():
             if not isinstance(request, ElicitRequest) or not isinstance(request.params, ElicitRequestFormParams):
                 raise DemoFailed(f"question {key!r} is not a form")
             _say(f"\n  {key}: {request.params.message.splitlines()[0]}")
@@ -139,9 +139,9 @@ class _Order:
 
 
 def _replace(instance: DemoInstance) -> None:
-    before = instance.pid
+    old_pid = instance.pid
     instance.replace()
-    _say(f"\nKilled {instance.name} (pid {before}), and restarted it as pid {instance.pid}")
+    _say(f"\nKilled {instance.name} (pid {old_pid}), and restarted it as pid {instance.pid}")
 
 
 def _change_text(change: Change) -> str:
@@ -156,33 +156,35 @@ def _change_text(change: Change) -> str:
 def _conclude(legs: list[_TourLeg], result: CallToolResult) -> bool:
     try:
         receipt = Receipt.model_validate(result.structured_content)
-        placed, text = receipt.placed and not result.is_error, receipt.summary
+        is_placed, text = receipt.placed and not result.is_error, receipt.summary
     except ValidationError:
-        placed, text = False, " ".join(block.text for block in result.content if isinstance(block, TextContent))
+        is_placed, text = False, " ".join(block.text for block in result.content if isinstance(block, TextContent))
     _say(f"\nResult: {text}")
-    way = ", ".join(f"{leg.name} (pid {leg.pid})" for leg in legs)
-    apart = len({leg.pid for leg in legs}) == len(legs) and all(leg.reported == frozenset({leg.pid}) for leg in legs)
-    _say(f"Served by {way}: {'each leg had its own process' if apart else 'not every leg had its own process'}.")
-    _say("The order went through." if placed else "The order did not go through.")
-    return placed and apart
+    route = ", ".join(f"{leg.name} (pid {leg.pid})" for leg in legs)
+    is_apart = len({leg.pid for leg in legs}) == len(legs) and all(
+        leg.served_by == frozenset({leg.pid}) for leg in legs
+    )
+    _say(f"Served by {route}: {'each leg had its own process' if is_apart else 'not every leg had its own process'}.")
+    _say("The order went through." if is_placed else "The order did not go through.")
+    return is_placed and is_apart
 
 
 def _reach_loopback_directly() -> None:
     """Bypass any proxy from the environment for requests to this machine."""
     for variable in ("NO_PROXY", "no_proxy"):
-        named = os.environ.get(variable)
-        os.environ[variable] = f"{named},{HOST}" if named else HOST
+        current = os.environ.get(variable)
+        os.environ[variable] = f"{current},{HOST}" if current else HOST
 
 
 @contextmanager
 def _exit_on_terminate() -> Generator[None]:
     """Make SIGTERM unwind the stack like Ctrl-C, so that the demo ends its instances."""
 
-    def leave(number: int, frame: FrameType | None) -> Any:
+    def exit_process(number: int, frame: FrameType | None) -> Any:
         raise SystemExit(_TERMINATED)
 
-    before = signal.signal(signal.SIGTERM, leave)
+    previous = signal.signal(signal.SIGTERM, exit_process)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous)
