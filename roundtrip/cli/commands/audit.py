@@ -64,13 +64,13 @@ def _configure(parser: OptionsAnywhere) -> None:
         "--fail-on", choices=_LEVELS, default="must", help="the lowest level that counts; default: %(default)s"
     )
     add_timeout(parser, _TIMEOUT_SECONDS, "time limit for one request")
-    for option, type, default, what in (
+    for option, type, default, help in (
         ("--max-seconds", positive_seconds, _MAX_SECONDS, "total time limit in seconds, not counting --stale"),
         ("--max-requests", whole_number(1), _MAX_REQUESTS, "most requests in total"),
         ("--max-rounds", whole_number(1), _MAX_ROUNDS, "most rounds of one call"),
         ("--body-size", whole_number(1), _BODY_MIB, "size of an oversized request, in MiB"),
     ):
-        parser.add_option(option, "N", f"{what}; default: %(default)g", type=type, default=default)
+        parser.add_option(option, "N", f"{help}; default: %(default)g", type=type, default=default)
     add_json(parser)
     parser.add_option("--junit", "PATH", "also write a JUnit XML report to this file", type=Path)
 

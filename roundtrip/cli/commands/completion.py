@@ -40,8 +40,8 @@ def _run(arguments: Namespace) -> int:
 
     parser = make_parser()
     parser.prepare_all()
-    for one in _with_commands(parser):
-        for action in one.arguments():
+    for subparser in _all_parsers(parser):
+        for action in subparser.arguments():
             # shtab reads this attribute.
             if action.metavar in _FILES:
                 cast("Any", action).complete = shtab.FILE
@@ -51,13 +51,13 @@ def _run(arguments: Namespace) -> int:
     return 0
 
 
-def _with_commands(parser: OptionsAnywhere) -> Iterator[OptionsAnywhere]:
+def _all_parsers(parser: OptionsAnywhere) -> Iterator[OptionsAnywhere]:
     """Yield a parser and all its sub-command parsers, each with a one-line description."""
     yield parser
     summaries = parser.summaries()
     for name, command in parser.commands().items():
         command.description = summaries[name]
-        yield from _with_commands(command)
+        yield from _all_parsers(command)
 
 
 COMMAND = Command(_DESCRIPTION, _configure, _EPILOG, _run)

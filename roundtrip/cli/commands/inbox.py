@@ -33,11 +33,11 @@ def _configure(parser: OptionsAnywhere) -> None:
                 "approval", metavar="ID", help="an approval's id, as `list` shows it, or a prefix of it"
             )
         if name in ("approve", "reject"):
-            what = "the reason, which is stored with the call, and shown to the caller if the call has a page"
-            what += "" if name == "reject" else "; optional"
-            action.add_option("--reason", "TEXT", what, required=name == "reject", default="")
-        token = f"your token; other users of this machine may see it, so prefer ${TOKEN_VARIABLE}"
-        action.add_option("--token", "TOKEN", token)
+            reason_help = "the reason, which is stored with the call, and shown to the caller if the call has a page"
+            reason_help += "" if name == "reject" else "; optional"
+            action.add_option("--reason", "TEXT", reason_help, required=name == "reject", default="")
+        token_help = f"your token; other users of this machine may see it, so prefer ${TOKEN_VARIABLE}"
+        action.add_option("--token", "TOKEN", token_help)
         add_json(action)
 
 

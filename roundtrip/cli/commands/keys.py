@@ -16,7 +16,7 @@ from roundtrip.server.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE, KeyFile
 from roundtrip.trace.writing.folder_lock import locked_folder_of
 
 _KEY_BYTES: Final = 32
-_MAX_AGE: Final = 3600.0
+_MAX_AGE_SECONDS: Final = 3600.0
 _REPORTS: Final = {
     1: "Step 1 of 3: added a key, which only verifies.\n"
     "Roll out the file to all instances. When all have it, run `rotate` again for step 2.",
@@ -24,7 +24,7 @@ _REPORTS: Final = {
     "Roll out the file to all instances, wait {max_age:g} s after the last one, and run `rotate` again for step 3.",
     3: "Step 3 of 3: dropped the old key.\nRoll out the file to all instances. The rotation is complete.",
 }
-_DONE: Final = {
+_ROLE_TEXTS: Final = {
     Role.SIGNS: "signs",
     Role.NEXT: "verifies, and will sign",
     Role.FORMER: "verifies tokens that it has signed",
@@ -67,7 +67,7 @@ def _configure(parser: OptionsAnywhere) -> None:
         "the longest max_age of the server and its tools: for that long, calls may present tokens that the old key "
         "signed, so `rotate` does not drop it; default: %(default)g",
         type=seconds,
-        default=_MAX_AGE,
+        default=_MAX_AGE_SECONDS,
     )
     rotate.add_argument(
         "--step", type=int, choices=(1, 2, 3), help="fail unless this is the next step; for scripts that may run twice"
@@ -84,12 +84,12 @@ def _run(arguments: Namespace) -> int:
     if arguments.action == "show":
         _show(_read(path))
         return 0
-    with _alone_with(path):
+    with _lock_rotation(path):
         keys = _read(path)
         step = 1 if keys.other is None else 2 if keys.other.role is Role.NEXT else 3
         if arguments.step not in (None, step):
             raise CommandFailed(f"--step must be the next step, {step}, got {arguments.step}")
-        keys = _rotated(keys, max_age=arguments.max_age, force=arguments.force)
+        keys = _next_keys(keys, max_age=arguments.max_age, force=arguments.force)
         _replace(path, keys.text())
     print(_REPORTS[step].format(max_age=arguments.max_age))
     _show(keys)
@@ -102,7 +102,7 @@ def _read(path: Path) -> KeyFile:
 
 
 @contextlib.contextmanager
-def _alone_with(path: Path) -> Generator[None]:
+def _lock_rotation(path: Path) -> Generator[None]:
     """Prevent concurrent rotations, which could lose a new key or sign with it before all instances know it."""
     with contextlib.ExitStack() as stack:
         try:
@@ -135,25 +135,25 @@ def write_new_key(path: Path, key: str | None = None) -> None:
     """
     text = KeyFile(RoledKey(Role.SIGNS, key or _new_key(), _now())).text()
     # A hard link is atomic, and fails if the name exists, so it never overwrites a file.
-    with _written(path, text) as temporary:
+    with _temporary_file(path, text) as temporary:
         os.link(temporary, path)
 
 
-def _rotated(keys: KeyFile, *, max_age: float, force: bool) -> KeyFile:
+def _next_keys(keys: KeyFile, *, max_age: float, force: bool) -> KeyFile:
     """Take the next step of a rotation."""
-    signs, other = keys
+    signing, other = keys
     now = _now()
     if other is None:
-        return KeyFile(signs, RoledKey(Role.NEXT, _new_key(), now))
+        return KeyFile(signing, RoledKey(Role.NEXT, _new_key(), now))
     if other.role is Role.NEXT:
-        return KeyFile(RoledKey(Role.SIGNS, other.key, now), RoledKey(Role.FORMER, signs.key, now))
-    left = (other.since + timedelta(seconds=max_age) - now).total_seconds()
-    if left > 0 and not force:
+        return KeyFile(RoledKey(Role.SIGNS, other.key, now), RoledKey(Role.FORMER, signing.key, now))
+    remaining = (other.since + timedelta(seconds=max_age) - now).total_seconds()
+    if remaining > 0 and not force:
         raise CommandFailed(
-            f"it is too early to drop the old key: for another {left:.0f} s, calls may present tokens that it signed. "
-            "Wait, pass a shorter --max-age if calls do not live that long, or pass --force to lose these calls"
+            f"it is too early to drop the old key: for another {remaining:.0f} s, calls may present tokens that it "
+            "signed. Wait, pass a shorter --max-age if calls do not live that long, or pass --force to lose these calls"
         )
-    return KeyFile(signs)
+    return KeyFile(signing)
 
 
 def _new_key() -> str:
@@ -164,9 +164,9 @@ def _show(keys: KeyFile) -> None:
     from roundtrip.tokens.token import KeyRing
 
     hints = KeyRing(keys.keys).hints()
-    for hint, one in zip(hints, (keys.signs, keys.other), strict=False):
-        if one is not None:
-            print(f"  {hint}  {_DONE[one.role]}, since {one.since:%Y-%m-%d %H:%M:%S} UTC")
+    for hint, roled_key in zip(hints, (keys.signs, keys.other), strict=False):
+        if roled_key is not None:
+            print(f"  {hint}  {_ROLE_TEXTS[roled_key.role]}, since {roled_key.since:%Y-%m-%d %H:%M:%S} UTC")
 
 
 def _now() -> datetime:
@@ -177,18 +177,18 @@ def _replace(path: Path, content: str) -> None:
     """Replace a file's content atomically."""
     # Replace a symbolic link's target, not the link.
     path = path.resolve()
-    with _written(path, content) as temporary:
-        before = path.stat()
-        if os.name == "posix" and (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
+    with _temporary_file(path, content) as temporary:
+        status = path.stat()
+        if os.name == "posix" and (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
             # Keep the owner: the service may run as another user, who must still be able to read the file.
-            os.chown(temporary, before.st_uid, before.st_gid)
-        temporary.chmod(stat.S_IMODE(before.st_mode))
+            os.chown(temporary, status.st_uid, status.st_gid)
+        temporary.chmod(stat.S_IMODE(status.st_mode))
         temporary.replace(path)
     _sync_folder(path.parent)
 
 
 @contextlib.contextmanager
-def _written(path: Path, content: str) -> Generator[Path]:
+def _temporary_file(path: Path, content: str) -> Generator[Path]:
     """Write a temporary file beside `path`, synced to disk and readable only by its owner. Remove it at the end."""
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)

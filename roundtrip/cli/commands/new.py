@@ -40,7 +40,7 @@ _FILES: Final = {
     "README.md": "README.md",
 }
 """Target paths by template. Each template is a `.txt` file in the folder `project`."""
-_FOR_TESTS: Final = ("pytest", "syrupy", "hypothesis")
+_TEST_PACKAGES: Final = ("pytest", "syrupy", "hypothesis")
 
 
 def _configure(parser: OptionsAnywhere) -> None:
@@ -84,11 +84,11 @@ def _module_of(name: str) -> str:
 
 
 def _is_installed(module: str) -> bool:
-    here = Path.cwd()
-    elsewhere = [path for path in sys.path if path and Path(path).resolve() != here]
-    found = importlib.machinery.PathFinder.find_spec(module, elsewhere)
+    current_folder = Path.cwd()
+    other_folders = [path for path in sys.path if path and Path(path).resolve() != current_folder]
+    spec = importlib.machinery.PathFinder.find_spec(module, other_folders)
     # A folder without `__init__.py` also has a spec, but a module of the same name takes precedence over it.
-    return found is not None and found.loader is not None and found.origin is not None
+    return spec is not None and spec.loader is not None and spec.origin is not None
 
 
 def _text(template: str, name: str, module: str) -> str:
@@ -99,7 +99,7 @@ def _text(template: str, name: str, module: str) -> str:
         "requirement": _requirement(),
         "requirement_for_tests": _requirement("testing"),
     }
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], text)
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], text)
 
 
 def _requirement(extra: str = "") -> str:
@@ -107,17 +107,17 @@ def _requirement(extra: str = "") -> str:
     from importlib.metadata import distribution
 
     installed = distribution("mcp-roundtrip")
-    named = f"mcp-roundtrip[{extra}]" if extra else "mcp-roundtrip"
+    package = f"mcp-roundtrip[{extra}]" if extra else "mcp-roundtrip"
     text = installed.read_text("direct_url.json")
     if text is None:
-        return f"{named}>={installed.version}"
+        return f"{package}>={installed.version}"
     origin: dict[str, Any] = json.loads(text)
     url: str = origin["url"]
     if (repository := origin.get("vcs_info")) is not None:
         url = f"{repository['vcs']}+{url}@{repository['commit_id']}"
     if "subdirectory" in origin:
         url = f"{url}#subdirectory={origin['subdirectory']}"
-    return f"{named} @ {url}"
+    return f"{package} @ {url}"
 
 
 def _make(folder: Path, texts: dict[Path, str]) -> None:
@@ -131,10 +131,10 @@ def _make(folder: Path, texts: dict[Path, str]) -> None:
     if folder.is_file():
         raise CommandFailed(f"{str(folder)!r} is a file; choose another name")
     key_file = folder / _KEY_FILE
-    if there := [str(path) for path in (*texts, key_file) if path.exists() or path.is_symlink()]:
+    if existing := [str(path) for path in (*texts, key_file) if path.exists() or path.is_symlink()]:
         raise CommandFailed(
-            f"{', '.join(there)} {'exists' if len(there) == 1 else 'exist'}, and nothing was written; choose another "
-            "name, or another folder"
+            f"{', '.join(existing)} {'exists' if len(existing) == 1 else 'exist'}, and nothing was written; choose "
+            "another name, or another folder"
         )
     try:
         for path, text in texts.items():
@@ -148,7 +148,7 @@ def _make(folder: Path, texts: dict[Path, str]) -> None:
 
 
 def _report(name: str, module: str, folder: Path, texts: dict[Path, str]) -> str:
-    made = [str(path) for path in (*texts, folder / _KEY_FILE)]
+    paths = [str(path) for path in (*texts, folder / _KEY_FILE)]
     commands = [
         *([] if folder == Path() else [f"cd {folder}"]),
         *([] if _can_test() else ['pip install -e ".[test]"']),
@@ -157,12 +157,12 @@ def _report(name: str, module: str, folder: Path, texts: dict[Path, str]) -> str
         f"{KEY_FILE_VARIABLE}={_KEY_FILE} roundtrip serve {module}.py --reload",
     ]
     return "\n".join(
-        [f"Created project {name}:", *(f"  {one}" for one in made), "Next:", *(f"  {one}" for one in commands)]
+        [f"Created project {name}:", *(f"  {line}" for line in paths), "Next:", *(f"  {line}" for line in commands)]
     )
 
 
 def _can_test() -> bool:
-    return all(importlib.machinery.PathFinder.find_spec(one) is not None for one in _FOR_TESTS)
+    return all(importlib.machinery.PathFinder.find_spec(package) is not None for package in _TEST_PACKAGES)
 
 
 COMMAND = Command(_DESCRIPTION, _configure, _EPILOG, _run)

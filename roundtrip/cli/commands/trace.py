@@ -29,10 +29,10 @@ _CORRECTIONS: Final = {"page": "export --html", "html": "export --html", "list":
 
 
 def _configure(parser: OptionsAnywhere) -> None:
-    chosen = parser.add_subparsers(title="views", metavar="VIEW", dest="view", required=True)
+    views = parser.add_subparsers(title="views", metavar="VIEW", dest="view", required=True)
     parser.corrections = _CORRECTIONS
     for name, (_, summary) in _VIEWS.items():
-        view = chosen.add_parser(name, help=summary, allow_abbrev=False)
+        view = views.add_parser(name, help=summary, allow_abbrev=False)
         view.when_chosen(partial(_prepare, name=name))
 
 
