@@ -356,7 +356,7 @@ def _text(name: str, value: Any) -> str:
 def _answer(arguments: Namespace) -> int:
     if not arguments.test_user:
         raise CommandFailed(
-            f"answer replies on behalf of the call's user, which is allowed only on development servers; if the "
+            f"`answer` replies on behalf of the call's user, which is allowed only on development servers; if the "
             f"users of {arguments.server!r} are test users, add {TEST_USER}"
         )
     return _with_stored_calls(arguments, _answer_one)

@@ -77,7 +77,7 @@ class FoundServer(NamedTuple):
 
 
 def names_server(text: str) -> bool:
-    """Return True if a text names a server; False if it may be a command or an address."""
+    """Return True if a text has the form of a server name, and not of a command or an address."""
     target = _parse_target(text)
     if target is None:
         return False
@@ -141,7 +141,7 @@ def find_any_server(target: str) -> FoundServer:
     Raises:
         CommandFailed: The module or server is missing or fails.
     """
-    found = _load(target, _ServerKind("server of MCP", is_server))
+    found = _load(target, _ServerKind("server", is_server))
     with report_errors(InvalidSignature, about=f"{target}: "):
         _require_installed(found.server)
     return found

@@ -21,7 +21,7 @@ from roundtrip.text import printable
 
 _CUT_OFF_MESSAGE: Final = "ended while work was still running; another worker continues it after the lease expires"
 _MARGIN_SECONDS: Final = 15.0
-"""Seconds after the graceful shutdown when the process exits, even if a body still runs in a thread."""
+"""Seconds after the graceful shutdown. Then the process exits, even if a body still runs in a thread."""
 
 
 def run(arguments: Namespace) -> int:

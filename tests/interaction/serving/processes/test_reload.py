@@ -199,7 +199,7 @@ RELOADING: Final = ["reload_shop.py", "--reload", "--port", "0"]
         ([*RELOADING, "--workers", "2"], {}, ["--reload replaces one process, but --workers starts several"]),
         (["reload_shop.py", "--reload", "--stdio"], {}, ["--reload needs HTTP: a host holds the pipes of the process"]),
         (["reload_shop.py", "--stdio", "--host", "x"], {}, ["--stdio serves one host without HTTP; remove --host"]),
-        ([*RELOADING, "--folder", "nowhere"], {}, ["--folder 'nowhere' cannot be entered: No such file or directory"]),
+        ([*RELOADING, "--folder", "nowhere"], {}, ["cannot change to --folder 'nowhere': No such file or directory"]),
         (["shelf.py", "--workers", "2"], {"shelf.py": ""}, ["'shelf.py' has no server at module level"]),
         (RELOADING, {"shelf.py": "1 / 0\n"}, ['division by zero\n  File "reload_shop.py", line 3, in <module>']),
         (
