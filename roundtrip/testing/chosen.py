@@ -1,4 +1,4 @@
-"""Provide the defaults of a test's users, from its mark and its fixtures, and the values of fixtures."""
+"""Defaults for a test's `User`s, from its pytest mark and fixtures, and the values of roundtrip's fixtures."""
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -20,14 +20,14 @@ from roundtrip.trace.reading.transcripts import read_files
 from roundtrip.trace.writing.recorder import Recorder
 
 Stack = tuple[Network, ...]
-"""Networks that requests go through, outermost first."""
+"""Networks that requests pass through, outermost first."""
 
 _CARRYING: Final = (Hop, Restart, Duplicate, partial(Duplicate, at_once=True), Drop, Reorder, Rotate)
 _ATTACKS: Final = (Delay, Tamper, Swap, Strip, Invent, Garble, Interleave, Eavesdrop)
 NETWORKS: Final[Mapping[str, Callable[[], Network]]] = {make().name: make for make in (*_CARRYING, *_ATTACKS)}
-"""The networks without arguments, by name; `Deploy` needs the other build."""
+"""Networks that need no arguments, by name. `Deploy` is missing, because it needs the other build."""
 TASK_NETWORKS: Final[Mapping[str, Callable[[], Network]]] = {make.name: make for make in (Kill, Outage, Abort)}
-"""Further networks, for tasks only."""
+"""Additional networks that only tasks use."""
 _ALL_NETWORKS: Final = {**NETWORKS, **TASK_NETWORKS}
 
 _ERAS_BY_NAME: Final = {"retry": (Era.RETRY,), "live": (Era.LIVE,), "both": ERAS, "task": (Era.TASK,), "all": LIVES}
@@ -36,31 +36,31 @@ _MARK_OPTIONS: Final = ("eras", "hostile", "without", "deploy", "secrets", "over
 
 @dataclass(frozen=True, slots=True)
 class UserDefaults:
-    """Settings that a user has if its constructor gets none."""
+    """Default settings for `User`."""
 
     era: Era = Era.RETRY
     network: Stack = ()
-    """The networks that requests go through, outermost first."""
+    """The networks that requests pass through, outermost first."""
     over: Literal["memory", "http"] = "memory"
     """The transport to server objects."""
     recorder: Recorder | None = None
-    """Records the legs that roundtrip's servers in this process serve."""
+    """Recorder for the legs that roundtrip servers in this process serve."""
     record_messages: bool = False
-    """True if every JSON-RPC message is recorded; users connect over HTTP then."""
+    """True to record every JSON-RPC message; users then connect over HTTP."""
     carried: list[str] = field(default_factory=list[str])
-    """The tools called through the networks."""
+    """The tools that the test called through the networks."""
 
     @property
     def network_name(self) -> str:
-        """Return the name of its networks, as in a test's id."""
+        """Return the stack's name, as in test ids."""
         return name_of(self.network)
 
 
 class Chosen:
-    """Defaults of the running test.
+    """Defaults for the running test.
 
-    A process runs one test at a time, in any thread or asyncio task. A context variable does not work: the asyncio task
-    that runs asynchronous tests keeps the context of its first fixture.
+    A process runs one test at a time, but in any thread or asyncio task. A context variable does not work, because the
+    asyncio task that runs asynchronous tests keeps its first fixture's context.
     """
 
     now = UserDefaults()
@@ -78,7 +78,7 @@ def choices_for(
     over: Literal["memory", "http"] = "memory",
     **unknown: object,
 ) -> dict[str, UserDefaults]:
-    """Return the defaults of each run of a marked test, by the run's name; raise ValueError for an invalid option."""
+    """Return the defaults for each run of a marked test, by run name; raise ValueError for an invalid option."""
     if unknown:
         raise ValueError(f"it has no option {', '.join(unknown)}; its options are {', '.join(_MARK_OPTIONS)}")
     chosen = _ERAS_BY_NAME.get(eras) if isinstance(eras, str) else None
@@ -89,7 +89,7 @@ def choices_for(
     if hostile is False and (without or deploy is not None or secrets):
         raise ValueError("without=, deploy= and secrets= need hostile=; add hostile=True, or remove them")
     choices = {era.name.lower(): UserDefaults(era, over=over) for era in chosen}
-    # In the live era there is no network between a question and its answer.
+    # Live calls get no networks: a live question and its answer share one open connection.
     for era in [era for era in chosen if era is not Era.LIVE] or [Era.RETRY]:
         for stack in choose(hostile, without=without, deploy=deploy, secrets=secrets, of_tasks=era is Era.TASK):
             name = name_of(stack) if era is Era.RETRY else f"task-{name_of(stack)}"
@@ -106,26 +106,26 @@ def choose(
     secrets: str | Sequence[str] = (),
     of_tasks: bool = False,
 ) -> list[Stack]:
-    """Return the stacks of networks that a mark names.
+    """Return the network stacks that a mark names.
 
     Args:
-        which: True for all, or a list of names, networks, and tuples of networks to stack.
-        without: Names of stacks to leave out; a stack's name joins those of its networks with `+`.
-        deploy: Makes an instance of another build, which takes over in the middle of each call.
+        which: True for all networks, or a list that may hold names, networks, and tuples to stack.
+        without: Stack names to leave out; a stack's name joins its network names with `+`.
+        deploy: Factory for the other build's instance, which takes over in the middle of each call.
         secrets: Texts that must not be readable in any token.
-        of_tasks: Take the networks for tasks, too, if all are named.
+        of_tasks: Include the task networks if `which` is True.
     """
     if which is False or which is None:
         return []
     if isinstance(without, str):
-        raise ValueError(f"without= must be a list of names: [{without!r}]")
+        raise ValueError(f"without= must be a list of names, got {without!r}; write [{without!r}]")
     if deploy is not None and not callable(deploy):
-        raise ValueError("deploy= must be a function that makes an instance of the other build")
+        raise ValueError(f"deploy= must be a function that makes an instance of the other build, got {deploy!r}")
     if which is True:
         named = [*NETWORKS, *TASK_NETWORKS] if of_tasks else [*NETWORKS]
         which = [*named, "deploy"] if deploy is not None else named
     if isinstance(which, str) or not isinstance(which, Iterable):
-        raise ValueError("hostile= must be True, or a list of networks and their names")
+        raise ValueError(f"hostile= must be True, or a list of networks and network names, got {which!r}")
     stacks = [_stack(one, deploy, secrets) for one in cast("Iterable[object]", which)]
     left_out = set(without)
     for name in left_out.difference(map(name_of, stacks)):
@@ -134,12 +134,12 @@ def choose(
 
 
 def stack_of(network: object) -> Stack:
-    """Return the stack for `User(network=...)`: a network, a name, or several of them, outermost first."""
+    """Return the stack for `User(network=...)`: a network, a name, or a list that mixes both."""
     return _stack(tuple(cast("list[object]", network)) if isinstance(network, list) else network, None, ())
 
 
 def name_of(stack: Stack) -> str:
-    """Return the stack's name in the ids of tests."""
+    """Return the stack's name, as in test ids."""
     return "+".join(network.name for network in stack)
 
 
@@ -151,13 +151,13 @@ def _stack(one: object, deploy: Make | None, secrets: str | Sequence[str]) -> St
 def _network(part: object, deploy: Make | None, secrets: str | Sequence[str]) -> Network:
     if part == "deploy":
         if deploy is None:
-            raise ValueError("'deploy' takes a function that makes the other build: deploy=make_other")
+            raise ValueError("the network 'deploy' needs a function that makes the other build: deploy=make_other")
         return Deploy(deploy)
     if isinstance(part, str):
         _require(part)
         return Eavesdrop(secrets) if part == "eavesdrop" else _ALL_NETWORKS[part]()
     if isinstance(part, type):
-        raise ValueError(f"{part.__name__} is a class; pass an instance of it: {part.__name__}(...)")
+        raise ValueError(f"{part.__name__} is a class; pass an instance: {part.__name__}(...)")
     if not hasattr(part, "carry") or not hasattr(part, "name"):
         raise ValueError(f"{part!r} is not a network: it must have a name and carry(leg, route)")
     return cast("Network", part)
@@ -170,16 +170,16 @@ def _require(name: str) -> None:
 
 @contextmanager
 def chosen_for_test(choice: UserDefaults | None, *, messages: bool, trace: Path | None) -> Generator[UserDefaults]:
-    """Use a choice for one test, inside a `with` block.
+    """Set the user defaults for one test, inside a `with` block.
 
     Args:
-        choice: The choice of the mark, if the test has one.
+        choice: The defaults from the test's mark, or None.
         messages: True to record every JSON-RPC message, because the test compares them.
-        trace: The file of the test's transcript.
+        trace: The file for the test's transcript.
     """
     choice = choice or UserDefaults()
     recorder = choice.recorder if trace is None else Recorder(trace, reveal="all", instance="test")
-    # Several tests, with other parameters, may share a choice.
+    # Several runs of a parametrized test may share `choice`, so copy it.
     choice = replace(choice, carried=[], record_messages=messages or choice.record_messages, recorder=recorder)
     before, CHOSEN.now = CHOSEN.now, choice
     try:
@@ -189,38 +189,38 @@ def chosen_for_test(choice: UserDefaults | None, *, messages: bool, trace: Path 
 
 
 Override = Callable[[AnyServer, Mapping[Callable[..., Any], Callable[..., Any]]], None]
-"""Replaces functions in the graph of one server until the test ends."""
+"""Function that replaces functions in one server's graph until the test ends."""
 
 
 @contextmanager
 def overriding() -> Generator[Override]:
-    """Yield a function that replaces functions of servers until the `with` block ends."""
+    """Yield a function that replaces server functions until the `with` block ends."""
     with ExitStack() as stack:
 
         def override(server: AnyServer, replacements: Mapping[Callable[..., Any], Callable[..., Any]]) -> None:
             ours = attached(server)
             if ours is None:
-                raise TypeError(f"overrides() takes a roundtrip server that has been made, not {server!r}")
+                raise TypeError(f"overrides() needs an existing roundtrip server, got {server!r}")
             stack.enter_context(ours.overrides(replacements))
 
         yield override
 
 
 class Traces:
-    """The transcript of a test's calls, with all values revealed."""
+    """A test's transcript, with all values revealed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        """The transcript's file: `roundtrip trace show ID PATH` shows a call of it."""
+        """The transcript file: `roundtrip trace show ID PATH` shows one of its calls."""
 
     @property
     def calls(self) -> list[TracedCall]:
-        """Return all calls so far, in the order in which they began."""
+        """Return all calls so far, in starting order."""
         return list(join(read_files([self.path]).lines).calls.values()) if self.path.exists() else []
 
     @property
     def call(self) -> TracedCall:
-        """Return the only call; raises AssertionError if there are none, or several."""
+        """Return the only call; raise AssertionError if there is none or more than one."""
         calls = self.calls
         if len(calls) != 1:
             raise AssertionError(

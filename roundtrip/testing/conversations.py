@@ -1,4 +1,4 @@
-"""Conversations: the result of a call, its questions, and its states; also an observer of states."""
+"""Conversations: a call's questions, states and result, and a recorder of transitions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,26 +24,26 @@ from roundtrip.questions.wire import TICKET
 from roundtrip.tracing import TokenRejection
 
 Message = tuple[Literal["client", "server"], dict[str, Any]]
-"""The sender, and a JSON-RPC message as sent."""
+"""The sender, and the JSON-RPC message as sent."""
 
 
 @dataclass(slots=True)
 class AskedQuestion:
-    """One question, as the client received it."""
+    """One question that the client received."""
 
     name: str | None
-    """Its name. The live era has no names on the wire: there it is known only for servers in this process."""
+    """The name. In the live era, names are not on the wire, so it is known only for servers in this process."""
     params: Asking
     answer: InputResponse | None = None
     """The user's answer."""
     round: int = 1
-    """The number of its round."""
+    """The round number."""
     page: str | None = None
-    """The address of the question page that asked it; None if the client did."""
+    """The address of the question page that asked; None if the client asked."""
 
     @property
     def message(self) -> str:
-        """Return its message; of a question for a model, its last text."""
+        """Return the message; for a question to a model, the last message's text."""
         if self.params is None:
             return "roots"
         if isinstance(self.params, CreateMessageRequestParams):
@@ -53,19 +53,19 @@ class AskedQuestion:
 
     @property
     def schema(self) -> Mapping[str, Any] | None:
-        """Return the schema of its form; None without one."""
+        """Return the form's schema; None if the question has no form."""
         if isinstance(self.params, ElicitRequestFormParams):
             return cast("Mapping[str, Any]", self.params.requested_schema)
         return None
 
     @property
     def url(self) -> str | None:
-        """Return the URL of its page; None without one."""
+        """Return the page's URL; None if the question has no page."""
         return self.params.url if isinstance(self.params, ElicitRequestURLParams) else None
 
     @property
     def shown(self) -> dict[str, Any]:
-        """Return its visible content as JSON data, without the ticket in a URL, which differs in each call."""
+        """Return the visible content as JSON data. A ticket in a URL is left out, because it differs in each call."""
         if self.params is None:
             return {}
         shown = self.params.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"meta"})
@@ -73,7 +73,7 @@ class AskedQuestion:
             return shown
         if isinstance(self.params, ElicitRequestURLParams):
             return {"message": shown["message"], "url": TICKET.sub("<ticket>", shown["url"])}
-        # The SDK's client drops the title of a form in the retry era.
+        # The title is left out, because the SDK's client drops it in the retry era.
         form = shown["requestedSchema"]
         return {
             "message": shown["message"],
@@ -87,11 +87,11 @@ class AskedQuestion:
 
 @dataclass(frozen=True, slots=True)
 class LinkResult:
-    """A result that told the model to show the user a link, and to call `continue_call`."""
+    """A result that asked the model to show the user a link and to call `continue_call`."""
 
     result: CallToolResult
     round: int
-    """The number of rounds before it."""
+    """The number of rounds before this result."""
 
 
 @dataclass(slots=True)
@@ -103,19 +103,19 @@ class Conversation:
     era: Era
     rounds: list[list[AskedQuestion]] = field(default_factory=list[list[AskedQuestion]])
     tokens: list[str | None] = field(default_factory=list[str | None])
-    """The request state of each round; the live era has none."""
+    """The request state of each round; the live era has no request state."""
     legs: int = 0
     """The number of requests."""
     states: list[State] | None = None
-    """The states of the call; None for servers of another library or in another process."""
+    """The call's states; None for servers that use another library or run in another process."""
     approvals: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    """The approvals that people of `approver=` have decided, in order, as the API of the inbox shows them."""
+    """The approvals that `approver=` has decided, in order and in the inbox API's format."""
     link_results: list[LinkResult] = field(default_factory=list[LinkResult])
-    """The results before the last one, which had links to question pages."""
+    """The earlier results, which linked to question pages."""
     result: FinalResult = field(default_factory=lambda: CallToolResult(content=[]))
-    """Empty if the user left the call waiting, or it ended with a protocol error."""
+    """The final result; empty if the user left the call waiting or it ended with a protocol error."""
     error: MCPError | None = None
-    """The protocol error that ended the call; without `allow_error`, the user raises it."""
+    """The protocol error that ended the call; `User` raises it unless `allow_error` is set."""
     left: bool = False
     """True if the user left the call waiting for answers."""
     messages: list[Message] = field(default_factory=list[Message])
@@ -124,28 +124,28 @@ class Conversation:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Never:
-            """Name the attributes that there are, for a test that guessed."""
+            """Raise AttributeError with the existing names, for a test that guessed one."""
             known = ", ".join(one for one in dir(type(self)) if not one.startswith("_"))
-            raise AttributeError(f"a call has no attribute {name!r}; it has {known}")
+            raise AttributeError(f"a Conversation has no attribute {name!r}; it has {known}")
 
     @property
     def questions(self) -> list[AskedQuestion]:
-        """Return every question, in order."""
+        """Return all questions, in order."""
         return [question for round_ in self.rounds for question in round_]
 
     @property
     def names(self) -> list[str | None]:
-        """Return the names of the questions, in order."""
+        """Return the question names, in order."""
         return [question.name for question in self.questions]
 
     @property
     def asked(self) -> list[str]:
-        """Return the messages of the questions, in order."""
+        """Return the question messages, in order."""
         return [question.message for question in self.questions]
 
     @property
     def shown(self) -> list[dict[str, dict[str, Any]]]:
-        """Return the visible content of each question of each round, by its name, else its message."""
+        """Return the visible question content per round, by name or else by message."""
         return [
             {question.message if question.name is None else question.name: question.shown for question in round_}
             for round_ in self.rounds
@@ -158,16 +158,16 @@ class Conversation:
 
     @property
     def failure(self) -> str:
-        """Return the text of the failure that the client received; empty without one."""
+        """Return the failure text that the client received; empty if the call succeeded."""
         if self.error is not None:
             return self.error.error.message
         return self.text if self.is_error else ""
 
     @property
     def told(self) -> str:
-        """Describe the end of the call in one line."""
+        """Describe how the call ended, in one line."""
         if self.left:
-            return "questions that were left waiting"
+            return "unanswered questions: the user left"
         if self.is_error:
             return f"the failure {self.failure!r}"
         return f"the result {self.text!r}"
@@ -180,7 +180,7 @@ class Conversation:
 
     @property
     def text(self) -> str:
-        """Return the text of a tool's result, a prompt's messages or a resource."""
+        """Return the text in the result of a tool, prompt or resource."""
         result = self.result
         if isinstance(result, CallToolResult):
             blocks: list[Any] = list(result.content)
@@ -202,7 +202,7 @@ class Conversation:
 
 
 class Steps:
-    """Keeps every transition of a server's calls; give it to the server as `trace=`.
+    """Recorder of a server's transitions; pass it to the server as `trace=`.
 
     Example:
         ```python
@@ -218,7 +218,7 @@ class Steps:
         """The tokens that the server rejected."""
 
     def __call__(self, fact: Transition | TokenRejection) -> None:
-        """Keep a transition, or a rejected token."""
+        """Record a transition or a rejected token."""
         if isinstance(fact, Transition):
             self.transitions.append(fact)
         else:
@@ -231,10 +231,10 @@ class Steps:
 
     @property
     def states(self) -> list[State]:
-        """Return the states of the calls, the source of the first transition first."""
+        """Return the states in order, beginning with the source of the first transition."""
         return [self.transitions[0].source, *(step.target for step in self.transitions)] if self.transitions else []
 
     @property
     def asked(self) -> list[dict[str, str]]:
-        """Return the questions of each round, by name, with the reason for each."""
+        """Return each round's questions by name, with the reason for each question."""
         return [dict(step.detail["reasons"]) for step in self.transitions if "reasons" in step.detail]

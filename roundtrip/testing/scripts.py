@@ -1,4 +1,4 @@
-"""Scripts: the answers of a scripted user."""
+"""Prepared answers of a scripted user."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,20 +30,20 @@ class UserAction(Enum):
 
 
 class Silence(Enum):
-    """Ways of not answering a question."""
+    """Ways to leave a question unanswered."""
 
     IGNORE = "ignore"
     LEAVE = "leave"
 
 
 ACCEPT: Final = UserAction.ACCEPT
-"""Agree to visit a page, or accept a form as it is."""
+"""Agree to visit a page, or accept a form unchanged."""
 DECLINE: Final = UserAction.DECLINE
 """Decline the question."""
 CANCEL: Final = UserAction.CANCEL
 """Cancel the question."""
 IGNORE: Final = Silence.IGNORE
-"""Go on without an answer. In the live era, the client responds with an error."""
+"""Continue without an answer. In the live era, the client responds with an error."""
 LEAVE: Final = Silence.LEAVE
 """Leave the call waiting forever."""
 
@@ -61,14 +61,14 @@ Reply = (
     | bool
     | None
 )
-"""An answer: the content of a form, the value of a form with one field, the text of a model, JSON data of a model's
-answer or of roots, or an outcome."""
+"""An answer: form content, the value for a one-field form, a model's text, JSON data for a model's answer or for roots,
+or an outcome."""
 
 Matcher = str | re.Pattern[str] | Callable[[AskedQuestion], bool]
-"""Selects questions: by name, by a pattern of the message, or by a function."""
+"""Selector for questions: a name, a pattern for the message, or a function."""
 
-# To a type checker, a mapping of names is not a mapping of all kinds of keys, and not every checker can match a literal
-# against a union of the two.
+# `Mapping` is invariant in its key, so `Mapping[str, ...]` is not a `Mapping[Matcher, ...]`, and some checkers cannot
+# match a dict literal against a union of both.
 MatcherT = TypeVar("MatcherT", str, Matcher)
 
 ValueT = TypeVar("ValueT")
@@ -77,12 +77,12 @@ AnswersBy: TypeAlias = Mapping[MatcherT, Reply | Sequence[Any]]
 """The type of `answers=`."""
 
 Answers: TypeAlias = Mapping[Any, Reply | Sequence[Any]]
-"""Replies by a question's name, by a pattern of its message, or by a function; a list is used up in order."""
+"""Replies by question name, message pattern or function; lists are used up in order."""
 
 
 @dataclass(slots=True)
 class Prepared(Generic[ValueT]):
-    """Prepared values for the questions that a matcher selects: one for all of them, or a list to use up in order."""
+    """Values for the questions that a matcher selects: one for all questions, or a list to use up in order."""
 
     matcher: Any
     left: list[ValueT]
@@ -90,20 +90,20 @@ class Prepared(Generic[ValueT]):
     round: int | None = None
     """The only round that the values are for."""
     taken: int = 0
-    """The number of times that a value was taken."""
+    """How many times a value was taken."""
 
     @property
     def used(self) -> bool:
-        """Return True after a single value was taken, or all of a list."""
+        """Return True if the single value, or every value in the list, was taken."""
         return self.taken > 0 and not (self.in_order and self.left)
 
     @property
     def listed(self) -> bool:
-        """Return True if each value is meant for one time."""
+        """Return True if each value is for a single question."""
         return self.in_order or self.round is not None
 
     def fits(self, question: AskedQuestion) -> bool:
-        """Return True if there is a value for a question."""
+        """Return True if a value is left for a question."""
         if not self.left or self.round not in (None, question.round):
             return False
         matcher: Any = self.matcher
@@ -126,7 +126,7 @@ class Prepared(Generic[ValueT]):
 
 
 def prepared(values: Mapping[Any, Any], *, round: int | None = None) -> list[Prepared[Any]]:
-    """Return the values of a mapping by matchers; lists and tuples are used up in order."""
+    """Return prepared values from a mapping by matcher; lists and tuples are used up in order."""
     return [
         Prepared(matcher, list(cast("Sequence[Any]", value)), True, round)
         if isinstance(value, list | tuple)
@@ -136,22 +136,22 @@ def prepared(values: Mapping[Any, Any], *, round: int | None = None) -> list[Pre
 
 
 class Script:
-    """Prepared answers, which notes the unused ones.
+    """Prepared answers, with a record of the unused ones.
 
     Args:
-        answers: The answers; a list has those of each round.
+        answers: The answers, or a list with the answers for each round.
     """
 
     def __init__(self, answers: Answers | Sequence[Answers] = MappingProxyType({})) -> None:
         if not isinstance(answers, Mapping | list | tuple):
-            raise TypeError(f"answers= takes a mapping, or a list of mappings, one for each round, got {answers!r}")
+            raise TypeError(f"answers= must be a mapping, or a list of mappings, one per round, got {answers!r}")
         rounds = [(None, answers)] if isinstance(answers, Mapping) else enumerate(answers, 1)
         self.replies = [one for number, replies in rounds for one in prepared(replies, round=number)]
         self.listed = False
-        """True if the last answer came from a list, and so was meant for that one time."""
+        """True if the last answer came from a list, and so is valid once."""
 
     def reply(self, question: AskedQuestion) -> InputResponse | Silence | None:
-        """Return the answer to a question; None without one, or if a list is used up."""
+        """Return the answer to a question; None if the script has no answer left."""
         for one in self.replies:
             if one.fits(question):
                 self.listed = one.listed
@@ -161,12 +161,12 @@ class Script:
 
     @property
     def unused(self) -> list[str]:
-        """Return the answers that were not asked for."""
+        """Return the prepared answers that no question used."""
         return unused_of(self.replies)
 
 
 def unused_of(values: Iterable[Prepared[Any]], unit: str = "") -> list[str]:
-    """Describe the prepared values that were not asked for, with the number of those left in lists."""
+    """Describe the prepared values that no question used, with the number left in each list."""
     return [
         str(one)
         + (f" ({len(one.left)}{unit} left)" if one.in_order else "")
@@ -182,7 +182,10 @@ def response_to(question: AskedQuestion, reply: Reply) -> InputResponse:
         return reply
     if question.params is None:
         if not isinstance(reply, Mapping):
-            raise TypeError("give roots with roots=, or as JSON data: {'roots': [{'uri': 'file:///films'}]}")
+            raise TypeError(
+                f"roots must be JSON data, got {reply!r}; pass User(roots=...), or answer "
+                "{'roots': [{'uri': 'file:///films'}]}"
+            )
         return ListRootsResult.model_validate(reply)
     if isinstance(question.params, CreateMessageRequestParams):
         if isinstance(reply, Mapping):
@@ -194,17 +197,17 @@ def response_to(question: AskedQuestion, reply: Reply) -> InputResponse:
     plain: Any = to_jsonable_python(reply, by_alias=True)
     fields: list[str] = list((question.schema or {}).get("properties") or ())
     if isinstance(plain, dict):
-        # If the form is known, a name that is not a field of it is a typo.
+        # If the form is known, an unknown field name is a typo.
         unknown = [name for name in cast("dict[str, Any]", plain) if fields and name not in fields]
         if unknown:
             raise AssertionError(
-                f"the answer to {question} has {', '.join(map(repr, unknown))}, and its form has only "
-                f"{', '.join(map(repr, fields))}. To send such an answer, use an ElicitResult"
+                f"the answer to {question} has {', '.join(map(repr, unknown))}, but its form has only "
+                f"{', '.join(map(repr, fields))}; to send an invalid answer, use an ElicitResult"
             )
         return ElicitResult(action="accept", content=cast("dict[str, Any]", plain))
     if len(fields) > 1:
         raise AssertionError(
-            f"the answer to {question} is {plain!r}, and its form has several fields: {', '.join(map(repr, fields))}"
+            f"the answer to {question} must be a mapping, because its form has several fields "
+            f"({', '.join(map(repr, fields))}), got {plain!r}"
         )
-    # The form of a single value has one field.
     return ElicitResult(action="accept", content={next(iter(fields), "value"): plain})

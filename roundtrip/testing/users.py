@@ -56,31 +56,31 @@ from roundtrip.testing.scripts import (
 from roundtrip.testing.visits import PageUnfinished, VisitFn, VisitsBy, pay_visit
 from roundtrip.tracing import Tracer
 
-# A failing test shows where the test failed, and no frame of this module.
+# Hide this module's frames in the tracebacks of failing tests.
 __tracebackhide__ = True
 
 _LOOK_SECONDS: Final = 0.1
-"""Time between two looks at the approvals of a call."""
+"""Interval at which a call's approvals are polled."""
 _APPROVAL_SECONDS: Final = 300.0
-"""Time in which a call must end after it became a waiting one; `approved_in_time` finds undecided approvals earlier."""
+"""Time limit for a call that became a waiting call; `approved_in_time` reports undecided approvals earlier."""
 _AWAITED: Final = "This waits for an approval by "
 
 _MAX_TASK_ROUNDS: Final = 100
-"""Rounds of a task after which its questions seem to have no end. Clients have no limit."""
+"""Rounds after which a task is assumed to ask forever. Clients have no limit for tasks."""
 
 PageT = TypeVar("PageT", str, Matcher)
 
 
 class Unanswered(AssertionError):
-    """The script has no answer to a question."""
+    """Error for a question that the script does not answer."""
 
     def __init__(self, question: AskedQuestion, asked: Sequence[AskedQuestion]) -> None:
-        page = "; to visit its page, give visits=, or answer ACCEPT" if question.url is not None else ""
+        page = "; to visit its page, pass visits=, or answer ACCEPT" if question.url is not None else ""
         before = "".join(f"\n  {one}" for one in asked)
         super().__init__(
-            f"nothing in answers= fits the question {question}\nasked so far:{before}\n"
-            "answers= takes replies by a question's name, by a pattern of its message, or by a function of it"
-            + ("" if question.name is not None else "; this question has no name on the wire, so answer by pattern")
+            f"answers= has no answer to the question {question}\nasked so far:{before}\n"
+            "a key of answers= is the question's name, a pattern for its message, or a function of the question"
+            + ("" if question.name is not None else "; this question has no name on the wire, so use a pattern")
             + page
         )
         self.question = question
@@ -88,13 +88,13 @@ class Unanswered(AssertionError):
 
 
 class Unused(AssertionError):
-    """The script has answers that were not asked for."""
+    """Error for answers that no question used."""
 
     def __init__(self, unused: Sequence[str], asked: Sequence[AskedQuestion], *, ended: str) -> None:
         questions = "".join(f"\n  {one}" for one in asked) or " none"
         super().__init__(
             f"no question asked for {', '.join(unused)}\nquestions:{questions}\nthe call ended with {ended}\n"
-            "allow_unused=True allows that"
+            "to allow this, pass allow_unused=True"
         )
         self.unused = tuple(unused)
 
@@ -103,40 +103,41 @@ class User:
     """A scripted person who calls tools through a real `mcp` client.
 
     Args:
-        server: A server object, a function that makes one (with `keys=`, if it takes that), a URL, the command of a
-            stdio server, a transport, or a list of those: the instances of a fleet.
-        answers: The answers, by the name of the question, by a compiled pattern of its message, or by a function of
-            the `AskedQuestion`. An answer is the content of the form (a mapping or a model), the value of a form with
-            one field, `ACCEPT`, `DECLINE`, `CANCEL`, `IGNORE`, `LEAVE`, or a list of those, one for each time the
-            question is asked. A list of such mappings has one for each round.
-        visits: The visits of pages, by the same keys as answers: a function, plain or asynchronous, that takes a
-            `Visit` and plays the browser, or a list of them, one for each time the page is asked for. The user
-            accepts the question, and goes on when the function returns.
-        approver: An `Approver`, or several, who decide approvals while the call waits for them. The user agrees to the
-            page that says who must decide, and asks for the result with `continue_call`, as models do. The decisions
+        server: A server object, a server factory, a URL, the command of a stdio server, or a transport. A list of
+            these is a fleet; each item is an instance. A factory may accept `keys=`.
+        answers: The answers, by question name, by a compiled pattern that matches the message, or by a function of
+            the `AskedQuestion`. An answer is form content (a mapping or a model), the value of a form with one field,
+            `ACCEPT`, `DECLINE`, `CANCEL`, `IGNORE` or `LEAVE`. A list of answers is used in order, one each time the
+            question is asked. A list of mappings has one mapping per round.
+        visits: The page visits, under the same keys as answers. A visit is a function, plain or asynchronous, that
+            takes a `Visit` and plays the browser. A list of visits is used in order, one each time the page is asked
+            for. The user accepts the question, and continues when the function returns.
+        approver: One or more `Approver`s, who decide approvals while the call waits for them. The user accepts the
+            page that shows who must decide, and requests the result with `continue_call`, as models do. The decisions
             are in `Conversation.approvals`.
-        patience: Seconds within which `done=` must find a page finished after the user agreed to visit it. A server in
-            another process waits as long as its own `wait=`, and has five times as long to answer. A task has five
-            times as long, too, until its status changes. An approval has five times as long to be decided.
-        era: The era to speak, or `Era.TASK` for a client that can have tasks; by default that of the test
-            (`@pytest.mark.roundtrip(eras=...)`), else the retry era.
-        network: The networks that requests go through in the retry era, outermost first, or their names; by default
-            those of the test's mark.
-        over: The transport to server objects: in memory, or HTTP on a port of this machine; by default that of the
-            test's mark, else in memory.
-        principal: The logged-in principal, for servers in memory: a subject, or an access token.
-        roots: The client's roots; without them it does not declare roots.
-        max_rounds: Rounds of questions after which the client gives a call up in the retry era. Every client that was
-            tried does after 10.
-        missing_capabilities: What the client does not declare: "elicitation" (forms and pages), "sampling".
-        client: "no-elicitation" for a client that can be asked nothing, "links" for one that shows links and no forms;
-            by default it shows both. If the server has question pages (`Server(pages=...)`) and is in this process,
-            the user answers them with the same answers, and calls `continue_call` if a result says so. Questions for
-            anyone, on a server with the channel "model", get these answers by `continue_call`, as from a model.
-        page_headers: Headers of the user's browser on question pages, such as the cookie of a login.
-        record_messages: Keep every JSON-RPC message in `Conversation.messages`; this needs HTTP.
+        patience: Seconds in which `done=` must report a page as finished after the user agreed to visit it. The limit
+            is five times as long for a server in another process, for a task until its status changes, and for an
+            approval. A server in another process also waits for its own `wait=`.
+        era: The era to speak, or `Era.TASK` for a client that supports tasks. The default is the test's era
+            (`@pytest.mark.roundtrip(eras=...)`), or else the retry era.
+        network: The networks that requests pass through in the retry era, outermost first, or their names. The default
+            is the networks of the test's mark.
+        over: The transport to server objects: in memory, or HTTP on a local port. The default is the transport of the
+            test's mark, or else in memory.
+        principal: The logged-in principal, for servers in memory: a subject or an access token.
+        roots: The client's roots. Without them, the client does not declare roots.
+        max_rounds: Rounds of questions after which the client gives up in the retry era. All tested clients give up
+            after 10.
+        missing_capabilities: Capabilities that the client does not declare: "elicitation" (forms and pages),
+            "sampling".
+        client: "no-elicitation" for a client that cannot be asked, "links" for one that shows links but no forms; by
+            default, the client shows both. On the question pages of a server in this process (`Server(pages=...)`),
+            the user gives the same answers, and calls `continue_call` if a result says so. If the server has the
+            channel "model", the user also answers questions that a model may answer, through `continue_call`.
+        page_headers: Headers that the user's browser sends to question pages, such as a login cookie.
+        record_messages: Keep every JSON-RPC message in `Conversation.messages`. This needs HTTP.
         allow_error: Allow the call to end with a protocol error, in `Conversation.error`, or with an unknown tool.
-        allow_unused: Allow answers that were not asked for.
+        allow_unused: Allow answers that no question used.
 
     Example:
         ```python
@@ -175,7 +176,7 @@ class User:
         if client not in (None, "no-elicitation", "links"):
             raise ValueError(f"client= must be 'no-elicitation' or 'links', got {client!r}")
         if isinstance(answers, str):
-            raise TypeError(f"answers= must map the name of a question to its answer, got {answers!r}")
+            raise TypeError(f"answers= must map question names to answers, got {answers!r}")
         if patience <= 0:
             raise ValueError(f"patience= must be a number of seconds greater than 0, got {patience!r}")
         if max_rounds < 1:
@@ -200,7 +201,7 @@ class User:
 
     @property
     def era(self) -> Era:
-        """Return the era that the user speaks."""
+        """Return the user's era."""
         return self._era or CHOSEN.now.era
 
     async def call(self, tool: str, arguments: Mapping[str, Any] | None = None, /, **more: Any) -> Conversation:
@@ -208,32 +209,32 @@ class User:
 
         Raises:
             Unanswered: The script has no answer to a question.
-            Unused: The script has answers that were not asked for.
+            Unused: No question used some of the script's answers.
             MCPError: The call ended with a protocol error that is not allowed.
             LookupError: The server has no such tool, or hides it, and `allow_error` is not set.
             Breach: The server broke a rule on a hostile network.
         """
         if arguments is not None and not isinstance(arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(
-                f"User.call({tool!r}, ...) must be given arguments by name or in a mapping, got {arguments!r}; write "
+                f"User.call({tool!r}, ...) must get its arguments by name or in a mapping, got {arguments!r}; write "
                 f"call({tool!r}, argument={arguments!r}), with the argument's name"
             )
         return await self.begin(LegRequest(tool, {**(arguments or {}), **more}))
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None, /, **more: str) -> Conversation:
-        """Get a prompt; as `call`."""
+        """Get a prompt, answer its questions, and return the conversation. See `call`."""
         return await self.begin(LegRequest(name, {**(arguments or {}), **more}, method="prompts/get"))
 
     async def read_resource(self, uri: str) -> Conversation:
-        """Read a resource; as `call`."""
+        """Read a resource, answer its questions, and return the conversation. See `call`."""
         return await self.begin(LegRequest(uri, method="resources/read"))
 
     async def begin(self, leg: LegRequest) -> Conversation:
-        """Send the first request of a call, and go on as `call`."""
+        """Send a call's first request, answer its questions, and return the conversation. See `call`."""
         return await self.play(leg, Script(self._answers))
 
     async def play(self, leg: LegRequest, script: Script, *, tracers: Sequence[Tracer] = ()) -> Conversation:
-        """Begin a call with other answers than the user's own, watched by tracers of roundtrip's servers."""
+        """Make a call with the given answers instead of the user's, and add tracers to roundtrip servers."""
         run = _UserCall(
             Conversation(leg, self.era),
             script,
@@ -261,7 +262,7 @@ class User:
         try:
             with acting_as(self._principal):
                 await within(AsyncExitStack(), work)
-        except Exception as raised:  # noqa: BLE001  # a mistake in the script is the cause of other failures
+        except Exception as raised:  # noqa: BLE001  # a mistake in the script may have caused it
             failed = raised
         if (failure := run.failure or failed) is not None:
             raise failure
@@ -270,7 +271,7 @@ class User:
             raise error
         unknown = (f"Unknown tool: {leg.name}", f"Unknown tool: {leg.name!r}")
         if not self._allow_error and run.conversation.failure in unknown:
-            raise LookupError(f"the server has no tool {leg.name!r}; if that is the test, pass allow_error=True")
+            raise LookupError(f"the server has no tool {leg.name!r}; if the test expects this, pass allow_error=True")
         unused = [*script.unused, *(f"the page {visit}" for visit in unused_of(run.visits, " visits"))]
         if unused and not self._allow_unused:
             raise Unused(unused, run.conversation.questions, ended=run.conversation.told) from error
@@ -313,7 +314,7 @@ class _AgreedPage:
     """A page that the user agreed to visit."""
 
     question: AskedQuestion
-    """The question as asked last."""
+    """The question, as asked most recently."""
     since: float
     visits: int = 0
 
@@ -333,22 +334,22 @@ class _UserCall:
     failure: Exception | None = None
     fleet: NetworkFleet = field(init=False)
     live_keys: list[str] = field(default_factory=list[str])
-    """The names of the live round's questions that have not been asked yet."""
+    """Names of the live round's questions that have not been asked yet."""
     pages: dict[tuple[str | None, str, str], _AgreedPage] = field(default_factory=dict[Any, _AgreedPage])
     waiting: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     call_id: str = ""
     stored_call: str | None = None
-    """The call that waits for an approval, in the store of a server in this process."""
+    """The stored call that waits for an approval; known only for a server in this process."""
     continues: bool = False
-    """True while `continue_call` runs, which is another call."""
+    """True while `continue_call` runs, which is a separate call."""
 
     def listen(self, step: Transition, by_worker: bool) -> None:
-        """Record the states, and the names of questions, of the live era."""
+        """Record states and question names in the live era."""
         if self.conversation.era is not Era.LIVE or self.conversation.left or (self.continues and not by_worker):
             return
         if self.conversation.states is not None:
             self.conversation.states.append(step.target)
-        # A round on a page is recorded when the page is opened, and approvals are no questions.
+        # `_answer_page` records rounds on question pages, and approvals are not questions.
         if step.event is Event.ASK and not {"channel", "external"} & step.detail.keys():
             self.live_keys = list(step.detail.get("keys", ()))
             self.conversation.rounds.append([])
@@ -377,7 +378,7 @@ class _UserCall:
                 conversation.error = delivery.error
                 raise delivery.error
             if delivery.result is None:
-                raise delivery.crash or AssertionError("the server answered nothing")
+                raise delivery.crash or AssertionError("the server sent no response")
             return delivery.result
 
         try:
@@ -405,7 +406,7 @@ class _UserCall:
             raise self._endless()
 
     def _waits(self, result: object) -> WaitingCall | None:
-        """Note a result that tells of a question page, and return the waiting call; None for any other result."""
+        """Return the waiting call that a result names, and record the result; None for any other result."""
         waits = waiting_call(result) if attached(self.fleet.at) is not None else None
         if waits is None or not isinstance(result, CallToolResult):
             return None
@@ -417,7 +418,7 @@ class _UserCall:
         return waits
 
     async def watched(self, approver: Approver) -> None:
-        """Let an approver decide, and end the call if they cannot."""
+        """Run an approver, and end the call if the approver fails."""
         try:
             await approver.watch(lambda: self.fleet.at, self.conversation.approvals.append)
         except AssertionError as error:
@@ -425,7 +426,10 @@ class _UserCall:
             self.waiting.cancel()
 
     async def approved_in_time(self) -> None:
-        """End the call if an approval waits for too long: approvers do not see their own calls, nor other groups'."""
+        """End the call if an approval waits too long.
+
+        Approvers cannot see approvals of their own calls or of other groups.
+        """
         patience = self.patience * ELSEWHERE_FACTOR
         awaited, since = "", anyio.current_time()
         while True:
@@ -436,33 +440,33 @@ class _UserCall:
                 since = anyio.current_time()
             elif anyio.current_time() - since >= patience:
                 self.failure = self.failure or AssertionError(
-                    f"{awaited} still waits after {patience:g} s: no approver= decides it, or can see it; an Approver "
-                    "needs a verdict that fits, the login of a person of that group, and must not be the caller. If "
-                    "it takes longer, raise patience="
+                    f"{awaited} still waits after {patience:g} s: no approver= can see it or has a verdict for it; an "
+                    "Approver must have a matching verdict, log in as a member of that group, and not be the caller. "
+                    "If the decision takes longer, raise patience="
                 )
                 self.waiting.cancel()
                 return
 
     async def _read_page(self, link: str) -> bool:
-        """Answer the question page behind a link, if it is one; return False if the user does not go on."""
+        """Answer the question page at a link, if there is one; return False if the user stops."""
         page = page_at(link, self.fleet.at)
         if page is None:
             return True
         try:
             return await page.play(self._answer_page, headers=self.page_headers)
-        except Exception as error:  # noqa: BLE001  # raised here it would be taken for the client's
+        except Exception as error:  # noqa: BLE001  # raised here, it would look like the client's error
             self.failure = self.failure or error
             return False
         finally:
             self._note_states(self.fleet.take_worker_transitions(page.call_id))
 
     def _note_states(self, transitions: Iterable[Transition]) -> None:
-        """Record the states after transitions; `listen` records those of the live era."""
+        """Record the states that transitions lead to; in the live era, `listen` records them."""
         if self.conversation.states is not None and self.conversation.era is not Era.LIVE:
             self.conversation.states.extend(step.target for step in transitions)
 
     async def _answer_page(self, questions: Sequence[AskedQuestion]) -> list[InputResponse | None] | None:
-        """Answer a round on a page; None if the user does not go on."""
+        """Answer a round on a question page; return None if the user stops."""
         self.conversation.rounds.append([])
         self.conversation.tokens.append(None)
         answers = [await self._answer(question) for question in questions]
@@ -475,21 +479,21 @@ class _UserCall:
         else:
             advice = (
                 f"; clients on {FIRST_OF_RETRY_ERA} stop after {CLIENTS_STOP_AFTER_ROUNDS}. Ask in fewer rounds "
-                "(ctx.ask_all, or a form with more fields), or give User a higher max_rounds="
+                "(ctx.ask_all, or a form with more fields), or pass User a higher max_rounds="
             )
         return self._unfinished(waited) or AssertionError(
             f"the call still asks after {self.max_rounds} rounds: {self.conversation.names[-3:]}{advice}"
         )
 
     def _unfinished(self, waited: str) -> PageUnfinished | None:
-        """Return the error for a page that the user agreed to visit and that the call still waits for."""
+        """Return the error if the call still waits for a page that the user agreed to visit."""
         for agreed in self.pages.values():
             if agreed.question in self.conversation.rounds[-1]:
                 return PageUnfinished(agreed.question, visits=agreed.visits, waited=waited)
         return None
 
     async def _round(self, asked: InputRequiredResult) -> dict[str, InputResponse] | None:
-        """Answer a round of questions; None if the user does not go on."""
+        """Answer a round of questions; return None if the user stops."""
         self.conversation.rounds.append([])
         self.conversation.tokens.append(asked.request_state)
         answers: dict[str, InputResponse] = {}
@@ -520,7 +524,7 @@ class _UserCall:
     async def _answer(self, question: AskedQuestion) -> InputResponse | None:
         self.waiting.deadline = math.inf
         if self.has_approver and question.url is not None and question.message.startswith(_AWAITED):
-            # It asks nothing, and others decide.
+            # This page asks nothing: it waits for an approver.
             page = page_at(question.url, self.fleet.at)
             self.stored_call = page.call_id if page is not None else None
             return ElicitResult(action="accept")
@@ -530,7 +534,7 @@ class _UserCall:
             reply = self.script.reply(question)
             if question.url is not None and (reply is None or _agrees(reply)):
                 reply = await self._go_to_page(question, reply)
-        except Exception as error:  # noqa: BLE001  # raised here it would be taken for the client's
+        except Exception as error:  # noqa: BLE001  # raised here, it would look like the client's error
             self.failure = self.failure or error
             return None
         if reply is None and question.params is None:
@@ -543,7 +547,7 @@ class _UserCall:
         return question.answer
 
     async def _go_to_page(self, question: AskedQuestion, reply: InputResponse | Silence | None) -> Any:
-        """Visit the page of a question, and accept; None if the script has neither a visit nor an answer."""
+        """Visit a question's page, and accept the question; return None without a scripted visit or answer."""
         if question.page is None and page_at(question.url or "", self.fleet.at) is not None:
             went_on = await self._read_page(question.url or "")
             return ElicitResult(action="accept") if went_on else LEAVE if self.conversation.left else IGNORE
@@ -573,7 +577,7 @@ class _UserCall:
 
 
 def _for_model(questions: Sequence[AskedQuestion], answers: Sequence[InputResponse | None]) -> dict[str, Any]:
-    """Return the arguments with which a model answers questions; null declines one."""
+    """Return the `continue_call` arguments that answer questions; null declines a question."""
     said = {
         question.name: (answer.content or {}) if answer.action == "accept" else None
         for question, answer in zip(questions, answers, strict=True)
@@ -587,7 +591,7 @@ def _agrees(reply: InputResponse | Silence) -> bool:
 
 
 class SameOptions(TypedDict, Generic[MatcherT, PageT], total=False):
-    """Options of calls that are compared, as those of `User`."""
+    """Options of `User` that compared calls share."""
 
     answers: AnswersBy[MatcherT] | None
     visits: VisitsBy[PageT] | None
@@ -602,12 +606,12 @@ async def assert_same_on_both_eras(
     arguments: Mapping[str, Any] | None = None,
     **options: Unpack[SameOptions[MatcherT, PageT]],
 ) -> Conversation:
-    """Make a call in each era, and compare the results, the questions and the states.
+    """Make a call in each era, and require equal results, questions and states.
 
-    With a function that makes the server, as `User` takes it, each call has a server of its own.
+    If `server` is a factory, each call gets a new server.
 
     Raises:
-        AssertionError: They differ.
+        AssertionError: The calls differ.
     """
     return await _require_same([User(server, era=era, **options) for era in ERAS], tool, arguments)
 
@@ -618,10 +622,10 @@ async def assert_same_in_all_lives(
     arguments: Mapping[str, Any] | None = None,
     **options: Unpack[SameOptions[MatcherT, PageT]],
 ) -> Conversation:
-    """Make a call in each era, and as a task, and compare as `assert_same_on_both_eras`.
+    """Make a call in each era and as a task, and compare them like `assert_same_on_both_eras`.
 
     Raises:
-        AssertionError: They differ.
+        AssertionError: The calls differ.
     """
     return await _require_same([User(server, era=life, **options) for life in LIVES], tool, arguments)
 

@@ -1,4 +1,4 @@
-"""Visit pages for scripted users: functions of the test play the browser."""
+"""Page visits of scripted users: the test's functions play the browser."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -17,22 +17,22 @@ from roundtrip.testing.conversations import AskedQuestion
 from roundtrip.testing.question_pages import browser_on
 from roundtrip.testing.scripts import MatcherT
 
-# A failing test shows its own frames only.
+# Hide this module's frames in the tracebacks of failing tests.
 __tracebackhide__ = True
 
 _VISIT_SECONDS: Final = 30.0
 
 
 class PageUnfinished(AssertionError):
-    """Error for a page that the user agreed to open, and that `done=` never reported as finished."""
+    """Error for a page that the user agreed to open but that `done=` never reported as finished."""
 
     def __init__(self, question: AskedQuestion, *, visits: int, waited: str) -> None:
         page = f"{question} (at {TICKET.sub('<ticket>', question.url or '')})"
         if visits:
             was = f"was visited {'once' if visits == 1 else f'{visits} times'}"
             cure = (
-                "check the page's response to the visit, and that done= reads what the page writes, under the same "
-                "ctx.call.id"
+                "check the page's response to the visit, and check that done= reads what the page writes, under the "
+                "same ctx.call.id"
             )
         else:
             was = "was never visited"
@@ -46,29 +46,29 @@ class PageUnfinished(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One visit of a page: the link, and a browser."""
+    """One visit to a page: its link and a browser."""
 
     url: str
-    """The link, as the client showed it."""
+    """The link that the client showed."""
     message: str
-    """The message of the question."""
+    """The question's message."""
     name: str | None
-    """The name of the question, if it is known."""
+    """The question's name, if it is known."""
     _server: object
 
     @property
     def query(self) -> Mapping[str, str]:
-        """Return the parameters of the link, such as the ticket."""
+        """Return the link's query parameters, such as the ticket."""
         return dict(parse_qsl(urlsplit(self.url).query, keep_blank_values=True))
 
     def browser(self, **options: Any) -> httpx2.AsyncClient:
-        """Make a browser for an `async with`. It needs absolute URLs, like `url`.
+        """Make a browser to use with `async with`. It needs absolute URLs, like `url`.
 
-        If the server is a roundtrip server in this process, it opens the pages of `server.custom_route`, under any
-        host. Otherwise it uses the network.
+        If the roundtrip server is in this process, the browser opens the pages of its `custom_route`, under any host
+        name. Otherwise, the browser uses the network.
 
         Args:
-            **options: Options of `httpx2.AsyncClient`, such as `cookies=`.
+            **options: Arguments for `httpx2.AsyncClient`, such as `cookies=`.
         """
         options.setdefault("follow_redirects", True)
         ours = attached(self._server)
@@ -76,14 +76,14 @@ class Visit:
 
 
 VisitFn = Callable[[Visit], Awaitable[object]] | Callable[[Visit], object]
-"""Plays the browser. A plain function runs in a thread."""
+"""Function that plays the browser. A plain function runs in a thread."""
 
 VisitsBy: TypeAlias = Mapping[MatcherT, VisitFn | Sequence[VisitFn]]
-"""Visits by a question's name, a pattern of its message, or a function; the visits of a list are used in order."""
+"""Visits by question name, message pattern or function; lists are used in order."""
 
 
 async def pay_visit(visit: VisitFn, question: AskedQuestion, *, server: object) -> None:
-    """Visit a page; raise AssertionError if that takes too long."""
+    """Visit a page; raise AssertionError if the visit takes too long."""
     seen = Visit(question.url or "", question.message, question.name, server)
     with anyio.move_on_after(_VISIT_SECONDS):
         if is_async(visit):
@@ -94,4 +94,4 @@ async def pay_visit(visit: VisitFn, question: AskedQuestion, *, server: object) 
         if inspect.isawaitable(returned):
             await returned
         return
-    raise AssertionError(f"the visit of the page of {question} did not end within {_VISIT_SECONDS:g} s")
+    raise AssertionError(f"the visit to the page of {question} did not end within {_VISIT_SECONDS:g} s")

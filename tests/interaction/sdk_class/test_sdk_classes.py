@@ -91,7 +91,7 @@ async def test_client_sees_own_parameters_only(make: Any) -> None:
 @each_class
 async def test_unknown_tool_and_bad_arguments_are_results(make: Any) -> None:
     assert "Unknown tool" in (await User(make(book), allow_error=True).call("other")).text
-    with pytest.raises(LookupError, match="the server has no tool 'other'; if that is the test"):
+    with pytest.raises(LookupError, match="the server has no tool 'other'; if the test expects this"):
         await User(make(book)).call("other")
     assert (await User(make(book)).call("book", film=[1])).is_error
 

@@ -44,11 +44,11 @@ def test_list_keeps_its_order_and_tuples_stack() -> None:
 MISTAKES: list[tuple[object, dict[str, Any], str]] = [
     (["hopp"], {}, "there is no network 'hopp'; the networks are hop, "),
     (True, {"without": ["hopp"]}, "there is no network 'hopp'; the networks are hop, "),
-    (True, {"without": "hop"}, "without= must be a list of names: ['hop']"),
+    (True, {"without": "hop"}, "without= must be a list of names, got 'hop'; write ['hop']"),
     (True, {"deploy": "make"}, "deploy= must be a function"),
     ("hop", {}, "hostile= must be True, or a list"),
     (1, {}, "hostile= must be True, or a list"),
-    (["deploy"], {}, "'deploy' takes a function"),
+    (["deploy"], {}, "the network 'deploy' needs a function"),
     ([Tamper], {}, "Tamper is a class"),
     ([("hop", None)], {}, "None is not a network"),
 ]
