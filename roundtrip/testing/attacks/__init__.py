@@ -1,1 +1,1 @@
-"""The attacks of hostile clients, as values. Networks of the testing kit and `roundtrip audit` send them."""
+"""Hostile clients' attacks, as values. Testing networks and `roundtrip audit` send them."""

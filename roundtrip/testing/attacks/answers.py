@@ -1,4 +1,4 @@
-"""Make invalid answers to questions, answers of another user, and answers that no question asked for."""
+"""Answer attacks: invalid answers, another user's answers, and an answer to a question that no server asks."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -17,7 +17,7 @@ from roundtrip.client.legs import asking
 from roundtrip.testing.forms import invalid_answers, other_valid_answer, valid_answer
 
 NOT_ASKED: Final = "roundtrip.testing: nobody asked"
-"""The key of a question that no server asks."""
+"""Name of a question that no server asks."""
 
 UNASKED_ANSWER: Final = ElicitResult(action="accept", content={"value": NOT_ASKED})
 
@@ -41,7 +41,7 @@ def invalid_responses(request: InputRequest) -> Iterator[tuple[str, InputRespons
 def other_answers(
     requests: Mapping[str, InputRequest], answers: Mapping[str, InputResponse]
 ) -> dict[str, InputResponse]:
-    """Return another user's answers, with the same actions."""
+    """Return the answers that another user could give, with the same actions."""
     others: dict[str, InputResponse] = {}
     for key, request in requests.items():
         params, answer = asking(request), answers.get(key)

@@ -1,4 +1,4 @@
-"""Read a request state without its key, through several layers of encoding."""
+"""Token reading without a key, through several layers of encoding."""
 
 import base64
 import binascii
@@ -25,7 +25,7 @@ _HEXADECIMAL: Final = re.compile(rb"[0-9A-Fa-f]{8,}")
 
 
 def readable_in(token: str, secrets: Iterable[str]) -> list[str]:
-    """Return those of the texts that can be read in a state without its key."""
+    """Return the secrets that can be read in a token without its key."""
     readable = list(readings(token))
     return [
         secret
@@ -39,13 +39,13 @@ def _spellings(text: str) -> tuple[bytes, ...]:
 
 
 def texts_in(values: object) -> Iterator[str]:
-    """Return the texts and numbers in JSON data."""
+    """Yield the texts and numbers in JSON data, as text."""
     leaves = (leaf for _, leaf in leaves_of(values))
     return (str(leaf) for leaf in leaves if isinstance(leaf, str | int | float) and not isinstance(leaf, bool))
 
 
 def readings(token: str) -> Iterator[bytes]:
-    """Yield every reading of a token without a key, through several layers of encoding."""
+    """Yield a token's readings: the bytes that decoding yields without a key, through several layers."""
     yield from _open_text(token)
     read, layer = {token.encode()}, {token.encode()}
     for _ in range(_MAX_LAYERS):
@@ -57,7 +57,7 @@ def readings(token: str) -> Iterator[bytes]:
 
 
 def _open_text(token: str) -> Iterator[bytes]:
-    """Yield the unsealed text of one of roundtrip's tokens, whose middle may be compressed."""
+    """Yield the unsealed text if the token is roundtrip's. Its middle part may be compressed."""
     try:
         payload = read_unverified(token).payload
         if payload is None:
@@ -72,11 +72,11 @@ def _open_text(token: str) -> Iterator[bytes]:
 
 def _unpacked(packed: bytes) -> Iterator[bytes]:
     for run in _BASE64.findall(packed):
-        # Other letters may precede the base64 text.
+        # Other characters may precede the base64 text.
         for start in range(4):
             text = run[start:]
             try:
-                # Excess padding is ignored, and a single character of the last four has no meaning.
+                # Excess padding is ignored, and a single character in the last group of four has no meaning.
                 yield base64.urlsafe_b64decode((text[:-1] if len(text) % 4 == 1 else text) + b"===")
             except binascii.Error:
                 continue

@@ -1,4 +1,4 @@
-"""Derive other arguments for a request from its own and from the schema of its tool."""
+"""Argument attacks: other arguments for a request, derived from its arguments and its tool's schema."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -8,7 +8,7 @@ from roundtrip.untrusted import list_of, mapping_of
 
 
 def other_arguments(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[tuple[str, list[Any]]]:
-    """Yield other values for each argument, and values for each omitted one."""
+    """Yield other values for each argument, and values for each omitted argument."""
     properties = mapping_of(schema.get("properties"))
     for name in dict.fromkeys([*arguments, *properties]):
         # A schema may also be `true`.
@@ -20,7 +20,7 @@ def other_arguments(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> 
 
 
 def other_values(value: Any) -> list[Any]:
-    """Return other values of the same type, the least different first."""
+    """Return other values with the same type, the most similar first."""
     if isinstance(value, bool):
         return [not value]
     if isinstance(value, int | float):

@@ -1,4 +1,4 @@
-"""Change a request state, or a task's id, as hostile clients do."""
+"""Token attacks: changed, truncated and forged copies of a request state or task id."""
 
 import base64
 import binascii
@@ -18,7 +18,7 @@ _Encode = Callable[[bytes], str]
 
 
 def tampered(token: str) -> Iterator[tuple[str, str]]:
-    """Yield changed copies of a state, each with a description."""
+    """Yield changed copies of a token, each with a description."""
     middle = len(token) // 2
     yield "its first character changed", flip(token[0]) + token[1:]
     yield "a character in its middle changed", token[:middle] + flip(token[middle]) + token[middle + 1 :]
@@ -34,16 +34,17 @@ def tampered(token: str) -> Iterator[tuple[str, str]]:
 
 
 def truncated(token: str) -> Iterator[tuple[str, str]]:
-    """Yield shortened copies of a state, each with a description."""
+    """Yield shortened copies of a token, each with a description."""
     yield "its last character missing", token[:-1]
     yield "its first character missing", token[1:]
     yield "its second half missing", token[: len(token) // 2]
 
 
 def forged(token: str) -> Iterator[tuple[str, str]]:
-    """Yield copies of a readable state with one value changed each, in the same encoding; an encrypted one has none.
+    """Yield copies of a readable token, each with one changed value in the same encoding.
 
-    Signed parts keep their signature, which then fails: only a server that does not verify it accepts such a copy.
+    An encrypted token has no such copies. Signed parts keep their old signature, which is then invalid: only a server
+    that does not verify it accepts such a copy.
     """
     yield from islice(_forged(token), _MAX_FORGED)
 
@@ -65,7 +66,7 @@ def _forged(token: str) -> Iterator[tuple[str, str]]:
 
 
 def _decoded(segment: str) -> tuple[Any, _Encode] | None:
-    """Return the JSON in a segment, and the function that encodes other bytes alike; None if there is none."""
+    """Return the JSON in a segment, and a function that encodes bytes the same way; None for a segment without JSON."""
     for decode, encode in _ENCODINGS:
         try:
             raw = decode(segment)
@@ -76,7 +77,7 @@ def _decoded(segment: str) -> tuple[Any, _Encode] | None:
                 value: object = json.loads(inflate(raw))
             except (zlib.error, ValueError, RecursionError):
                 continue
-            # Digits alone may be anything.
+            # Accept only objects and arrays, because bare digits also parse as JSON.
             if isinstance(value, Mapping | list):
                 return cast("Any", value), _in_turn(encode, deflate)
     return None
@@ -87,7 +88,7 @@ def _in_turn(encode: _Encode, deflate: Callable[[bytes], bytes]) -> _Encode:
 
 
 def _changed(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield copies of JSON data, each with another value at one place."""
+    """Yield the paths and copies of JSON data in which one value differs."""
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, Any]", value)
         for name, item in fields.items():
@@ -120,5 +121,5 @@ _COMPRESSIONS: Final[tuple[tuple[Callable[[bytes], bytes], Callable[[bytes], byt
 
 
 def flip(character: str) -> str:
-    """Change one bit of a base64 character, which has no meaning in some last characters."""
+    """Replace a base64 character with a neighbor; in a token's last character, the changed bit may have no meaning."""
     return {"A": "B", "_": "-", "-": "_", "9": "8", "z": "y", "Z": "Y"}.get(character, chr(ord(character) ^ 1))

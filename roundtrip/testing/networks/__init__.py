@@ -1,1 +1,1 @@
-"""Networks between a user and the instances of a server, honest or hostile."""
+"""Networks, honest or hostile, between a user and a server's instances."""

@@ -1,4 +1,4 @@
-"""Networks that also send the legs of a hostile client, which the server must reject without effect."""
+"""Networks that also send a hostile client's legs, which the server must reject without effect."""
 
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -22,20 +22,20 @@ from roundtrip.testing.networks.fleet import acting_as
 from roundtrip.testing.networks.network import Route
 from roundtrip.testing.question_pages import pages_among
 
-# A failing test shows its own frames only.
+# Hide this module's frames in the tracebacks of failing tests.
 __tracebackhide__ = True
 
 _DAY_SECONDS: Final = 86400.0
 _MAX_OTHER_TOOLS: Final = 3
 _CLOCK_HINT: Final = (
-    " (its clock is `time.time`, looked up when it is called; for tokens that live longer there is Delay(seconds=...))"
+    " (its clock must be `time.time`, looked up on each call; if its tokens live longer, use Delay(seconds=...))"
 )
 _MIN_SECRET_CHARS: Final = 6
-"""A shorter text may be in a token by chance."""
+"""Shorter texts may be in a token by chance."""
 
 
 class Delay:
-    """A network that also delivers every token a day late, when the server must reject it.
+    """A network that also delivers every token a day late. The server must reject the late token.
 
     Args:
         seconds: The delay.
@@ -47,9 +47,9 @@ class Delay:
         self._seconds = seconds
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Send the leg late, and in time."""
+        """Send the leg late, and then on time."""
         if not route.fleet.is_in_this_process:
-            raise Inapplicable("the clock can be turned for servers in this process only: User(server), not User(url)")
+            raise Inapplicable("Delay can change the clock only in this process: use User(server), not User(url)")
         # Concurrent legs share one clock.
         async with route.notes.setdefault("turning", anyio.Lock()):
             if leg.state is not None:
@@ -62,15 +62,15 @@ class Delay:
 
 
 class Tamper:
-    """A network that also changes every token, and every task's id, in a dozen ways, and rewrites readable tokens.
+    """A network that also sends changed tokens and task ids, and rewritten copies of readable tokens.
 
-    The server must reject all with the same error.
+    The server must reject all of them with the same error.
     """
 
     name = "tamper"
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Send changed copies of the token or of the task's id, and then the leg."""
+        """Send changed copies of the token or task id, and then the leg."""
         changed: list[tuple[str, LegRequest]] = []
         if leg.state is not None:
             changed = [
@@ -78,7 +78,7 @@ class Tamper:
                 for what, state in (*tampered(leg.state), *forged(leg.state))
             ]
         elif leg.task_id is not None:
-            changed = [(f"a task's id with {what}", replace(leg, task_id=id)) for what, id in tampered(leg.task_id)]
+            changed = [(f"a task id with {what}", replace(leg, task_id=id)) for what, id in tampered(leg.task_id)]
         told: dict[str, str] = {}
         for what, copy in changed:
             delivery = await route.aside(copy)
@@ -86,14 +86,14 @@ class Tamper:
             told.setdefault(delivery.told, what)
         if len(told) > 1:
             texts = "; ".join(f"{what}: {answer}" for answer, what in told.items())
-            raise Breach(f"bad tokens get different errors, which help an attacker to choose the next try: {texts}")
+            raise Breach(f"bad tokens must all get the same error, because differences help an attacker; got {texts}")
         return await route.onward(leg)
 
 
 class Swap:
-    """A network that also delivers every token with another request: other arguments, another tool, another user.
+    """A network that also delivers every token with other arguments, to another tool, and from another user.
 
-    Tasks are read, answered and cancelled by another user.
+    Another user also tries to read, answer and cancel the user's tasks.
     """
 
     name = "swap"
@@ -101,7 +101,7 @@ class Swap:
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
         """Send the token with other requests, and then the leg."""
         if route.fleet.principal is not None and not route.fleet.is_in_memory:
-            raise Inapplicable("a user other than principal= can send requests in memory only")
+            raise Inapplicable("with principal=, Swap works only in memory: use User(server, over='memory')")
         if leg.state is not None:
             tools = await route.fleet.tools() if leg.method == "tools/call" else {}
             for name, others in other_arguments(leg.arguments, tools.get(leg.name, {})):
@@ -110,7 +110,7 @@ class Swap:
                     _require_rejection(delivery, f"a token arrived with another {name!r}", may_fail=True)
                     if delivery.is_rejected:
                         break
-                    # The tool failed for its own reason, such as an unknown value. Try the next value.
+                    # The tool itself failed, for example at an unknown value. Try the next value.
             names = [name for name in tools if name != leg.name][:_MAX_OTHER_TOOLS]
             for name in [f"{leg.name}x"] if leg.method == "resources/read" else names:
                 delivery = await route.aside(replace(leg, name=name))
@@ -134,8 +134,8 @@ class Swap:
                 errors = [await _error_of(mine), await _error_of(unknown)]
                 if errors[0] is None or errors[0] != errors[1]:
                     raise Breach(
-                        f"a user's task was {what} by another user, and answered with {errors[0] or 'a result'}, where "
-                        f"an unknown task is answered with {errors[1] or 'a result'}"
+                        f"another user {what} a user's task, and the server answered with {errors[0] or 'a result'}; "
+                        f"it must answer as for an unknown task, with {errors[1] or 'a result'}"
                     )
 
 
@@ -148,12 +148,12 @@ async def _error_of(request: Callable[[], Awaitable[object]]) -> str | None:
 
 
 class Strip:
-    """A network that loses one answer of every round. The server must ask only that question again (S7)."""
+    """A network that loses one answer per round. The server must ask only that question again (S7)."""
 
     name = "strip"
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Send the leg without one answer, and that answer when the server asks again."""
+        """Send the leg without one answer, and send the missing answer when the server asks again."""
         before = route.before(leg)
         expected = before.names if before is not None else set[str]()
         pages = pages_among(before.asks if before is not None else None, route.fleet.at)
@@ -165,26 +165,26 @@ class Strip:
         asked = delivery.names
         if lost not in asked:
             raise Breach(
-                f"the answer to {lost!r} was lost; it was not asked for again, but answered with {delivery.told}"
+                f"the answer to {lost!r} was lost; the server must ask again, but it answered with {delivery.told}"
             )
         if delivery.asks is None or not asked <= leg.answers.keys():
             return delivery
         answers = {key: leg.answers[key] for key in leg.answers if key in asked}
         again = await route.onward(leg.answering(delivery.asks, answers))
-        # The server rightly repeats questions whose answers were invalid.
+        # The server may also repeat questions whose answers were invalid.
         forgotten = (asked & answers.keys()) - {lost} - again.names
         if forgotten and not again.is_rejected:
             raise Breach(
-                f"only the answer to {lost!r} was lost, and {_names(sorted(forgotten))} asked again too: "
-                "answers that arrived must be kept"
+                f"only the answer to {lost!r} was lost, but the server also asked {_names(sorted(forgotten))} again: "
+                "it must keep the answers that arrived"
             )
         return again
 
 
 class Invent:
-    """A network that adds answers without a token, before their question, or to unknown questions.
+    """A network that adds answers without a token, answers before their question, and answers to unknown questions.
 
-    The server must not use them (S8).
+    The server must not use these answers (S8).
     """
 
     name = "invent"
@@ -199,16 +199,16 @@ class Invent:
             known.update(leg.answers)
             known.pop(NOT_ASKED, None)
             delivery = await route.aside(replace(past[0].leg, answers=known))
-            what = f"answers to {_names(known)} came without a token, where {_names(past[0].names)} should be asked"
+            what = f"answers to {_names(known)} came without a token, so {_names(past[0].names)} must be asked"
             if not _joins(delivery, past[-1], route):
                 _require_no_trust(delivery, past[0].names, what)
-            # A stored call takes an answer to an open question at any time.
+            # A stored call accepts an answer to an open question at any time.
             early = leg.answers.keys() - past[-2].names if len(past) > 1 and not _is_stored(leg, route) else set[str]()
             if early:
                 before = past[-1].leg
                 answers = {**{key: leg.answers[key] for key in sorted(early)}, **(before.answers or {})}
                 delivery = await route.aside(replace(before, answers=answers))
-                what = f"answers to {_names(sorted(early))} came before they were asked for"
+                what = f"answers to {_names(sorted(early))} came before their questions"
                 _require_no_trust(delivery, past[-1].names, what)
         delivery = await route.onward(replace(leg, answers={**(leg.answers or {}), NOT_ASKED: UNASKED_ANSWER}))
         if delivery.error is not None and (honest := await route.onward(leg)).error is None:
@@ -220,7 +220,7 @@ class Invent:
 
 
 class Garble:
-    """A network that also sends invalid answers: of another type or kind, or with missing fields."""
+    """A network that also sends invalid answers: a wrong type, a wrong kind, or missing fields."""
 
     name = "garble"
 
@@ -241,12 +241,12 @@ class Garble:
         return await route.onward(leg)
 
     async def _to_stored(self, leg: LegRequest, route: Route, requests: Mapping[str, InputRequest]) -> LegDelivery:
-        """Send one invalid answer, which a stored call must ask for again under a new key, and then the leg."""
+        """Send one invalid answer, and then the leg. A stored call must ask again under a new key."""
         garbled_before: set[str] = route.notes.setdefault("garbled", set())
         for key, request in requests.items():
             name = key.partition("#")[0]
             if name in garbled_before:
-                # An invalid answer of the user's own may follow, and attempts are limited.
+                # Attempts are limited, and the user may also send an invalid answer.
                 continue
             honest = (leg.answers or {}).get(key)
             garbled = next(invalid_responses(request), None)
@@ -261,7 +261,7 @@ class Garble:
             again = [one for one in delivery.names if one not in requests and one.startswith(name)]
             if key in delivery.names or len(again) != 1:
                 raise Breach(
-                    f"the answer to {key!r} came as {what}; the call must ask again under a key of its own, and asks "
+                    f"the answer to {key!r} came as {what}; the call must ask once more under a new key, got questions "
                     f"{_names(sorted(delivery.names))}"
                 )
             return await route.onward(leg.answering(delivery.asks, {again[0]: honest}))
@@ -271,7 +271,7 @@ class Garble:
 class Interleave:
     """A network that plays another call of the same function at the same time, with other answers.
 
-    That call stops where the user's call is, and never ends. Its first questions must be the same.
+    The other call is played as far as the user's call, and is then abandoned. Both must ask the same first questions.
     """
 
     name = "interleave"
@@ -287,9 +287,9 @@ class Interleave:
                 return await route.onward(leg)
             if not other.is_rejected and begun != genuine:
                 raise Breach(
-                    f"another call of {leg.name!r} was begun meanwhile, and asked {_names(sorted(begun)) or 'nothing'} "
-                    f"where this one had been asked {_names(sorted(genuine))}: is something kept from one call to the "
-                    "next?"
+                    f"another call of {leg.name!r} began at the same time and asked "
+                    f"{_names(sorted(begun)) or 'nothing'}, but this call first asked {_names(sorted(genuine))}: does "
+                    "the server keep something from one call to the next (a global, a cache)?"
                 )
             for one in past[1:]:
                 if other.asks is None:
@@ -300,9 +300,9 @@ class Interleave:
 
 
 class Eavesdrop:
-    """A network that reads every token without a key. Computed values must not be readable in it.
+    """A network that reads every token without a key. Computed values must not be readable in the token.
 
-    roundtrip's servers report their computed values. For other servers, name them.
+    roundtrip servers report their computed values. For other servers, pass the values.
 
     Args:
         secrets: Texts that must not be readable in any token.
@@ -314,12 +314,12 @@ class Eavesdrop:
         self._secrets = (secrets,) if isinstance(secrets, str) else tuple(map(str, secrets))
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Send the leg, and read the token of the response."""
+        """Send the leg, and read the response's token."""
         delivery = await route.onward(leg)
         token = delivery.asks.request_state if delivery.asks is not None else None
         if token is not None:
             if delivery.transitions is None and not self._secrets:
-                raise Inapplicable("this server does not report computed values: name them, as in secrets=['4711']")
+                raise Inapplicable("this server does not report computed values: pass them, as in secrets=['4711']")
             said = json.dumps(
                 to_jsonable_python([leg.arguments, leg.answers, *[past.leg.answers for past in route.carried]])
             )
@@ -332,12 +332,15 @@ class Eavesdrop:
 
 
 def _is_stored(leg: LegRequest, route: Route) -> bool:
-    """Return True for a leg of a task, or of a call behind a page."""
+    """Return True if the leg's call is a task or asks on a question page."""
     return leg.task_id is not None or any(pages_among(one.asks, route.fleet.at) for one in route.history(leg))
 
 
 def _joins(begun: LegDelivery, waiting: LegDelivery, route: Route) -> bool:
-    """Return True if a repeated call joined the user's own, whose page waits: an approval is asked for once."""
+    """Return True if the server merged the repeated call into the user's waiting call.
+
+    The server requests an approval only once.
+    """
     return all(bool(one.names) and one.names == pages_among(one.asks, route.fleet.at) for one in (begun, waiting))
 
 
@@ -345,7 +348,7 @@ def _require_rejection(delivery: LegDelivery, what: str, hint: str = "", *, may_
     """Require that the server rejects the leg; with `may_fail`, the tool may fail instead."""
     failed = isinstance(delivery.result, CallToolResult) and delivery.result.is_error
     if not delivery.is_rejected and not (may_fail and failed):
-        raise Breach(f"{what}, and was answered with {delivery.told}: the server must reject it{hint}")
+        raise Breach(f"{what}, and the server answered with {delivery.told}: it must reject the request{hint}")
 
 
 def _require_no_trust(delivery: LegDelivery, keys: Iterable[str], what: str) -> None:
@@ -355,8 +358,8 @@ def _require_no_trust(delivery: LegDelivery, keys: Iterable[str], what: str) -> 
     passed_over = bool(delivery.names) and not set(keys) <= delivery.names
     if delivery.done is not None or passed_over:
         raise Breach(
-            f"{what}, and it went on with {delivery.told}. Either it takes answers that it has not asked for, or it "
-            "keeps something from one call to the next (a global, a cache)"
+            f"{what}, and the server continued with {delivery.told}. Either it accepts answers to questions that it "
+            "has not asked, or it keeps something from one call to the next (a global, a cache)"
         )
 
 

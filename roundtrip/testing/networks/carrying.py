@@ -1,4 +1,4 @@
-"""Networks that deliver every leg, but elsewhere, twice, late, or to another build."""
+"""Networks that deliver every leg, but to another instance or build, twice, or late."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,28 +13,28 @@ from roundtrip.testing.networks.fleet import KEYS, Make
 from roundtrip.testing.networks.network import Route
 from roundtrip.testing.question_pages import pages_among, waiting_call
 
-# A failing test shows its own frames only.
+# Hide this module's frames in the tracebacks of failing tests.
 __tracebackhide__ = True
 
 _SAME_KEYS: Final = (
-    "do all instances have the same keys? A function that makes roundtrip's server takes keys=; the SDK's MCPServer "
+    "do all instances have the same keys? A function that makes a roundtrip server can take keys=; the SDK's MCPServer "
     "has request_state_security=RequestStateSecurity(keys=...)"
 )
 
 
 class _Moving:
-    """A network that may change the instance before a leg. The instance must go on with the call."""
+    """A network that may switch instances before a leg. The new instance must continue the call."""
 
     name: str
     _where: str
     _hint = _SAME_KEYS
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Change the instance, and send the leg."""
+        """Switch instances, and send the leg."""
         await self._move(leg, route)
         delivery = await route.onward(leg)
         if delivery.leg.continues and delivery.error is not None:
-            raise Breach(f"{self._where} did not go on with the call: {delivery.told}; {self._hint}")
+            raise Breach(f"{self._where} did not continue the call: {delivery.told}; {self._hint}")
         return delivery
 
     async def _move(self, leg: LegRequest, route: Route) -> None:
@@ -42,7 +42,7 @@ class _Moving:
 
 
 class Hop(_Moving):
-    """A network that sends each leg to another instance: of two, if the user has a function that makes them."""
+    """A network that sends each leg to another instance. If the test passes a server factory, there are two."""
 
     name = "hop"
     _where = "another instance"
@@ -66,8 +66,8 @@ class Restart(_Moving):
 class Rotate(_Moving):
     """A network that rotates keys in three phases, one per leg: `[old, new]`, `[new, old]`, `[new]`, and so on.
 
-    A server that stores calls keeps its old keys, as it must until `roundtrip calls rekey`. Instances of all phases run
-    its stored calls, so each must read what the others write.
+    A server that stores calls keeps its old keys, as required until `roundtrip calls rekey`. Instances from all phases
+    run its stored calls, so each instance must read what the others write.
     """
 
     name = "rotate"
@@ -90,7 +90,7 @@ class Deploy(_Moving):
     """A network that sends all legs after the first to another build.
 
     Args:
-        make: Makes an instance of that build, with the same keys.
+        make: Factory for an instance of that build, with the same keys.
         rolling: Alternate between the old build and the new one, as during a rolling deploy.
     """
 
@@ -110,9 +110,9 @@ class Deploy(_Moving):
 
 
 class Duplicate:
-    """A network that delivers every leg twice, in turn or at once, and compares the responses.
+    """A network that delivers every leg twice, in turn or concurrently, and compares the responses.
 
-    A tool's body then runs twice: only the test can count its effects.
+    The tool's body then runs twice. Only the test can count its effects.
     """
 
     def __init__(self, *, at_once: bool = False) -> None:
@@ -120,14 +120,14 @@ class Duplicate:
         self.name = "duplicate-at-once" if at_once else "duplicate"
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Send the leg twice, and compare."""
+        """Send the leg twice, and compare the responses."""
         answered: list[LegDelivery] = []
         failed: list[Exception] = []
 
         async def deliver() -> None:
             try:
                 answered.append(await route.onward(leg))
-            except Exception as error:  # noqa: BLE001  # raised in here it would come out inside a group
+            except Exception as error:  # noqa: BLE001  # raised here, it would arrive in an exception group
                 failed.append(error)
 
         if self._at_once:
@@ -144,10 +144,10 @@ class Duplicate:
 
 
 class Drop:
-    """A network that loses the response of a leg after the server has served it. The client sends the leg again.
+    """A network that loses the server's response to a leg. The client sends the leg again.
 
     Args:
-        leg: The number of the leg, from 1; by default every leg.
+        leg: The leg's number, starting at 1. By default, every response is lost once.
     """
 
     def __init__(self, leg: int | None = None) -> None:
@@ -166,7 +166,7 @@ class Drop:
 
 
 class Reorder:
-    """A network that delivers the previous leg again after each leg, and reorders answers."""
+    """A network that reorders answers, and delivers the previous leg again after each leg."""
 
     name = "reorder"
 
@@ -178,11 +178,11 @@ class Reorder:
         if before is not None:
             late = await route.onward(before.leg)
             if late.crashed:
-                raise Breach(f"a leg arrived once more, late, and was answered with {late.told}")
-            # A task, or a call in the store, goes on meanwhile, and the late leg gets its result.
+                raise Breach(f"a leg arrived again, late, and the server answered with {late.told}")
+            # A task or stored call continues in the background, and the late leg gets its result.
             goes_on = late.task_id is not None or _is_stored(before, route) or _is_stored(delivery, route)
             if late.done is not None and not goes_on:
-                raise Breach(f"a leg that had been answered with a question arrived late, and then ended: {late.told}")
+                raise Breach(f"a leg that got a question arrived again, late, and then ended the call: {late.told}")
         return delivery
 
 
@@ -190,24 +190,24 @@ def _require_agreement(answered: Sequence[LegDelivery], what: str, route: Route)
     first, second = answered
     for one in answered:
         if one.crashed:
-            raise Breach(f"{what}, and answered with {one.told}")
+            raise Breach(f"{what}, and the server answered with {one.told}")
     if first.result is None or second.result is None:
         return
     if _is_stored(first, route) != _is_stored(second, route):
-        # The call goes on meanwhile, and one of the legs gets its result.
+        # The call continued in the background, and one of the legs got its result.
         return
     waiting = [waiting_call(one.result) for one in answered]
     if None not in waiting and len({one.handle for one in waiting if one is not None}) == 1:
-        # It waited for the first of them, and may run for the second.
+        # The call still waited for the first leg, and may have run for the second.
         return
-    told = f"{what}, and answered with {first.told} and with {second.told}"
+    told = f"{what}, and the server answered with {first.told} and with {second.told}"
     if (first.final is None) != (second.final is None) or first.names != second.names:
         raise Breach(told)
     finals = [
         one.final.model_dump(mode="json", by_alias=True, exclude={"meta"}) for one in answered if one.final is not None
     ]
     if finals and finals[0] != finals[1]:
-        raise Breach(f"{told}; what it does, it has probably done twice; exactly_once=True prevents it")
+        raise Breach(f"{told}; the body has probably run twice, with all its effects; exactly_once=True prevents this")
 
 
 def _is_stored(delivery: LegDelivery, route: Route) -> bool:

@@ -1,4 +1,4 @@
-"""Deliveries: what came back of one leg, and the errors of networks."""
+"""Deliveries, which pair a leg with its response, and the errors that networks raise."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,28 +10,28 @@ from roundtrip.client.legs import FinalResult, LegRequest, LegResult
 from roundtrip.machine.call import Transition
 from roundtrip.testing.question_pages import waiting_call
 
-# A failing test shows its own frames only.
+# Hide this module's frames in the tracebacks of failing tests.
 __tracebackhide__ = True
 
 
 class Breach(AssertionError):
-    """A broken rule, which every server must keep on every network."""
+    """Error for a server that broke a rule. Every server must obey the rules on every network."""
 
 
 class Inapplicable(Exception):
-    """A network that does not fit the user or its server; the text names the missing part."""
+    """Error for a network that does not work with this user or server; the message names what is missing."""
 
 
 @dataclass(slots=True, eq=False)
 class LegDelivery:
-    """A leg that reached a server, and the response."""
+    """A leg that reached a server, with the response."""
 
     leg: LegRequest
     result: LegResult | None = None
     error: MCPError | None = None
-    """The protocol error of the response, if it is one."""
+    """The protocol error, if the response is one."""
     transitions: list[Transition] | None = None
-    """The call's transitions during the leg; None if the server reports no facts, as servers of other libraries."""
+    """The call's transitions during the leg; None if the server uses another library and so reports no facts."""
     bodies: int = 0
     """The number of started bodies, if the server reports facts."""
     crash: BaseException | None = None
@@ -39,28 +39,28 @@ class LegDelivery:
     computed: list[Any] = field(default_factory=list[Any])
     """Computed values that the token must hide, if the server reports facts."""
     call_id: str = ""
-    """The call, if the server reports facts."""
+    """The call's id, if the server reports facts."""
     task_id: str | None = None
-    """The task that the call is, or became with this leg."""
+    """The id of the call's task, which may have begun with this leg."""
 
     @property
     def asks(self) -> InputRequiredResult | None:
-        """Return the questions of the response; None if it has none."""
+        """Return the response if it asks questions, or None."""
         return self.result if isinstance(self.result, InputRequiredResult) else None
 
     @property
     def names(self) -> set[str]:
-        """Return the names of its questions."""
+        """Return the response's question names."""
         return set(self.asks.input_requests or {}) if self.asks is not None else set()
 
     @property
     def final(self) -> FinalResult | None:
-        """Return the result of the call; None if the leg did not end it."""
+        """Return the call's result; None if the leg did not end the call."""
         return None if isinstance(self.result, InputRequiredResult) else self.result
 
     @property
     def done(self) -> FinalResult | None:
-        """Return the successful result of the call; None otherwise, as for a call that waits for its user."""
+        """Return the call's successful result; None if the call failed, or has not ended because it waits."""
         final = self.final
         if isinstance(final, CallToolResult) and (final.is_error or waiting_call(final) is not None):
             return None
@@ -68,7 +68,7 @@ class LegDelivery:
 
     @property
     def crashed(self) -> bool:
-        """Return True if the server ended the leg by accident."""
+        """Return True if the server ended the leg with an unexpected exception."""
         if self.crash is not None:
             return True
         if self.error is not None:
@@ -79,19 +79,19 @@ class LegDelivery:
 
     @property
     def is_rejected(self) -> bool:
-        """Return True if the server answered with a protocol error on purpose."""
+        """Return True if the server answered with a deliberate protocol error."""
         return self.error is not None and not self.crashed
 
     @property
     def told(self) -> str:
-        """Return the response in one line."""
+        """Describe the response in one line."""
         if self.crash is not None:
             return f"the crash {type(self.crash).__name__}: {self.crash}"
         if self.error is not None:
             return f"the error {self.error.code} {self.error.error.message!r}"
         asks = self.asks
         if asks is not None:
-            return f"a question ({', '.join(map(repr, asks.input_requests or {})) or 'none, to be tried again'})"
+            return f"a question ({', '.join(map(repr, asks.input_requests or {})) or 'none: send the leg again'})"
         final = self.final
         if isinstance(final, CallToolResult):
             text = " ".join(getattr(block, "text", f"({block.type})") for block in final.content)
@@ -100,11 +100,11 @@ class LegDelivery:
 
 
 def is_internal(leg: LegRequest, error: MCPError) -> bool:
-    """Return True for the protocol error of an unexpected exception."""
-    # The deliberate errors of prompts and resources have the same code.
+    """Return True if a protocol error means an unexpected exception."""
+    # Prompts and resources use the same code for deliberate errors.
     return error.code == INTERNAL_ERROR and leg.method == "tools/call"
 
 
 def is_bare_failure(leg: LegRequest, text: str) -> bool:
-    """Return True if a failure has the text that the SDK's servers use only for unexpected exceptions."""
+    """Return True if a failure has the text that SDK servers use only for unexpected exceptions."""
     return text == f"Error executing tool {leg.name}"

@@ -1,4 +1,4 @@
-"""Make the instances of a server, connect to them, and send legs to them."""
+"""Fleets: create server instances, connect to them, and send them legs."""
 
 import inspect
 import itertools
@@ -42,36 +42,36 @@ Instance = MCPServer[Any] | LowLevelServer[Any] | FastMcpServer | StdioServerPar
 """One server: an object in this process, a command that serves stdio, a transport, or a URL."""
 
 Make = Callable[..., AnyServer]
-"""Makes another instance of a server; receives `keys=` if it has that parameter."""
+"""Function that makes a new server instance; it receives `keys=` if it has that parameter."""
 
 Target = Instance | Make | Sequence[Instance]
-"""A server, a function that makes instances of it, or a sequence of instances."""
+"""A server, a function that makes instances, or a sequence of instances."""
 
 KEYS: Final = tuple(f"roundtrip.testing: key {number}, which everybody knows".encode() for number in range(8))
-"""Keys for instances that are made with `keys=`, in the order of a rotation."""
+"""Keys for instances that are made with `keys=`, in rotation order."""
 
 ELSEWHERE_FACTOR: Final = 5
-"""Multiple of a user's patience for servers in other processes, whose page waits cannot be shortened."""
+"""Factor on the user's patience for servers in other processes, whose page waits cannot be shortened."""
 _POLL_SECONDS: Final = 0.01
 
 _SENDING: ContextVar[LegDelivery | None] = ContextVar("roundtrip_sending", default=None)
 
 
 class TaskUnfinished(AssertionError):
-    """A task neither asks nor ends."""
+    """Error for a task that neither asks nor ends."""
 
     def __init__(self, task: RemoteTask, seconds: float) -> None:
         shown = "" if task.status_message is None else f" ({task.status_message!r})"
         super().__init__(
             f"the task has been {task.status!r}{shown} for {seconds:g} s without a change. If it waits for an "
-            "approval, give User an approver= who can see and decide it. If it sleeps or waits for a signal, let the "
-            "test advance the fixture `clock` or call server.signal(...) while the call runs; else give User a higher "
-            "patience="
+            "approval, pass User an approver= who can see and decide it. If it sleeps or waits for a signal, let the "
+            "test advance the fixture `clock` or call server.signal(...) while the call runs. Otherwise, pass User a "
+            "higher patience="
         )
 
 
 class Instances:
-    """The instances of a target, and its function that makes more."""
+    """A target's instances, and the function that makes more of them."""
 
     def __init__(self, target: Target) -> None:
         one_only = isinstance(target, str) or not isinstance(target, Sequence)
@@ -79,8 +79,8 @@ class Instances:
         for one in cast("list[object]", given):
             if one is None or (isinstance(one, str) and not one.startswith(("http://", "https://"))):
                 raise TypeError(
-                    f"User({one!r}): give a server object, a function that makes one, a URL, or "
-                    "StdioServerParameters(command=..., args=[...]) for one that serves stdio"
+                    "the server must be a server object, a function that makes one, a URL, or "
+                    f"StdioServerParameters(command=..., args=[...]) for one that serves stdio, got {one!r}"
                 )
         maker = cast("object", target)
         is_maker = callable(maker) and not is_server(maker) and not isinstance(maker, AbstractAsyncContextManager)
@@ -89,39 +89,39 @@ class Instances:
 
     @property
     def takes_keys(self) -> bool:
-        """Return True if instances with other keys can be made."""
+        """Return True if the target can make instances with other keys."""
         return self._make is not None and _takes_keys(self._make)
 
     def first(self) -> Instance:
-        """Return the instance that calls begin on."""
+        """Return the instance on which calls begin."""
         if not self._all:
             self._all.append(self.make("an instance"))
         return self._all[0]
 
     def after(self, instance: Instance) -> Instance:
-        """Return the next of the instances, or of two if they are made."""
+        """Return the instance after another; a target that makes instances has two of them."""
         if len(self._all) == 1:
             self._all.append(self.make("another instance"))
         place = next((place for place, one in enumerate(self._all) if one is instance), -1)
         return self._all[(place + 1) % len(self._all)]
 
     def in_turn(self) -> Iterator[Instance]:
-        """Yield the instances in a cycle, or a new one each time if they are made."""
+        """Yield the instances in a cycle; a target that makes instances yields a new one each time."""
         while self._make is not None:
             yield self.make("an instance")
         yield from itertools.cycle(self._all)
 
     def make(self, what: str, *, keys: Sequence[bytes] | None = None) -> Instance:
-        """Make an instance; raise Inapplicable if the target is not a function that makes them, or takes no keys."""
+        """Make an instance; raise Inapplicable if the target cannot make one, or not with these keys."""
         if keys is not None and not self.takes_keys:
-            raise Inapplicable("other keys take a function that makes the server with them: def make_server(keys): ...")
+            raise Inapplicable("other keys need a function that makes the server with them: def make_server(keys): ...")
         if self._make is None:
-            raise Inapplicable(f"{what} takes a function that makes the server: User(make_server), not User(server)")
+            raise Inapplicable(f"{what} needs a function that makes the server: User(make_server), not User(server)")
         return made(self._make, keys=keys)
 
 
 def made(make: Make, *, keys: Sequence[bytes] | None = None) -> Instance:
-    """Make an instance, by default with the first of `KEYS` if the function takes keys."""
+    """Make an instance; if the function takes keys, the default is the first of `KEYS`."""
     return make(keys=list(keys or KEYS[:1])) if _takes_keys(make) else make()
 
 
@@ -133,14 +133,14 @@ def _takes_keys(make: Make) -> bool:
 
 
 def ignore(fact: object) -> None:
-    """Do nothing with a fact."""
+    """Ignore a fact."""
 
 
 @dataclass(eq=False)
 class NetworkFleet:
-    """The instances of one call, and the client's connection to each; also a tracer of the instances.
+    """One call's instances, with the client's connection to each instance; also a tracer for the instances.
 
-    Each connection is held by a task of its own, which opens and closes it. The caller's stack closes everything.
+    A separate asyncio task opens and closes each connection. The caller's stack closes everything.
     """
 
     instances: Instances
@@ -152,19 +152,19 @@ class NetworkFleet:
     over: Literal["memory", "http"] = "memory"
     listen: Callable[[Transition, bool], None] = lambda step, by_worker: None
     principal: AccessToken | str | None = None
-    """The authenticated user, if there is one."""
+    """The authenticated user, if any."""
     tracers: Sequence[Tracer] = ()
     patience: float = math.inf
-    """The most seconds that a leg waits for a page. A task may show no change for five times as long."""
+    """Maximum seconds that a leg waits for a page. A task may stay unchanged for five times as long."""
     links_only: bool = False
-    """True for a client that declares URL mode, and no forms."""
+    """True for a client that declares URL mode but not forms."""
     messages: list[Message] = field(default_factory=list[Message])
-    """The JSON-RPC messages, if the fleet keeps them."""
+    """The JSON-RPC messages, if the fleet records them."""
     _clients: list[tuple[Instance, Client]] = field(default_factory=list[tuple[Instance, Client]])
     _open: list[LegDelivery] = field(default_factory=list[LegDelivery])
     _deployed: dict[Make, Instance] = field(default_factory=dict[Make, Instance])
     _worker_transitions: dict[str, list[Transition]] = field(default_factory=dict[str, list[Transition]])
-    """The transitions of workers that no delivery has yet, by the calls of this fleet."""
+    """Worker transitions that are in no delivery yet, by call id; the keys are this fleet's calls."""
     at: Instance = field(init=False)
     """The current instance, which serves the next leg."""
     _group: TaskGroup = field(init=False)
@@ -172,12 +172,12 @@ class NetworkFleet:
 
     @property
     def is_in_this_process(self) -> bool:
-        """Return True if the instances run in this process and share its clock."""
+        """Return True if the current instance runs in this process and shares its clock."""
         return is_server(self.at)
 
     @property
     def is_in_memory(self) -> bool:
-        """Return True if requests reach the instances in memory, with the sender's authentication."""
+        """Return True if requests reach the instances in memory, so that they carry the sender's authentication."""
         return self.is_in_this_process and self.over == "memory" and not self.record_messages
 
     async def start(self) -> None:
@@ -187,20 +187,20 @@ class NetworkFleet:
         await self.go_to(self.instances.first())
 
     async def deploy(self, make: Make) -> None:
-        """Change to an instance of another build, the same one each time."""
+        """Switch to the instance of another build; make the instance only once."""
         if make not in self._deployed:
             if _takes_keys(make) and not self.instances.takes_keys:
                 raise Inapplicable(
-                    "the other build is made with keys=, and the server's are not known: give a function that makes "
-                    "it with them as well, User(make_server)"
+                    "the other build needs keys=, but the server's keys are not known: pass a function that makes the "
+                    "server with keys=, User(make_server)"
                 )
             self._deployed[make] = made(make)
         await self.go_to(self._deployed[make])
 
     async def go_to(self, instance: Instance) -> None:
-        """Change to an instance, and connect to it if necessary."""
+        """Switch to an instance, and connect to it if necessary."""
         if all(one is not instance for one, _ in self._clients):
-            # Concurrent legs may connect, and a leg must not close a connection that another leg uses.
+            # Concurrent legs may connect, and no leg may close a connection that another leg uses.
             self._clients.append((instance, await self._group.start(self._hold, instance)))
         self.at = instance
 
@@ -223,7 +223,7 @@ class NetworkFleet:
         return delivery
 
     async def _follow(self, delivery: LegDelivery) -> LegResult:
-        """Send a leg, and poll the task that its call is, or becomes, until it asks or ends."""
+        """Send a leg. If its call is or becomes a task, poll the task until it asks or ends."""
         changed_at = anyio.current_time()
         shown: str | None = None
         delivery.task_id = delivery.leg.task_id
@@ -242,18 +242,18 @@ class NetworkFleet:
         return await follow(session, delivery.leg, send=partial(send, session), seen=seen, pace=_POLL_SECONDS)
 
     def take_worker_transitions(self, call_id: str) -> list[Transition]:
-        """Return the transitions of a call since the last look, in legs that its client did not request."""
+        """Return and clear a call's new transitions, from legs that workers ran without a client request."""
         transitions = self._worker_transitions.get(call_id, [])
         taken = transitions[:]
         transitions.clear()
         return taken
 
     def has_task(self, call_id: str) -> bool:
-        """Return True if a call is one of this fleet's, and may be a task."""
+        """Return True if a call belongs to this fleet, and so may be a task."""
         return call_id in self._worker_transitions
 
     def requests_to(self, task_id: str) -> TaskRequests:
-        """Return requests to a task, for the current instance."""
+        """Return a task's requests, which go to the current instance."""
         return TaskRequests(self.session, task_id)
 
     async def tools(self) -> dict[str, Mapping[str, Any]]:
@@ -278,7 +278,7 @@ class NetworkFleet:
                 target = await stack.enter_async_context(served(instance))
             if self.record_messages:
                 if not isinstance(target, str):
-                    raise Inapplicable("messages are kept of what goes over HTTP: give a server object or a URL")
+                    raise Inapplicable("messages can be recorded only over HTTP: pass User a server object or a URL")
                 target = tapped(streamable_http_client(target), self.messages.append)
             extensions = [TasksExtension()] if self.era is Era.TASK else None
             kind = LinkClient if self.links_only else Client
@@ -287,12 +287,12 @@ class NetworkFleet:
             await self._closing.wait()
 
     def begin(self, beginning: Beginning) -> Watch:
-        """Watch the leg of a delivery, but not the calls within it."""
+        """Watch a delivery's leg, but not the calls nested in it."""
         if beginning.era == "task":
             return self._watch_worker(beginning)
         delivery = _SENDING.get()
         if delivery is None or delivery not in self._open:
-            # Over HTTP, servers run in another context. Concurrent legs are copies of each other.
+            # Over HTTP, servers run in another context. Any open delivery will do: concurrent legs are copies.
             delivery = next((one for one in self._open if one.transitions == []), None)
         if beginning.within is not None or delivery is None or delivery.transitions is None:
             return ignore
@@ -301,7 +301,7 @@ class NetworkFleet:
         return partial(self._note, delivery, delivery.transitions)
 
     def _watch_worker(self, beginning: Beginning) -> Watch:
-        """Watch a leg that a worker serves for a call of this fleet."""
+        """Watch a leg that a worker runs for one of this fleet's calls."""
         transitions = self._worker_transitions.get(beginning.call_id)
         if transitions is None or beginning.within is not None:
             return ignore
@@ -320,22 +320,22 @@ class NetworkFleet:
             delivery.computed = [computed.value for computed in fact.journal.computed.values()]
 
     def reject(self, rejection: TokenRejection) -> None:
-        """Do nothing: the client receives an error."""
+        """Ignore a rejected token: the client receives an error."""
 
 
 def _call_of(delivery: LegDelivery) -> str:
-    """Return the call of a delivery to a server of roundtrip, if it is known."""
+    """Return the id of a delivery's call, if the server is a roundtrip server; otherwise an empty string."""
     return delivery.call_id or (delivery.leg.task_id or "").rpartition(".")[0]
 
 
 def is_crash(error: BaseException) -> bool:
-    """Return True for an unexpected exception."""
+    """Return True if an exception is unexpected."""
     return isinstance(error, Exception) and isinstance(tool_failure("", error, mask=True), UnexpectedToolError)
 
 
 @contextmanager
 def acting_as(principal: AccessToken | str | None) -> Generator[None]:
-    """Authenticate requests in memory inside a `with` block; a text becomes the user's subject."""
+    """Authenticate in-memory requests inside a `with` block; a string is the user's subject."""
     if principal is None:
         yield
         return

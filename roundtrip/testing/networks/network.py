@@ -1,4 +1,4 @@
-"""Networks between users and servers: their interface, routes of calls, and stacks of networks."""
+"""Networks between users and servers: the interface, call routes and network stacks."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -8,33 +8,33 @@ from roundtrip.client.legs import LegRequest
 from roundtrip.testing.networks.deliveries import LegDelivery
 from roundtrip.testing.networks.fleet import NetworkFleet
 
-# A failing test shows its own frames only.
+# Hide this module's frames in the tracebacks of failing tests.
 __tracebackhide__ = True
 
 
 Carry = Callable[[LegRequest], Awaitable[LegDelivery]]
-"""Sends a leg, and returns the delivery."""
+"""Function that sends a leg and returns the delivery."""
 
 
 @dataclass(slots=True, eq=False)
 class Route:
-    """One call's way through a network."""
+    """The path that one call takes through a network."""
 
     fleet: NetworkFleet
     onward: Carry
-    """Sends a leg through the inner networks to the server."""
+    """Function that sends a leg through the inner networks to the server."""
     carried: list[LegDelivery]
-    """The deliveries that this network returned for the call so far, in order."""
+    """The deliveries that this network has returned for the call, in order."""
     notes: dict[str, Any] = field(default_factory=dict[str, Any])
-    """The network's own notes about this call."""
+    """The network's notes about this call."""
 
     @property
     def number(self) -> int:
-        """Return the number of the current leg of the call, from 1."""
+        """Return the current leg's number, starting at 1."""
         return len(self.carried) + 1
 
     async def aside(self, leg: LegRequest) -> LegDelivery:
-        """Send an extra leg of this network to the current server, past the inner networks."""
+        """Send an extra leg directly to the current server, bypassing the inner networks."""
         return await self.fleet.send(leg)
 
     def before(self, leg: LegRequest) -> LegDelivery | None:
@@ -43,9 +43,9 @@ class Route:
         return history[-1] if history else None
 
     def history(self, leg: LegRequest) -> list[LegDelivery]:
-        """Return the deliveries that led to a leg, in order, without other legs of the network."""
+        """Return the deliveries that led to a leg, in order. Extra legs that the network sent are left out."""
         history: list[LegDelivery] = []
-        # Backwards, as a server may issue the same token twice.
+        # Newest first, because a server may issue the same token twice.
         for earlier in reversed(self.carried):
             if not leg.continues and leg.answers is None:
                 break
@@ -58,16 +58,16 @@ class Route:
 class Network(Protocol):
     """A network between a user and a server, in the retry era.
 
-    One object serves all calls. It keeps the notes of a call on the call's route.
+    One object serves all calls, and keeps notes about a call in `Route.notes`.
     """
 
     @property
     def name(self) -> str:
-        """Return the network's name in the ids of tests."""
+        """Return the network's name, which test ids show."""
         ...
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Send a leg with `route.onward`, any number of times and in any form, and return one delivery.
+        """Send a leg with `route.onward`, changed or unchanged and any number of times, and return one delivery.
 
         Raises:
             Breach: The server broke a rule.
@@ -77,7 +77,7 @@ class Network(Protocol):
 
 
 def stacked(networks: Sequence[Network], fleet: NetworkFleet) -> Carry:
-    """Stack networks, the first outermost."""
+    """Stack networks; the first is the outermost."""
     carry: Carry = fleet.send
     for network in reversed(networks):
         carry = _through(network, Route(fleet, carry, []))

@@ -1,4 +1,4 @@
-"""Networks for tasks: their workers die, their store fails, and they are cancelled."""
+"""Networks for tasks: workers die, the task store fails, and clients cancel."""
 
 from collections.abc import Callable
 from typing import Any, Final, cast
@@ -18,7 +18,7 @@ from roundtrip.testing.networks.deliveries import Breach, Inapplicable, LegDeliv
 from roundtrip.testing.networks.network import Route
 from roundtrip.testing.question_pages import urls_in
 
-# A failing test shows its own frames only.
+# Hide this module's frames in the tracebacks of failing tests.
 __tracebackhide__ = True
 
 _TRY_AGAIN: Final = "try again later"
@@ -27,26 +27,26 @@ _PAUSE_SECONDS: Final = 0.01
 
 
 class Kill:
-    """A network whose workers die before and after each write to the store of tasks. Others must continue.
+    """A network whose workers die before and after each write to the task store. Other workers must continue the task.
 
-    A step that was not stored runs again. Tasks that must not begin twice are left alone once their bodies run.
+    A step that was not stored runs again. Once the body of an `exactly_once=` task runs, its worker is not killed.
     """
 
     name = "kill"
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Send the leg, while workers die."""
+        """Send the leg while workers die."""
         _tampered_store(route, _DeadlyStore)
         return await route.onward(leg)
 
 
 class Outage:
-    """A network on which the store of tasks fails once for each leg, and the client sends the leg again."""
+    """A network on which the task store fails once per leg, and the client sends the leg again."""
 
     name = "outage"
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Send the leg while the store fails, and again."""
+        """Send the leg while the store fails, and send it again if the leg failed."""
         store = _tampered_store(route, _FailingStore)
         store.is_down = True
         try:
@@ -56,25 +56,25 @@ class Outage:
         if failed.error is None:
             return failed
         if _TRY_AGAIN not in failed.error.error.message:
-            raise Breach(f"the store of tasks failed, and a leg was answered with {failed.told}")
+            raise Breach(f"the task store failed, so the server must answer {_TRY_AGAIN!r}, got {failed.told}")
         return await route.onward(leg)
 
 
 class Abort:
     """A network that plays another call of the same tool, and cancels its task while its answers arrive.
 
-    The task must end once, as cancelled or with its result, and the user's own must go on.
+    The task must end once, as cancelled or with its result. The user's own task must continue.
     """
 
     name = "abort"
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Cancel the task of another call, and send the leg."""
+        """Cancel another call's task, and send the leg."""
         _require_task_life(route)
         if leg.task_id is not None:
             other = None
             for one in [one.leg for one in route.history(leg)]:
-                # No user visits the pages of the other call.
+                # Stop at a page, because no user visits the other call's pages.
                 if other is not None and (other.asks is None or urls_in(other.asks)):
                     break
                 other = await route.aside(
@@ -91,14 +91,14 @@ class Abort:
         first = await _ended(requests)
         again = await requests.get()
         if again.status != first.status or again.result != first.result:
-            raise Breach(f"a task ended as {first.status}, and later as {again.status}")
+            raise Breach(f"a task must end once, but it ended as {first.status} and later as {again.status}")
 
 
 async def _quietly(request: Callable[[], Any]) -> None:
     try:
         await request()
     except MCPError as error:
-        raise Breach(f"a task was answered and cancelled at once, and the server answered {error}") from error
+        raise Breach(f"a task was answered and cancelled at the same time, and the server answered {error}") from error
 
 
 async def _ended(requests: TaskRequests) -> RemoteTask:
@@ -108,21 +108,21 @@ async def _ended(requests: TaskRequests) -> RemoteTask:
             if task.status in ("completed", "failed", "cancelled"):
                 return task
             await anyio.sleep(_PAUSE_SECONDS)
-    raise Breach(f"a task was cancelled, and {_SETTLE_SECONDS:g} s later it has not ended")
+    raise Breach(f"a cancelled task must end, but it is still running after {_SETTLE_SECONDS:g} s")
 
 
 def _require_task_life(route: Route) -> None:
     if route.fleet.era is not Era.TASK:
-        raise Inapplicable("this network is for tasks: @pytest.mark.roundtrip(eras='task'), or User(era=Era.TASK)")
+        raise Inapplicable("this network needs tasks: @pytest.mark.roundtrip(eras='task'), or User(era=Era.TASK)")
 
 
 class _FaultyStore:
-    """Store of tasks that fails on purpose, for the calls of one route.
+    """Task store that fails on purpose, for the calls on one route.
 
     Args:
-        inner: The store.
+        inner: The real store.
         route: The route.
-        service: The tasks of the server.
+        service: The server's stored-call service.
     """
 
     def __init__(self, inner: CallStore, route: Route, service: CallService) -> None:
@@ -131,7 +131,7 @@ class _FaultyStore:
         self._route = route
 
     def concerns(self, call_id: str) -> bool:
-        """Return True if the fault is for this call."""
+        """Return True if this call must see the fault."""
         return self._route.fleet.has_task(call_id)
 
     def __getattr__(self, name: str) -> Any:
@@ -155,7 +155,7 @@ class _FailingStore(_FaultyStore):
 
     def _fail(self, call_id: str) -> None:
         if self.is_down and self.concerns(call_id):
-            raise LedgerDown("roundtrip.testing: the store of tasks is down")
+            raise LedgerDown("roundtrip.testing: the task store is down")
 
 
 class _DeadlyStore(_FaultyStore):
@@ -173,7 +173,7 @@ class _DeadlyStore(_FaultyStore):
         return saved
 
     async def _ends_work(self, entry: CallEntry) -> bool:
-        """Return True if a worker writes the result of a step, or the end of a leg."""
+        """Return True if a worker is writing a step's result or the end of a leg."""
         stored, _ = await self.inner.load(entry.call_id)
         if stored is None or stored.state is not StoredState.RUNNING or stored.epoch != entry.epoch:
             return False
@@ -182,7 +182,7 @@ class _DeadlyStore(_FaultyStore):
         return len(entry.notes) > len(stored.notes) or entry.state in (StoredState.ASKING, StoredState.WAITING, *ENDED)
 
     async def _die(self, call_id: str) -> None:
-        """End the lease of the worker, and then the worker, which cannot await anything after that."""
+        """Expire the worker's lease, and then stop the worker, which cannot await anything afterwards."""
         entry, now = await self.inner.load(call_id)
         if entry is not None and entry.state is StoredState.RUNNING:
             version, entry.due = entry.version, now
@@ -193,13 +193,13 @@ class _DeadlyStore(_FaultyStore):
 
 
 def _tampered_store(route: Route, kind: type[Any]) -> Any:
-    """Return the faulty store of a route at the current instance."""
+    """Return the route's faulty store for the current instance; install it if necessary."""
     _require_task_life(route)
     instance = route.fleet.at
     ours = attached(instance)
     service = ours.task_service if ours is not None else None
     if service is None:
-        raise Inapplicable("the store of tasks can fail for roundtrip's servers in this process only")
+        raise Inapplicable("the task store can fail only for roundtrip servers in this process")
     stores: dict[int, Any] = route.notes.setdefault("stores", {})
     store = stores.get(id(service))
     if store is None:
@@ -210,7 +210,7 @@ def _tampered_store(route: Route, kind: type[Any]) -> Any:
 
 
 def _remove(service: CallService, store: _FaultyStore) -> None:
-    """Take a faulty store out of the chain of those that users of one server have put in front of each other."""
+    """Remove a faulty store from the server's chain of stores, in which each wraps the next."""
     holder: Any = service.book
     name = "store"
     while (current := getattr(holder, name)) is not store:

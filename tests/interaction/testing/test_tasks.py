@@ -81,7 +81,7 @@ async def test_task_that_waits_is_reported() -> None:
 
 
 async def test_networks_of_tasks_do_not_fit_another_life() -> None:
-    with pytest.raises(Inapplicable, match="for tasks"):
+    with pytest.raises(Inapplicable, match="needs tasks"):
         await User(make_shop, REPLIES, era=Era.RETRY, network="kill").call("order", title="Ulysses")
 
 

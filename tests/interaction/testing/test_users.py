@@ -108,7 +108,9 @@ async def test_ticket_of_a_page_is_not_shown() -> None:
 
 @both_eras
 async def test_an_unanswered_question_fails_with_what_was_asked() -> None:
-    with pytest.raises(Unanswered, match=r"answers= has no answer to the question 'snack': 'Something to eat in the back row\?'") as raised:
+    with pytest.raises(
+        Unanswered, match=r"answers= has no answer to the question 'snack': 'Something to eat in the back row\?'"
+    ) as raised:
         await User(cinema(), {"seat": {"row": "back"}}).call("book", film="Solaris")
     assert [question.name for question in raised.value.asked] == ["seat", "snack"]
 
@@ -254,7 +256,7 @@ async def test_guessed_words_are_answered_with_the_right_ones() -> None:
 async def test_invalid_server_object_is_rejected() -> None:
     targets: tuple[Any, ...] = (None, "server.py", ["python", "server.py"])
     for target in targets:
-        with pytest.raises(TypeError, match="give a server object, a function that makes one, a URL, or"):
+        with pytest.raises(TypeError, match="the server must be a server object, a function that makes one, a URL, or"):
             await User(target).call("book", film="Solaris")
 
 

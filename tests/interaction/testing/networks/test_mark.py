@@ -82,9 +82,9 @@ async def test_booking():
     result.assert_outcomes(passed=1 + len(HOSTILE) - 3, skipped=3)
     result.stdout.fnmatch_lines_random(
         [
-            "SKIPPED * another instance takes a function that makes the server: User(make_server), not User(server)",
-            "SKIPPED * a restart takes a function that makes the server: *",
-            "SKIPPED * other keys take a function that makes the server with them: def make_server(keys): ...",
+            "SKIPPED * another instance needs a function that makes the server: User(make_server), not User(server)",
+            "SKIPPED * a restart needs a function that makes the server: *",
+            "SKIPPED * other keys need a function that makes the server with them: def make_server(keys): ...",
         ]
     )
 

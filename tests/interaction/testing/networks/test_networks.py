@@ -50,42 +50,74 @@ class Find:
 
 
 FINDS = [
-    Find(Flaw.KEEPS_CALLS_TO_ITSELF, Hop(), "another instance did not go on .* do all instances have the same keys"),
-    Find(Flaw.KEEPS_CALLS_TO_ITSELF, Restart(), "the restarted server did not go on"),
-    Find(Flaw.BOOKS_TWICE, Duplicate(), "'book: back, nuts, number 1' and .*number 2'; .* probably done twice"),
-    Find(Flaw.BOOKS_TWICE_AT_ONCE, Duplicate(at_once=True), "number 1' and .*number 2'; .* probably done twice"),
-    Find(Flaw.BOOKS_TWICE, Drop(), "sent again, and answered with .*number 1' and .*number 2'"),
-    Find(Flaw.CRASHES_ON_WHAT_IS_DONE, Duplicate(), "delivered twice, and answered with the error -32603"),
-    Find(Flaw.CRASHES_ON_WHAT_IS_DONE, Drop(), "was lost, so it was sent again, and answered with the error -32603"),
-    Find(Flaw.REMEMBERS_ANSWERS_BY_ARGUMENT, Reorder(), "arrived late, and then ended: the result 'book: back, nuts"),
-    Find(Flaw.KNOWS_ITS_NEWEST_KEY_ONLY, Rotate(), "keys were rotated did not go on .* verify with each of its keys"),
-    Find(Flaw.TAKES_EXPIRED_TOKENS, Delay(), "arrived 86400 s late, and was answered with a question .*time.time"),
-    Find(Flaw.TAKES_UNSIGNED_TOKENS, Tamper(), "its last character changed arrived, .* must reject it"),
-    Find(Flaw.DECODES_LAXLY, Tamper(), "padding at its end arrived, .* must reject it"),
+    Find(Flaw.KEEPS_CALLS_TO_ITSELF, Hop(), "another instance did not continue .* do all instances have the same keys"),
+    Find(Flaw.KEEPS_CALLS_TO_ITSELF, Restart(), "the restarted server did not continue"),
+    Find(Flaw.BOOKS_TWICE, Duplicate(), "'book: back, nuts, number 1' and .*number 2'; .* probably run twice"),
+    Find(Flaw.BOOKS_TWICE_AT_ONCE, Duplicate(at_once=True), "number 1' and .*number 2'; .* probably run twice"),
+    Find(Flaw.BOOKS_TWICE, Drop(), "sent again, and the server answered with .*number 1' and .*number 2'"),
+    Find(Flaw.CRASHES_ON_WHAT_IS_DONE, Duplicate(), "delivered twice, and the server answered with the error -32603"),
     Find(
-        Flaw.TELLS_FAULTS_APART, Tamper(), "bad tokens get different errors, .*signature is wrong.*foreign characters"
+        Flaw.CRASHES_ON_WHAT_IS_DONE,
+        Drop(),
+        "was lost, so it was sent again, and the server answered with the error -32603",
+    ),
+    Find(
+        Flaw.REMEMBERS_ANSWERS_BY_ARGUMENT,
+        Reorder(),
+        "arrived again, late, and then ended the call: the result 'book: back, nuts",
+    ),
+    Find(
+        Flaw.KNOWS_ITS_NEWEST_KEY_ONLY, Rotate(), "keys were rotated did not continue .* verify with each of its keys"
+    ),
+    Find(
+        Flaw.TAKES_EXPIRED_TOKENS, Delay(), "arrived 86400 s late, and the server answered with a question .*time.time"
+    ),
+    Find(Flaw.TAKES_UNSIGNED_TOKENS, Tamper(), "its last character changed arrived, .* must reject the request"),
+    Find(Flaw.DECODES_LAXLY, Tamper(), "padding at its end arrived, .* must reject the request"),
+    Find(
+        Flaw.TELLS_FAULTS_APART,
+        Tamper(),
+        "bad tokens must all get the same error, .*signature is wrong.*foreign characters",
     ),
     Find(Flaw.CRASHES_ON_BAD_TOKENS, Tamper(), "characters beyond ASCII arrived, .* the error -32603"),
-    Find(Flaw.BINDS_NO_ARGUMENTS, Swap(), "a token arrived with another 'film', and was answered with a question"),
-    Find(Flaw.BINDS_NO_TOOL, Swap(), "a token of 'book' arrived at 'book_for_club', and was answered with a question"),
-    Find(Flaw.BINDS_NO_USER, Swap(), "a user's token arrived from another user, and was answered with a question"),
-    Find(Flaw.FAILS_ON_MISSING_ANSWERS, Strip(), "answer to 'seat' was lost; it was not asked for again, but .*-32602"),
-    Find(Flaw.FORGETS_SIBLINGS, Strip(), "answer to 'stars' was lost, and 'words' asked again", tool="review"),
+    Find(
+        Flaw.BINDS_NO_ARGUMENTS, Swap(), "a token arrived with another 'film', and the server answered with a question"
+    ),
+    Find(
+        Flaw.BINDS_NO_TOOL,
+        Swap(),
+        "a token of 'book' arrived at 'book_for_club', and the server answered with a question",
+    ),
+    Find(
+        Flaw.BINDS_NO_USER, Swap(), "a user's token arrived from another user, and the server answered with a question"
+    ),
+    Find(Flaw.FAILS_ON_MISSING_ANSWERS, Strip(), "answer to 'seat' was lost; the server must ask again, but .*-32602"),
+    Find(
+        Flaw.FORGETS_SIBLINGS,
+        Strip(),
+        "answer to 'stars' was lost, but the server also asked 'words' again",
+        tool="review",
+    ),
     Find(
         Flaw.TRUSTS_ANSWERS_WITHOUT_TOKEN,
         Invent(),
-        "answers to 'seat' came without a token, .* it went on with a ques",
+        "answers to 'seat' came without a token, .* the server continued with a ques",
     ),
     Find(
         Flaw.TRUSTS_EARLY_ANSWERS,
         Invent(),
-        "answers to 'snack' came before they were asked for, and it went on with the",
+        "answers to 'snack' came before their questions, and the server continued with the",
     ),
     Find(
         Flaw.CRASHES_ON_UNKNOWN_ANSWERS, Invent(), "an unknown question was added, .* -32603 .* must ignore that answer"
     ),
     Find(Flaw.CRASHES_ON_GARBAGE, Garble(), "answer to 'seat' came as .*, and the server crashed"),
-    Find(Flaw.TAKES_GARBAGE, Garble(), "answer to 'stars' came as .*, and it went on with the result", tool="review"),
+    Find(
+        Flaw.TAKES_GARBAGE,
+        Garble(),
+        "answer to 'stars' came as .*, and the server continued with the result",
+        tool="review",
+    ),
     Find(Flaw.LEAKS_IN_BASE64, Eavesdrop([SECRET]), f"readable without a key, and contains '{SECRET}'"),
 ]
 
@@ -113,7 +145,7 @@ async def test_networks_go_over_http(name: str) -> None:
 async def test_the_only_instances_of_a_list_are_not_restarted() -> None:
     servers = [maker()([b"k" * 32]) for _ in range(2)]
     assert (await call(servers, "book", Hop())).text == HONEST["book"]
-    with pytest.raises(Inapplicable, match="a restart takes a function"):
+    with pytest.raises(Inapplicable, match="a restart needs a function"):
         await call(servers, "book", Restart())
 
 

@@ -71,16 +71,18 @@ async def test_repeated_last_leg_runs_the_sdk_body_twice() -> None:
     assert sorted(found) == ["drop", "duplicate", "duplicate-at-once"]
     twice = "the result 'Solaris, back, nuts: ticket 1' and with the result 'Solaris, back, nuts: ticket 2'"
     assert all(twice in said for said in found.values())
-    assert found["duplicate"].startswith("a leg was delivered twice, and answered with ")
-    assert found["duplicate"].endswith("; exactly_once=True prevents it")
-    assert found["drop"].startswith("the response to a leg was lost, so it was sent again, and answered with ")
+    assert found["duplicate"].startswith("a leg was delivered twice, and the server answered with ")
+    assert found["duplicate"].endswith("; exactly_once=True prevents this")
+    assert found["drop"].startswith(
+        "the response to a leg was lost, so it was sent again, and the server answered with "
+    )
 
 
 async def test_keyless_sdk_instances_cannot_share_calls() -> None:
     found = await breaches(lambda: cinema(MCPServer("cinema")), ["hop", "restart"])
     lost = "the error -32602 'Invalid or expired requestState'; do all instances have the same keys"
-    assert found["hop"].startswith(f"another instance did not go on with the call: {lost}")
-    assert found["restart"].startswith("the restarted server did not go on with the call: ")
+    assert found["hop"].startswith(f"another instance did not continue the call: {lost}")
+    assert found["restart"].startswith("the restarted server did not continue the call: ")
 
 
 class Account(BaseModel):

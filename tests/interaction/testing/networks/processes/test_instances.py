@@ -17,7 +17,7 @@ async def test_a_call_is_served_by_processes_in_turn() -> None:
         other.start(cast(Any, make))
         user = User([one.url, other.url], ANSWERS["book"], network=(Hop(), Duplicate()))
         assert (await user.call("book", film="Solaris")).names == ["seat", "snack"]
-        with pytest.raises(Inapplicable, match=r"in this process only: User\(server\), not User\(url\)"):
+        with pytest.raises(Inapplicable, match=r"only in this process: use User\(server\), not User\(url\)"):
             await User([one.url, other.url], ANSWERS["book"], network=Delay()).call("book", film="Solaris")
 
 
@@ -26,5 +26,5 @@ async def test_processes_that_keep_calls_to_themselves_are_found() -> None:
         one.start(cast(Any, make_forgetful))
         other.start(cast(Any, make_forgetful))
         user = User([one.url, other.url], ANSWERS["book"], network=Hop())
-        with pytest.raises(Breach, match="another instance did not go on with the call"):
+        with pytest.raises(Breach, match="another instance did not continue the call"):
             await user.call("book", film="Solaris")
