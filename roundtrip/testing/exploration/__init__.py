@@ -1,1 +1,1 @@
-"""Every path through the questions of a tool."""
+"""Exploration: every path through a tool's questions."""

@@ -1,4 +1,4 @@
-"""Report the paths of a tool: each path, a table of all paths, and the covered edges of the machine."""
+"""Exploration reports: each path, a table of all paths, and the covered state-machine edges."""
 
 import textwrap
 from collections import Counter
@@ -16,7 +16,7 @@ from roundtrip.trace.explaining.wording import count_text
 _TABLE_CHARS: Final = 120
 _QUESTIONS_CHARS: Final = 74
 _NAME_CHARS: Final = range(40, 7, -1)
-"""Lengths to cut the names of questions to, from the best to the shortest."""
+"""Lengths to which question names may be cut, from the best to the shortest."""
 _MIN_TEXT_CHARS: Final = 24
 _MAX_CYCLE_STATES: Final = 8
 
@@ -34,13 +34,13 @@ class PathAction(StrEnum):
 
 
 class PathOutcome(StrEnum):
-    """The end of a path."""
+    """Final outcome for a path."""
 
     COMPLETED = "completed"
     DECLINED = "declined"
-    """The user declined, and the tool does not handle that."""
+    """The user declined, and the tool does not handle this."""
     FAILED = "failed"
-    """The tool raised an error on purpose."""
+    """The tool raised an error deliberately."""
     REJECTED = "rejected"
     ERROR = "error"
     """A protocol error."""
@@ -49,7 +49,7 @@ class PathOutcome(StrEnum):
     BREACH = "breach"
     """The server broke a rule on a hostile network."""
     UNFINISHED = "unfinished"
-    """The call still asked or ran when the path was stopped."""
+    """The call was still asking or running when the path was stopped."""
 
 
 _ENDS_WITHOUT_RESULT: Final = frozenset((PathOutcome.FAILED, PathOutcome.ERROR, PathOutcome.REJECTED))
@@ -60,33 +60,35 @@ class Path:
     """One call from its start to its end."""
 
     choices: tuple[tuple[str, PathAction], ...]
-    """The action for each question, under the question's name, or its message if it has no name."""
+    """Each question's name, or its message if it has no name, and the action."""
     outcome: PathOutcome
     text: str
-    """The text of the result or of the error."""
+    """The text of the result or error."""
     states: tuple[State, ...] | None
     """The call's states; None if the server does not report them."""
     questions: tuple[AskedQuestion, ...]
     conversation: Conversation | None = None
     """The call, if it has a result."""
     error: BaseException | None = None
-    """The server's exception if the server reports it, else the error that the client received."""
+    """The server's exception if the server reports it, or else the error that the client received."""
 
     @property
     def value(self) -> Any:
-        """Return the value that the tool returned; None without a result."""
+        """Return the tool's return value; None without a result."""
         return None if self.conversation is None else self.conversation.value
 
     def __str__(self) -> str:
-        return ", ".join(_chosen(self)) or "nothing asked"
+        return ", ".join(_chosen(self)) or "no questions"
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """The edges of the machine that paths took, and the others."""
+    """The state-machine edges that paths took, and the remaining edges."""
 
     gone: tuple[CallArrow, ...]
+    """The edges that a path took."""
     not_gone: tuple[CallArrow, ...]
+    """The edges that no path took."""
 
     @classmethod
     def of(cls, gone: Iterable[CallArrow]) -> "Coverage":
@@ -95,9 +97,9 @@ class Coverage:
         return cls(tuple(one for one in edges if one in taken), tuple(one for one in edges if one not in taken))
 
     def __str__(self) -> str:
-        lines = [f"edges of the machine: {len(self.gone)} of {len(CALL_MACHINE.arrows)} gone along"]
+        lines = [f"state-machine edges: {len(self.gone)} of {len(CALL_MACHINE.arrows)} covered"]
         if self.not_gone:
-            lines.append("not gone along:")
+            lines.append("not covered:")
         for event in Event:
             edges = [f"{arrow.source} > {arrow.target}" for arrow in self.not_gone if arrow.event is event]
             if edges:
@@ -107,7 +109,7 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class Explored:
-    """The paths of a tool that were played, in the order of their choices, and counts of the others."""
+    """A tool's played paths, ordered by their choices, and the number of paths that were not played."""
 
     name: str
     """The name of the tool, prompt or resource."""
@@ -116,15 +118,15 @@ class Explored:
     limit: int
     paths: tuple[Path, ...]
     left_out: int
-    """The number of known paths beyond the limit; each may have further branches."""
+    """The number of known paths beyond the limit; each may have more branches."""
     strayed: int
-    """The number of paths that met another question than their parent path after the same answers."""
+    """The number of paths that got a different question than their parent path after the same answers."""
     coverage: Coverage | None
-    """None if the server is not roundtrip's, or runs in another process."""
+    """The edge coverage; None if the server is not a roundtrip server in this process."""
 
     @property
     def outcomes(self) -> Counter[PathOutcome]:
-        """Return the number of paths with each outcome."""
+        """Return the number of paths per outcome."""
         return Counter(path.outcome for path in self.paths)
 
     @property
@@ -134,32 +136,34 @@ class Explored:
 
     @property
     def deeper(self) -> int:
-        """Return the number of paths with more questions than the depth; the questions beyond it were accepted."""
+        """Return the number of paths with questions beyond the depth, all of which were accepted."""
         return sum(len(path.choices) > self.depth for path in self.paths)
 
     def assert_no_crash(self) -> None:
         """Raise if a path crashed or did not end, or if every path failed before its first question.
 
         Raises:
-            AssertionError: With all such paths.
+            AssertionError: There are such paths; the message lists them.
         """
         if self.paths and all(path.outcome in _ENDS_WITHOUT_RESULT and not path.questions for path in self.paths):
-            raise AssertionError(f"{self.name!r} got nowhere on any path: {printable(self.paths[0].text)}")
+            raise AssertionError(
+                f"every path of {self.name!r} failed before its first question: {printable(self.paths[0].text)}"
+            )
         crashed = [*self.crashed, *(path for path in self.paths if path.outcome is PathOutcome.UNFINISHED)]
         if crashed:
             lines = [
-                f"{len(crashed)} of {count_text(len(self.paths), 'path')} of {self.name!r} crashed, or came to no end:"
+                f"{len(crashed)} of {count_text(len(self.paths), 'path')} of {self.name!r} crashed or did not end:"
             ]
             lines += [f"  {path}\n    {printable(path.text)}" for path in crashed]
             raise AssertionError("\n".join(lines)) from crashed[0].error
 
     def table(self) -> str:
-        """Return a line for each path, and below them the paths' states."""
+        """Return one line per path, followed by the state sequences."""
         ways = list(dict.fromkeys(path.states for path in self.paths if path.states is not None))
         rows = [("#", "questions", "outcome", *(("states",) if ways else ()), "text")]
         for number, (path, questions) in enumerate(zip(self.paths, self._questions(), strict=True), 1):
             way = () if not ways else ("" if path.states is None else f"s{ways.index(path.states) + 1}",)
-            # Every failure begins with this text.
+            # The SDK begins every failure with this text.
             text = path.text.removeprefix(f"Error executing tool {self.name}: ")
             rows.append((str(number), questions, path.outcome, *way, text))
         lines = _aligned(rows)
@@ -187,7 +191,7 @@ class Explored:
         ]
         lines += [*self._omitted(), "", self.table(), ""]
         if self.coverage is None:
-            lines.append("states and edges of the machine: not told by this server; its crashes may look like failures")
+            lines.append("states and edges: not reported by this server, so its crashes may look like failures")
         else:
             lines.append(str(self.coverage))
         return "\n".join(lines)
@@ -195,12 +199,13 @@ class Explored:
     def _omitted(self) -> list[str]:
         lines: list[str] = []
         if self.left_out:
-            lines.append(f"left out: {count_text(self.left_out, 'path')} or more, as limit={self.limit} was reached")
+            count = count_text(self.left_out, "path")
+            lines.append(f"left out: {count} or more, because limit={self.limit} was reached")
         if self.deeper:
             accepting = count_text(self.deeper, "path")
-            lines.append(f"left out: other answers beyond depth={self.depth}, where {accepting} only accepted")
+            lines.append(f"left out: other answers beyond depth={self.depth}; there, {accepting} only accepted")
         if self.strayed:
-            lines.append(f"{count_text(self.strayed, 'path')} met other questions than before after the same answers")
+            lines.append(f"{count_text(self.strayed, 'path')} got other questions than before after the same answers")
         return lines
 
 
@@ -216,7 +221,7 @@ def _in_columns(rows: Sequence[Sequence[str]], gap: str) -> list[str]:
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Align all columns, and cut the last one to the width of the table."""
+    """Align all columns, and cut the last column to the table's width."""
     heads = _in_columns([row[:-1] for row in rows], "  ")
     width = max(map(len, heads))
     room = max(_TABLE_CHARS - width - 2, _MIN_TEXT_CHARS)
@@ -234,7 +239,7 @@ def _wrapped(label: str, text: str, width: int) -> list[str]:
 
 
 def _folded(states: Sequence[State]) -> str:
-    """Join states in a line, with each repeated cycle written once."""
+    """Join states on one line; write each repeated cycle once."""
     parts: list[str] = []
     place = 0
     while place < len(states):
@@ -252,7 +257,7 @@ def _folded(states: Sequence[State]) -> str:
 
 
 def _times(states: Sequence[State], size: int) -> int:
-    """Count the repetitions of the first `size` states."""
+    """Count how often the first `size` states repeat."""
     times = 1
     while states[:size] == states[times * size : (times + 1) * size]:
         times += 1

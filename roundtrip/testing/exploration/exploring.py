@@ -1,4 +1,4 @@
-"""Explore the questions of a tool: each combination of replies is played as a call of its own."""
+"""Exploration of a tool's questions: each combination of replies is played as a separate call."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -56,26 +56,26 @@ async def paths(
     patience: float = 30,
     allow_unused: bool = False,
 ) -> Explored:
-    """Play every path through a tool's questions, and report each one.
+    """Play every path through a tool's questions, and report each path.
 
-    The first path accepts everything. Each of the first `depth` questions of a path is then also declined, cancelled,
-    answered with invalid content, and left unanswered, as far as its kind and the era allow. The questions that follow
-    are treated in the same way. Each path is a whole call. An error or a crash of the server is an outcome of its path,
-    and is not raised.
+    The first path accepts everything. For each of a path's first `depth` questions, other paths decline, cancel, answer
+    with invalid content, or do not answer, as far as the question's kind and the era allow. Their later questions
+    branch in the same way. Each path is a complete call. A server error or crash is the path's outcome, and is not
+    raised.
 
     Args:
-        server: As for `User`. A function that makes the server is called for each path.
-        tool: The tool's name, or the first leg of a call of any method.
+        server: The server, as for `User`. A factory is called once per path.
+        tool: The tool's name, or the first leg of any call.
         arguments: The tool's arguments.
-        answers: Contents to accept forms with, as for `User`; by default the simplest content that fits.
-        visits: Visits of pages, as for `User`; without them, a path that agrees to open a page does not finish.
+        answers: Content to accept forms with, as for `User`. The default is the simplest content that fits.
+        visits: Page visits, as for `User`. Without them, a path that agrees to open a page does not finish.
         approver: As for `User`.
         principal: As for `User`.
-        depth: The number of questions of a path at which others branch off.
-        limit: The highest number of paths; those with the fewest deviations come first.
+        depth: The number of questions per path at which other paths branch off.
+        limit: The maximum number of paths. Paths with the fewest deviations come first.
         era: As for `User`.
         roots: As for `User`.
-        questions: The highest number of questions of a path, which is stopped at the next one.
+        questions: The maximum number of questions per path. The path is stopped at the next question.
         patience: Seconds that a path may take.
         allow_unused: Allow answers that no path needed. They are also allowed if the limit left out paths.
 
@@ -112,17 +112,17 @@ async def paths(
 
 
 _Way = tuple[tuple[str, PathAction], ...]
-"""The actions for the first questions of a path; later questions are accepted."""
+"""The actions for a path's first questions; later questions are accepted."""
 
 
 @dataclass(slots=True)
 class _Met:
-    """Question on a path."""
+    """A question on a path, with the chosen action."""
 
     question: AskedQuestion
     action: PathAction
     others: Sequence[PathAction]
-    """The other actions that were possible."""
+    """The other possible actions."""
 
     @property
     def choice(self) -> tuple[str, PathAction]:
@@ -133,7 +133,7 @@ class _Met:
 
 @dataclass(eq=False)
 class _Guide(Script):
-    """The user of one path, who follows its way and accepts the questions after that; also a tracer of the servers."""
+    """Script for one path: it takes the path's actions, and accepts all later questions. Also a tracer for servers."""
 
     way: _Way
     exploration: "_Exploration"
@@ -142,15 +142,15 @@ class _Guide(Script):
     strayed: bool = False
     endless: bool = False
     mistake: Exception | None = None
-    """A mistake in the author's answers."""
+    """The error if the author's answers have a mistake."""
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    """The scope of the call, which the guide may cancel."""
+    """The call's cancel scope, which the guide may cancel."""
     conversation: Conversation | None = None
     """The call, if it has a result."""
     error: MCPError | AssertionError | None = None
     """The error that the client received or the user raised."""
     told: bool = False
-    """True if a server reports facts, as roundtrip's servers do."""
+    """True if a server reports facts, which only roundtrip servers do."""
     transitions: list[Transition] = field(default_factory=list[Transition])
     rejected: bool = False
     """True after a server rejected the call's token."""
@@ -158,21 +158,21 @@ class _Guide(Script):
     """The unexpected exception that ended the call."""
 
     def __post_init__(self) -> None:
-        # The author's answers accept questions. Each path uses up its own copy of a list.
+        # The author's answers accept questions. Each path uses up a separate copy of each list.
         super().__init__(self.exploration.answers)
 
     def begin(self, beginning: Beginning) -> Watch:
-        """Watch the call, and not the calls within it."""
+        """Watch the call, but not the calls nested in it."""
         self.told = True
         return self._note if beginning.within is None else ignore
 
     def reject(self, rejection: TokenRejection) -> None:
-        """Note that a server rejected the call's token."""
+        """Record that a server rejected the call's token."""
         self.told = self.rejected = True
 
     def _note(self, fact: object) -> None:
         if self.scope.cancel_called:
-            # Until the server notices the cancellation, it reports facts that are not the tool's.
+            # Until the server notices the cancellation, it reports facts that the tool did not cause.
             return
         if isinstance(fact, Transition):
             self.transitions.append(fact)
@@ -186,7 +186,7 @@ class _Guide(Script):
             if place < self.exploration.questions:
                 return self._reply(question, place)
             self.endless = True
-        except Exception as error:  # noqa: BLE001  # raised here it would look like the server's
+        except Exception as error:  # noqa: BLE001  # raised here, it would look like the server's error
             self.mistake = self.mistake or error
         self.scope.cancel()
         return LEAVE
@@ -213,7 +213,7 @@ class _Guide(Script):
                 return ElicitResult(action=action.value)
 
     def _accepting(self, question: AskedQuestion) -> InputResponse:
-        """Return an answer that accepts a form, a page or a model's turn; raise ValueError if none is known."""
+        """Return an answer that accepts a form, page or model question; raise ValueError if none is known."""
         response = super().reply(question)
         # Another path may need the same answer.
         self.listed = False
@@ -230,7 +230,9 @@ class _Guide(Script):
         try:
             return response_to(question, valid_answer(question.schema))
         except ValueError as error:
-            raise ValueError(f"answers= must have an answer that accepts the question {question}: {error}") from error
+            raise ValueError(
+                f"answers= must contain an answer that accepts the question {question}: {error}"
+            ) from error
 
     def _possible(self, question: AskedQuestion) -> list[PathAction]:
         possible = [PathAction.ACCEPT]
@@ -238,7 +240,7 @@ class _Guide(Script):
             possible += [PathAction.DECLINE, PathAction.CANCEL]
         if isinstance(question.params, ElicitRequestFormParams) and self.exploration.invalid(question) is not None:
             possible.append(PathAction.INVALID)
-        # In the live era the SDK's client answers every request.
+        # In the live era, the SDK's client always answers.
         if self.era is not Era.LIVE:
             possible.append(PathAction.MISSING)
         return possible
@@ -246,13 +248,13 @@ class _Guide(Script):
 
 @dataclass(slots=True)
 class _Exploration:
-    """The settings and the results of one exploration."""
+    """The settings and results of one exploration."""
 
     server: Target
     leg: LegRequest
     answers: Answers
     given: Mapping[str, Any]
-    """What each path's user is given beside its answers."""
+    """Arguments for each path's `User`, besides the answers."""
     depth: int
     questions: int
     patience: float
@@ -261,12 +263,12 @@ class _Exploration:
     arrows: set[CallArrow] = field(default_factory=set[CallArrow])
     told: bool = False
     needed: set[int] = field(default_factory=set[int])
-    """The places of the answers that a path needed."""
+    """The positions of the answers that a path needed."""
     _invalid: dict[str, Mapping[str, Any] | None] = field(default_factory=dict[str, Mapping[str, Any] | None])
-    """Contents that forms reject, by the text of the schema."""
+    """Content that forms reject, by the schema's text."""
 
     def invalid(self, question: AskedQuestion) -> InputResponse | None:
-        """Return an answer that a form rejects; None if none is known."""
+        """Return an answer that the form rejects; None if none is known."""
         schema = repr(question.schema)
         if schema not in self._invalid:
             try:
@@ -277,7 +279,7 @@ class _Exploration:
         return response_to(question, content) if content is not None else None
 
     def check_all_used(self) -> None:
-        """Raise Unused if no path needed some answers, whose names are usually misspelled."""
+        """Raise Unused if no path needed an answer. The answer's name is then usually misspelled."""
         unused = [name for place, name in enumerate(Script(self.answers).unused) if place not in self.needed]
         if unused:
             asked = {str(question): question for path in self.gone for question in path.questions}
@@ -285,11 +287,11 @@ class _Exploration:
             raise Unused(unused, list(asked.values()), ended=ended)
 
     def user(self) -> User:
-        """Return the user of one path; of a function that makes servers, each user makes its own."""
+        """Return the user for one path. If the server is a factory, each user makes a new server."""
         return User(self.server, **self.given, allow_error=True, allow_unused=True)
 
     async def go(self, way: _Way) -> list[_Way]:
-        """Play one path, and return the paths that branch off it."""
+        """Play one path, and return the paths that branch off from it."""
         user = self.user()
         guide = _Guide(way, self, user.era)
         with anyio.move_on_after(self.patience), guide.scope:
@@ -337,7 +339,7 @@ class _Exploration:
         if crash is not None:
             return PathOutcome.CRASHED, f"{type(crash).__name__}: {crash}"
         if isinstance(error, AssertionError):
-            # A user also gives up if the server asks it to try again without end.
+            # The user also gives up if the server asks without end.
             if isinstance(error, Breach):
                 return PathOutcome.BREACH, str(error)
             return PathOutcome.UNFINISHED, _endless(guide.met) if _repeats(guide.met) else str(error)
@@ -348,7 +350,7 @@ class _Exploration:
                 return PathOutcome.CRASHED, text
             return _FINAL.get(last, PathOutcome.ERROR), text
         if conversation is None:
-            return PathOutcome.UNFINISHED, f"no end after {self.patience:g} seconds"
+            return PathOutcome.UNFINISHED, f"did not end within {self.patience:g} s"
         if not conversation.is_error:
             return PathOutcome.COMPLETED, conversation.text
         if states is None and is_bare_failure(self.leg, conversation.text):
@@ -357,7 +359,7 @@ class _Exploration:
 
 
 def _repeats(met: Sequence[_Met]) -> bool:
-    """Return True if a form was answered the same way twice at the end."""
+    """Return True if the last two questions are the same form with the same action."""
     again = [one for one in met[-2:] if one.choice == met[-1].choice]
     return len(again) == 2 and isinstance(met[-1].question.params, ElicitRequestFormParams)
 
@@ -365,5 +367,5 @@ def _repeats(met: Sequence[_Met]) -> bool:
 def _endless(met: Sequence[_Met]) -> str:
     name = met[-1].choice[0]
     if _repeats(met):
-        return f"asks {name!r} again and again; if its form does not show all rules, put a valid answer into answers="
+        return f"keeps asking {name!r}; if its form does not show all rules, put a valid answer into answers="
     return f"still asks after {len(met)} questions, the last {name!r}"

@@ -1,4 +1,4 @@
-"""Replace values that change from run to run with numbered placeholders."""
+"""Numbered placeholders for values that change from run to run."""
 
 import re
 import time
@@ -10,10 +10,10 @@ from roundtrip.questions.wire import TICKET
 from roundtrip.untrusted import leaves_of
 
 _MIN_ID_CHARS: Final = 20
-"""The shortest run of letters and digits that may be an id."""
+"""The minimum length of a run of letters and digits that may be an id."""
 _MIN_AVERAGE_WORD_CHARS: Final = 4
 _RECENT_SECONDS: Final = 3600.0
-"""The distance from now within which a time comes from a clock."""
+"""The maximum distance from now at which a time is assumed to come from a clock."""
 
 _EDGE: Final = r"(?<![A-Za-z0-9_-])"
 _END: Final = r"(?![A-Za-z0-9_-])"
@@ -25,7 +25,7 @@ _KINDS: Final = {
     "token": rf"{_EDGE}r3[se][A-Za-z0-9_-]{{4}}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{{22}}{_END}",
     "time": r"(?<![0-9])\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:[Zz]|[+-]\d\d:?\d\d)?(?![0-9])",
     "uuid": _UUID,
-    # One look-behind per host, as its width must be fixed.
+    # One look-behind per host, because a look-behind must have a fixed width.
     "port": "|".join(rf"(?<={re.escape(host)}:)\d{{1,5}}(?!\d)" for host in ("localhost", "127.0.0.1", "[::1]")),
     "address": r"(?<=\bat )0x[0-9a-fA-F]{6,16}\b",
     "padded": r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/]{18,}={1,2}(?![A-Za-z0-9+/=])",
@@ -39,43 +39,44 @@ _WHOLE: Final = re.compile(r"(?:[A-Za-z0-9+/]{4}){5,}")
 _PART: Final = re.compile(r"\d{4}-\d\d-\d\d|[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
 _UTTERABLE: Final = re.compile(r"(?=[^aeiouy]*[aeiouy])(?!.*[^aeiouy]{6})", re.IGNORECASE)
 _TRACE: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
-"""A `traceparent`, whose ids may happen to have no letter."""
+"""A `traceparent`, whose ids may by chance contain no letter."""
 _WITHIN: Final = re.compile(rf"{_UUID}|(?<![0-9A-Za-z])[0-9a-fA-F]{{16,}}(?![0-9A-Za-z])")
 
 
 class Placeholders:
-    """Numbered placeholders for changing values: equal values share a placeholder, numbered in order of appearance.
+    """Placeholders for changing values. Equal values share a placeholder, and numbers follow the order of appearance.
 
-    Replaced anywhere in a text:
+    These values are replaced anywhere in a text.
 
-    - `<token 1>`: the request states of the call, also those of other servers, and other tokens of roundtrip;
-    - `<ticket 1>`: tickets in URLs;
-    - `<page 1>`, `<handle 1>`: the secrets of question pages and of waiting calls;
-    - `<id 1>`: UUIDs; 16 or more hexadecimal digits with a letter among them, or 24 without one; both ids of a
-      `traceparent`; ULIDs; base64 with its padding or as a whole text; and 20 or more letters and digits in a row (with
-      `-` and `_`), in mixed case, that are not made of words: `SummerMenu2026-Vegetarian` stays;
-    - `<time 1>`: a date with a time of day, including seconds, with or without a zone (RFC 3339), within an hour of
-      now;
-    - `<port 1>`: the port after `localhost`, `127.0.0.1` or `[::1]`;
-    - `<address 1>`: the address in a `repr`, as in `<Seat object at 0x7f3a5c0d1e80>`.
+    - `<token 1>`: the call's request states, from any server, and other roundtrip tokens.
+    - `<ticket 1>`: tickets in URLs.
+    - `<page 1>`, `<handle 1>`: the secrets of question pages and waiting calls.
+    - `<id 1>`: UUIDs, ULIDs and both ids in a `traceparent`.
+      Also 16 or more hexadecimal digits that include a letter, or 24 without a letter.
+      Also base64 that has padding or is the whole text.
+      Also 20 or more mixed-case letters and digits in a row (with `-` and `_`), unless they form words:
+      `SummerMenu2026-Vegetarian` stays.
+    - `<time 1>`: a date with a time, including seconds, with or without a zone (RFC 3339), within an hour from now.
+    - `<port 1>`: the port after `localhost`, `127.0.0.1` or `[::1]`.
+    - `<address 1>`: the address in a `repr`, such as `<Seat object at 0x7f3a5c0d1e80>`.
 
-    Values that the test itself wrote stay. So does everything else: dates, other times, numbers (also times in
-    seconds), words, short ids, and ids of lowercase letters and digits.
+    Values that the test itself wrote stay unchanged. So does everything else: dates, other times, numbers (including
+    times in seconds), words, short ids, and ids of lowercase letters and digits.
     """
 
     def __init__(self, tokens: Iterable[str | None] = (), *, said: object = None) -> None:
         self._said = frozenset(leaf for _, leaf in leaves_of(said) if isinstance(leaf, str))
         self._numbers: dict[str, dict[str, str]] = {}
-        # Longest first, as a token may begin with another.
+        # Longest first, because one token may begin with another.
         known = sorted({token for token in tokens if token}, key=lambda token: (-len(token), token))
-        # Words may contain the short tokens of some servers.
+        # Replace a short token only as a whole text, because words may contain it.
         self._short = frozenset(token for token in known if len(token) < _MIN_ID_CHARS)
         longer = "|".join(re.escape(token) for token in known if token not in self._short)
         kinds = {**({"known": f"{_EDGE}(?:{longer}){_END}"} if longer else {}), **_KINDS}
         self._pattern = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in kinds.items()))
 
     def over(self, value: Any) -> Any:
-        """Replace the changing parts of all texts in a value, including names, in order."""
+        """Replace the changing parts of all texts in a value, including mapping keys, in order."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
@@ -86,7 +87,7 @@ class Placeholders:
         return value
 
     def text(self, text: str) -> str:
-        """Replace the changing parts of a text."""
+        """Replace a text's changing parts."""
         if text in self._short:
             return self.number("token", text)
         if text in self._said:
@@ -96,7 +97,7 @@ class Placeholders:
         return self._pattern.sub(self._replaced, text)
 
     def number(self, kind: str, value: str) -> str:
-        """Return the placeholder of a value that changes."""
+        """Return the placeholder for a changing value."""
         numbers = self._numbers.setdefault(kind, {})
         return numbers.setdefault(value, f"<{kind} {len(numbers) + 1}>")
 
@@ -118,7 +119,7 @@ class Placeholders:
 
 
 def _is_recent(text: str) -> bool:
-    """Return True if a time is so near that it probably comes from a clock."""
+    """Return True if a time is close enough to now that it probably comes from a clock."""
     try:
         when = datetime.fromisoformat(text.replace(",", ".").upper())
     except ValueError:
@@ -135,7 +136,7 @@ def _is_id(run: str) -> bool:
 
 
 def _is_random(run: str) -> bool:
-    """Return True if mixed-case letters and digits do not read as words."""
+    """Return True if mixed-case letters and digits do not look like words."""
     if run.isdigit() or run.lower() == run or run.upper() == run:
         return False
     parts = _PART.findall(run)

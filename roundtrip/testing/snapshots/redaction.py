@@ -1,4 +1,4 @@
-"""Redact the values of named fields in arguments, answers, results and forms, and in texts that repeat them."""
+"""Redaction of named fields in arguments, answers, results and forms, and in texts that repeat their values."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -7,26 +7,26 @@ from typing import Any, Final, cast
 REDACTED: Final = "<redacted>"
 
 _MIN_REPEATED_CHARS: Final = 4
-"""Minimum length of a value to redact in texts that repeat it: many texts contain `no` or `12`."""
+"""Minimum length at which a value is redacted in other texts: many texts contain `no` or `12`."""
 _REVEALING_KEYWORDS: Final = frozenset(
     {"const", "default", "enum", "enumNames", "oneOf", "anyOf", "items", "examples", "example"}
 )
-"""Keywords of a field's schema that may reveal a value."""
+"""Schema keywords that may reveal a field's value."""
 
 
 class SnapshotRedaction:
-    """The names of fields to redact, and the values found in them so far."""
+    """The names of fields to redact, and the values found in these fields so far."""
 
     def __init__(self, fields: Collection[str] = ()) -> None:
         self._fields = frozenset(fields)
         self._held: set[str] = set()
 
     def hides(self, name: str | None) -> bool:
-        """Return True if a field or question of this name is redacted."""
+        """Return True if fields and questions with this name are redacted."""
         return name in self._fields
 
     def data(self, value: Any) -> Any:
-        """Return a user's data without the values of redacted fields."""
+        """Return user data without the values of redacted fields."""
         if not self._fields:
             return value
         if isinstance(value, Mapping):
@@ -37,7 +37,7 @@ class SnapshotRedaction:
         return value
 
     def held(self, value: Any) -> str:
-        """Remember a value to redact it in texts, and return its placeholder."""
+        """Remember a value, to redact it in other texts, and return the replacement."""
         if isinstance(value, Mapping | list | tuple):
             for item in cast("list[Any]", value.values() if isinstance(value, Mapping) else value):
                 self.held(item)
@@ -46,7 +46,7 @@ class SnapshotRedaction:
         return REDACTED
 
     def form(self, properties: Mapping[str, Any], *, hides_all: bool = False) -> dict[str, Any]:
-        """Return the fields of a form without schema keywords that reveal redacted values."""
+        """Return a form's fields without schema keywords that reveal redacted values."""
         return {
             name: self._shape(cast("Mapping[str, Any]", shape))
             if (hides_all or self.hides(name)) and isinstance(shape, Mapping)
@@ -60,7 +60,7 @@ class SnapshotRedaction:
         return {name: REDACTED if name in _REVEALING_KEYWORDS else item for name, item in shape.items()}
 
     def texts(self, value: Any) -> Any:
-        """Replace redacted values in all texts of some data, also in texts that hold JSON."""
+        """Replace redacted values in all texts in `value`, including texts that contain JSON."""
         if not self._fields:
             return value
         if isinstance(value, str):
@@ -82,7 +82,7 @@ class SnapshotRedaction:
             left: Any = self.data(read)
             if left != read:
                 text = json.dumps(left, indent=2, ensure_ascii=False)
-        # Longest first, as a value may contain another.
+        # Longest first, because one value may contain another.
         for held in sorted(self._held, key=lambda value: (-len(value), value)):
             text = text.replace(held, REDACTED)
         return text

@@ -1,4 +1,4 @@
-"""Convert a call to plain values, in the order of its text."""
+"""Snapshot stories: a call as plain values, in the order in which its text shows them."""
 
 import base64
 import binascii
@@ -40,7 +40,7 @@ _UNREDACTED_PARTS: Final = frozenset({"method", "era", "states", "end"})
 
 
 def story_of(call: Conversation, redaction: SnapshotRedaction) -> Story:
-    """Return the parts of a call, under the names that `exclude=` and `matcher=` see."""
+    """Return a call's parts, under the names that `exclude=` and `matcher=` see."""
     first = call.first
     story: Story = {"method": first.method, "name": first.name, "era": call.era.name.lower()}
     story["arguments"] = redaction.data(_plain(first.arguments))
@@ -55,14 +55,14 @@ def story_of(call: Conversation, redaction: SnapshotRedaction) -> Story:
         for round_, token in zip(call.rounds, tokens, strict=False)
     ]
     if call.approvals:
-        # Without ids and times, which differ in each call.
+        # Leave out ids and times, because they differ in each call.
         told = ("message", "by", "state", "who", "reason")
         story["approvals"] = [{part: one[part] for part in told if part in one} for one in call.approvals]
     if call.link_results:
         story["link_results"] = [
             {"round": one.round, "content": _blocks(one.result.content)} for one in call.link_results
         ]
-    # A call that cannot ask reports no states beyond the first.
+    # A call that cannot ask reports only the first state.
     story["states"] = [state.value for state in call.states] if call.states and len(call.states) > 1 else None
     story["end"] = _end(call)
     story.update(_result(call, redaction))
@@ -109,7 +109,7 @@ def _answer(answer: InputResponse | None, redaction: SnapshotRedaction, *, hidde
 
 
 def _token(token: str | None, order: Mapping[str | None, int]) -> Story | None:
-    """Describe a token; the tokens of other servers are opaque."""
+    """Describe a token; other servers' tokens are opaque."""
     if token is None:
         return None
     try:
@@ -189,7 +189,7 @@ def _repeats_one(block: Any, value: Any) -> bool:
     if block.text == value:
         return True
     try:
-        # Compare texts, as 1 == True in Python.
+        # Compare JSON texts, because 1 == True in Python.
         said = json.dumps(json.loads(block.text), sort_keys=True)
         return said in (json.dumps(value, sort_keys=True), json.dumps({"result": value}, sort_keys=True))
     except (ValueError, TypeError, RecursionError):
@@ -221,7 +221,7 @@ def _contents(contents: TextResourceContents | BlobResourceContents) -> Story:
 
 
 def bytes_in(data: str) -> int | None:
-    """Return the number of bytes in base64; None if the text is not base64."""
+    """Return the decoded size of base64 data; None if the text is not base64."""
     try:
         return len(base64.b64decode(data, validate=True))
     except (binascii.Error, ValueError):

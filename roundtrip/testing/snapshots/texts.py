@@ -1,4 +1,4 @@
-"""Write a call, or its JSON-RPC messages, as a text that is the same for each equal run."""
+"""Snapshot texts of a call or its JSON-RPC messages; equal runs have equal texts."""
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -25,14 +25,14 @@ _DATA_FIELDS: Final = ("data", "blob")
 
 @dataclass(frozen=True, slots=True)
 class Sieve:
-    """syrupy's `exclude=`, `include=` and `matcher=`, with the same effect as on JSON snapshots."""
+    """syrupy's `exclude=`, `include=` and `matcher=`, which work as in JSON snapshots."""
 
     exclude: Callable[..., bool] | None = None
     include: Callable[..., bool] | None = None
     matcher: Callable[..., Any] | None = None
 
     def over(self, value: Any, path: _Path = ()) -> Any:
-        """Return a value without the excluded parts, and with the matcher's replacements."""
+        """Return a value without excluded parts, and with the matcher's replacements."""
         if self.matcher is not None:
             value = self.matcher(data=value, path=path)
         if isinstance(value, Mapping):
@@ -53,7 +53,7 @@ def _within(path: _Path, name: object, value: object) -> _Path:
 
 
 def _without_changes(value: Any, placeholders: Placeholders) -> Any:
-    """Replace the parts of a message that change with each run or each version of the SDK."""
+    """Replace the message parts that change with each run or SDK version."""
     if isinstance(value, list):
         return [_without_changes(item, placeholders) for item in cast("list[Any]", value)]
     if not isinstance(value, Mapping):
@@ -75,10 +75,10 @@ def _without_changes(value: Any, placeholders: Placeholders) -> Any:
 def _redacted(
     messages: Sequence[Message], redaction: SnapshotRedaction, *, tool: str, hidden: Collection[str] = ()
 ) -> list[dict[str, Any]]:
-    """Omit the values of users' fields, and all listed tools but the called one.
+    """Omit redacted values in user data, and all listed tools except the called tool.
 
-    Fields of the protocol stay. Questions with a message in `hidden` are redacted with their answers, as the live era
-    has no names for them.
+    Protocol fields stay. Questions whose message is in `hidden` are redacted together with their answers, because in
+    the live era questions have no names.
     """
     ids = {
         message["id"]
@@ -127,11 +127,11 @@ _ALL: Final = Sieve()
 
 
 def call_text(call: Conversation, *, redacting: Collection[str] = (), sieve: Sieve = _ALL) -> str:
-    """Return a call as a readable text, the same for each equal run.
+    """Return a call as readable text; equal runs have equal texts.
 
     Args:
         call: The call.
-        redacting: Names of fields whose values are omitted, at any depth.
+        redacting: Field names whose values are omitted, at any depth.
         sieve: Other parts to omit or replace.
     """
     story = sieve.over(story_of(call, SnapshotRedaction(redacting)))
@@ -139,18 +139,18 @@ def call_text(call: Conversation, *, redacting: Collection[str] = (), sieve: Sie
 
 
 def wire_text(call: Conversation, *, redacting: Collection[str] = (), sieve: Sieve = _ALL) -> str:
-    """Return every JSON-RPC message of a call, the same for each equal run; arguments as for `call_text`.
+    """Return all of a call's JSON-RPC messages; equal runs have equal texts. The arguments are those of `call_text`.
 
-    `Placeholders` lists the replaced values. Request states, ids of pages and progress tokens are also numbered, bytes
-    of images are replaced by their size, and versions of client and server are omitted. Lists of tools contain only
-    the called tool.
+    `Placeholders` lists the replaced values. Request states, page ids and progress tokens are also numbered, image
+    bytes are replaced by their size, and client and server versions are omitted. Tool lists contain only the called
+    tool.
 
     Raises:
         ValueError: The messages were not recorded.
     """
     if not call.messages:
         raise ValueError(
-            "the messages of this call were not recorded; use the fixture wire_snapshot, or User(record_messages=True)"
+            "this call's messages were not recorded; use the fixture wire_snapshot, or User(record_messages=True)"
         )
     redaction = SnapshotRedaction(redacting)
     hidden = {question.message for question in call.questions if redaction.hides(question.name)}
@@ -166,7 +166,7 @@ def wire_text(call: Conversation, *, redacting: Collection[str] = (), sieve: Sie
 
 
 def _said(call: Conversation) -> list[object]:
-    """Return the values that the test wrote itself, which do not change."""
+    """Return the values that the test itself wrote, which do not change between runs."""
     answers = [question.answer for question in call.questions]
     contents = [answer.content for answer in answers if isinstance(answer, ElicitResult)]
     return [call.first.name, call.first.arguments, *contents]

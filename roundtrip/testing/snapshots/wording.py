@@ -1,4 +1,4 @@
-"""Write a story as text whose differences are easy to read."""
+"""Snapshot wording: a story as text that is easy to compare."""
 
 import json
 import re
@@ -12,10 +12,10 @@ from roundtrip.text import printable
 from roundtrip.untrusted import list_of, mapping_of
 
 _MAX_LIST_CHARS: Final = 88
-"""The width up to which a list or choices stay on one line."""
+"""The maximum width of a list or of choices on one line."""
 _PLAIN_NAME: Final = re.compile(r"[^\s\"](?:[^\n\"]*[^\s\":])?")
 Worded = tuple[str, list[str], str | None]
-"""A field's rules, its choices if they need lines of their own, and its description."""
+"""A field's rules, its choices if they need separate lines, and its description."""
 _KNOWN_KEYWORDS: Final = frozenset({
     "type", "title", "description", "default", "enum", "enumNames", "oneOf", "anyOf", "items", "minimum", "maximum",
     "minLength", "maxLength", "minItems", "maxItems", "format",
@@ -32,14 +32,14 @@ _KINDS: Final = {
 
 
 class StoryText:
-    """Writer of a story, whose parts may be missing."""
+    """Writer for a story, any part of which may be missing."""
 
     def __init__(self, story: Story) -> None:
         self._story = story
         self._lines: list[str] = []
 
     def text(self) -> str:
-        """Return the text of the story."""
+        """Return the story's text."""
         story = self._story
         head = [str(story[part]) for part in ("method", "name") if part in story]
         era = f" ({story['era']} era)" if "era" in story else ""
@@ -63,7 +63,7 @@ class StoryText:
         return "\n".join(self._lines) + "\n"
 
     def _link_results(self, rounds: int) -> None:
-        """Write the results with links that came after a number of rounds."""
+        """Write the results with links that arrived after `rounds` rounds."""
         for result in list_of(self._story.get("link_results")):
             if result.get("round") == rounds:
                 self._lines.append("")
@@ -81,7 +81,7 @@ class StoryText:
 
     def _line(self, text: str, depth: int = 0) -> None:
         spaces = len(text) - len(text.rstrip(" "))
-        # Editors remove trailing spaces, and readers do not see them.
+        # Escape trailing spaces: editors remove them, and readers do not see them.
         text = text[: len(text) - spaces] + r"\x20" * spaces
         self._lines.append("  " * depth + text)
 
@@ -146,7 +146,7 @@ class StoryText:
             return
         self._lines.append("")
         self._line("states")
-        # A leg ends where the call waits.
+        # Write one line per leg. A leg ends where the call waits.
         legs = " > ".join(map(str, states)).replace("awaiting_input > ", "awaiting_input\n")
         for leg in legs.split("\n"):
             self._line(leg, 1)
@@ -197,7 +197,7 @@ class StoryText:
             self._line(_inline(value), depth)
 
     def _values(self, values: Any, depth: int) -> None:
-        """Write the names and values of a mapping, or the items of a list, one per line."""
+        """Write a mapping's names and values, or a list's items, one per line."""
         if isinstance(values, Mapping):
             for name, value in cast("Mapping[Any, Any]", values).items():
                 self._value(f"{_name(name)}:", value, depth)
@@ -216,7 +216,7 @@ class StoryText:
 
 
 def _needs_lines(value: Any) -> bool:
-    """Return True for a mapping, each part of which has a line so that diffs are small, and for a long list."""
+    """Return True for a mapping or a long list. Each part gets a line, so that diffs are small."""
     if not isinstance(value, list):
         return bool(mapping_of(value))
     items = cast("list[Any]", value)
@@ -241,7 +241,7 @@ def _name(name: Any) -> str:
 
 
 def worded(name: str, shape: Any, *, required: bool) -> Worded:
-    """Describe a field of a form: `copies: integer, 1 to 10, default 1, optional`."""
+    """Describe a form field: `copies: integer, 1 to 10, default 1, optional`."""
     (field,) = fields_of({"properties": {name: shape}, "required": [name] if required else []})
     parts = mapping_of(shape)
     choices = [_choice(choice) for choice in field.choices]
@@ -251,7 +251,7 @@ def worded(name: str, shape: Any, *, required: bool) -> Worded:
     takes = [_kind(field, parts, one_line)]
     if (bounds := field.bounds_in(_json)) is not None:
         takes.append(bounds)
-    # Pydantic derives a title from the name.
+    # Skip a title that Pydantic derived from the name.
     if field.title not in (None, name, name.replace("_", " ").title()):
         takes.append(f"titled {_json(field.title)}")
     if field.has_default:

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.anyio
 
 ONE_QUESTION = """\
 5 paths of 'book', retry era, branching at the first 1 question: 5 completed
-left out: other answers beyond depth=1, where 5 paths only accepted
+left out: other answers beyond depth=1; there, 5 paths only accepted
 
 #  questions                  outcome    states  text
 1  seat accept    and 1 more  completed  s1      Solaris, row: front, text
@@ -45,8 +45,8 @@ states
   s1  received > (resolving > awaiting_input > resumed) x2 > resolving > executing > completed
   s2  received > (resolving > awaiting_input > resumed) x3 > resolving > executing > completed
 
-edges of the machine: 6 of 20 gone along
-not gone along:
+state-machine edges: 6 of 20 covered
+not covered:
   ask      executing > awaiting_input
   revise   executing > resolving
   recall   resolving > completed
@@ -124,7 +124,7 @@ async def test_a_crash_is_found_and_named() -> None:
     with pytest.raises(AssertionError) as raised:
         explored.assert_no_crash()
     assert str(raised.value) == (
-        f"1 of {len(explored.paths)} paths of 'trap' crashed, or came to no end:\n"
+        f"1 of {len(explored.paths)} paths of 'trap' crashed or did not end:\n"
         "  first decline, second cancel\n    KeyError: 'cancel'"
     )
     assert raised.value.__cause__ is crashed.error
@@ -145,20 +145,20 @@ async def test_a_tool_that_asks_for_ever_is_broken_off(era: Era) -> None:
     assert {len(path.choices) for path in explored.paths} == {7}
     assert explored.paths[0].text == "still asks after 7 questions, the last 'sure-7'"
     assert explored.deeper == len(explored.paths) == {Era.RETRY: 5, Era.LIVE: 4}[era]
-    with pytest.raises(AssertionError, match="came to no end"):
+    with pytest.raises(AssertionError, match="did not end"):
         explored.assert_no_crash()
 
 
 async def test_rejection_of_invented_content_is_reported() -> None:
     explored = await paths(cinema(), "unlock", depth=1)
-    assert explored.paths[0].text.startswith("asks 'code' again and again; if its form does not show all rules, ")
+    assert explored.paths[0].text.startswith("keeps asking 'code'; if its form does not show all rules, ")
     explored = await paths(cinema(), "unlock", depth=1, answers={"code": {"code": "123-456"}})
     assert explored.paths[0].text == "123-456"
 
 
 async def test_a_tool_that_hangs_is_broken_off() -> None:
     explored = await paths(cinema(), "hang", depth=1, limit=3, patience=1)
-    assert outcomes(explored)["wait cancel"] == "unfinished: no end after 1 seconds"
+    assert outcomes(explored)["wait cancel"] == "unfinished: did not end within 1 s"
 
 
 async def test_limit_is_applied_and_its_omissions_are_reported() -> None:
@@ -170,7 +170,7 @@ async def test_limit_is_applied_and_its_omissions_are_reported() -> None:
     ]
     # Those that branch off at the first question have been gone, and not the four branches of each.
     assert explored.left_out == 2 + 4 * 4
-    assert "left out: 18 paths or more, as limit=7 was reached" in str(explored)
+    assert "left out: 18 paths or more, because limit=7 was reached" in str(explored)
 
 
 async def test_each_path_gets_its_own_instance_where_possible() -> None:
@@ -183,7 +183,7 @@ async def test_each_path_gets_its_own_instance_where_possible() -> None:
 async def test_tool_asking_inconsistently_is_reported() -> None:
     explored = await paths(cinema(), "fickle", depth=1)
     assert explored.strayed == 4
-    assert "4 paths met other questions than before after the same answers" in str(explored)
+    assert "4 paths got other questions than before after the same answers" in str(explored)
 
 
 async def test_a_prompt_is_explored_by_its_first_leg() -> None:
@@ -237,7 +237,7 @@ async def test_the_sdk_s_own_server_is_explored_without_states() -> None:
     assert explored.coverage is None
     assert {path.states for path in explored.paths} == {None}
     assert "states" not in explored.table()
-    assert str(explored).endswith("not told by this server; its crashes may look like failures")
+    assert str(explored).endswith("not reported by this server, so its crashes may look like failures")
 
 
 async def test_a_server_elsewhere_is_explored_without_states(era: Era) -> None:
