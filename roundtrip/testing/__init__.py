@@ -1,4 +1,4 @@
-"""Test tools that ask: scripted users call them through a real client, in either era."""
+"""Testing kit for tools that ask: scripted users call them through a real client, in either era."""
 
 from typing import TYPE_CHECKING, Any, Final
 
@@ -79,7 +79,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    # The pytest plugin imports parts of this package, and a test pays for those it uses.
+    # Load names on demand: the pytest plugin imports this package, and a test pays only for the modules that it uses.
     _HOMES: Final = {
         "roundtrip.client.legs": ["Era", "LegRequest"],
         ".approvers": ["Approver", "Verdict"],

@@ -1,4 +1,4 @@
-"""Decide approvals for scripted users: people of a group, who use the API of the inbox."""
+"""Scripted approvers, who decide approvals through the inbox API."""
 
 import logging
 import re
@@ -12,32 +12,32 @@ import httpx2
 from roundtrip.adapters.finding import attached
 from roundtrip.testing.question_pages import browser_on
 
-# A failing test shows its own frames only.
+# Hide this module's frames in the tracebacks of failing tests.
 __tracebackhide__ = True
 
 _LOOK_SECONDS: Final = 0.02
 _REASON: Final = "rejected by the test"
 
 _IS_LOOKING: Final[ContextVar[bool]] = ContextVar("is_looking", default=False)
-# Otherwise each look at the inbox is a line of the log.
+# Otherwise, each poll of the inbox logs a line.
 logging.getLogger("httpx2").addFilter(
     lambda record: not _IS_LOOKING.get() or record.levelno > logging.INFO or "/approvals/api" not in record.getMessage()
 )
 
-# To a type checker, a mapping of names is not a mapping of both kinds of keys.
+# `Mapping` is invariant in its key, so `Mapping[str, ...]` is not a `Mapping[str | re.Pattern[str], ...]`.
 _MatcherT = TypeVar("_MatcherT", str, str | re.Pattern[str])
 
 Verdict: TypeAlias = Literal["approve", "reject"] | tuple[Literal["approve", "reject"], str] | None
-"""A decision, alone or with its reason; None leaves the approval open."""
+"""A decision, with or without a reason; None leaves the approval open."""
 
 
 class Approver:
-    """A scripted person who decides what waits in their inbox, while a `User` calls: `User(..., approver=...)`.
+    """A scripted person who decides the approvals in their inbox while a `User` calls: `User(..., approver=...)`.
 
     Args:
-        verdicts: The decisions by the name of the group, or by a compiled pattern of the message; or a function of the
-            approval as the API shows it. What has no decision stays open.
-        headers: The person's login, as `Pages(authenticate=...)` reads it.
+        verdicts: The decisions, by group name or by a compiled pattern that matches the message. It can also be a
+            function that takes the approval in the API's format. Approvals without a decision stay open.
+        headers: The person's login, in the form that `Pages(authenticate=...)` reads.
 
     Example:
         ```python
@@ -53,26 +53,26 @@ class Approver:
         headers: Mapping[str, str],
     ) -> None:
         if not callable(verdicts) and not isinstance(verdicts, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"Approver takes verdicts by group, pattern or function, got {verdicts!r}")
+            raise TypeError(f"Approver verdicts must be a mapping by group or pattern, or a function, got {verdicts!r}")
         self._verdicts = verdicts
         self._headers = dict(headers)
         self.decided: list[dict[str, Any]] = []
-        """The approvals that this person has decided, as the API shows them afterwards."""
+        """The approvals that this person has decided, in the API's format."""
 
     async def watch(
         self, server: Callable[[], object], tell: Callable[[dict[str, Any]], object] = lambda decided: None
     ) -> None:
-        """Decide everything that comes, until it is cancelled, and tell each decision.
+        """Decide incoming approvals until cancelled, and pass each decision to `tell`.
 
         Raises:
-            AssertionError: The person cannot log in, or a decision is not one.
+            AssertionError: The person cannot log in, or a verdict is invalid.
         """
         _IS_LOOKING.set(True)
         while True:
             instance = server()
             async with self._client(instance) as http:
-                # On a network, the call moves to instances with other keys. Each client looks at least once, so that a
-                # function that makes a new server each time does not keep the loop from running.
+                # A network may move the call to instances with other keys. Poll each instance at least once: `server`
+                # may return a new instance each time.
                 while True:
                     await self._decide_all(http, tell)
                     await anyio.sleep(_LOOK_SECONDS)
@@ -84,7 +84,7 @@ class Approver:
             return browser_on(ours, base_url="http://inbox", headers=self._headers)
         if isinstance(server, str):
             return httpx2.AsyncClient(base_url=server.removesuffix("/mcp"), headers=self._headers)
-        raise AssertionError("approver= needs a server of this process, or the address of one")
+        raise AssertionError("approver= needs a server in this process, or a URL")
 
     async def _decide_all(self, http: httpx2.AsyncClient, tell: Callable[[dict[str, Any]], object]) -> None:
         after: str | None = None
@@ -92,8 +92,8 @@ class Approver:
             page = await http.get("/approvals/api", params={} if after is None else {"after": after})
             if page.status_code != 200:
                 raise AssertionError(
-                    f"the approver cannot open the inbox: {page.status_code} {page.text[:200]}; give Approver headers= "
-                    "that Pages(authenticate=...) accepts, and the server approvals="
+                    f"the approver cannot open the inbox: {page.status_code} {page.text[:200]}; pass Approver headers= "
+                    "that Pages(authenticate=...) accepts, and pass the server approvals="
                 )
             listed = page.json()
             for approval in listed["approvals"]:
@@ -110,11 +110,11 @@ class Approver:
             return None
         decision, reason = (verdict, _REASON) if isinstance(verdict, str) else verdict
         if decision not in ("approve", "reject"):
-            raise AssertionError(f"a decision must be 'approve' or 'reject', alone or with a reason, got {verdict!r}")
+            raise AssertionError(f"a verdict must be 'approve' or 'reject', or a pair with a reason, got {verdict!r}")
         if verdict == "approve":
             reason = ""
         made = await http.post(f"/approvals/api/{approval['id']}", json={"decision": decision, "reason": reason})
-        # Another person may have been faster.
+        # Any other status means that another person decided first.
         return made.json() if made.status_code == 200 else None
 
     def _verdict_on(self, approval: Mapping[str, Any]) -> Verdict:

@@ -1,4 +1,4 @@
-"""A clock of this process under a test's control."""
+"""A process clock that a test controls."""
 
 import time
 from collections.abc import Generator
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 class Clock:
-    """A time of day that stands still until a test moves it.
+    """A clock that stands still until a test moves it.
 
     While set, it replaces `time.time` for the whole process, including existing servers.
     """

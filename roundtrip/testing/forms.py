@@ -1,8 +1,8 @@
-"""Derive answers from a form's schema: a simple one, another one, and one for each broken rule.
+"""Sample answers from a form's schema: a simple answer, a second answer, and an invalid answer per rule.
 
-A server may check more than its form says, such as a pattern or a date in the past. The samples are therefore the
-simplest that fit (`text`, `1`, the first choice), and the server may still reject them. No conversion makes an invalid
-answer valid, and an `ElicitResult` can carry each of them, so none is a nested object.
+A server may check rules that its form does not show, such as a date in the past. The samples are therefore the simplest
+values that fit (`text`, `1`, the first choice), and the server may still reject them. No type conversion makes an
+invalid answer valid. No value is a nested object, because an `ElicitResult` must be able to carry it.
 """
 
 import math
@@ -16,7 +16,7 @@ from roundtrip.questions.fields import FORMATS, FieldKind, FormField, fields_of
 from roundtrip.text import printable
 
 _MAX_SAMPLE_SIZE: Final = 100_000
-"""The most characters of a text, or items of a list."""
+"""Maximum number of characters in a text, or of items in a list."""
 _WORDS: Final = ("text", "other")
 _FORMATTED: Final[Mapping[str, tuple[str, ...]]] = {
     "email": ("ada@example.com", "eve@example.com"),
@@ -32,18 +32,18 @@ _MAX_PATTERN_CHARS: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class FieldSamples:
-    """Valid and invalid values of a field, the simplest first."""
+    """A field's valid and invalid values, the simplest first."""
 
     field: FormField
     shape: Mapping[str, Any]
     fits: Callable[[Any], bool]
-    """Checks a value against the field's schema."""
+    """Function that checks a value against the field's schema."""
     valid: tuple[Any, ...]
     invalid: tuple[Any, ...]
 
     @property
     def filled_in(self) -> bool:
-        """Return True if the simplest answer has the field."""
+        """Return True if the simplest answer includes the field."""
         return self.field.required or (self.field.has_default and self.fits(self.field.default))
 
     @property
@@ -54,7 +54,7 @@ class FieldSamples:
 
 
 def valid_answer(schema: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the simplest content that a form accepts: the defaults, and samples for other required fields.
+    """Return the simplest content that a form accepts: its defaults, and samples for the other required fields.
 
     Raises:
         ValueError: The schema is not a form, or no valid answer is known.
@@ -63,7 +63,7 @@ def valid_answer(schema: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def other_valid_answer(schema: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return a second content that a form accepts, with other values if possible; None if no other is known.
+    """Return different content that a form accepts, with other values where possible; None if none is known.
 
     Raises:
         ValueError: The schema is not a form, or no valid answer is known.
@@ -77,7 +77,7 @@ def other_valid_answer(schema: Mapping[str, Any] | None) -> dict[str, Any] | Non
 
 
 def invalid_answers(schema: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """Return contents that a form rejects, each for one reason; a form without fields rejects none.
+    """Return a list of content that a form rejects, each for one reason. A form without fields rejects nothing.
 
     Raises:
         ValueError: The schema is not a form, or no valid answer is known.
@@ -90,24 +90,24 @@ def invalid_answers(schema: Mapping[str, Any] | None) -> list[dict[str, Any]]:
 
 
 def samples_of(schema: Mapping[str, Any] | None) -> list[FieldSamples]:
-    """Return the fields of a form with samples of their values.
+    """Return a form's fields, with sample values.
 
     Raises:
         ValueError: The schema is not a form, or no valid value of a required field is known.
     """
     if schema is None:
-        raise ValueError("the question has no form: only a question with a schema has one")
+        raise ValueError("the question has no form, because it has no schema")
     try:
         Draft202012Validator.check_schema(dict(schema))
     except SchemaError as error:
         where = ".".join(str(part) for part in error.absolute_path) or "schema"
-        raise ValueError(printable(f"the schema is not a JSON schema: {where}: {error.message}")) from error
+        raise ValueError(printable(f"the schema is not a valid JSON schema: {where}: {error.message}")) from error
     shapes = cast("Mapping[str, Any] | None", schema.get("properties"))
     if schema.get("type") != "object" or shapes is None:
-        raise ValueError("the schema is not a form: a form has type 'object', and its fields in 'properties'")
+        raise ValueError("the schema is not a form: a form must have type 'object' and its fields in 'properties'")
     strangers = [name for name in schema.get("required", ()) if name not in shapes]
     if strangers:
-        raise ValueError(f"the form requires {strangers[0]!r}, which is not among its fields")
+        raise ValueError(f"the form requires {strangers[0]!r}, which is not one of its fields")
     fields = fields_of(schema)
     for field in fields:
         if field.kind is FieldKind.JSON:
@@ -126,7 +126,7 @@ def _samples(field: FormField, shape: Mapping[str, Any]) -> FieldSamples:
     if field.required and not valid:
         raise ValueError(
             f"no valid value of the required field {field.name!r} is known; its schema: {dict(shape)!r}. "
-            "If you know one, write the answer out instead"
+            "Write the answer explicitly instead"
         )
     invalid = [value for value in _INVALID[field.kind](field, shape) if not fits(value)]
     return FieldSamples(field, shape, fits, valid, _distinct(invalid))
@@ -140,7 +140,7 @@ def _formats() -> FormatChecker:
 
 
 def _of_texts(check: Callable[[str], bool]) -> Callable[[object], bool]:
-    # A format restricts texts only.
+    # A format restricts only strings.
     return lambda value: not isinstance(value, str) or check(value)
 
 
@@ -187,7 +187,7 @@ def _not_texts(field: FormField, shape: Mapping[str, Any]) -> Iterator[Any]:
 def _numbers(field: FormField, shape: Mapping[str, Any]) -> Iterator[float]:
     low, high = range_of(shape)
     step = shape.get("multipleOf")
-    # The most common check that a form cannot express is "above zero".
+    # Begin with 1: the most common rule that forms do not show is "above zero".
     candidates: list[float] = [1, 2, 0]
     if step is not None:
         candidates += [step * math.ceil((low or 0) / step), step * (math.ceil((low or 0) / step) + 1)]
@@ -214,12 +214,12 @@ def _not_numbers(field: FormField, shape: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def clearance(field: FormField, bound: float) -> float:
-    """Return a distance from a bound that rounding cannot bridge."""
+    """Return a distance from a bound that is too large for rounding to hide."""
     return max(1, abs(bound) // 1000) if field.kind is FieldKind.NUMBER else 1
 
 
 def range_of(shape: Mapping[str, Any]) -> tuple[float | None, float | None]:
-    """Return the bounds of a number; exclusive bounds count as inclusive."""
+    """Return a number's bounds. Exclusive bounds count as inclusive."""
     low = max(_bounds(shape, "minimum", "exclusiveMinimum"), default=None)
     return low, min(_bounds(shape, "maximum", "exclusiveMaximum"), default=None)
 
@@ -234,7 +234,7 @@ def _several(field: FormField, shape: Mapping[str, Any]) -> Iterator[list[str]]:
     least = math.ceil(field.least or 0)
     if least > _MAX_SAMPLE_SIZE:
         return
-    # Repeat a choice only if the list must be that long: a server may read it as a set.
+    # Repeat a choice only if the list must be longer than the choices: a server may read the list as a set.
     enough = choices if least <= len(choices) else choices * math.ceil(least / len(choices))
     yield enough[: max(least, 1)]
     yield enough[-max(least, 1) :]

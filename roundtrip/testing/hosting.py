@@ -1,4 +1,4 @@
-"""`served`: serve a server of this process on a port of this machine."""
+"""`served`: serve a server object over HTTP on a local port."""
 
 import socket
 from collections.abc import AsyncGenerator, Generator
@@ -13,16 +13,16 @@ from roundtrip.adapters.finding import AnyServer, is_fastmcp
 
 @asynccontextmanager
 async def served(server: AnyServer, **options: Any) -> AsyncGenerator[str]:
-    """Serve streamable HTTP on a free port of the loopback interface inside the block; yields the URL.
+    """Serve streamable HTTP on a free loopback port inside the block; yield the URL.
 
     Args:
         server: The server.
-        **options: Options of its `streamable_http_app`, or of FastMCP's `http_app`.
+        **options: Arguments for `streamable_http_app`, or for FastMCP's `http_app`.
     """
     app = server.http_app("/mcp", **options) if is_fastmcp(server) else server.streamable_http_app(**options)
-    # Listen before serving, so that a client may connect at once.
+    # Listen before serving, so that a client can connect immediately.
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        # As `roundtrip serve` does: otherwise each response waits some 40 ms for an acknowledgment.
+        # Without TCP_NODELAY, which `roundtrip serve` also sets, each response waits about 40 ms for an acknowledgment.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         async with serving(app, listening):
             yield f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
@@ -32,15 +32,15 @@ async def served(server: AnyServer, **options: Any) -> AsyncGenerator[str]:
 async def serving(
     app: ASGIApp, listening: socket.socket, *, lifespan: Literal["auto", "on", "off"] = "auto"
 ) -> AsyncGenerator[None]:
-    """Serve an application from a socket inside the block."""
-    # Imported here, because the import is slow.
+    """Serve an application on a socket inside the block."""
+    # lazy: slow to import
     import uvicorn
 
     class ServerWithoutSignals(uvicorn.Server):
         @contextmanager
         def capture_signals(self) -> Generator[None]:
-            # The signals are the test runner's. Of two servers, the last to end would also restore the handler of
-            # the other, which has ended; sse_starlette takes that for the end of all later servers.
+            # Signals belong to the test runner. If two servers overlap, the last to end would restore the handler
+            # that the other server installed; sse_starlette would then treat all later servers as ended.
             yield
 
     host = ServerWithoutSignals(
@@ -48,7 +48,7 @@ async def serving(
     )
 
     async def serve() -> None:
-        # Cancelled, it would leave the loop listening on a socket that is closed, and soon on another of its number.
+        # If cancelled, the loop would keep listening on a closed socket, whose descriptor the system soon reuses.
         with anyio.CancelScope(shield=True):
             await host.serve(sockets=[listening])
 
@@ -57,7 +57,7 @@ async def serving(
         group.start_soon(serve)
         try:
             yield
-        except Exception as error:  # noqa: BLE001 - raised below, as it is and not in a group
+        except Exception as error:  # noqa: BLE001 - raised below, outside the exception group
             failure = error
         finally:
             host.should_exit = True

@@ -1,4 +1,4 @@
-"""Provide `LegByLeg`, which sends a call of the retry era one leg at a time."""
+"""`LegByLeg`: send a retry-era call one leg at a time."""
 
 from collections.abc import Mapping
 from typing import Any, Final, cast
@@ -17,15 +17,16 @@ _FORM: Final = ElicitRequestFormParams(message="", requested_schema={})
 
 
 class LegByLeg:
-    """Sender of single legs, each to the next instance of a server, through a new client of the SDK.
+    """Sender for single legs. Each leg goes to the server's next instance, through a new SDK client.
 
-    The test gives every answer. Use it to test a single leg, a token, or a rejection; for whole calls use `User`.
+    The test gives every answer. Use `LegByLeg` to test a single leg, a token or a rejection, and `User` for whole
+    calls.
 
     Args:
-        server: As for `User`; a function makes a new instance for every leg.
-        principal: The logged-in principal, for servers in memory: a subject, or an access token.
-        **options: Options of `mcp.Client`. Its callbacks are never called; they only declare capabilities. By default
-            all are declared: pass None for a callback to leave one out.
+        server: The server, as for `User`. A factory makes a new instance for every leg.
+        principal: The logged-in principal, for servers in memory: a subject or an access token.
+        **options: Arguments for `mcp.Client`. Callbacks are never called, and only declare capabilities. All are
+            declared by default: to leave one out, pass None for its callback.
 
     Example:
         ```python
@@ -45,10 +46,10 @@ class LegByLeg:
 
     @property
     def token(self) -> str:
-        """Return the request state of the last round.
+        """Return the last round's request state.
 
         Raises:
-            AssertionError: The round has none.
+            AssertionError: The last round has no request state.
         """
         state = self.rounds[-1].request_state
         if state is None:
@@ -57,7 +58,7 @@ class LegByLeg:
 
     @property
     def questions(self) -> dict[str, AskedQuestion]:
-        """Return the questions of the last round, by their names."""
+        """Return the last round's questions, by name."""
         return _questions_of(self.rounds[-1])
 
     async def leg(
@@ -69,7 +70,7 @@ class LegByLeg:
         state: str | None = None,
         meta: Mapping[str, Any] | None = None,
     ) -> CallToolResult | InputRequiredResult:
-        """Send one leg of a tool call, with answers by name, as `User` takes them.
+        """Send one leg of a tool call, with answers by name, in the form that `User` accepts.
 
         Raises:
             MCPError: The server answered with a protocol error.
@@ -77,7 +78,7 @@ class LegByLeg:
         asked = {name: one for round_ in self.rounds for name, one in _questions_of(round_).items()}
         responses: dict[str, InputResponse] | None = None
         if answers is not None:
-            # An answer to an unknown question is sent as the answer to a form.
+            # Send the answer to an unknown question as a form answer.
             responses = {
                 name: response_to(asked.get(name, AskedQuestion(name, _FORM)), reply) for name, reply in answers.items()
             }
@@ -85,7 +86,7 @@ class LegByLeg:
         return cast("CallToolResult | InputRequiredResult", result)
 
     async def send(self, leg: LegRequest) -> LegResult:
-        """Send a leg of a tool call, a prompt or a resource."""
+        """Send one leg for a tool, prompt or resource."""
         instance = next(self._instances)
         target = low_level(instance) if is_fastmcp(instance) else instance
         client = Client(cast("Any", target), mode=Era.RETRY.mode, **self._options)

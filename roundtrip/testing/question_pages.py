@@ -1,7 +1,7 @@
-"""Answer question pages for scripted users: open the page, type the answers into its form, and send it.
+"""Question pages for scripted users: open the page, type the answers into its form, and submit the form.
 
-The pages are those of a roundtrip server in this process. Requests go through its own routes, with the user's headers.
-The names of questions and fields come from the stored call, as a page does not show them.
+The pages belong to a roundtrip server in this process. Requests use the server's routes and the user's headers. The
+names of questions and fields come from the stored call, because a page does not show them.
 """
 
 import json
@@ -36,7 +36,7 @@ from roundtrip.stored.book import StoredView
 from roundtrip.stored.content import CallContent, split_id
 from roundtrip.testing.conversations import AskedQuestion
 
-# A failing test shows its own frames only.
+# Hide this module's frames in the tracebacks of failing tests.
 __tracebackhide__ = True
 
 _PAGE_PATTERN: Final = re.compile(r"https?://[^\s'\"<>]+/ask/([A-Za-z0-9._~-]{16,2048})", re.ASCII)
@@ -46,12 +46,12 @@ _WAIT_SECONDS: Final = 60.0
 _MISTAKES_STATUS: Final = 422
 
 AnswerQuestions = Callable[[Sequence[AskedQuestion]], Awaitable[Sequence[InputResponse | None] | None]]
-"""Answers the questions of a page in their order; None leaves the page."""
+"""Function that answers a page's questions in order; None means that the user leaves the page."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingCall:
-    """A result that tells the model which tool to call later, and which link to show the user, if any."""
+    """A waiting call: the tool and handle with which a model continues it, and the link to show the user, if any."""
 
     tool: str
     handle: str
@@ -59,22 +59,22 @@ class WaitingCall:
 
 
 def waiting_call(result: object) -> WaitingCall | None:
-    """Return the call that a result says is waiting; None for any other result."""
+    """Return the waiting call that a result names; None for any other result."""
     if not isinstance(result, CallToolResult) or result.is_error:
         return None
     text = "\n".join(block.text for block in result.content if isinstance(block, TextContent))
-    # The page of a call that waits for others asks nothing.
+    # The page of a call that waits for an approver asks nothing.
     handle, link = WAITING.search(text), None if _AWAITED in text else _PAGE_PATTERN.search(text)
     return None if handle is None else WaitingCall(handle[1], handle[2], None if link is None else link[0])
 
 
 def call_of_handle(handle: str) -> str:
-    """Return the id of the call that a handle continues."""
+    """Return the id of a handle's call."""
     return split_id(handle)[0]
 
 
 def page_at(url: str, server: object) -> "QuestionPage | None":
-    """Return the question page at an address; None if the server is elsewhere, or the address is another page's."""
+    """Return the question page at a URL; None for other URLs, and for servers in other processes."""
     found = _PAGE_PATTERN.fullmatch(url)
     ours = attached(server)
     if found is None or ours is None or ours.task_service is None:
@@ -84,7 +84,7 @@ def page_at(url: str, server: object) -> "QuestionPage | None":
 
 
 async def questions_for_model(server: object, call_id: str) -> list[AskedQuestion]:
-    """Return the open questions of a stored call that a model may answer, by the names with which it does so."""
+    """Return a stored call's open questions that a model may answer, under the names that the model uses."""
     view = await _view(server, call_id)
     if view is None or view.entry.state is not StoredState.ASKING:
         return []
@@ -93,7 +93,7 @@ async def questions_for_model(server: object, call_id: str) -> list[AskedQuestio
 
 
 async def open_approvals(server: object, call_id: str) -> str:
-    """Return the approvals for which a stored call waits, in words; empty if there are none, or they are elsewhere."""
+    """Describe the approvals that a stored call waits for; empty for other calls and for servers in other processes."""
     view = await _view(server, call_id)
     if view is None or view.entry.has_ended:
         return ""
@@ -102,24 +102,24 @@ async def open_approvals(server: object, call_id: str) -> str:
 
 
 async def _view(server: object, call_id: str) -> StoredView | None:
-    """Return a stored call of a server in this process; None if there is none."""
+    """Return a stored call; None if the server in this process has no such call."""
     service = ours.task_service if (ours := attached(server)) is not None else None
     return await service.book.view(call_id) if service is not None else None
 
 
 def browser_on(server: AttachedServer, **options: Any) -> httpx2.AsyncClient:
-    """Make a browser that opens the pages of a server in this process, under any host."""
+    """Make a browser that opens the pages of a server in this process, under any host name."""
     app = Starlette(routes=server.own_routes)
     return httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), **options)
 
 
 def pages_among(asked: InputRequiredResult | None, server: object) -> set[str]:
-    """Return the names of questions that only show a question page: its answers do not pass through the client."""
+    """Return the questions that only link to a question page, whose answers do not pass through the client."""
     return {key for key, url in urls_in(asked).items() if page_at(url, server) is not None}
 
 
 def urls_in(asked: InputRequiredResult | None) -> dict[str, str]:
-    """Return the addresses of the questions that are pages of any site, by the names of the questions."""
+    """Return the URLs of URL questions for any site, by question name."""
     requests = (asked.input_requests if asked is not None else None) or {}
     return {
         key: request.params.url
@@ -129,12 +129,12 @@ def urls_in(asked: InputRequiredResult | None) -> dict[str, str]:
 
 
 class QuestionPage:
-    """The question page of one call.
+    """One call's question page.
 
     Args:
-        url: Its address.
-        call_id: The call.
-        server: The server that serves it.
+        url: The page's URL.
+        call_id: The call's id.
+        server: The server that serves the page.
     """
 
     def __init__(self, url: str, call_id: str, server: AttachedServer) -> None:
@@ -143,12 +143,12 @@ class QuestionPage:
         self._server = server
 
     async def play(self, answer: AnswerQuestions, *, headers: Mapping[str, str]) -> bool:
-        """Answer round after round until the call ends or needs its client; return False if the reader left before.
+        """Answer all rounds until the call ends or needs its client; return False if the user leaves earlier.
 
-        After a mistake, the reader types the next answer.
+        If the page reports a mistake, the user types the next answer.
 
         Raises:
-            AssertionError: The page does not open, or does not take an answer.
+            AssertionError: The page does not open, or rejects an answer.
         """
         async with browser_on(self._server, headers=headers) as browser:
             while (view := await self._paused()) is not None:
@@ -174,7 +174,7 @@ class QuestionPage:
         return True
 
     async def _paused(self) -> StoredView | None:
-        """Wait until the call asks, needs its client or has ended, and return it; None if it was forgotten."""
+        """Wait until the call asks, needs its client or has ended, and return it; None if the store dropped it."""
         with anyio.move_on_after(_WAIT_SECONDS):
             while (view := await _view(self._server, self.call_id)) is not None:
                 if view.entry.has_ended or view.entry.state is StoredState.ASKING or view.content.needs_client:
@@ -182,7 +182,7 @@ class QuestionPage:
                 await anyio.sleep(_POLL_SECONDS)
             return view
         if awaited := await open_approvals(self._server, self.call_id):
-            raise AssertionError(f"{awaited} still waits after {_WAIT_SECONDS:g} s; give User(approver=...)")
+            raise AssertionError(f"{awaited} still waits after {_WAIT_SECONDS:g} s; pass User(approver=...)")
         raise AssertionError(f"the call behind a question page neither asks nor ends within {_WAIT_SECONDS:g} s")
 
     async def _send(
@@ -199,12 +199,12 @@ class QuestionPage:
         for view, question, reply in zip(form.questions, questions, answers, strict=True):
             if not isinstance(reply, ElicitResult) or reply.action == "cancel":
                 raise AssertionError(
-                    f"the question {question} is asked on a page, where a user can answer, decline, or LEAVE; got "
+                    f"the reply to {question} must be an answer, DECLINE or LEAVE, because a page asks it, got "
                     f"{'no answer' if reply is None else repr(reply)}"
                 )
             accepts = reply.action == "accept"
             if accepts:
-                # Fields that the answer leaves out stay as the page shows them.
+                # Fields that are not in the answer keep the values that the page shows.
                 fields += [pair for field in view.fields for pair in _texts(field, reply.content or {})]
             if not form.is_single and not (accepts and view.kind is QuestionKind.FORM):
                 fields.append((view.choice_name, "yes" if accepts else "no"))
@@ -217,12 +217,12 @@ class QuestionPage:
             return
         mistakes = [" ".join(mistake.split()) for mistake in _PageParser(response.text).mistakes]
         reasons = {
-            401: "its server has Pages(authenticate=...): give the user's login, such as User(page_headers={...})",
-            404: "it is another user's, or has expired: is User(page_headers=...) the login of the call's user?",
-            _MISTAKES_STATUS: f"it does not accept the answer: {'; '.join(mistakes)}",
+            401: "the server has Pages(authenticate=...), so pass the user's login, such as User(page_headers={...})",
+            404: "it belongs to another user, or has expired: does User(page_headers=...) log in the call's user?",
+            _MISTAKES_STATUS: f"it rejected the answer: {'; '.join(mistakes)}",
         }
         raise AssertionError(
-            f"a question page could not be {what}: it answered {response.status_code}; "
+            f"a question page could not be {what}: the server answered {response.status_code}; "
             f"{reasons.get(response.status_code, response.text[:200])}"
         )
 
@@ -232,7 +232,7 @@ def _texts(view: FieldView, content: Mapping[str, Any]) -> list[tuple[str, str]]
     if view.field.name in content:
         value = content[view.field.name]
         filled = view_of_field(view.id, replace(view.field, has_default=value is not None, default=value))
-        # A value that does not fit is typed as it is, and the page says what is wrong with it.
+        # Type an invalid value unchanged, so that the page reports the mistake.
         typed = filled.typed or (
             () if value in (None, []) else (value if isinstance(value, str) else json.dumps(value),)
         )
@@ -242,7 +242,7 @@ def _texts(view: FieldView, content: Mapping[str, Any]) -> list[tuple[str, str]]
 
 
 class _PageParser(HTMLParser):
-    """The token of a page's form, and the lines of its summary of mistakes."""
+    """Parser for the token in a page's form, and for the reported mistakes."""
 
     def __init__(self, html: str) -> None:
         super().__init__(convert_charrefs=True)

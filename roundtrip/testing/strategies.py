@@ -1,4 +1,4 @@
-"""Hypothesis strategies for the answers to a form, valid and invalid, and for its outcomes."""
+"""Hypothesis strategies for form answers, valid and invalid, and for form outcomes."""
 
 import datetime
 import math
@@ -21,20 +21,20 @@ except ImportError as missing:
 __all__ = ["answers", "outcomes"]
 
 _MAX_EXTRA_CHARS: Final = 20
-"""Characters of a text beyond its minimum length."""
+"""Characters that a text may have beyond its minimum length."""
 _MAX_DRAWN_CHARS: Final = 200
-"""The longest text to draw letter by letter: hypothesis limits the size of an example."""
+"""Maximum length for texts drawn letter by letter, because hypothesis limits the size of an example."""
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
 _MAX_LOCAL_PART_CHARS: Final = 64
-"""The longest name before the @ of an email address."""
+"""Maximum length before the @ in an email address."""
 _DOMAIN: Final = "@example.com"
 _SITE: Final = "https://example.com/"
 
 
 def answers(schema: Mapping[str, Any] | None, *, valid: bool = True) -> st.SearchStrategy[dict[str, Any]]:
-    """Draw contents that a form accepts, or contents with one mistake that it rejects.
+    """Draw content that a form accepts, or content with one mistake, which it rejects.
 
-    They shrink to the samples of `roundtrip.testing.forms` without optional fields.
+    Examples shrink to the samples in `roundtrip.testing.forms`, without optional fields.
 
     Raises:
         ValueError: The schema is not a form, no valid answer is known, or no answer is invalid.
@@ -56,7 +56,7 @@ def answers(schema: Mapping[str, Any] | None, *, valid: bool = True) -> st.Searc
     if valid:
         return accepted
     if not fields:
-        raise ValueError("a form without fields rejects no answer")
+        raise ValueError("valid=False needs a form with fields: a form without fields rejects no answer")
     missing = [accepted.map(_without(samples.field.name)) for samples in fields if samples.missed]
     return st.one_of(
         *missing, *(st.tuples(accepted, _invalid(samples)).map(_with(samples.field.name)) for samples in fields)
@@ -64,7 +64,7 @@ def answers(schema: Mapping[str, Any] | None, *, valid: bool = True) -> st.Searc
 
 
 def outcomes(schema: Mapping[str, Any] | None) -> st.SearchStrategy[ElicitResult]:
-    """Draw outcomes of a form: accepted with valid or invalid content, declined, cancelled.
+    """Draw form outcomes: accepted with valid or invalid content, declined, cancelled.
 
     Raises:
         ValueError: The schema is not a form, or no valid answer is known.
@@ -88,7 +88,7 @@ def _with(name: str) -> Callable[[tuple[dict[str, Any], Any]], dict[str, Any]]:
 
 
 def _valid(samples: FieldSamples) -> st.SearchStrategy[Any]:
-    # Samples first: hypothesis shrinks to them.
+    # Put the samples first, because hypothesis shrinks to the first alternative.
     more = [values.filter(samples.fits) for values in _fitting(samples)]
     return st.one_of(st.sampled_from(samples.valid), *more)
 
@@ -108,7 +108,7 @@ def _fitting(samples: FieldSamples) -> Iterator[st.SearchStrategy[Any]]:
             choices = samples.field.choices
             yield from _choices(samples, *_size(samples, most=len(choices)))
         case _:
-            # The samples are all valid values.
+            # The samples are enough: they include every choice, and only they satisfy `multipleOf`.
             return
 
 
@@ -138,7 +138,7 @@ def _misfits(samples: FieldSamples) -> Iterator[st.SearchStrategy[Any]]:
 
 
 def _strangers() -> st.SearchStrategy[str]:
-    """Draw texts that are not a number, a yes, a date or an address."""
+    """Draw texts such as `not x`, which no number, boolean, choice or format accepts."""
     return st.text(max_size=_MAX_EXTRA_CHARS).map("not {}".format)
 
 
@@ -184,7 +184,7 @@ def _numbers(samples: FieldSamples) -> Iterator[st.SearchStrategy[float]]:
     most = math.floor(high) if high is not None else None
     if least is None or most is None or least <= most:
         yield st.integers(min_value=least, max_value=most)
-    # A float cannot hold larger bounds.
+    # Floats cannot represent larger bounds.
     if samples.field.kind is FieldKind.NUMBER and all(
         abs(bound) < sys.float_info.max for bound in (low, high) if bound is not None
     ):
@@ -197,13 +197,13 @@ def _numbers(samples: FieldSamples) -> Iterator[st.SearchStrategy[float]]:
 
 
 def _choices(samples: FieldSamples, least: int, most: int) -> Iterator[st.SearchStrategy[list[str]]]:
-    """Draw lists of different choices."""
+    """Draw lists without repeated choices."""
     values = [choice.value for choice in samples.field.choices]
     if 0 <= least <= most <= len(values):
         yield st.lists(st.sampled_from(values), unique=True, min_size=least, max_size=most)
 
 
 def _size(samples: FieldSamples, *, most: int) -> tuple[int, int]:
-    """Return the minimum and maximum size of a text or list; `most` limits unlimited ones."""
+    """Return the minimum and maximum text or list size; `most` limits unlimited sizes."""
     field = samples.field
     return math.ceil(field.least or 0), min(math.floor(field.most), most) if field.most is not None else most

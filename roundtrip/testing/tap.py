@@ -1,4 +1,4 @@
-"""A tap on a client's transport, which reports each message."""
+"""A tap that reports each message on a client's transport."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -13,13 +13,13 @@ Hear = Callable[[Message], None]
 
 @asynccontextmanager
 async def tapped(transport: AbstractAsyncContextManager[Any], heard: Hear) -> AsyncGenerator[tuple[Any, Any]]:
-    """Open a transport, and report each message exactly as the transport writes it."""
+    """Open a transport, and report each message in the form that the transport writes."""
     async with transport as (read, write):
         yield _TappedReceiver(read, heard), _TappedSender(write, heard)
 
 
 class _Tapped:
-    """One of a transport's two streams, behind a tap."""
+    """A tapped stream: one direction on a transport."""
 
     def __init__(self, stream: Any, heard: Hear) -> None:
         self._stream = stream

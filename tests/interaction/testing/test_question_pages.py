@@ -94,10 +94,10 @@ async def test_page_may_be_declined_or_left() -> None:
 
 
 FAILURES: list[tuple[dict[str, str] | None, Any, str]] = [
-    (None, 1, "answered 401; its server has "),
-    ({"cookie": "user=eve"}, 1, "answered 404; it is another user's"),
-    (ANN, "seven", "does not accept the answer: Your answer: It must be a whole number"),
-    (ANN, CANCEL, "where a user can answer, decline, or LEAVE"),
+    (None, 1, "answered 401; the server has "),
+    ({"cookie": "user=eve"}, 1, "answered 404; it belongs to another user"),
+    (ANN, "seven", "rejected the answer: Your answer: It must be a whole number"),
+    (ANN, CANCEL, "must be an answer, DECLINE or LEAVE"),
 ]
 """The headers of a user's browser, an answer, and the words with which the test fails."""
 

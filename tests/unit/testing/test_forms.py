@@ -89,9 +89,9 @@ def test_a_required_field_with_a_default_is_not_missed() -> None:
 
 NO_FORMS: list[tuple[dict[str, Any] | None, str]] = [
     (None, "the question has no form"),
-    ({"type": "object"}, "its fields in 'properties'"),
-    ({"type": "string"}, "has type 'object'"),
-    ({"type": "object", "properties": {}, "required": ["f"]}, "requires 'f', which is not among its fields"),
+    ({"type": "object"}, "and its fields in 'properties'"),
+    ({"type": "string"}, "must have type 'object'"),
+    ({"type": "object", "properties": {}, "required": ["f"]}, "requires 'f', which is not one of its fields"),
     ({"type": "object", "properties": {"f": {"$ref": "#/$defs/F"}}}, "'f' does not fit a form"),
     ({"type": "object", "properties": {"f": {"type": ["string", "null"]}}}, "'f' does not fit a form"),
     ({"type": "object", "properties": {"f": True}}, "'f' does not fit a form"),
