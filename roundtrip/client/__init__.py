@@ -1,1 +1,1 @@
-"""The client of `roundtrip call`, and the driver that the other commands and the testing kit use."""
+"""The `roundtrip call` client, and the call driver that other commands and the testing kit share."""

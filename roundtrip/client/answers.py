@@ -1,8 +1,9 @@
-"""Answers to a server's questions: from a file (`--answers FILE`), else from the person at the terminal.
+"""Answers to a server's questions, from a file (`--answers FILE`) or else from the person at the terminal.
 
-The file holds either one object, with an answer per question key, or a list of objects with `answer` and, optionally,
-`key` or `message` (a regular expression). An entry with neither answers the next question without an entry of its own.
-The live era has no keys on the wire: there an entry with a key and no `message` is taken in order too.
+The file contains one object with an answer per question name, or a list of objects. Each object has `answer` and,
+optionally, `name` or `message` (a regular expression). An entry with neither answers the next question that no other
+entry matches. In the live era, names are not on the wire, so an entry with a name but no `message` is also used in
+order.
 """
 
 import json
@@ -47,12 +48,12 @@ _ENTRY_KEYS: Final = frozenset({"name", "message", "answer"})
 _MAX_NAMED_FIELDS: Final = 10
 _MAX_FIELD_CHARS: Final = 60
 _AWAITED: Final = "This waits for an approval by "
-"""The beginning of the message of a page that asks nothing, of a roundtrip server."""
+"""Prefix of a roundtrip server's message for a page that asks nothing, and only shows who must approve."""
 _MAX_MESSAGE_CHARS: Final = 80
 
 _Asked = ElicitRequestFormParams | ElicitRequestURLParams | CreateMessageRequestParams
 _Reply = ElicitResult | CreateMessageResult | None
-"""None declines for a model."""
+"""An answer; None declines a question to a model."""
 
 
 @dataclass(slots=True)
@@ -64,13 +65,13 @@ class _AnswerEntry:
 
 
 class AnswerFile:
-    """The answers of one file. An entry that is taken in order is used once."""
+    """One file's answers. An entry that is used in order is used only once."""
 
     def __init__(self, entries: list[_AnswerEntry]) -> None:
         self._entries = entries
 
     def find(self, params: _Asked, key: str | None) -> tuple[_AnswerEntry | None, str]:
-        """Return the entry for a question, whose key is None in the live era, and the question's name in errors."""
+        """Return a question's entry, and the name of the question in errors. In the live era, `key` is None."""
         if isinstance(params, CreateMessageRequestParams):
             blocks = [block for said in reversed(params.messages) for block in said.content_as_list]
             message = next((block.text for block in blocks if isinstance(block, TextContent)), "")
@@ -79,7 +80,7 @@ class AnswerFile:
         short = message if len(message) <= _MAX_MESSAGE_CHARS else message[:_MAX_MESSAGE_CHARS] + "..."
         name = f"the question {(short if key is None else key)!r}"
         own = [entry for entry in self._entries if key is not None and entry.name == key]
-        # An entry with the name of another question is not for this one, even if its message fits.
+        # An entry that names another question does not answer this question, even if its message matches.
         rest = [entry for entry in self._entries if None in (key, entry.name)]
         fitting = [entry for entry in rest if entry.message is not None and entry.message.search(message)]
         in_order = [entry for entry in rest if entry.message is None and not entry.used]
@@ -90,11 +91,11 @@ class AnswerFile:
 
 
 NO_ANSWERS: Final = AnswerFile([])
-_EXAMPLE: Final = 'a file of answers has them by the names of the questions: {"row": "back", "seats": 2}'
+_EXAMPLE: Final = 'an answer file maps question names to answers: {"row": "back", "seats": 2}'
 
 
 def read_answers(file: str) -> AnswerFile:
-    """Read the answers of a file, or of standard input (`-`).
+    """Read answers from a file, or from standard input (`-`).
 
     Raises:
         CallFailed: The file cannot be read, or its content is invalid.
@@ -111,7 +112,7 @@ def read_answers(file: str) -> AnswerFile:
         return AnswerFile([_AnswerEntry(answer, name) for name, answer in cast("dict[str, Any]", written).items()])
     if isinstance(written, list):
         return AnswerFile([_entry(entry, shown, n) for n, entry in enumerate(cast("list[Any]", written), 1)])
-    raise CallFailed(f"the answers in {shown} must be an object (an answer per question name) or a list of objects")
+    raise CallFailed(f"the answers in {shown} must be an object (one answer per question name) or a list of objects")
 
 
 def _entry(written: Any, file: str, number: int) -> _AnswerEntry:
@@ -129,7 +130,7 @@ def _entry(written: Any, file: str, number: int) -> _AnswerEntry:
 
 
 class Answering:
-    """Answers the questions of one call, one at a time even if the server asks several at once."""
+    """Answerer for one call's questions. It answers one question at a time, even if the server asks several at once."""
 
     def __init__(self, terminal: Terminal, answers: AnswerFile, roots: Sequence[Root]) -> None:
         self._terminal = terminal
@@ -142,7 +143,7 @@ class Answering:
         """True once a question was declined or canceled."""
 
     async def answer(self, request: InputRequest, *, key: str | None = None) -> InputResponse | ErrorData:
-        """Answer one question; a declined question for a model is answered with an error.
+        """Answer one question; return an error if a question to a model is declined.
 
         Raises:
             CallFailed: The question has no answer, or the answer in the file does not fit.
@@ -165,10 +166,10 @@ class Answering:
         if not self._terminal.has_person:
             if isinstance(params, ElicitRequestURLParams) and params.message.startswith(_AWAITED):
                 return self._await_approval(params)
-            in_order = "" if key is not None else " (in the live era each answer of the file is used once, in order)"
+            in_order = "" if key is not None else " (in the live era, each answer in the file is used once, in order)"
             raise CallFailed(
-                f"there is no answer to {name}{in_order}; run the command at a terminal, or add an answer to the file "
-                "of --answers"
+                f"there is no answer to {name}{in_order}; run the command at a terminal, or add an answer to the "
+                "--answers file"
             )
         self._terminal.say()
         self._terminal.say(f"The server asks{f' ({printable(key)})' if key is not None else ''}:", style="cyan")
@@ -181,18 +182,19 @@ class Answering:
                 return await self._person.stand_in(params)
 
     def _await_approval(self, page: ElicitRequestURLParams) -> ElicitResult:
-        """Agree to the page that says who must approve: it asks the user nothing, and is not opened."""
+        """Accept the page that shows who must approve, without opening it. It asks the user nothing."""
         if not self._waits_for_approval:
-            self._terminal.say(f"{printable(page.message)} The server has stored the call, and others decide.")
+            self._terminal.say(f"{printable(page.message)} The server has stored the call until the approver decides.")
             self._terminal.say(
-                "If that takes longer, the result has a handle: call the tool continue_call with it to come back."
+                "If this takes longer, the result contains a handle. Call the tool continue_call with it to get the "
+                "final result."
             )
         self._waits_for_approval = True
         return ElicitResult(action="accept")
 
 
 def answer_from(answers: AnswerFile, request: InputRequest, key: str) -> InputResponse | None:
-    """Return a file's answer to a question of the retry era; None if the file has none.
+    """Return a file's answer to a retry-era question; None if the file has no answer.
 
     Raises:
         CallFailed: The answer in the file does not fit.
@@ -205,7 +207,7 @@ def answer_from(answers: AnswerFile, request: InputRequest, key: str) -> InputRe
 
 
 def kind_of_question(request: InputRequest) -> str:
-    """Name the kind of a question in one word."""
+    """Return a question's kind in one word."""
     if isinstance(request, ElicitRequest):
         return "page" if isinstance(request.params, ElicitRequestURLParams) else "form"
     return "model" if isinstance(request, CreateMessageRequest) else "roots"
@@ -217,12 +219,12 @@ def _written(params: _Asked, answer: Any, name: str) -> _Reply:
     if isinstance(params, ElicitRequestFormParams) and (answer == "accept" or not _is_action(answer)):
         return _written_form(params, answer, name)
     if not _is_action(answer):
-        raise CallFailed(f"the answer to {name}, a page, must be 'accept', 'decline' or 'cancel'")
+        raise CallFailed(f"the answer to {name} must be 'accept', 'decline' or 'cancel', because it is a page")
     return ElicitResult.model_validate({"action": answer})
 
 
 def _written_form(form: ElicitRequestFormParams, answer: Any, name: str) -> ElicitResult:
-    """Read the answer to a form: its content, its only value, or `accept` (with defaults)."""
+    """Read a form answer: the content, a single value, or `accept` (with defaults)."""
     names = list(mapping_of(form.requested_schema.get("properties")))
     if names == ["value"] and not isinstance(answer, dict) and answer != "accept":
         answer = {"value": answer}
@@ -240,12 +242,12 @@ def _written_form(form: ElicitRequestFormParams, answer: Any, name: str) -> Elic
 
 
 def _written_message(answer: Any, name: str) -> CreateMessageResult | None:
-    """Read the answer for a model, `{"text": ...}`; None for `decline` and `cancel`."""
+    """Read a model's answer, `{"text": ...}`; return None for `decline` and `cancel`."""
     if _is_action(answer) and answer != "accept":
         return None
     text = mapping_of(answer).get("text")
     if not isinstance(text, str):
-        raise CallFailed(f'the answer to {name}, for a model, must be {{"text": "..."}} or \'decline\'')
+        raise CallFailed(f'the answer to {name} must be {{"text": "..."}} or \'decline\', because it asks a model')
     content = TextContent(text=text)
     return CreateMessageResult(role="assistant", content=content, model="a script", stop_reason="endTurn")
 

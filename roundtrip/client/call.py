@@ -1,4 +1,4 @@
-"""Make one call at the terminal: connect, list the tools, call one, answer its questions, and report the end."""
+"""One call at the terminal: connect, list the tools, call a tool, answer its questions, and report the result."""
 
 import json
 import math
@@ -40,28 +40,28 @@ from roundtrip.text import printable
 from roundtrip.untrusted import mapping_of
 
 LEVELS: Final[tuple[LoggingLevel, ...]] = get_args(LoggingLevel)
-"""Log levels, the least severe first."""
+"""Log levels, from least to most severe."""
 
 _LOST: Final = ("Connection closed", "SSE stream ", "Reconnection failed")
-"""Beginnings of errors that the SDK's client makes itself. Servers may use the same codes."""
+"""Prefixes of error messages from the SDK's client. The codes are not enough: servers may use the same codes."""
 
 _NOT_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 _MAX_PAGES: Final = 100
 _MAX_ROUNDS: Final = 100
 _LOST_SECONDS: Final = 60.0
-"""Time for which the server of a task may be out of reach."""
+"""How long a task's server may be unreachable."""
 _RECONNECT_SECONDS: Final = 1.0
 _MAX_PAUSE_SECONDS: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class CallPlan:
-    """The call to make."""
+    """Options for one call."""
 
     target: Target
     answers: AnswerFile
     tool: str | None = None
-    """The name of the tool; None to list the tools."""
+    """The tool's name; None to list the tools."""
     arguments: Sequence[str] = ()
     era: Era = Era.AUTO
     step: bool = False
@@ -71,9 +71,9 @@ class CallPlan:
     has_tasks: bool = True
     """True to declare the Tasks extension."""
     task_id: str | None = None
-    """A task to go on with, in place of a new call."""
+    """A task to continue, instead of a new call."""
     cancels: bool = False
-    """True to cancel that task."""
+    """True to cancel this task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +86,14 @@ class Called:
 
     @property
     def ending(self) -> ExitCode:
-        """Return the exit code of the command."""
+        """Return the command's exit code."""
         if not self.result.is_error:
             return ExitCode.WAITING if WAITING.search(text_of_result(self.result)) else ExitCode.COMPLETED
         return ExitCode.DECLINED if self.declined else ExitCode.TOOL_FAILED
 
 
 async def carry_out(plan: CallPlan, terminal: Terminal) -> list[Tool] | Called:
-    """List the tools, or call one.
+    """List the tools, or call a tool.
 
     Raises:
         CallFailed: The call has no result.
@@ -102,7 +102,7 @@ async def carry_out(plan: CallPlan, terminal: Terminal) -> list[Tool] | Called:
 
 
 class _Caller:
-    """Run of one plan."""
+    """Execution of one plan."""
 
     def __init__(self, plan: CallPlan, terminal: Terminal) -> None:
         self._plan = plan
@@ -110,18 +110,18 @@ class _Caller:
         self._answering = Answering(terminal, plan.answers, plan.roots)
         self._patience = _Patience(plan.timeout)
         self._failure: CallFailed | None = None
-        """The failure of a callback, which would become an error response to the server if it were raised there."""
+        """A callback's failure. Raised inside the callback, it would become an error response to the server."""
         self._asked = 0
         self._names = set[str]()
-        """The names of the questions so far."""
+        """The names of all questions so far."""
         self._task_leg: LegRequest | None = None
-        """The leg that goes on with the task, once the call is one."""
+        """The leg that continues the task, if the call is a task."""
         self._lost_at: float | None = None
-        """The time since which the server of the task is out of reach."""
+        """The time at which the task's server became unreachable."""
         self._status: str | None = None
-        """The status of the task that was shown last."""
+        """The task status that was last shown."""
         self._was_sent = False
-        """True from the moment when a request of the call is sent."""
+        """True once a request for the call has been sent."""
         self._began = 0.0
 
     async def carry_out(self) -> list[Tool] | Called:
@@ -136,14 +136,14 @@ class _Caller:
             await anyio.sleep(_RECONNECT_SECONDS)
 
     def _may_reconnect(self, error: Exception) -> bool:
-        """Return True if the call is a task, which a lost connection does not end."""
+        """Return True if the connection failed and the call is a task, which outlives its connection."""
         has_task = self._task_leg is not None and self._plan.target.url is not None
         if not has_task or self._patience.is_over or not (_is_of_connection(error) or _is_of_store(error)):
             return False
         now = anyio.current_time()
         if self._lost_at is None:
             self._lost_at = now
-            self._terminal.say("the server is out of reach; trying again", style="yellow")
+            self._terminal.say("cannot reach the server; trying again", style="yellow")
         return now - self._lost_at < _LOST_SECONDS
 
     def _client(self) -> Client:
@@ -182,13 +182,13 @@ class _Caller:
         return Called(cast("CallToolResult", result), self._answering.declined)
 
     def _polled(self, task: RemoteTask) -> None:
-        """Show a change of the task; each answer of the server starts the clock again."""
+        """Restart the time limit, and show the task's status if it has changed."""
         self._patience.restart(task.pause)
         self._lost_at = None
         if self._task_leg is None:
             self._task_leg = LegRequest("", task_id=task.task_id)
         if self._status is None:
-            self._terminal.say(f"task {printable(task.task_id)}; --task picks it up later", style="dim")
+            self._terminal.say(f"task {printable(task.task_id)}; use --task to continue it later", style="dim")
         if task.shown != self._status:
             self._status = task.shown
             self._terminal.say(f"... {printable(task.shown)}", style="dim")
@@ -208,7 +208,7 @@ class _Caller:
                 response = await self._answering.answer(request, key=name)
                 if isinstance(response, ErrorData):
                     raise CallFailed(
-                        f"the question {key!r} was declined; a client cannot report that for this kind of question, so "
+                        f"the question {key!r} was declined; a client cannot report this for a question to a model, so "
                         "the call ends here",
                         ExitCode.DECLINED,
                     )
@@ -221,7 +221,7 @@ class _Caller:
             with self._patience.paused():
                 if self._plan.step:
                     kind = kind_of_question(request)
-                    await self._hold(f"Question {self._asked} ({kind}); the request stays open meanwhile")
+                    await self._hold(f"Question {self._asked} ({kind}); the request stays open")
                 return await self._answering.answer(request)
         except CallFailed as failure:
             # Raised here, it would become an error response to the server. End the call instead.
@@ -233,15 +233,15 @@ class _Caller:
         self._asked += 1
         if self._asked > _MAX_ROUNDS:
             raise CallFailed(
-                f"the call was given up after {_MAX_ROUNDS} {unit}; a page that its answer does not finish, or a "
-                "question that changes each time, is asked without end",
+                f"the client gave up the call after {_MAX_ROUNDS} {unit}; a server asks without end if a page is never "
+                "finished, or if a question changes each time",
                 ExitCode.SERVER_ERROR,
             )
 
     async def _hold(self, state: str) -> None:
         self._terminal.say()
         self._terminal.say(f"{state}; {anyio.current_time() - self._began:.1f} s so far", style="cyan")
-        if await self._terminal.ask("Enter to go on:") is None:
+        if await self._terminal.ask("Press Enter to continue:") is None:
             raise CallFailed("stopped between two rounds", ExitCode.DECLINED)
 
     async def _progress(self, progress: float, total: float | None, message: str | None) -> None:
@@ -257,7 +257,7 @@ class _Caller:
 
     async def _notice(self, message: IncomingMessage) -> None:
         if isinstance(message, Exception):
-            self._terminal.say("(the server sent something that is not MCP; it is ignored)", style="yellow")
+            self._terminal.say("(ignored a message from the server that is not valid MCP)", style="yellow")
 
     def _failed(self, error: Exception) -> CallFailed:
         """Describe an error for the user, with its exit code."""
@@ -267,7 +267,7 @@ class _Caller:
             case CallFailed():
                 return error
             case TaskCancelled():
-                # As asked, or by an operator of the server.
+                # If this client did not cancel the task, an operator did.
                 ending = ExitCode.COMPLETED if self._plan.cancels else ExitCode.SERVER_ERROR
                 return CallFailed("the task was cancelled", ending)
             case TimeoutError() if self._patience.is_over:
@@ -280,24 +280,24 @@ class _Caller:
             case MCPError():
                 text = f"the server answered with an error: {error} [{error.code}]"
                 if error.code == MISSING_REQUIRED_CLIENT_CAPABILITY and not self._plan.has_tasks:
-                    text += "; leave --no-tasks out"
+                    text += "; remove --no-tasks"
                 ending = ExitCode.DECLINED if self._answering.declined else ExitCode.SERVER_ERROR
             case ValidationError() | RuntimeError():
                 text, ending = f"the server broke the protocol: {_in_short(error)}", ExitCode.SERVER_ERROR
             case _:
-                text = f"cannot reach the server: {_in_short(error)}; check that it runs, and its address"
+                text = f"cannot reach the server: {_in_short(error)}; check the address, and that the server is running"
         return CallFailed(text + status, ending)
 
     @property
     def _left_open(self) -> str:
-        """Return what the end of the connection leaves open."""
+        """Return advice about the unfinished call, which ends a sentence."""
         if self._task_leg is not None:
-            return "; --task goes on with the task"
-        return "; the call may have run, so look at what it did before you repeat it" if self._was_sent else ""
+            return "; use --task to continue the task"
+        return "; the call may have run, so check its effects before you repeat it" if self._was_sent else ""
 
 
 class _Patience:
-    """Time limit on the server. The time that the user takes to answer does not count."""
+    """Time limit for the server. The time that the user takes to answer does not count."""
 
     def __init__(self, seconds: float | None) -> None:
         self._seconds = math.inf if seconds is None else seconds
@@ -309,14 +309,14 @@ class _Patience:
         return self._scope.cancelled_caught
 
     def limit(self) -> anyio.CancelScope:
-        """Return a scope that is cancelled when the time is over."""
+        """Return a scope that is cancelled when the time limit has passed."""
         self._scope = anyio.CancelScope()
         self.restart()
         return self._scope
 
     @contextmanager
     def paused(self) -> Generator[None]:
-        """Stop the clock; it starts from zero when the last pause ends."""
+        """Pause the time limit; it starts from zero when the last pause ends."""
         self._pauses += 1
         self._scope.deadline = math.inf
         try:
@@ -329,16 +329,16 @@ class _Patience:
         self._scope.cancel()
 
     def restart(self, pause: float = 0.0) -> None:
-        """Start the clock again after a pause of some seconds, unless it is paused."""
+        """Restart the time limit, and add `pause` seconds to it; do nothing while it is paused."""
         if not self._pauses:
             self._scope.deadline = anyio.current_time() + pause + self._seconds
 
 
 async def all_tools(client: Client) -> list[Tool]:
-    """Return all tools of a server, page by page.
+    """Return all of a server's tools, page by page.
 
     Raises:
-        CallFailed: The list has no end.
+        CallFailed: The tool list has too many pages.
     """
     tools: list[Tool] = []
     cursor: str | None = None
@@ -348,11 +348,11 @@ async def all_tools(client: Client) -> list[Tool]:
         cursor = page.next_cursor
         if cursor is None:
             return tools
-    raise CallFailed(f"the server's list of tools does not end after {_MAX_PAGES} pages", ExitCode.SERVER_ERROR)
+    raise CallFailed(f"the server's tool list must end within {_MAX_PAGES} pages", ExitCode.SERVER_ERROR)
 
 
 def _is_of_connection(error: Exception) -> bool:
-    """Return True if the connection failed, and not the call."""
+    """Return True if the connection failed, rather than the call."""
     if not isinstance(error, MCPError):
         return isinstance(error, OSError | httpx2.TransportError)
     is_clients = error.error.data is None and error.error.message.startswith(_LOST)
@@ -360,7 +360,7 @@ def _is_of_connection(error: Exception) -> bool:
 
 
 def _is_of_store(error: Exception) -> bool:
-    """Return True if the server cannot reach its tasks at the moment."""
+    """Return True if the server currently cannot reach its task store."""
     return isinstance(error, MCPError) and mapping_of(error.error.data).get("reason") == "ledger_unavailable"
 
 

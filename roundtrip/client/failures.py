@@ -1,4 +1,4 @@
-"""Failures of a client: how `roundtrip call` ends, and the errors that transports raise."""
+"""Client failures: the exit codes of `roundtrip call`, and errors from transports."""
 
 import logging
 from collections.abc import Generator
@@ -10,7 +10,7 @@ from roundtrip.text import printable
 
 
 class ExitCode(IntEnum):
-    """The exit code of `roundtrip call`."""
+    """Exit codes of `roundtrip call`."""
 
     COMPLETED = 0
     TOOL_FAILED = 1
@@ -22,7 +22,7 @@ class ExitCode(IntEnum):
 
 
 class CallFailed(Exception):
-    """A call without a result. The message is safe to print."""
+    """Error for a call without a result. The message is safe to print."""
 
     def __init__(self, message: str, ending: ExitCode = ExitCode.WRONG_USAGE) -> None:
         super().__init__(printable(message))
@@ -30,7 +30,7 @@ class CallFailed(Exception):
 
 
 def innermost(error: Exception) -> Exception:
-    """Return the first error inside nested groups."""
+    """Return the first error inside nested exception groups."""
     while isinstance(error, ExceptionGroup):
         error = cast("ExceptionGroup[Exception]", error).exceptions[0]
     return error
@@ -38,7 +38,7 @@ def innermost(error: Exception) -> Exception:
 
 @contextmanager
 def quiet() -> Generator[None]:
-    """Keep the SDK's log lines off the terminal: they quote the server unescaped."""
+    """Keep the SDK's log lines off the terminal, because they contain unescaped server text."""
     swallow = logging.NullHandler()
     loggers = [logging.getLogger(name) for name in ("mcp", "httpx2", "httpcore2", "client")]
     for logger in loggers:

@@ -1,4 +1,4 @@
-"""Fields of forms at a terminal: their labels and hints, and reading a typed line."""
+"""Form fields at a terminal: labels, hints, and the parsing of typed lines."""
 
 import json
 import math
@@ -25,14 +25,14 @@ _TYPED: Final = {
 
 
 def label_of(field: FormField) -> str:
-    """Return the title on one line, followed by the name if that differs."""
+    """Return the title on one line, followed by the name if it differs."""
     title = printable(field.title or field.name)
     name = printable(field.name)
     return title if title.casefold() == name.casefold() else f"{title} [{name}]"
 
 
 def hint_of(field: FormField) -> str:
-    """Describe in a few words what to type."""
+    """Describe briefly what to type."""
     parts = [_TYPED[field.kind]]
     if field.format is not None:
         parts = [FORMATS[field.format][0]]
@@ -46,7 +46,7 @@ def hint_of(field: FormField) -> str:
 
 
 def shown_value(field: FormField, value: Any) -> str:
-    """Describe a value on one line, in the words of the form."""
+    """Describe a value on one line, with the form's labels."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
@@ -58,7 +58,7 @@ def shown_value(field: FormField, value: Any) -> str:
 
 
 def read_typed(field: FormField, typed: str) -> tuple[bool, Any]:
-    """Read a typed line: return True and a value, or False if the line leaves the field out.
+    """Parse a typed line; return True and the value, or False if the line leaves the field out.
 
     Raises:
         FieldInvalid: The line does not fit the field.
@@ -123,12 +123,12 @@ def _json(typed: str) -> Any:
 
 
 def is_single_value(fields: Sequence[FormField]) -> bool:
-    """Return True if a form asks for one value, whose name adds nothing to the question."""
+    """Return True if a form has one required field with the label `value`, which adds nothing to the question."""
     return len(fields) == 1 and fields[0].required and label_of(fields[0]).casefold() == "value"
 
 
 def check_content(schema: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
-    """Check the content of a prepared answer, and add the defaults of the fields that it leaves out.
+    """Check a prepared answer's content, and add the defaults for missing fields.
 
     Raises:
         FieldInvalid: The content does not fit the form; the message names the field.

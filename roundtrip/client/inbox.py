@@ -1,4 +1,4 @@
-"""Ask the API of a server's inbox of approvals, as a person who is logged in."""
+"""A client for a server's approval-inbox API, on behalf of a person who is logged in."""
 
 import json
 from collections.abc import Mapping
@@ -14,12 +14,12 @@ _MAX_BYTES: Final = 2**20
 
 
 class InboxClient:
-    """Client of an inbox.
+    """Client for an approval inbox.
 
     Args:
-        base: The address of the server's pages.
-        login: The headers by which the person logs in.
-        seconds: The time limit of a request.
+        base: The base URL of the server's pages.
+        login: The headers that log the person in.
+        seconds: The time limit for a request.
     """
 
     def __init__(self, base: str, login: Mapping[str, str], *, seconds: float) -> None:
@@ -30,13 +30,13 @@ class InboxClient:
     async def ask(
         self, path: str = "", decision: Mapping[str, str] | None = None
     ) -> tuple[int, Mapping[str, Any] | None]:
-        """Return the status and the JSON object of an answer, None without one; a decision is posted.
+        """Send a GET request, or POST a decision; return the status, and the JSON object in the response or None.
 
         Raises:
-            httpx2.HTTPError: Nothing answers.
-            TooLarge: The answer is too long, or compressed.
+            httpx2.HTTPError: The request failed.
+            TooLarge: The response is too large, or compressed.
         """
-        # A redirect could send the login elsewhere.
+        # Do not follow redirects: they could send the login to another server.
         async with httpx2.AsyncClient(
             headers={**UNCOMPRESSED, **self._login},
             timeout=self._seconds,

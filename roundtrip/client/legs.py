@@ -1,7 +1,7 @@
-"""Drive calls: leg by leg in the retry era, and by callbacks in the live era.
+"""The call driver: it sends legs in the retry era, and answers through callbacks in the live era.
 
-`roundtrip call`, `check`, `demo`, `doctor` and the testing kit drive their calls with it. Each passes a function that
-sends a leg and a function that answers questions.
+`roundtrip call`, `check`, `demo`, `doctor` and the testing kit use this driver. Each passes a function that sends a leg
+and a function that answers questions.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -35,7 +35,7 @@ from mcp_types import (
 
 from roundtrip.revisions import FIRST_OF_RETRY_ERA
 
-# A failing test shows where the test failed, and no frame of this module.
+# Hide this module's frames in the tracebacks of failing tests.
 __tracebackhide__ = True
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ Method = Literal["tools/call", "prompts/get", "resources/read"]
 
 
 class TaskRound(InputRequiredResult):
-    """Open questions of a task, as a round of its call."""
+    """A task's open questions, in the form of a round."""
 
     task_id: str
 
@@ -57,60 +57,60 @@ FinalResult = CallToolResult | GetPromptResult | ReadResourceResult
 LegResult = FinalResult | InputRequiredResult
 
 Asking = ElicitRequestFormParams | ElicitRequestURLParams | CreateMessageRequestParams | None
-"""The parameters of a question on the wire; None for a question for roots, which has none."""
+"""A question's parameters on the wire; None for a roots question, which has no parameters."""
 
 
 class Era(Enum):
-    """An era of the protocol, or a life of a call in it."""
+    """A protocol era, or a way to run a call in it."""
 
     RETRY = FIRST_OF_RETRY_ERA
-    """Questions are returned, and the client sends the request again with the answers."""
+    """The server returns questions, and the client repeats the request with the answers."""
     LIVE = "legacy"
-    """Questions come over the open connection."""
+    """The server asks over the open connection."""
     AUTO = "auto"
     """The newest era that the server speaks."""
     TASK = "task"
-    """The retry era, with a client that can have tasks."""
+    """The retry era, with a client that supports tasks."""
 
     @property
     def mode(self) -> str:
-        """Return the `mode` of the SDK's client."""
+        """Return the `mode` for the SDK's client."""
         return FIRST_OF_RETRY_ERA if self is Era.TASK else self.value
 
 
 ERAS: Final = (Era.RETRY, Era.LIVE)
 """Both eras."""
 LIVES: Final = (*ERAS, Era.TASK)
-"""The three lives of a call."""
+"""The three ways to run a call: in the retry era, in the live era, and as a task."""
 
 
 @dataclass(frozen=True, slots=True)
 class LegRequest:
-    """One request of a call. The live era has one per call, the retry era one more than there are rounds."""
+    """One request in a call. A live call has one request; a retry-era call has one more than its rounds."""
 
     name: str
     """The name of the tool or prompt, or the URI of the resource."""
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     answers: Mapping[str, InputResponse] | None = None
-    """Answers to the questions of the last round, by their names."""
+    """Answers to the last round's questions, by name."""
     state: str | None = None
-    """The request state that came with those questions."""
+    """The request state that came with these questions."""
     task_id: str | None = None
-    """The task that asked those questions, which gets the answers in place of a request to its tool."""
+    """The task that asked these questions. The answers go to this task, not to its tool."""
     method: Method = "tools/call"
     meta: Mapping[str, Any] | None = None
 
     @property
     def continues(self) -> bool:
-        """Return True if it goes on with a call."""
+        """Return True if the leg continues a call."""
         return self.state is not None or self.task_id is not None
 
     def follows(self, asked: InputRequiredResult) -> bool:
-        """Return True if it goes on from a round."""
+        """Return True if the leg answers this round."""
         return (self.state, self.task_id) == _place_of(asked)
 
     def answering(self, asked: InputRequiredResult, answers: Mapping[str, InputResponse] | None) -> "LegRequest":
-        """Return the next leg of the call, with the answers to a round."""
+        """Return the call's next leg, with the answers to a round."""
         state, task_id = _place_of(asked)
         return replace(self, answers=answers, state=state, task_id=task_id)
 
@@ -139,15 +139,15 @@ async def send(session: ClientSession, leg: LegRequest, *, progress: ProgressFnT
 
 
 def asking(request: InputRequest) -> Asking:
-    """Return the parameters of a question."""
+    """Return a question's parameters."""
     return request.params if isinstance(request, ElicitRequest | CreateMessageRequest) else None
 
 
 SendLeg: TypeAlias = Callable[[LegRequest], Awaitable[ResultT | InputRequiredResult]]
 AnswerRound = Callable[[InputRequiredResult], Awaitable[Mapping[str, InputResponse] | None]]
-"""Answers the questions of a round by name; None leaves the call."""
+"""Function that answers a round's questions by name; None leaves the call."""
 AnswerLive = Callable[[InputRequest], Awaitable[InputResponse | ErrorData | None]]
-"""Answers a question of the live era, where questions have no names; None is sent as an error."""
+"""Function that answers a live question, which has no name on the wire; None is sent as an error."""
 
 _FIRST_PAUSE_SECONDS: Final = 0.05
 _UNANSWERED: Final = ErrorData(code=-32000, message="the client has no answer")
@@ -164,15 +164,15 @@ async def drive(
     """Send legs until one returns the final result, the client leaves, or there are too many rounds.
 
     Args:
-        leg: The first request of the call.
-        send: Sends one leg.
-        answer: Answers one round of questions.
-        max_rounds: The number of rounds to answer.
-        max_pause: The longest pause before a leg is sent again that was answered without a question; None to treat
-            such an answer as any other round.
+        leg: The call's first request.
+        send: Function that sends one leg.
+        answer: Function that answers one round.
+        max_rounds: The maximum number of rounds to answer.
+        max_pause: The maximum pause before the next leg if a round has no questions; None to treat an empty round like
+            any other round.
 
     Returns:
-        The final result; the last round of questions, if it was not answered.
+        The final result, or the last round if it was not answered.
     """
     rounds, pause = 0, _FIRST_PAUSE_SECONDS
     while isinstance(result := await send(leg), InputRequiredResult) and rounds != max_rounds:
@@ -193,12 +193,12 @@ async def drive(
 def callbacks(
     answer: AnswerLive, *, elicit: bool = True, sample: bool = True, list_roots: bool = True
 ) -> dict[str, Any]:
-    """Make the callbacks of an `mcp.Client`, as arguments of it, which answer in the live era with one function.
+    """Return callback arguments for `mcp.Client`. All callbacks answer live questions with one function.
 
-    The client declares that it can answer whatever it has a callback for.
+    The client declares a capability for each callback.
 
     Args:
-        answer: Answers one question.
+        answer: Function that answers one question.
         elicit: Answer forms and pages.
         sample: Answer for a model.
         list_roots: Answer with roots.
@@ -227,7 +227,7 @@ def _of_kind(kind: type[ResponseT], answer: InputResponse | ErrorData | None) ->
 
 
 async def never_live(request: InputRequest) -> ErrorData:
-    """Reject a question of the live era, for clients that declare capabilities and speak the retry era."""
+    """Reject a live question. Clients in the retry era use this to declare capabilities only."""
     raise AssertionError(f"{request.method} came over the open connection; the retry era returns questions")
 
 
@@ -237,12 +237,12 @@ async def within(
     *,
     scope: AbstractContextManager[Any] | None = None,
 ) -> T:
-    """Run some work inside a connection, and raise its error without the groups that transports put around it.
+    """Run a function inside a connection, and raise its error without the exception groups that transports add.
 
     Args:
-        connection: Connects, and disconnects at the end.
-        work: The work.
-        scope: A cancel scope around both.
+        connection: Context manager that connects and disconnects.
+        work: The function.
+        scope: A cancel scope around the connection and the function.
 
     Raises:
         TimeoutError: The scope was canceled first.
@@ -254,7 +254,7 @@ async def within(
             async with connection as connected:
                 try:
                     done.append(await work(connected))
-                except Exception as error:  # noqa: BLE001  # raised inside the connection it would become a group
+                except Exception as error:  # noqa: BLE001  # raised inside the connection, it would become a group
                     failure = error
     except Exception as error:  # noqa: BLE001  # a transport may raise anything
         failure = failure or error
@@ -266,7 +266,7 @@ async def within(
 
 
 def _alone(error: Exception) -> Exception:
-    """Return the error in a group of one; a larger group stays, as each of its errors is evidence."""
+    """Unwrap a group that contains one error. A larger group stays, because each error is evidence."""
     if not isinstance(error, ExceptionGroup):
         return error
     inner = cast("ExceptionGroup[Exception]", error).exceptions

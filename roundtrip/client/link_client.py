@@ -1,4 +1,4 @@
-"""Provide a client that shows links and no forms, which the SDK's client cannot declare."""
+"""A client that shows links but no forms, which the SDK's client cannot declare."""
 
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -13,7 +13,7 @@ require_names({Client: "_build_session()", ClientSession: "_build_capabilities()
 
 
 class LinkClient(Client):
-    """Client that declares URL mode alone. That of the SDK declares forms with it."""
+    """Client that declares only URL mode. The SDK's client declares forms as well."""
 
     async def _build_session(self, exit_stack: AsyncExitStack) -> ClientSession:
         session = await super()._build_session(exit_stack)

@@ -1,4 +1,4 @@
-"""Show forms, pages and messages to the person at a terminal, and read the answers."""
+"""The person at a terminal, who sees forms, pages and messages, and types the answers."""
 
 import webbrowser
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ _WAYS_OUT: Final = f"{_DECLINE} declines, {_CANCEL} cancels"
 
 
 class _NoAnswer(Exception):
-    """The person declines or cancels."""
+    """Error for a person who declines or cancels."""
 
     def __init__(self, action: Literal["decline", "cancel"]) -> None:
         super().__init__(action)
@@ -34,11 +34,11 @@ class _NoAnswer(Exception):
 
 
 class PersonAtTerminal:
-    """Person who fills in forms, visits pages and answers for a model.
+    """A person who fills in forms, visits pages and answers for a model.
 
     Args:
         terminal: The terminal.
-        checks: Ask again for a field whose value does not fit the form. Without it, the server has to reject the value.
+        checks: Ask again if a value does not fit its field. If False, the server must reject the value.
     """
 
     def __init__(self, terminal: Terminal, *, checks: bool = True) -> None:
@@ -46,7 +46,7 @@ class PersonAtTerminal:
         self._checks = checks
 
     async def fill_in(self, form: ElicitRequestFormParams) -> ElicitResult:
-        """Ask for every field of a form."""
+        """Ask for each field in a form."""
         self._terminal.quote(form.message)
         fields = fields_of(form.requested_schema)
         self._terminal.say(f"({_WAYS_OUT})", style="dim")
@@ -64,14 +64,14 @@ class PersonAtTerminal:
         return ElicitResult(action="accept", content=content)
 
     async def visit(self, page: ElicitRequestURLParams) -> ElicitResult:
-        """Show the address of a page, and open it if the person wants that."""
+        """Show a page's address, and open it if the person agrees."""
         show_page(self._terminal, page)
-        question, actions = "Go on? [m = I open it myself, n = no]", {"m": "accept", "n": "decline", "no": "decline"}
+        question, actions = "Continue? [m = I open it myself, n = no]", {"m": "accept", "n": "decline", "no": "decline"}
         if can_be_opened(page.url):
             question = "Open it in the browser? [y = yes, m = I open it myself, n = no]"
             actions |= {"y": "open", "yes": "open"}
         else:
-            self._terminal.say("Only plain http(s) addresses are opened from here, and this is none.", style="yellow")
+            self._terminal.say("This address cannot be opened from here, only plain http(s) addresses.", style="yellow")
         try:
             prompt, complaint = f"{question} ({_WAYS_OUT}):", "type one of the letters in the brackets"
             action = await self._choose(prompt, actions, complaint)
@@ -82,9 +82,9 @@ class PersonAtTerminal:
         return ElicitResult(action="decline" if action == "decline" else "accept")
 
     async def stand_in(self, request: CreateMessageRequestParams) -> CreateMessageResult | None:
-        """Let the person answer for a model; None if they decline or cancel."""
+        """Let the person answer for a model; return None if they decline or cancel."""
         _show_messages(self._terminal, request)
-        self._terminal.say(f"(end the answer with a line that is only a dot; {_WAYS_OUT})", style="dim")
+        self._terminal.say(f"(end the answer with a line that contains only a dot; {_WAYS_OUT})", style="dim")
         lines: list[str] = []
         try:
             while (line := await self._line(">")) != ".":
@@ -119,7 +119,7 @@ class PersonAtTerminal:
             return filled, value
 
     async def _choose(self, prompt: str, actions: Mapping[str, str], complaint: str) -> str:
-        """Ask until the person types one of the words, and return its action."""
+        """Ask until the person types a word in `actions`, and return its action."""
         while (typed := (await self._line(prompt)).strip().lower()) not in actions:
             self._complain(complaint)
         return actions[typed]
@@ -132,27 +132,27 @@ class PersonAtTerminal:
             case ":decline":
                 raise _NoAnswer("decline")
             case _:
-                # A second colon escapes the two words.
+                # A second colon escapes `:decline` and `:cancel`.
                 return line[1:] if line and line.strip() in (f":{_DECLINE}", f":{_CANCEL}") else line or ""
 
     async def _open(self, url: str) -> None:
         opened = await anyio.to_thread.run_sync(webbrowser.open, url, abandon_on_cancel=True)
         if not opened:
-            self._terminal.say("No browser could be started. Open the address yourself.", style="yellow")
+            self._terminal.say("The browser could not be started. Open the address yourself.", style="yellow")
 
     def _complain(self, problem: str) -> None:
         self._terminal.say(f"  Not valid: {problem}.", style="yellow")
 
 
 def show_page(terminal: Terminal, page: ElicitRequestURLParams) -> None:
-    """Show the whole address of a page, and its host."""
+    """Show a page's full address and its host."""
     terminal.quote(page.message)
     terminal.say(f"Address: {printable(page.url)}")
     terminal.say(f"Host:    {_host_of(page.url)}", style="bold")
 
 
 def can_be_opened(url: str) -> bool:
-    """Return True if a browser may open an address: http(s), with a host, without invisible characters."""
+    """Return True if a browser may open an address: http(s) with a host, and no invisible characters."""
     if printable(url) != url or "\\" in url or any(char.isspace() for char in url):
         return False
     try:
@@ -164,7 +164,7 @@ def can_be_opened(url: str) -> bool:
 
 def _host_of(url: str) -> str:
     if "\\" in url:
-        # A browser reads a backslash as a slash, and the host ends there.
+        # Browsers read a backslash as a slash, so the host ends there.
         return "(unclear: there is a backslash in the address)"
     try:
         host = urlsplit(url).hostname
@@ -175,7 +175,7 @@ def _host_of(url: str) -> str:
     if host.isascii():
         return printable(host)
     try:
-        # Letters of another script can look like ASCII; their IDNA form cannot.
+        # Letters from another script can look like ASCII. Their IDNA form cannot.
         return f"{host.encode('idna').decode('ascii')} (written {printable(host)})"
     except UnicodeError:
         return printable(host)
@@ -183,7 +183,7 @@ def _host_of(url: str) -> str:
 
 def _show_messages(terminal: Terminal, request: CreateMessageRequestParams) -> None:
     """Show the messages that a model should answer."""
-    terminal.say(f"The server asks for a model's answer of at most {request.max_tokens} tokens.", style="bold")
+    terminal.say(f"The server asks for an answer from a model (at most {request.max_tokens} tokens).", style="bold")
     if request.system_prompt:
         terminal.say("system:", style="dim")
         terminal.quote(request.system_prompt)

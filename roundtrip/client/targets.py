@@ -1,4 +1,4 @@
-"""Targets: servers at an address, in this process, or started by a command that serves stdio."""
+"""Targets: servers at an address, in this process, or behind a stdio command."""
 
 import os
 import re
@@ -28,18 +28,18 @@ _MAX_LINE_BYTES: Final = 65536
 _MIB: Final = 2**20
 _MAX_RESPONSE_BYTES: Final = 32 * _MIB
 _ADVICE: Final = {
-    401: "; give credentials with --header",
-    403: "; give credentials with --header",
-    404: "; is there an MCP server at this path? It is /mcp unless the server sets another one",
+    401: "; pass credentials with --header",
+    403: "; pass credentials with --header",
+    404: "; is there an MCP server at this path? The default path is /mcp",
 }
 _LAST_LINES_SECONDS: Final = 1.0
 
 UNCOMPRESSED: Final = {"accept-encoding": "identity"}
-"""Headers for responses whose size `size_limit` can limit."""
+"""Request headers that prevent compressed responses, so that `size_limit` works."""
 
 
 class TooLarge(Exception):
-    """A response is larger than its limit."""
+    """Error for a response that exceeds its size limit."""
 
 
 class _LimitedBody(httpx2.AsyncByteStream):
@@ -52,7 +52,7 @@ class _LimitedBody(httpx2.AsyncByteStream):
         async for part in self._body:
             left -= len(part)
             if left < 0:
-                raise TooLarge(f"its answer is larger than {self._max_bytes // _MIB} MiB")
+                raise TooLarge(f"the response is larger than {self._max_bytes // _MIB} MiB")
             yield part
 
     async def aclose(self) -> None:
@@ -60,14 +60,14 @@ class _LimitedBody(httpx2.AsyncByteStream):
 
 
 def size_limit(max_bytes: int) -> Callable[[httpx2.Response], Awaitable[None]]:
-    """Return a hook that limits how much of each response is read: a server may send without end.
+    """Return a response hook that limits how many bytes are read, because a server may send without end.
 
-    It raises TooLarge for a compressed response, which may expand to any size.
+    The hook raises TooLarge for a compressed response, because it may expand to any size.
     """
 
     async def limit(response: httpx2.Response) -> None:
         if "content-encoding" in response.headers:
-            raise TooLarge("it sends a compressed answer, which was not accepted")
+            raise TooLarge("the response is compressed, although the request did not accept that")
         if isinstance(response.stream, httpx2.AsyncByteStream):
             response.stream = _LimitedBody(response.stream, max_bytes)
 
@@ -85,26 +85,26 @@ class Target:
     command: tuple[str, ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     server: Any = None
-    """A server in this process, which takes the place of an address or a command."""
+    """A server in this process, instead of an address or a command."""
     status: int | None = None
-    """The last HTTP status of 400 or more."""
+    """The last HTTP error status (400 or higher)."""
 
     @property
     def status_text(self) -> str:
-        """Return the last HTTP status as the end of a sentence, with advice; empty without one."""
+        """Return the last HTTP error status with advice, to end a sentence; empty without an error."""
         if self.status is None:
             return ""
         return f" (HTTP status {self.status}{_ADVICE.get(self.status, '')})"
 
     def connection(self, terminal: Terminal) -> Any:
-        """Return what the SDK's client connects to: the server in this process, or a transport."""
+        """Return the argument for the SDK's client: the server in this process, or a transport."""
         return self.server if self.server is not None else self.connect(terminal)
 
     @asynccontextmanager
     async def connect(self, terminal: Terminal) -> AsyncGenerator[Any]:
-        """Open the two streams of a connection, and show what a command writes to standard error."""
+        """Open a connection's two streams, and show what a command writes to standard error."""
         if self.url is not None:
-            # No read timeout: the caller limits the wait, not counting the time that a person takes.
+            # No read timeout: the caller limits the wait, and does not count the time that a person takes.
             timeout = httpx2.Timeout(_CONNECT_SECONDS, read=None)
             async with (
                 httpx2.AsyncClient(
@@ -119,8 +119,8 @@ class Target:
         program, *arguments = self.command
         if shutil.which(program) is None:
             text = (
-                f"there is no program {program!r} to start; name a server (shop.py, shop.app:server), an http(s) "
-                'address, or the whole command of a server that serves stdio, in quotes: "python my_server.py"'
+                f"cannot find the program {program!r}; the server must be a file or object (shop.py, shop.app:server), "
+                'an http(s) address, or the command of a stdio server in quotes: "python my_server.py"'
             )
             raise CallFailed(text, ExitCode.NO_CONNECTION)
         parameters = StdioServerParameters(command=program, args=arguments, env=dict(os.environ))
@@ -132,29 +132,30 @@ class Target:
         if response.status_code >= 400:
             self.status = response.status_code
         if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
-            # An event stream lasts as long as the person takes; the SDK limits each event.
+            # An event stream stays open while the person answers, so its total size has no limit. The SDK limits the
+            # size of each event.
             await _LIMIT(response)
 
 
 def target_of(text: str, headers: Sequence[str] = ()) -> Target:
-    """Read an http(s) address, or a command, split as a shell would.
+    """Parse an http(s) address, or a command, which is split as in a shell.
 
     Raises:
-        CallFailed: The text is neither, or a header is invalid.
+        CallFailed: The text is neither an address nor a command, or a header is invalid.
     """
     if _URL.match(text):
         _check_address(text)
         return Target(url=text, headers=dict(_header(number, header) for number, header in enumerate(headers, 1)))
     if _SCHEME.match(text):
-        raise CallFailed(f"{text!r} is not an http(s) address; give one, or a command that serves stdio")
+        raise CallFailed(f"{text!r} is not an http(s) address; pass one, or the command of a stdio server")
     if headers:
-        raise CallFailed("--header is for addresses; a command has no headers")
+        raise CallFailed("--header works only with an http(s) address; a command has no headers")
     try:
         command = tuple(shlex.split(text))
     except ValueError as error:
         raise CallFailed(f"the command {text!r} cannot be split into words: {error}") from error
     if not command:
-        raise CallFailed("the server is empty; give an http(s) address or a command that serves stdio")
+        raise CallFailed("the server must not be empty; pass an http(s) address, or the command of a stdio server")
     return Target(command=command)
 
 
@@ -163,14 +164,14 @@ def _check_address(text: str) -> None:
         parts = urlsplit(text)
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        raise CallFailed(f"the address {text!r} cannot be read: {error}") from error
+        raise CallFailed(f"the address {text!r} is invalid: {error}") from error
     if not host or port == 0:
-        raise CallFailed(f"the address {text!r} names no {'port' if host else 'host'} that can be reached")
+        raise CallFailed(f"the address {text!r} must have {'a port greater than 0' if host else 'a host'}")
 
 
 def _header(number: int, text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
-    # The message does not repeat the text: it may be a secret.
+    # The message must not repeat the header, which may be a secret.
     if not colon or not _HEADER_NAME.fullmatch(name):
         raise CallFailed(f"header {number} must be written 'Name: value'")
     for variable in _VARIABLE.findall(value):
@@ -184,7 +185,7 @@ def _header(number: int, text: str) -> tuple[str, str]:
 
 @contextmanager
 def _shown_lines(terminal: Terminal) -> Generator[TextIO]:
-    """Open a file for a process's standard error, and show its lines, escaped, as they come."""
+    """Open a file for a process's standard error, and show each line, escaped, when the process writes it."""
     reading, writing = os.pipe()
 
     def show() -> None:
@@ -198,5 +199,5 @@ def _shown_lines(terminal: Terminal) -> Generator[TextIO]:
         with os.fdopen(writing, "w", encoding="utf-8") as log:
             yield log
     finally:
-        # A process that the server left behind may hold the other end open.
+        # Do not wait without a limit: a process that the server left behind may keep the other end open.
         reader.join(_LAST_LINES_SECONDS)

@@ -1,7 +1,6 @@
-"""Follow calls that became tasks: a client's side of the Tasks extension.
+"""The client side of the Tasks extension: follow calls that became tasks.
 
-A task goes on like a call of the retry era: its open questions come back as a round, and the answers to them are the
-next leg.
+A task continues like a retry-era call: its open questions arrive as a round, and the answers are the next leg.
 """
 
 from __future__ import annotations
@@ -28,18 +27,18 @@ _ResultT = TypeVar("_ResultT", bound=BaseModel)
 
 
 class TaskCancelled(Exception):
-    """The task was cancelled, by this client or by an operator of the server."""
+    """Error for a task that this client or an operator cancelled."""
 
 
 class _Handle(Result):
-    """Task as `tools/call` returns it."""
+    """A task handle in a `tools/call` result."""
 
     result_type: Literal["task"]
     task_id: str
 
 
 class RemoteTask(Result):
-    """Task as `tasks/get` returns it."""
+    """A task in a `tasks/get` result."""
 
     task_id: str
     status: Status
@@ -51,19 +50,19 @@ class RemoteTask(Result):
 
     @property
     def shown(self) -> str:
-        """Return its status, and the message with it, as text for people."""
+        """Return the status and its message as readable text."""
         message = f": {self.status_message}" if self.status_message else ""
         return f"{self.status.replace('_', ' ')}{message}"
 
     @property
     def pause(self) -> float:
-        """Return the seconds until the next poll that the server wishes."""
+        """Return the poll interval that the server asked for, in seconds."""
         wanted = (self.poll_interval_ms or 1000) / 1000
         return min(max(wanted, _MIN_POLL_SECONDS), _MAX_POLL_SECONDS)
 
 
 class _Acknowledged(BaseModel):
-    """Empty result of `tasks/update` and `tasks/cancel`."""
+    """An empty result, from `tasks/update` or `tasks/cancel`."""
 
 
 class _TaskParams(RequestParams):
@@ -76,12 +75,12 @@ class _TaskRequest(Request[_TaskParams, str]):
 
 
 class TasksExtension(ClientExtension):
-    """The extension, for `Client(extensions=[TasksExtension()])`."""
+    """The Tasks extension, for `Client(extensions=[TasksExtension()])`."""
 
     identifier = EXTENSION
 
     def claims(self) -> Sequence[ResultClaim[Any]]:
-        """Accept handles as results of `tools/call`."""
+        """Accept task handles as `tools/call` results."""
         return [ResultClaim(result_type="task", model=_Handle, resolve=_resolve)]
 
 
@@ -90,11 +89,11 @@ async def _resolve(handle: Result, context: ClaimContext) -> CallToolResult:
 
 
 class TaskRequests:
-    """Requests of one session to one task.
+    """Requests that one session sends to one task.
 
     Args:
         session: The session.
-        task_id: The task.
+        task_id: The task's id.
     """
 
     def __init__(self, session: ClientSession, task_id: str) -> None:
@@ -102,7 +101,7 @@ class TaskRequests:
         self.task_id = task_id
 
     async def get(self) -> RemoteTask:
-        """Return the task as it is now."""
+        """Return the task's current state."""
         return await self._send("tasks/get", RemoteTask)
 
     async def update(self, answers: Mapping[str, Any]) -> None:
@@ -126,17 +125,17 @@ async def follow(
     seen: Callable[[RemoteTask], None],
     pace: float | None = None,
 ) -> LegResult:
-    """Send one leg, and follow the task that its call is, or becomes, until it asks or ends.
+    """Send one leg. If its call is or becomes a task, poll the task until it asks or ends.
 
     Args:
         session: The session.
-        leg: The leg. If it goes on with a task, its answers are sent to the task.
-        send: Sends a leg that is not a task's, and may return a handle.
-        seen: Gets the task at each poll.
-        pace: Seconds between two polls; by default as the server wishes.
+        leg: The leg. If it continues a task, its answers are sent to the task.
+        send: Function that sends a leg that continues no task, and may return a task handle.
+        seen: Function that receives the task at each poll.
+        pace: Seconds between polls. The default is the server's poll interval.
 
     Returns:
-        The result; or the open questions, as a `TaskRound`.
+        The result, or a `TaskRound` with the open questions.
 
     Raises:
         TaskCancelled: The task was cancelled.
@@ -160,13 +159,13 @@ async def follow(
 
 
 def question_name(key: str, before: Container[str | None]) -> str:
-    """Return the name of a task's question. One that was asked before comes back under another key, as `seat#2`."""
+    """Return the name of a task's question. A repeated question has a new key, such as `seat#2`."""
     name, _, number = key.rpartition("#")
     return name if number.isdecimal() and name in before else key
 
 
 def _end_of(task: RemoteTask) -> FinalResult | TaskRound | None:
-    """Return the result of a task, or its open questions; None while it works."""
+    """Return a task's result or its open questions; None while the task is working."""
     match task.status:
         case "completed":
             return CallToolResult.model_validate(task.result or {})

@@ -1,4 +1,4 @@
-"""The terminal: text on standard error, and lines that a person types."""
+"""The terminal: text on standard error, and typed lines."""
 
 import asyncio
 import os
@@ -16,21 +16,21 @@ Part = str | tuple[str, str]
 """A text, or a text with its style."""
 
 Line = tuple[int, tuple[Part, ...]]
-"""A line of a report: its indent, and its parts."""
+"""A report line: its indent and its parts."""
 
 
 class Terminal:
-    """Prints on standard error, so that standard output holds the result alone, and reads lines."""
+    """Printer and line reader. It prints on standard error, so that standard output contains only the result."""
 
     def __init__(self, *, listen: bool = True) -> None:
         is_shown = sys.stderr.isatty()
         self._console = console_on(sys.stderr, force_terminal=True) if is_shown else None
         self._pending: Future[str | None] | None = None
         self.has_person = listen and is_shown and sys.stdin is not None and sys.stdin.isatty()
-        """True if a person can be asked."""
+        """True if a person can answer questions here."""
 
     def say(self, text: str = "", *, style: str = "", end: str = "\n") -> None:
-        """Print some text, with control characters spelled out."""
+        """Print text, with control characters escaped."""
         shown = printable(text, keep_newlines=True)
         if self._console is None:
             sys.stderr.write(shown + end)
@@ -41,12 +41,12 @@ class Terminal:
         self._console.print(Text(shown, style), soft_wrap=True, end=end)
 
     def quote(self, text: str) -> None:
-        """Print text of the server, each line marked so that it cannot pass for the client's own."""
+        """Print text from the server. Each line is marked, so that it cannot look like the client's text."""
         for line in text.splitlines() or [""]:
             self.say(f"| {printable(line)}", style="bold")
 
     async def ask(self, prompt: str) -> str | None:
-        """Read the next line; None at the end of the input."""
+        """Read the next line; return None at the end of the input."""
         self.say(prompt, end=" ")
         line = await self._next_line()
         if line is None:
@@ -54,11 +54,11 @@ class Terminal:
         return line
 
     async def _next_line(self) -> str | None:
-        # A read of a canceled question is still under way, and cannot be undone: it reads this line.
+        # If a question was canceled, its read is still running and cannot be stopped. It reads this line instead.
         if self._pending is None:
             self._pending = Future()
             self._pending.set_running_or_notify_cancel()
-            # Not a thread of the event loop: the process would wait for it at its end.
+            # Use a daemon thread: the process would wait for the event loop's worker threads before it exits.
             Thread(target=_read_line, args=(sys.stdin.fileno(), self._pending), daemon=True).start()
         line = await asyncio.wrap_future(self._pending)
         self._pending = None
@@ -66,7 +66,7 @@ class Terminal:
 
 
 def console_on(terminal: TextIO, *, force_terminal: bool | None = None, width: int | None = None) -> "Console | None":
-    """Return rich's console on a terminal; None if rich is not installed."""
+    """Return a rich console for a terminal; None if rich is not installed."""
     try:
         from rich.console import Console
     except ImportError:
@@ -77,8 +77,8 @@ def console_on(terminal: TextIO, *, force_terminal: bool | None = None, width: i
 
 
 def _read_line(source: int, line: "Future[str | None]") -> None:
-    # Not through `sys.stdin`: its lock, held by a daemon thread, breaks the interpreter's shutdown. One byte at a time:
-    # the rest of a pipe belongs to the next line.
+    # Do not read through `sys.stdin`: a daemon thread that holds its lock breaks the interpreter's shutdown. Read one
+    # byte at a time, because the rest of a pipe belongs to the next line.
     read = bytearray()
     while not read.endswith(b"\n"):
         try:

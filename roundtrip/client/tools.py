@@ -1,4 +1,4 @@
-"""Read a tool's arguments as typed in a shell, and show tools and results as text."""
+"""Tools at a terminal: arguments typed in a shell, and the text of tools and results."""
 
 import json
 import re
@@ -24,21 +24,21 @@ from roundtrip.text import printable
 from roundtrip.untrusted import list_of, mapping_of, strict_json
 
 WAITING: Final = re.compile(r"call (\w+) with handle='([A-Za-z0-9._~-]{16,2048})'", re.ASCII)
-"""The sentence in the result of a call that waits, with the tool that continues it and its handle."""
+"""The sentence in a waiting call's result that contains the continuing tool and the handle."""
 
 _MAX_DEPTH: Final = 6
-"""Nested references and alternatives to follow in a schema; a deeper one counts as empty."""
+"""Nesting depth up to which references and alternatives in a schema are followed; deeper schemas count as empty."""
 
 _MAX_OPTIONS: Final = 20
-"""Alternatives to read per schema: each may have as many of its own."""
+"""Alternatives to read per schema, because each alternative may have as many again."""
 
 _MAX_SHOWN_CHARS: Final = 60
 _KINDS: Final = {"integer": "an integer", "number": "a number", "boolean": "true or false", "null": "null"}
-"""Values that need no word about JSON, by their type."""
+"""Descriptions for types that need no mention of JSON."""
 
 
 def find_tool(tools: Sequence[Tool], name: str) -> Tool:
-    """Return the tool of that name.
+    """Return the tool with this name.
 
     Raises:
         CallFailed: The server has no such tool; the message lists its tools.
@@ -47,22 +47,20 @@ def find_tool(tools: Sequence[Tool], name: str) -> Tool:
         if tool.name == name:
             return tool
     names = ", ".join(repr(tool.name) for tool in tools)
-    raise CallFailed(
-        f"the server has no tool {name!r}; " + (f"its tools: {names}" if names else "it has no tools at all")
-    )
+    raise CallFailed(f"the server has no tool {name!r}; " + (f"its tools: {names}" if names else "it has no tools"))
 
 
 def arguments_of(tool: Tool, written: Sequence[str]) -> dict[str, Any]:
-    """Read arguments written as `key=value` (typed by the schema), `key:=JSON` or `key@=FILE`.
+    """Parse arguments written as `key=value` (typed by the schema), `key:=JSON` or `key@=FILE`.
 
     Raises:
-        CallFailed: An argument cannot be read, is not a parameter, or a required one is missing.
+        CallFailed: An argument cannot be read or is not a parameter, or a required argument is missing.
     """
     arguments: dict[str, Any] = {}
     for word in written:
         name, value = _read(tool, word)
         if name in arguments:
-            raise CallFailed(f"the argument {name!r} is given twice")
+            raise CallFailed(f"the argument {name!r} must be given only once")
         arguments[name] = value
     _check_names(tool, arguments)
     return arguments
@@ -73,12 +71,12 @@ def _parameters_of(tool: Tool) -> Mapping[str, Any]:
 
 
 def required_by(tool: Tool) -> list[str]:
-    """Return the names of the required parameters."""
+    """Return the names of a tool's required parameters."""
     return [name for name in list_of(tool.input_schema.get("required")) if isinstance(name, str)]
 
 
 def kind_of(tool: Tool, name: str) -> str:
-    """Describe the values of a parameter in a few words."""
+    """Describe a parameter's values in a few words."""
     return _described(_parameters_of(tool).get(name), tool.input_schema)
 
 
@@ -112,7 +110,7 @@ def _json_of(tool: Tool, name: str, text: str) -> Any:
         if all(kind in _KINDS for kind in kinds):
             wanted, why = " or ".join(_KINDS[kind] for kind in kinds), ""
         else:
-            # Of a text that does not begin as JSON, the parser says nothing of use.
+            # The parser's message helps only if the text begins like JSON.
             wanted = f"JSON ({' | '.join(kinds)})"
             why = f": {error}" if text.lstrip().startswith(("{", "[", '"')) else ""
         raise CallFailed(f"the argument {name!r} must be {wanted}, got {shown!r}{why}") from error
@@ -123,7 +121,7 @@ def _check_names(tool: Tool, arguments: Mapping[str, Any]) -> None:
     known = _parameters_of(tool)
     missing = [name for name in required_by(tool) if name not in arguments]
     unknown = [name for name in arguments if name not in known]
-    # Most servers leave `additionalProperties` out and mean that it is false.
+    # Treat a missing `additionalProperties` as false, because most servers mean this.
     if schema.get("additionalProperties") or schema.get("patternProperties"):
         unknown = []
     if not missing and not unknown:
@@ -142,7 +140,7 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _takes_text(shape: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
-    """Return True if a schema allows text; an empty one does."""
+    """Return True if a schema allows text. An empty schema allows text."""
     parts = mapping_of(shape if depth <= _MAX_DEPTH else None)
     if isinstance(parts.get("$ref"), str):
         return _takes_text(schema_at(parts["$ref"], root), root, depth + 1)
@@ -178,7 +176,7 @@ def _kinds_of(parts: Mapping[str, Any]) -> list[Any]:
 
 
 def schema_at(reference: str, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the part of a schema to which a `$ref` leads; empty if it leads elsewhere."""
+    """Return the schema part that a `$ref` points to; empty for a reference outside the schema."""
     if not reference.startswith("#/"):
         return {}
     place: object = root
@@ -188,7 +186,7 @@ def schema_at(reference: str, root: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def text_of_result(result: CallToolResult) -> str:
-    """Return the text of a result, else its structured content, with one line for each other block."""
+    """Return a result's text, or else its structured content, with one line for each other block."""
     shown = "\n".join(_block_text(block) for block in result.content)
     if result.structured_content is not None and not any(isinstance(block, TextContent) for block in result.content):
         structured = printable(json.dumps(result.structured_content, indent=2, ensure_ascii=False), keep_newlines=True)
@@ -216,7 +214,7 @@ def _resource_text(resource: TextResourceContents | BlobResourceContents) -> str
 
 
 def _with_tabs(text: str) -> str:
-    """Return printable text that keeps its tabs, which are layout on standard output."""
+    """Return printable text that keeps its tabs, because they align text on standard output."""
     return "\t".join(printable(part, keep_newlines=True) for part in text.split("\t"))
 
 
@@ -225,7 +223,7 @@ def _size_of(base64: str) -> str:
 
 
 def text_of_tools(tools: Sequence[Tool]) -> str:
-    """List tools with their parameters."""
+    """Describe tools and their parameters."""
     if not tools:
         return "The server has no tools."
     return "\n\n".join(_tool_text(tool) for tool in tools)

@@ -129,7 +129,7 @@ def test_server_with_a_login_needs_a_header(tab: Tab, tmp_path: Path) -> None:
     (tmp_path / "guarded.py").write_text(LOGIN)
     with playing("guarded.py", folder=tmp_path) as without:
         tab.page.goto(without.url)
-        expect(tab.page.locator("#broken")).to_contain_text("HTTP status 401; give credentials with --header")
+        expect(tab.page.locator("#broken")).to_contain_text("HTTP status 401; pass credentials with --header")
         expect(tab.page.locator("#no-tools")).to_be_hidden()
         tab.page.goto("about:blank")
 

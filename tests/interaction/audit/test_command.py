@@ -146,7 +146,7 @@ WRONG_USAGE = [
     (["http://127.0.0.1:1/mcp", "--tool", "book", "--once", "pay"], "--once pay must be one of the --tool tools"),
     (["http://127.0.0.1:1/mcp", "--tool", "book"], "no connection"),
     (["ftp://127.0.0.1/mcp", "--tool", "book"], "is not an http(s) address"),
-    (["--tool", "book", "--", "no-such-program", "-x"], "there is no program 'no-such-program'"),
+    (["--tool", "book", "--", "no-such-program", "-x"], "cannot find the program 'no-such-program'"),
     (["http://127.0.0.1:1/mcp", "--tool", "book", "--", "python", "x.py"], "there are two servers"),
     (["no_such_module:server", "--tool", "book"], "no module named 'no_such_module'"),
     (["no_such_file.py:server", "--tool", "book"], "no file 'no_such_file.py'"),

@@ -75,7 +75,7 @@ def test_a_page_is_opened_only_if_the_person_wants_that(
 @each_era
 def test_an_address_that_is_not_http_is_never_opened(railway: str, era: str, tmp_path: Path) -> None:
     with person(railway, "enter_oddly", "--era", era, env=browser_noting(tmp_path)) as at:
-        assert "addresses are opened from here" in at.wait_for(":cancel cancels):")
+        assert "cannot be opened from here" in at.wait_for(":cancel cancels):")
         at.type("y")
         at.reply(":cancel cancels):", "m")
         ended = at.end()
@@ -104,10 +104,10 @@ def test_the_person_may_stand_in_for_a_model(railway: str, era: str) -> None:
 @each_era
 def test_transitions_report_the_state_of_the_call(railway: str, era: str) -> None:
     with person(railway, "book", "train=X1", "people=2", "--step", "--era", era) as at:
-        first = at.wait_for("Enter to go on:")
+        first = at.wait_for("Press Enter to continue:")
         at.type("")
         choose_a_seat(at)
-        second = at.wait_for("Enter to go on:")
+        second = at.wait_for("Press Enter to continue:")
         at.type("")
         at.reply("y or n:", "n")
         ended = at.end()
@@ -116,7 +116,7 @@ def test_transitions_report_the_state_of_the_call(railway: str, era: str) -> Non
         assert re.search(r"Round 1: asks seat \(form\); request state: \d+ bytes; \d+\.\d s so far", first)
         assert re.search(r"Round 2: asks consent \(form\); request state: \d+ bytes; \d+\.\d s so far", second)
     else:
-        assert re.search(r"Question 1 \(form\); the request stays open meanwhile; \d+\.\d s so far", first)
+        assert re.search(r"Question 1 \(form\); the request stays open; \d+\.\d s so far", first)
         assert re.search(r"Question 2 \(form\);", second)
 
 

@@ -44,7 +44,7 @@ def obeyed(ended: Ended) -> set[str]:
 def test_hostile_texts_are_shown_and_not_obeyed(trapper: str, era: str) -> None:
     with person(trapper, "snare", "--step", "--era", era) as at:
         for _ in range(1 if era == "retry" else 3):
-            at.wait_for("Enter to go on:")
+            at.wait_for("Press Enter to continue:")
             at.type("")
             if era == "live":
                 answer(at)
@@ -60,7 +60,7 @@ def test_hostile_texts_are_shown_and_not_obeyed(trapper: str, era: str) -> None:
     assert "Host:    evil.example" in ended.told
     # A second line of the server's text is either marked as its own or not a line.
     assert [line for line in ended.told.splitlines() if "forged" in line and line.startswith("\\x9b")] == []
-    assert "addresses are opened from here" in ended.told
+    assert "cannot be opened from here" in ended.told
 
 
 def answer(at: AtTerminal) -> None:
@@ -120,7 +120,7 @@ def flood() -> Any:
 @each_era
 def test_an_answer_without_an_end_is_not_read_to_it(era: str) -> None:
     with served(flood) as url:
-        for place, why in (("mcp", "larger than 32 MiB"), ("squeezed", "it sends a compressed answer")):
+        for place, why in (("mcp", "larger than 32 MiB"), ("squeezed", "the response is compressed")):
             ended = script(url.replace("mcp", place), "--era", era)
             assert ended.code != 0
             assert why in ended.told

@@ -132,7 +132,7 @@ WRONG_USAGE: list[tuple[list[str], str]] = [
         ["book", "train=X1", "people=two"],
         "the argument 'people' must be an integer, got 'two'\n",
     ),
-    (["book", "train=X1", "train=X2", "people=2"], "the argument 'train' is given twice"),
+    (["book", "train=X1", "train=X2", "people=2"], "the argument 'train' must be given only once"),
     (["book", "X1"], "'X1' is not an argument; write key=value, key:=JSON or key@=FILE"),
     (["book", "train@=/no/such"], "cannot read '/no/such': No such file or directory"),
     (["book", "--list"], "--list does not call a tool"),
@@ -141,7 +141,7 @@ WRONG_USAGE: list[tuple[list[str], str]] = [
     (["--task", "x", "--no-tasks"], "--task"),
     (["--cancel"], "--task"),
     (["book", "--step"], "--step needs a terminal"),
-    (["book", "--answers", "/no/such"], "cannot read '/no/such': No such file or directory; a file of answers"),
+    (["book", "--answers", "/no/such"], "cannot read '/no/such': No such file or directory; an answer file"),
     (["book", "--header", "secret-without-a-name"], "header 1 must be written 'Name: value'"),
     (["book", "--header", "Authorization: Bearer ${NO_SUCH}"], "variable NO_SUCH, which is not set"),
 ]
@@ -174,7 +174,7 @@ def test_unreachable_server_is_exit_code_5() -> None:
     assert r"server: \x1b[31mno luck" in ended.told
     ended = script("/no/such/program")
     assert ended.code == 5
-    assert "there is no program '/no/such/program' to start" in ended.told
+    assert "cannot find the program '/no/such/program'" in ended.told
     assert 'in quotes: "python my_server.py"' in ended.told
 
 
@@ -186,7 +186,7 @@ def test_lost_answer_leaves_open_what_was_done(kind: str, era: str) -> None:
         ended = script(process.url if kind == "http" else command(dying), "pay", "--era", era)
     assert ended.code == 5
     assert "the connection was lost: " in ended.told
-    assert "; the call may have run, so look at what it did" in ended.told
+    assert "; the call may have run, so check its effects" in ended.told
 
 
 @pytest.mark.parametrize("era", ["auto", "live", "retry"])
@@ -202,7 +202,7 @@ def test_a_server_that_never_answers_is_given_up(era: str) -> None:
 def test_a_server_that_speaks_something_else_is_exit_code_4(railway: str, era: str) -> None:
     ended = script(railway.replace("/mcp", "/elsewhere"), "--era", era)
     assert ended.code == 4
-    assert "(HTTP status 404; is there an MCP server at this path? It is /mcp unless" in ended.told
+    assert "(HTTP status 404; is there an MCP server at this path? The default path is /mcp" in ended.told
 
 
 @pytest.mark.parametrize("era", ["retry", "live"])

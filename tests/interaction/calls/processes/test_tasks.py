@@ -69,7 +69,7 @@ def test_call_follows_its_task(kind: str, shop_url: str) -> None:
     assert (ended.code, ended.out) == (0, "3 of Ulysses, True\n")
     lines = ended.told.splitlines()
     assert lines[0].startswith("task ")
-    assert lines[0].endswith("; --task picks it up later")
+    assert lines[0].endswith("; use --task to continue it later")
     assert "... input required: looking for it (1 of 3)" in lines
     assert lines[-1] == "... completed: looking for it (1 of 3)"
 
@@ -84,7 +84,7 @@ def test_invalid_answer_is_asked_again_by_its_name(shop_url: str) -> None:
 def test_call_without_tasks_is_a_usual_call(shop_url: str) -> None:
     ended = call(shop_url, "order", "title=Ulysses", "--no-tasks")
     assert (ended.code, ended.out, ended.told) == (0, "3 of Ulysses, True\n", "... 1 of 3: looking for it\n" * 2)
-    assert "[-32021]; leave --no-tasks out" in call(shop_url, "wait", "--no-tasks").told
+    assert "[-32021]; remove --no-tasks" in call(shop_url, "wait", "--no-tasks").told
 
 
 def test_task_is_left_picked_up_and_cancelled(shop_url: str) -> None:
