@@ -47,10 +47,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     options = _mark_options(metafunc.definition)
     if options is None and "roundtrip_era" not in metafunc.fixturenames:
         return
-    from roundtrip.testing.chosen import choices_for
+    from roundtrip.testing.chosen import defaults_for_mark
 
     try:
-        choices = choices_for(**options or {})
+        choices = defaults_for_mark(**options or {})
     except ValueError as error:
         raise pytest.UsageError(f"{metafunc.definition.nodeid}: @pytest.mark.roundtrip: {error}") from None
     metafunc.parametrize("roundtrip_choice", list(choices.values()), ids=list(choices), indirect=True)
@@ -89,7 +89,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
             pytest.skip(str(error))
         raise
     choice: UserDefaults | None = cast("Any", pyfuncitem.funcargs.get("roundtrip_choice"))
-    if choice is not None and choice.network and not choice.carried:
+    if choice is not None and choice.network and not choice.called_tools:
         pytest.fail(f"no call of this test went through the network {choice.network_name!r}", pytrace=False)
     return returned
 
@@ -108,10 +108,10 @@ def roundtrip_choice(request: pytest.FixtureRequest) -> "Generator[UserDefaults 
     if choice is None and _RECORDING_FIXTURES.isdisjoint(request.fixturenames):
         yield None
         return
-    from roundtrip.testing.chosen import chosen_for_test
+    from roundtrip.testing.chosen import defaults_for_test
 
     path = request.getfixturevalue("tmp_path") / "trace.jsonl" if "trace" in request.fixturenames else None
-    with chosen_for_test(choice, messages="wire_snapshot" in request.fixturenames, trace=path) as chosen:
+    with defaults_for_test(choice, messages="wire_snapshot" in request.fixturenames, trace=path) as chosen:
         yield chosen
 
 

@@ -95,12 +95,12 @@ class Approver:
                     f"the approver cannot open the inbox: {page.status_code} {page.text[:200]}; pass Approver headers= "
                     "that Pages(authenticate=...) accepts, and pass the server approvals="
                 )
-            listed = page.json()
-            for approval in listed["approvals"]:
-                if (decided := await self._decide(http, approval)) is not None:
-                    self.decided.append(decided)
-                    tell(decided)
-            after = listed["next"]
+            body = page.json()
+            for approval in body["approvals"]:
+                if (decision := await self._decide(http, approval)) is not None:
+                    self.decided.append(decision)
+                    tell(decision)
+            after = body["next"]
             if after is None:
                 return
 
@@ -113,9 +113,9 @@ class Approver:
             raise AssertionError(f"a verdict must be 'approve' or 'reject', or a pair with a reason, got {verdict!r}")
         if verdict == "approve":
             reason = ""
-        made = await http.post(f"/approvals/api/{approval['id']}", json={"decision": decision, "reason": reason})
+        response = await http.post(f"/approvals/api/{approval['id']}", json={"decision": decision, "reason": reason})
         # Any other status means that another person decided first.
-        return made.json() if made.status_code == 200 else None
+        return response.json() if response.status_code == 200 else None
 
     def _verdict_on(self, approval: Mapping[str, Any]) -> Verdict:
         if callable(self._verdicts):

@@ -22,9 +22,9 @@ from roundtrip.trace.writing.recorder import Recorder
 Stack = tuple[Network, ...]
 """Networks that requests pass through, outermost first."""
 
-_CARRYING: Final = (Hop, Restart, Duplicate, partial(Duplicate, at_once=True), Drop, Reorder, Rotate)
+_DELIVERY_NETWORKS: Final = (Hop, Restart, Duplicate, partial(Duplicate, at_once=True), Drop, Reorder, Rotate)
 _ATTACKS: Final = (Delay, Tamper, Swap, Strip, Invent, Garble, Interleave, Eavesdrop)
-NETWORKS: Final[Mapping[str, Callable[[], Network]]] = {make().name: make for make in (*_CARRYING, *_ATTACKS)}
+NETWORKS: Final[Mapping[str, Callable[[], Network]]] = {make().name: make for make in (*_DELIVERY_NETWORKS, *_ATTACKS)}
 """Networks that need no arguments, by name. `Deploy` is missing, because it needs the other build."""
 TASK_NETWORKS: Final[Mapping[str, Callable[[], Network]]] = {make.name: make for make in (Kill, Outage, Abort)}
 """Additional networks that only tasks use."""
@@ -47,7 +47,7 @@ class UserDefaults:
     """Recorder for the legs that roundtrip servers in this process serve."""
     record_messages: bool = False
     """True to record every JSON-RPC message; users then connect over HTTP."""
-    carried: list[str] = field(default_factory=list[str])
+    called_tools: list[str] = field(default_factory=list[str])
     """The tools that the test called through the networks."""
 
     @property
@@ -56,7 +56,7 @@ class UserDefaults:
         return name_of(self.network)
 
 
-class Chosen:
+class CurrentDefaults:
     """Defaults for the running test.
 
     A process runs one test at a time, but in any thread or asyncio task. A context variable does not work, because the
@@ -66,10 +66,10 @@ class Chosen:
     now = UserDefaults()
 
 
-CHOSEN: Final = Chosen()
+CURRENT: Final = CurrentDefaults()
 
 
-def choices_for(
+def defaults_for_mark(
     eras: object = "both",
     hostile: object = False,
     without: Iterable[str] = (),
@@ -81,30 +81,32 @@ def choices_for(
     """Return the defaults for each run of a marked test, by run name; raise ValueError for an invalid option."""
     if unknown:
         raise ValueError(f"it has no option {', '.join(unknown)}; its options are {', '.join(_MARK_OPTIONS)}")
-    chosen = _ERAS_BY_NAME.get(eras) if isinstance(eras, str) else None
-    if chosen is None:
+    selected_eras = _ERAS_BY_NAME.get(eras) if isinstance(eras, str) else None
+    if selected_eras is None:
         raise ValueError(f"eras= must be one of {', '.join(map(repr, _ERAS_BY_NAME))}, got {eras!r}")
     if over not in ("memory", "http"):
         raise ValueError(f"over= must be 'memory' or 'http', got {over!r}")
     if hostile is False and (without or deploy is not None or secrets):
         raise ValueError("without=, deploy= and secrets= need hostile=; add hostile=True, or remove them")
-    choices = {era.name.lower(): UserDefaults(era, over=over) for era in chosen}
+    defaults_by_name = {era.name.lower(): UserDefaults(era, over=over) for era in selected_eras}
     # Live calls get no networks: a live question and its answer share one open connection.
-    for era in [era for era in chosen if era is not Era.LIVE] or [Era.RETRY]:
-        for stack in choose(hostile, without=without, deploy=deploy, secrets=secrets, of_tasks=era is Era.TASK):
+    for era in [era for era in selected_eras if era is not Era.LIVE] or [Era.RETRY]:
+        for stack in network_stacks(
+            hostile, without=without, deploy=deploy, secrets=secrets, for_tasks=era is Era.TASK
+        ):
             name = name_of(stack) if era is Era.RETRY else f"task-{name_of(stack)}"
-            alike = sum(one == name or one.startswith(f"{name}#") for one in choices)
-            choices[f"{name}#{alike + 1}" if alike else name] = UserDefaults(era, stack, over=over)
-    return choices
+            same_names = sum(one == name or one.startswith(f"{name}#") for one in defaults_by_name)
+            defaults_by_name[f"{name}#{same_names + 1}" if same_names else name] = UserDefaults(era, stack, over=over)
+    return defaults_by_name
 
 
-def choose(
-    which: object,
+def network_stacks(
+    selection: object,
     *,
     without: Iterable[str] = (),
     deploy: Make | None = None,
     secrets: str | Sequence[str] = (),
-    of_tasks: bool = False,
+    for_tasks: bool = False,
 ) -> list[Stack]:
     """Return the network stacks that a mark names.
 
@@ -115,21 +117,21 @@ def choose(
         secrets: Texts that must not be readable in any token.
         of_tasks: Include the task networks if `which` is True.
     """
-    if which is False or which is None:
+    if selection is False or selection is None:
         return []
     if isinstance(without, str):
         raise ValueError(f"without= must be a list of names, got {without!r}; write [{without!r}]")
     if deploy is not None and not callable(deploy):
         raise ValueError(f"deploy= must be a function that makes an instance of the other build, got {deploy!r}")
-    if which is True:
-        named = [*NETWORKS, *TASK_NETWORKS] if of_tasks else [*NETWORKS]
-        which = [*named, "deploy"] if deploy is not None else named
-    if isinstance(which, str) or not isinstance(which, Iterable):
-        raise ValueError(f"hostile= must be True, or a list of networks and network names, got {which!r}")
-    stacks = [_stack(one, deploy, secrets) for one in cast("Iterable[object]", which)]
+    if selection is True:
+        named = [*NETWORKS, *TASK_NETWORKS] if for_tasks else [*NETWORKS]
+        selection = [*named, "deploy"] if deploy is not None else named
+    if isinstance(selection, str) or not isinstance(selection, Iterable):
+        raise ValueError(f"hostile= must be True, or a list of networks and network names, got {selection!r}")
+    stacks = [_stack(one, deploy, secrets) for one in cast("Iterable[object]", selection)]
     left_out = set(without)
     for name in left_out.difference(map(name_of, stacks)):
-        _require(name)
+        _require_known(name)
     return [stack for stack in stacks if name_of(stack) not in left_out]
 
 
@@ -143,8 +145,8 @@ def name_of(stack: Stack) -> str:
     return "+".join(network.name for network in stack)
 
 
-def _stack(one: object, deploy: Make | None, secrets: str | Sequence[str]) -> Stack:
-    parts = cast("tuple[object, ...]", one) if isinstance(one, tuple) else (one,)
+def _stack(item: object, deploy: Make | None, secrets: str | Sequence[str]) -> Stack:
+    parts = cast("tuple[object, ...]", item) if isinstance(item, tuple) else (item,)
     return tuple(_network(part, deploy, secrets) for part in parts)
 
 
@@ -154,7 +156,7 @@ def _network(part: object, deploy: Make | None, secrets: str | Sequence[str]) ->
             raise ValueError("the network 'deploy' needs a function that makes the other build: deploy=make_other")
         return Deploy(deploy)
     if isinstance(part, str):
-        _require(part)
+        _require_known(part)
         return Eavesdrop(secrets) if part == "eavesdrop" else _ALL_NETWORKS[part]()
     if isinstance(part, type):
         raise ValueError(f"{part.__name__} is a class; pass an instance: {part.__name__}(...)")
@@ -163,13 +165,13 @@ def _network(part: object, deploy: Make | None, secrets: str | Sequence[str]) ->
     return cast("Network", part)
 
 
-def _require(name: str) -> None:
+def _require_known(name: str) -> None:
     if name not in _ALL_NETWORKS and name != "deploy":
         raise ValueError(f"there is no network {name!r}; the networks are {', '.join(_ALL_NETWORKS)} and deploy")
 
 
 @contextmanager
-def chosen_for_test(choice: UserDefaults | None, *, messages: bool, trace: Path | None) -> Generator[UserDefaults]:
+def defaults_for_test(defaults: UserDefaults | None, *, messages: bool, trace: Path | None) -> Generator[UserDefaults]:
     """Set the user defaults for one test, inside a `with` block.
 
     Args:
@@ -177,15 +179,17 @@ def chosen_for_test(choice: UserDefaults | None, *, messages: bool, trace: Path 
         messages: True to record every JSON-RPC message, because the test compares them.
         trace: The file for the test's transcript.
     """
-    choice = choice or UserDefaults()
-    recorder = choice.recorder if trace is None else Recorder(trace, reveal="all", instance="test")
+    defaults = defaults or UserDefaults()
+    recorder = defaults.recorder if trace is None else Recorder(trace, reveal="all", instance="test")
     # Several runs of a parametrized test may share `choice`, so copy it.
-    choice = replace(choice, carried=[], record_messages=messages or choice.record_messages, recorder=recorder)
-    before, CHOSEN.now = CHOSEN.now, choice
+    defaults = replace(
+        defaults, called_tools=[], record_messages=messages or defaults.record_messages, recorder=recorder
+    )
+    before, CURRENT.now = CURRENT.now, defaults
     try:
-        yield choice
+        yield defaults
     finally:
-        CHOSEN.now = before
+        CURRENT.now = before
 
 
 Override = Callable[[AnyServer, Mapping[Callable[..., Any], Callable[..., Any]]], None]

@@ -42,12 +42,12 @@ class FieldSamples:
     invalid: tuple[Any, ...]
 
     @property
-    def filled_in(self) -> bool:
+    def is_filled_in(self) -> bool:
         """Return True if the simplest answer includes the field."""
         return self.field.required or (self.field.has_default and self.fits(self.field.default))
 
     @property
-    def missed(self) -> bool:
+    def is_needed(self) -> bool:
         """Return True if an answer without the field is invalid."""
         # Some servers fill in a required field that has a default.
         return self.field.required and not self.field.has_default
@@ -59,7 +59,7 @@ def valid_answer(schema: Mapping[str, Any] | None) -> dict[str, Any]:
     Raises:
         ValueError: The schema is not a form, or no valid answer is known.
     """
-    return {samples.field.name: samples.valid[0] for samples in samples_of(schema) if samples.filled_in}
+    return {samples.field.name: samples.valid[0] for samples in samples_of(schema) if samples.is_filled_in}
 
 
 def other_valid_answer(schema: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -69,7 +69,7 @@ def other_valid_answer(schema: Mapping[str, Any] | None) -> dict[str, Any] | Non
         ValueError: The schema is not a form, or no valid answer is known.
     """
     other = {
-        samples.field.name: samples.valid[:2][-1] if samples.filled_in else samples.valid[0]
+        samples.field.name: samples.valid[:2][-1] if samples.is_filled_in else samples.valid[0]
         for samples in samples_of(schema)
         if samples.valid
     }
@@ -84,7 +84,7 @@ def invalid_answers(schema: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     """
     fields = samples_of(schema)
     valid = valid_answer(schema)
-    missing = [samples.field.name for samples in fields if samples.missed]
+    missing = [samples.field.name for samples in fields if samples.is_needed]
     answers = [{name: value for name, value in valid.items() if name != left_out} for left_out in missing]
     return answers + [{**valid, samples.field.name: value} for samples in fields for value in samples.invalid]
 
@@ -105,9 +105,9 @@ def samples_of(schema: Mapping[str, Any] | None) -> list[FieldSamples]:
     shapes = cast("Mapping[str, Any] | None", schema.get("properties"))
     if schema.get("type") != "object" or shapes is None:
         raise ValueError("the schema is not a form: a form must have type 'object' and its fields in 'properties'")
-    strangers = [name for name in schema.get("required", ()) if name not in shapes]
-    if strangers:
-        raise ValueError(f"the form requires {strangers[0]!r}, which is not one of its fields")
+    unknown_names = [name for name in schema.get("required", ()) if name not in shapes]
+    if unknown_names:
+        raise ValueError(f"the form requires {unknown_names[0]!r}, which is not one of its fields")
     fields = fields_of(schema)
     for field in fields:
         if field.kind is FieldKind.JSON:
@@ -135,24 +135,24 @@ def _samples(field: FormField, shape: Mapping[str, Any]) -> FieldSamples:
 def _formats() -> FormatChecker:
     checker = FormatChecker(formats=())
     for name, (_, check) in FORMATS.items():
-        checker.checks(name)(_of_texts(check))
+        checker.checks(name)(_check_only_texts(check))
     return checker
 
 
-def _of_texts(check: Callable[[str], bool]) -> Callable[[object], bool]:
+def _check_only_texts(check: Callable[[str], bool]) -> Callable[[object], bool]:
     # A format restricts only strings.
     return lambda value: not isinstance(value, str) or check(value)
 
 
 def _distinct(values: Iterable[Any]) -> tuple[Any, ...]:
-    kept: list[Any] = []
+    distinct: list[Any] = []
     for value in values:
-        if value not in kept:
-            kept.append(value)
-    return tuple(kept)
+        if value not in distinct:
+            distinct.append(value)
+    return tuple(distinct)
 
 
-def _texts(field: FormField, shape: Mapping[str, Any]) -> Iterator[str]:
+def _valid_texts(field: FormField, shape: Mapping[str, Any]) -> Iterator[str]:
     least, most = field.least or 0, _MAX_SAMPLE_SIZE if field.most is None else field.most
     if least > _MAX_SAMPLE_SIZE:
         return
@@ -171,7 +171,7 @@ def _texts(field: FormField, shape: Mapping[str, Any]) -> Iterator[str]:
         yield from (letter * n for n in range(1, _MAX_PATTERN_CHARS + 1) for letter in _PATTERN_LETTERS)
 
 
-def _not_texts(field: FormField, shape: Mapping[str, Any]) -> Iterator[Any]:
+def _invalid_texts(field: FormField, shape: Mapping[str, Any]) -> Iterator[Any]:
     yield ["text"]
     if field.format is not None:
         yield f"not a {field.format}"
@@ -184,7 +184,7 @@ def _not_texts(field: FormField, shape: Mapping[str, Any]) -> Iterator[Any]:
         yield head + "a" * (math.floor(field.most) + 1) + tail
 
 
-def _numbers(field: FormField, shape: Mapping[str, Any]) -> Iterator[float]:
+def _valid_numbers(field: FormField, shape: Mapping[str, Any]) -> Iterator[float]:
     low, high = range_of(shape)
     step = shape.get("multipleOf")
     # Begin with 1: the most common rule that forms do not show is "above zero".
@@ -203,7 +203,7 @@ def _numbers(field: FormField, shape: Mapping[str, Any]) -> Iterator[float]:
         yield from (whole for number in candidates for whole in (math.ceil(number), math.floor(number)))
 
 
-def _not_numbers(field: FormField, shape: Mapping[str, Any]) -> Iterator[Any]:
+def _invalid_numbers(field: FormField, shape: Mapping[str, Any]) -> Iterator[Any]:
     yield "not a number"
     yield ["1"]
     if field.kind is FieldKind.WHOLE:
@@ -229,7 +229,7 @@ def _bounds(shape: Mapping[str, Any], *names: str) -> list[float]:
     return [shape[name] for name in names if name in shape and -math.inf < shape[name] < math.inf]
 
 
-def _several(field: FormField, shape: Mapping[str, Any]) -> Iterator[list[str]]:
+def _valid_lists(field: FormField, shape: Mapping[str, Any]) -> Iterator[list[str]]:
     choices = [choice.value for choice in field.choices]
     least = math.ceil(field.least or 0)
     if least > _MAX_SAMPLE_SIZE:
@@ -242,38 +242,38 @@ def _several(field: FormField, shape: Mapping[str, Any]) -> Iterator[list[str]]:
     yield choices
 
 
-def _not_several(field: FormField, shape: Mapping[str, Any]) -> Iterator[Any]:
+def _invalid_lists(field: FormField, shape: Mapping[str, Any]) -> Iterator[Any]:
     choices = [choice.value for choice in field.choices]
-    stranger = _stranger(field)
-    yield stranger
+    unknown = _unknown_choice(field)
+    yield unknown
     least = math.ceil(field.least or 0)
     if 1 <= least <= len(choices):
         yield choices[: least - 1]
-    yield [*choices[: max(least - 1, 0)], stranger]
+    yield [*choices[: max(least - 1, 0)], unknown]
     if field.most is not None:
         yield choices[: math.floor(field.most) + 1]
 
 
-def _stranger(field: FormField) -> str:
-    stranger = "none of these"
-    while any(stranger == choice.value for choice in field.choices):
-        stranger += "!"
-    return stranger
+def _unknown_choice(field: FormField) -> str:
+    unknown = "none of these"
+    while any(unknown == choice.value for choice in field.choices):
+        unknown += "!"
+    return unknown
 
 
 _VALID: Final[Mapping[FieldKind, Callable[[FormField, Mapping[str, Any]], Iterable[Any]]]] = {
-    FieldKind.TEXT: _texts,
-    FieldKind.WHOLE: _numbers,
-    FieldKind.NUMBER: _numbers,
+    FieldKind.TEXT: _valid_texts,
+    FieldKind.WHOLE: _valid_numbers,
+    FieldKind.NUMBER: _valid_numbers,
     FieldKind.YES_NO: lambda field, shape: (True, False),
     FieldKind.ONE: lambda field, shape: (choice.value for choice in field.choices),
-    FieldKind.SEVERAL: _several,
+    FieldKind.SEVERAL: _valid_lists,
 }
 _INVALID: Final[Mapping[FieldKind, Callable[[FormField, Mapping[str, Any]], Iterable[Any]]]] = {
-    FieldKind.TEXT: _not_texts,
-    FieldKind.WHOLE: _not_numbers,
-    FieldKind.NUMBER: _not_numbers,
+    FieldKind.TEXT: _invalid_texts,
+    FieldKind.WHOLE: _invalid_numbers,
+    FieldKind.NUMBER: _invalid_numbers,
     FieldKind.YES_NO: lambda field, shape: ("not a boolean", ["true"]),
-    FieldKind.ONE: lambda field, shape: (_stranger(field), [field.choices[0].value]),
-    FieldKind.SEVERAL: _not_several,
+    FieldKind.ONE: lambda field, shape: (_unknown_choice(field), [field.choices[0].value]),
+    FieldKind.SEVERAL: _invalid_lists,
 }

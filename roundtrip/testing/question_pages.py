@@ -40,7 +40,7 @@ from roundtrip.testing.conversations import AskedQuestion
 __tracebackhide__ = True
 
 _PAGE_PATTERN: Final = re.compile(r"https?://[^\s'\"<>]+/ask/([A-Za-z0-9._~-]{16,2048})", re.ASCII)
-_AWAITED: Final = "This call waits for an approval by "
+_APPROVAL_PREFIX: Final = "This call waits for an approval by "
 _POLL_SECONDS: Final = 0.01
 _WAIT_SECONDS: Final = 60.0
 _MISTAKES_STATUS: Final = 422
@@ -64,7 +64,7 @@ def waiting_call(result: object) -> WaitingCall | None:
         return None
     text = "\n".join(block.text for block in result.content if isinstance(block, TextContent))
     # The page of a call that waits for an approver asks nothing.
-    handle, link = WAITING.search(text), None if _AWAITED in text else _PAGE_PATTERN.search(text)
+    handle, link = WAITING.search(text), None if _APPROVAL_PREFIX in text else _PAGE_PATTERN.search(text)
     return None if handle is None else WaitingCall(handle[1], handle[2], None if link is None else link[0])
 
 
@@ -75,11 +75,11 @@ def call_of_handle(handle: str) -> str:
 
 def page_at(url: str, server: object) -> "QuestionPage | None":
     """Return the question page at a URL; None for other URLs, and for servers in other processes."""
-    found = _PAGE_PATTERN.fullmatch(url)
+    url_match = _PAGE_PATTERN.fullmatch(url)
     ours = attached(server)
-    if found is None or ours is None or ours.task_service is None:
+    if url_match is None or ours is None or ours.task_service is None:
         return None
-    call_id, _ = split_id(found[1])
+    call_id, _ = split_id(url_match[1])
     return QuestionPage(url, call_id, ours)
 
 
@@ -151,7 +151,7 @@ class QuestionPage:
             AssertionError: The page does not open, or rejects an answer.
         """
         async with browser_on(self._server, headers=headers) as browser:
-            while (view := await self._paused()) is not None:
+            while (view := await self._wait_for_pause()) is not None:
                 content = view.content
                 if view.entry.has_ended or not content.user_questions:
                     break
@@ -173,7 +173,7 @@ class QuestionPage:
                 self._require(sent, 303, "answered")
         return True
 
-    async def _paused(self) -> StoredView | None:
+    async def _wait_for_pause(self) -> StoredView | None:
         """Wait until the call asks, needs its client or has ended, and return it; None if the store dropped it."""
         with anyio.move_on_after(_WAIT_SECONDS):
             while (view := await _view(self._server, self.call_id)) is not None:
@@ -181,8 +181,8 @@ class QuestionPage:
                     break
                 await anyio.sleep(_POLL_SECONDS)
             return view
-        if awaited := await open_approvals(self._server, self.call_id):
-            raise AssertionError(f"{awaited} still waits after {_WAIT_SECONDS:g} s; pass User(approver=...)")
+        if approvals := await open_approvals(self._server, self.call_id):
+            raise AssertionError(f"{approvals} still waits after {_WAIT_SECONDS:g} s; pass User(approver=...)")
         raise AssertionError(f"the call behind a question page neither asks nor ends within {_WAIT_SECONDS:g} s")
 
     async def _send(
@@ -205,14 +205,14 @@ class QuestionPage:
             accepts = reply.action == "accept"
             if accepts:
                 # Fields that are not in the answer keep the values that the page shows.
-                fields += [pair for field in view.fields for pair in _texts(field, reply.content or {})]
+                fields += [pair for field in view.fields for pair in _typed_pairs(field, reply.content or {})]
             if not form.is_single and not (accepts and view.kind is QuestionKind.FORM):
                 fields.append((view.choice_name, "yes" if accepts else "no"))
         parts = urlsplit(self.url)
         headers = {"origin": f"{parts.scheme}://{parts.netloc}", "content-type": FORM_TYPE}
         return await browser.post(self.url, content=urlencode(fields), headers=headers)
 
-    def _require(self, response: httpx2.Response, status: int, what: str) -> None:
+    def _require(self, response: httpx2.Response, status: int, action: str) -> None:
         if response.status_code == status:
             return
         mistakes = [" ".join(mistake.split()) for mistake in _PageParser(response.text).mistakes]
@@ -222,12 +222,12 @@ class QuestionPage:
             _MISTAKES_STATUS: f"it rejected the answer: {'; '.join(mistakes)}",
         }
         raise AssertionError(
-            f"a question page could not be {what}: the server answered {response.status_code}; "
+            f"a question page could not be {action}: the server answered {response.status_code}; "
             f"{reasons.get(response.status_code, response.text[:200])}"
         )
 
 
-def _texts(view: FieldView, content: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _typed_pairs(view: FieldView, content: Mapping[str, Any]) -> list[tuple[str, str]]:
     typed = view.typed
     if view.field.name in content:
         value = content[view.field.name]
@@ -253,9 +253,9 @@ class _PageParser(HTMLParser):
         self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        if tag == "input" and given.get("name") == TOKEN:
-            self.token = given.get("value") or ""
+        attributes = dict(attrs)
+        if tag == "input" and attributes.get("name") == TOKEN:
+            self.token = attributes.get("value") or ""
         if tag == "li":
             self._in_mistake = True
             self.mistakes.append("")

@@ -81,30 +81,30 @@ Answers: TypeAlias = Mapping[Any, Reply | Sequence[Any]]
 
 
 @dataclass(slots=True)
-class Prepared(Generic[ValueT]):
+class PreparedValues(Generic[ValueT]):
     """Values for the questions that a matcher selects: one for all questions, or a list to use up in order."""
 
     matcher: Any
-    left: list[ValueT]
+    remaining: list[ValueT]
     in_order: bool
     round: int | None = None
     """The only round that the values are for."""
-    taken: int = 0
+    take_count: int = 0
     """How many times a value was taken."""
 
     @property
-    def used(self) -> bool:
+    def is_used(self) -> bool:
         """Return True if the single value, or every value in the list, was taken."""
-        return self.taken > 0 and not (self.in_order and self.left)
+        return self.take_count > 0 and not (self.in_order and self.remaining)
 
     @property
-    def listed(self) -> bool:
+    def is_single_use(self) -> bool:
         """Return True if each value is for a single question."""
         return self.in_order or self.round is not None
 
     def fits(self, question: AskedQuestion) -> bool:
         """Return True if a value is left for a question."""
-        if not self.left or self.round not in (None, question.round):
+        if not self.remaining or self.round not in (None, question.round):
             return False
         matcher: Any = self.matcher
         if isinstance(matcher, str):
@@ -115,8 +115,8 @@ class Prepared(Generic[ValueT]):
 
     def take(self) -> ValueT:
         """Return the next value."""
-        self.taken += 1
-        return self.left.pop(0) if self.in_order else self.left[0]
+        self.take_count += 1
+        return self.remaining.pop(0) if self.in_order else self.remaining[0]
 
     def __str__(self) -> str:
         matcher: object = self.matcher
@@ -125,12 +125,12 @@ class Prepared(Generic[ValueT]):
         return repr(matcher) if isinstance(matcher, str) else getattr(matcher, "__name__", repr(matcher))
 
 
-def prepared(values: Mapping[Any, Any], *, round: int | None = None) -> list[Prepared[Any]]:
+def prepare_values(values: Mapping[Any, Any], *, round: int | None = None) -> list[PreparedValues[Any]]:
     """Return prepared values from a mapping by matcher; lists and tuples are used up in order."""
     return [
-        Prepared(matcher, list(cast("Sequence[Any]", value)), True, round)
+        PreparedValues(matcher, list(cast("Sequence[Any]", value)), True, round)
         if isinstance(value, list | tuple)
-        else Prepared(matcher, [value], False, round)
+        else PreparedValues(matcher, [value], False, round)
         for matcher, value in values.items()
     ]
 
@@ -146,33 +146,33 @@ class Script:
         if not isinstance(answers, Mapping | list | tuple):
             raise TypeError(f"answers= must be a mapping, or a list of mappings, one per round, got {answers!r}")
         rounds = [(None, answers)] if isinstance(answers, Mapping) else enumerate(answers, 1)
-        self.replies = [one for number, replies in rounds for one in prepared(replies, round=number)]
-        self.listed = False
+        self.replies = [one for number, replies in rounds for one in prepare_values(replies, round=number)]
+        self.is_single_use = False
         """True if the last answer came from a list, and so is valid once."""
 
     def reply(self, question: AskedQuestion) -> InputResponse | Silence | None:
         """Return the answer to a question; None if the script has no answer left."""
         for one in self.replies:
             if one.fits(question):
-                self.listed = one.listed
-                given = one.take()
-                return given if isinstance(given, Silence) else response_to(question, given)
+                self.is_single_use = one.is_single_use
+                value = one.take()
+                return value if isinstance(value, Silence) else response_to(question, value)
         return None
 
     @property
     def unused(self) -> list[str]:
         """Return the prepared answers that no question used."""
-        return unused_of(self.replies)
+        return describe_unused(self.replies)
 
 
-def unused_of(values: Iterable[Prepared[Any]], unit: str = "") -> list[str]:
+def describe_unused(values: Iterable[PreparedValues[Any]], unit: str = "") -> list[str]:
     """Describe the prepared values that no question used, with the number left in each list."""
     return [
         str(one)
-        + (f" ({len(one.left)}{unit} left)" if one.in_order else "")
+        + (f" ({len(one.remaining)}{unit} left)" if one.in_order else "")
         + (f" in round {one.round}" if one.round is not None else "")
         for one in values
-        if not one.used
+        if not one.is_used
     ]
 
 

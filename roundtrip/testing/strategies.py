@@ -57,9 +57,10 @@ def answers(schema: Mapping[str, Any] | None, *, valid: bool = True) -> st.Searc
         return accepted
     if not fields:
         raise ValueError("valid=False needs a form with fields: a form without fields rejects no answer")
-    missing = [accepted.map(_without(samples.field.name)) for samples in fields if samples.missed]
+    missing = [accepted.map(_remove_field(samples.field.name)) for samples in fields if samples.is_needed]
     return st.one_of(
-        *missing, *(st.tuples(accepted, _invalid(samples)).map(_with(samples.field.name)) for samples in fields)
+        *missing,
+        *(st.tuples(accepted, _invalid(samples)).map(_replace_field(samples.field.name)) for samples in fields),
     )
 
 
@@ -79,26 +80,26 @@ def outcomes(schema: Mapping[str, Any] | None) -> st.SearchStrategy[ElicitResult
     )
 
 
-def _without(name: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
+def _remove_field(name: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
     return lambda content: {key: value for key, value in content.items() if key != name}
 
 
-def _with(name: str) -> Callable[[tuple[dict[str, Any], Any]], dict[str, Any]]:
+def _replace_field(name: str) -> Callable[[tuple[dict[str, Any], Any]], dict[str, Any]]:
     return lambda drawn: {**drawn[0], name: drawn[1]}
 
 
 def _valid(samples: FieldSamples) -> st.SearchStrategy[Any]:
     # Put the samples first, because hypothesis shrinks to the first alternative.
-    more = [values.filter(samples.fits) for values in _fitting(samples)]
+    more = [values.filter(samples.fits) for values in _valid_strategies(samples)]
     return st.one_of(st.sampled_from(samples.valid), *more)
 
 
 def _invalid(samples: FieldSamples) -> st.SearchStrategy[Any]:
-    more = [values.filter(lambda value: not samples.fits(value)) for values in _misfits(samples)]
+    more = [values.filter(lambda value: not samples.fits(value)) for values in _invalid_strategies(samples)]
     return st.one_of(st.sampled_from(samples.invalid), *more)
 
 
-def _fitting(samples: FieldSamples) -> Iterator[st.SearchStrategy[Any]]:
+def _valid_strategies(samples: FieldSamples) -> Iterator[st.SearchStrategy[Any]]:
     match samples.field.kind:
         case FieldKind.TEXT:
             yield from _texts(samples)
@@ -112,22 +113,22 @@ def _fitting(samples: FieldSamples) -> Iterator[st.SearchStrategy[Any]]:
             return
 
 
-def _misfits(samples: FieldSamples) -> Iterator[st.SearchStrategy[Any]]:
+def _invalid_strategies(samples: FieldSamples) -> Iterator[st.SearchStrategy[Any]]:
     field = samples.field
     match field.kind:
         case FieldKind.TEXT if field.format is None:
-            yield from _lengths_that_misfit(samples)
+            yield from _texts_with_wrong_length(samples)
         case FieldKind.TEXT:
-            yield _strangers()
+            yield _unacceptable_texts()
         case FieldKind.SEVERAL:
-            yield _strangers()
+            yield _unacceptable_texts()
             least, most = _size(samples, most=len(field.choices))
             yield from _choices(samples, 0, least - 1)
             yield from _choices(samples, most + 1, len(field.choices))
-            yield st.lists(_strangers(), min_size=1, max_size=3)
+            yield st.lists(_unacceptable_texts(), min_size=1, max_size=3)
             return
         case _:
-            yield _strangers()
+            yield _unacceptable_texts()
     if field.kind in (FieldKind.WHOLE, FieldKind.NUMBER):
         low, high = range_of(samples.shape)
         if low is not None:
@@ -137,7 +138,7 @@ def _misfits(samples: FieldSamples) -> Iterator[st.SearchStrategy[Any]]:
     yield st.lists(st.text(max_size=_MAX_EXTRA_CHARS), max_size=3)
 
 
-def _strangers() -> st.SearchStrategy[str]:
+def _unacceptable_texts() -> st.SearchStrategy[str]:
     """Draw texts such as `not x`, which no number, boolean, choice or format accepts."""
     return st.text(max_size=_MAX_EXTRA_CHARS).map("not {}".format)
 
@@ -170,7 +171,7 @@ def _padded(head: str, tail: str, least: int, most: int) -> Iterator[st.SearchSt
         yield letters.map(lambda drawn: head + drawn + tail)
 
 
-def _lengths_that_misfit(samples: FieldSamples) -> Iterator[st.SearchStrategy[str]]:
+def _texts_with_wrong_length(samples: FieldSamples) -> Iterator[st.SearchStrategy[str]]:
     least, most = _size(samples, most=_MAX_DRAWN_CHARS)
     if 1 <= least <= _MAX_DRAWN_CHARS:
         yield st.text(max_size=least - 1)

@@ -8,22 +8,22 @@ from mcp.shared.message import SessionMessage
 
 from roundtrip.testing.conversations import Message
 
-Hear = Callable[[Message], None]
+OnMessage = Callable[[Message], None]
 
 
 @asynccontextmanager
-async def tapped(transport: AbstractAsyncContextManager[Any], heard: Hear) -> AsyncGenerator[tuple[Any, Any]]:
+async def tapped(transport: AbstractAsyncContextManager[Any], on_message: OnMessage) -> AsyncGenerator[tuple[Any, Any]]:
     """Open a transport, and report each message in the form that the transport writes."""
     async with transport as (read, write):
-        yield _TappedReceiver(read, heard), _TappedSender(write, heard)
+        yield _TappedReceiver(read, on_message), _TappedSender(write, on_message)
 
 
-class _Tapped:
+class _TappedStream:
     """A tapped stream: one direction on a transport."""
 
-    def __init__(self, stream: Any, heard: Hear) -> None:
+    def __init__(self, stream: Any, on_message: OnMessage) -> None:
         self._stream = stream
-        self._heard = heard
+        self._on_message = on_message
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -36,25 +36,25 @@ class _Tapped:
         return await self._stream.__aexit__(*exc_info)
 
 
-class _TappedReceiver(_Tapped):
+class _TappedReceiver(_TappedStream):
     async def receive(self) -> SessionMessage | Exception:
-        return self._told(await self._stream.receive())
+        return self._report(await self._stream.receive())
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
-        return self._told(await self._stream.__anext__())
+        return self._report(await self._stream.__anext__())
 
-    def _told(self, message: SessionMessage | Exception) -> SessionMessage | Exception:
+    def _report(self, message: SessionMessage | Exception) -> SessionMessage | Exception:
         if isinstance(message, SessionMessage):
-            self._heard(("server", _as_json(message)))
+            self._on_message(("server", _as_json(message)))
         return message
 
 
-class _TappedSender(_Tapped):
+class _TappedSender(_TappedStream):
     async def send(self, message: SessionMessage) -> None:
-        self._heard(("client", _as_json(message)))
+        self._on_message(("client", _as_json(message)))
         await self._stream.send(message)
 
 

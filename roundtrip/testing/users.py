@@ -28,7 +28,7 @@ from roundtrip.machine.table import Event, State
 from roundtrip.questions.wire import TICKET
 from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS, FIRST_OF_RETRY_ERA
 from roundtrip.testing.approvers import Approver
-from roundtrip.testing.chosen import CHOSEN, stack_of
+from roundtrip.testing.chosen import CURRENT, stack_of
 from roundtrip.testing.conversations import AskedQuestion, Conversation, LinkResult
 from roundtrip.testing.networks.fleet import ELSEWHERE_FACTOR, Instances, NetworkFleet, Target, acting_as
 from roundtrip.testing.networks.network import Carry, Network, stacked
@@ -47,11 +47,11 @@ from roundtrip.testing.scripts import (
     AnswersBy,
     Matcher,
     MatcherT,
-    Prepared,
+    PreparedValues,
     Script,
     Silence,
-    prepared,
-    unused_of,
+    describe_unused,
+    prepare_values,
 )
 from roundtrip.testing.visits import PageUnfinished, VisitFn, VisitsBy, pay_visit
 from roundtrip.tracing import Tracer
@@ -62,8 +62,8 @@ __tracebackhide__ = True
 _LOOK_SECONDS: Final = 0.1
 """Interval at which a call's approvals are polled."""
 _APPROVAL_SECONDS: Final = 300.0
-"""Time limit for a call that became a waiting call; `approved_in_time` reports undecided approvals earlier."""
-_AWAITED: Final = "This waits for an approval by "
+"""Time limit for a call that became a waiting call; `watch_approvals` reports undecided approvals earlier."""
+_APPROVAL_PREFIX: Final = "This waits for an approval by "
 
 _MAX_TASK_ROUNDS: Final = 100
 """Rounds after which a task is assumed to ask forever. Clients have no limit for tasks."""
@@ -202,7 +202,7 @@ class User:
     @property
     def era(self) -> Era:
         """Return the user's era."""
-        return self._era or CHOSEN.now.era
+        return self._era or CURRENT.now.era
 
     async def call(self, tool: str, arguments: Mapping[str, Any] | None = None, /, **more: Any) -> Conversation:
         """Call a tool, answer its questions, and return the conversation.
@@ -238,7 +238,7 @@ class User:
         run = _UserCall(
             Conversation(leg, self.era),
             script,
-            visits=prepared(self._visits),
+            visits=prepare_values(self._visits),
             roots=self._roots or (),
             patience=self._patience,
             max_rounds=self._max_rounds if self.era is not Era.TASK else _MAX_TASK_ROUNDS,
@@ -249,13 +249,13 @@ class User:
         async def work(stack: AsyncExitStack) -> None:
             carry = await self._connect(run, stack, tracers)
             if not self._approvers:
-                await run.legs(carry)
+                await run.send_legs(carry)
                 return
             async with anyio.create_task_group() as group:
                 for approver in self._approvers:
-                    group.start_soon(run.watched, approver)
-                group.start_soon(run.approved_in_time)
-                await run.legs(carry)
+                    group.start_soon(run.run_approver, approver)
+                group.start_soon(run.watch_approvals)
+                await run.send_legs(carry)
                 group.cancel_scope.cancel()
 
         failed: Exception | None = None
@@ -272,13 +272,13 @@ class User:
         unknown = (f"Unknown tool: {leg.name}", f"Unknown tool: {leg.name!r}")
         if not self._allow_error and run.conversation.failure in unknown:
             raise LookupError(f"the server has no tool {leg.name!r}; if the test expects this, pass allow_error=True")
-        unused = [*script.unused, *(f"the page {visit}" for visit in unused_of(run.visits, " visits"))]
+        unused = [*script.unused, *(f"the page {visit}" for visit in describe_unused(run.visits, " visits"))]
         if unused and not self._allow_unused:
             raise Unused(unused, run.conversation.questions, ended=run.conversation.told) from error
         return run.conversation
 
     async def _connect(self, run: "_UserCall", stack: AsyncExitStack, tracers: Sequence[Tracer]) -> Carry:
-        chosen, conversation = CHOSEN.now, run.conversation
+        defaults, conversation = CURRENT.now, run.conversation
         fleet = run.fleet = NetworkFleet(
             self._instances,
             callbacks(
@@ -289,11 +289,11 @@ class User:
             ),
             era=conversation.era,
             stack=stack,
-            record_messages=chosen.record_messages if self._record_messages is None else self._record_messages,
-            over=self._over or chosen.over,
+            record_messages=defaults.record_messages if self._record_messages is None else self._record_messages,
+            over=self._over or defaults.over,
             listen=run.listen,
             principal=self._principal,
-            tracers=tracers if chosen.recorder is None else (*tracers, chosen.recorder),
+            tracers=tracers if defaults.recorder is None else (*tracers, defaults.recorder),
             patience=self._patience,
             links_only=self._client == "links",
         )
@@ -305,8 +305,8 @@ class User:
             return fleet.send
         if self._network is not None:
             return stacked(self._network, fleet)
-        chosen.carried.append(conversation.first.name)
-        return stacked(chosen.network, fleet)
+        defaults.called_tools.append(conversation.first.name)
+        return stacked(defaults.network, fleet)
 
 
 @dataclass(slots=True)
@@ -325,7 +325,7 @@ class _UserCall:
 
     conversation: Conversation
     script: Script
-    visits: list[Prepared[VisitFn]]
+    visits: list[PreparedValues[VisitFn]]
     roots: Sequence[Root]
     patience: float
     max_rounds: int
@@ -340,12 +340,12 @@ class _UserCall:
     call_id: str = ""
     stored_call: str | None = None
     """The stored call that waits for an approval; known only for a server in this process."""
-    continues: bool = False
+    is_continuing: bool = False
     """True while `continue_call` runs, which is a separate call."""
 
     def listen(self, step: Transition, by_worker: bool) -> None:
         """Record states and question names in the live era."""
-        if self.conversation.era is not Era.LIVE or self.conversation.left or (self.continues and not by_worker):
+        if self.conversation.era is not Era.LIVE or self.conversation.left or (self.is_continuing and not by_worker):
             return
         if self.conversation.states is not None:
             self.conversation.states.append(step.target)
@@ -354,23 +354,23 @@ class _UserCall:
             self.live_keys = list(step.detail.get("keys", ()))
             self.conversation.rounds.append([])
 
-    async def legs(self, carry: Carry) -> None:
+    async def send_legs(self, carry: Carry) -> None:
         """Send legs until the final result, or until the user leaves."""
         with self.waiting:
-            await self._legs(carry)
+            await self._send_legs(carry)
         if self.waiting.cancelled_caught and not self.conversation.left:
             patience = self.patience * ELSEWHERE_FACTOR
             where = "" if self.conversation.era is Era.TASK else ", in another process,"
             waited = f"the server{where} has not answered for {patience:g} s since the user agreed"
-            self.failure = self.failure or self._unfinished(waited)
+            self.failure = self.failure or self._unfinished_error(waited)
 
-    async def _legs(self, carry: Carry) -> None:
+    async def _send_legs(self, carry: Carry) -> None:
         conversation = self.conversation
 
         async def send_leg(leg: LegRequest) -> LegResult:
             conversation.legs += 1
             delivery = await carry(leg)
-            if not self.continues:
+            if not self.is_continuing:
                 self.call_id = delivery.call_id or self.call_id
                 self._note_states(delivery.transitions or ())
             self._note_states(self.fleet.take_worker_transitions(self.call_id))
@@ -382,20 +382,22 @@ class _UserCall:
             return delivery.result
 
         try:
-            result = await drive(conversation.first, send=send_leg, answer=self._round, max_rounds=self.max_rounds)
+            result = await drive(
+                conversation.first, send=send_leg, answer=self._answer_round, max_rounds=self.max_rounds
+            )
             decided_by = anyio.current_time() + _APPROVAL_SECONDS
-            while (waits := self._waits(result)) is not None:
+            while (waiting := self._find_waiting_call(result)) is not None:
                 if self.has_approver and anyio.current_time() > decided_by:
                     raise AssertionError(f"the call still waits after {_APPROVAL_SECONDS:g} s")
-                if waits.link is not None and not await self._read_page(waits.link):
+                if waiting.link is not None and not await self._read_page(waiting.link):
                     return
-                questions = await questions_for_model(self.fleet.at, call_of_handle(waits.handle))
+                questions = await questions_for_model(self.fleet.at, call_of_handle(waiting.handle))
                 answers = await self._answer_page(questions) if questions else []
                 if answers is None:
                     return
-                self.continues = True
-                leg = LegRequest(waits.tool, {"handle": waits.handle, **_for_model(questions, answers)})
-                result = await drive(leg, send=send_leg, answer=self._round, max_rounds=self.max_rounds)
+                self.is_continuing = True
+                leg = LegRequest(waiting.tool, {"handle": waiting.handle, **_model_arguments(questions, answers)})
+                result = await drive(leg, send=send_leg, answer=self._answer_round, max_rounds=self.max_rounds)
         except MCPError as error:
             if error is not conversation.error:
                 raise
@@ -403,21 +405,21 @@ class _UserCall:
         if not isinstance(result, InputRequiredResult):
             conversation.result = result
         elif not conversation.left and self.failure is None:
-            raise self._endless()
+            raise self._endless_error()
 
-    def _waits(self, result: object) -> WaitingCall | None:
+    def _find_waiting_call(self, result: object) -> WaitingCall | None:
         """Return the waiting call that a result names, and record the result; None for any other result."""
-        waits = waiting_call(result) if attached(self.fleet.at) is not None else None
-        if waits is None or not isinstance(result, CallToolResult):
+        waiting = waiting_call(result) if attached(self.fleet.at) is not None else None
+        if waiting is None or not isinstance(result, CallToolResult):
             return None
         results = self.conversation.link_results
         if len(results) >= self.max_rounds and not self.has_approver:
-            raise AssertionError(f"{waits.tool} was called {len(results)} times, and the call still waits")
+            raise AssertionError(f"{waiting.tool} was called {len(results)} times, and the call still waits")
         results.append(LinkResult(result, len(self.conversation.rounds)))
-        self.stored_call = call_of_handle(waits.handle)
-        return waits
+        self.stored_call = call_of_handle(waiting.handle)
+        return waiting
 
-    async def watched(self, approver: Approver) -> None:
+    async def run_approver(self, approver: Approver) -> None:
         """Run an approver, and end the call if the approver fails."""
         try:
             await approver.watch(lambda: self.fleet.at, self.conversation.approvals.append)
@@ -425,7 +427,7 @@ class _UserCall:
             self.failure = self.failure or error
             self.waiting.cancel()
 
-    async def approved_in_time(self) -> None:
+    async def watch_approvals(self) -> None:
         """End the call if an approval waits too long.
 
         Approvers cannot see approvals of their own calls or of other groups.
@@ -472,7 +474,7 @@ class _UserCall:
         answers = [await self._answer(question) for question in questions]
         return None if self.conversation.left or self.failure is not None else answers
 
-    def _endless(self) -> AssertionError:
+    def _endless_error(self) -> AssertionError:
         waited = f"done= has not found it finished in {self.max_rounds} rounds"
         if self.conversation.era is Era.TASK:
             advice = ". End its loop, or ask in fewer rounds (ctx.ask_all, or a form with more fields)"
@@ -481,18 +483,18 @@ class _UserCall:
                 f"; clients on {FIRST_OF_RETRY_ERA} stop after {CLIENTS_STOP_AFTER_ROUNDS}. Ask in fewer rounds "
                 "(ctx.ask_all, or a form with more fields), or pass User a higher max_rounds="
             )
-        return self._unfinished(waited) or AssertionError(
+        return self._unfinished_error(waited) or AssertionError(
             f"the call still asks after {self.max_rounds} rounds: {self.conversation.names[-3:]}{advice}"
         )
 
-    def _unfinished(self, waited: str) -> PageUnfinished | None:
+    def _unfinished_error(self, waited: str) -> PageUnfinished | None:
         """Return the error if the call still waits for a page that the user agreed to visit."""
         for agreed in self.pages.values():
             if agreed.question in self.conversation.rounds[-1]:
                 return PageUnfinished(agreed.question, visits=agreed.visits, waited=waited)
         return None
 
-    async def _round(self, asked: InputRequiredResult) -> dict[str, InputResponse] | None:
+    async def _answer_round(self, asked: InputRequiredResult) -> dict[str, InputResponse] | None:
         """Answer a round of questions; return None if the user stops."""
         self.conversation.rounds.append([])
         self.conversation.tokens.append(asked.request_state)
@@ -523,7 +525,7 @@ class _UserCall:
 
     async def _answer(self, question: AskedQuestion) -> InputResponse | None:
         self.waiting.deadline = math.inf
-        if self.has_approver and question.url is not None and question.message.startswith(_AWAITED):
+        if self.has_approver and question.url is not None and question.message.startswith(_APPROVAL_PREFIX):
             # This page asks nothing: it waits for an approver.
             page = page_at(question.url, self.fleet.at)
             self.stored_call = page.call_id if page is not None else None
@@ -532,7 +534,7 @@ class _UserCall:
         self.conversation.rounds[-1].append(question)
         try:
             reply = self.script.reply(question)
-            if question.url is not None and (reply is None or _agrees(reply)):
+            if question.url is not None and (reply is None or _is_accepted(reply)):
                 reply = await self._go_to_page(question, reply)
         except Exception as error:  # noqa: BLE001  # raised here, it would look like the client's error
             self.failure = self.failure or error
@@ -549,10 +551,10 @@ class _UserCall:
     async def _go_to_page(self, question: AskedQuestion, reply: InputResponse | Silence | None) -> Any:
         """Visit a question's page, and accept the question; return None without a scripted visit or answer."""
         if question.page is None and page_at(question.url or "", self.fleet.at) is not None:
-            went_on = await self._read_page(question.url or "")
-            return ElicitResult(action="accept") if went_on else LEAVE if self.conversation.left else IGNORE
+            has_answered = await self._read_page(question.url or "")
+            return ElicitResult(action="accept") if has_answered else LEAVE if self.conversation.left else IGNORE
         name = (question.name, question.message, TICKET.sub("", question.url or ""))
-        listed = reply is not None and self.script.listed
+        is_single_use = reply is not None and self.script.is_single_use
         agreed = self.pages.get(name)
         if agreed is not None and agreed.question.round < question.round - 1:
             agreed = None
@@ -564,29 +566,29 @@ class _UserCall:
         now = anyio.current_time()
         if agreed is None:
             agreed = self.pages[name] = _AgreedPage(question, now)
-        elif visit is None and not listed and now - agreed.since >= self.patience:
+        elif visit is None and not is_single_use and now - agreed.since >= self.patience:
             waited = f"done= has not found it finished within {self.patience:g} s"
             raise PageUnfinished(question, visits=agreed.visits, waited=waited)
         agreed.question = question
         if visit is not None:
             await pay_visit(visit, question, server=self.fleet.at)
             agreed.visits, agreed.since = agreed.visits + 1, anyio.current_time()
-        if not listed and (self.conversation.era is Era.TASK or attached(self.fleet.at) is None):
+        if not is_single_use and (self.conversation.era is Era.TASK or attached(self.fleet.at) is None):
             self.waiting.deadline = anyio.current_time() + self.patience * ELSEWHERE_FACTOR
         return ElicitResult(action="accept") if reply is None else reply
 
 
-def _for_model(questions: Sequence[AskedQuestion], answers: Sequence[InputResponse | None]) -> dict[str, Any]:
+def _model_arguments(questions: Sequence[AskedQuestion], answers: Sequence[InputResponse | None]) -> dict[str, Any]:
     """Return the `continue_call` arguments that answer questions; null declines a question."""
-    said = {
+    answers_by_name = {
         question.name: (answer.content or {}) if answer.action == "accept" else None
         for question, answer in zip(questions, answers, strict=True)
         if isinstance(answer, ElicitResult)
     }
-    return {"answers": said} if said else {}
+    return {"answers": answers_by_name} if answers_by_name else {}
 
 
-def _agrees(reply: InputResponse | Silence) -> bool:
+def _is_accepted(reply: InputResponse | Silence) -> bool:
     return isinstance(reply, ElicitResult) and reply.action == "accept"
 
 
@@ -633,14 +635,14 @@ async def assert_same_in_all_lives(
 async def _require_same(users: Sequence[User], tool: str, arguments: Mapping[str, Any] | None) -> Conversation:
     first, *others = [await user.call(tool, arguments) for user in users]
     for other in others:
-        for name, one in _compared(first).items():
-            another = _compared(other)[name]
+        for name, one in _comparable_parts(first).items():
+            another = _comparable_parts(other)[name]
             if one != another:
                 lives = f"{first.era.name.lower()}: {one}\n  {other.era.name.lower()}: {another}"
                 raise AssertionError(f"the {name} differ\n  {lives}")
     return first
 
 
-def _compared(call: Conversation) -> dict[str, Any]:
+def _comparable_parts(call: Conversation) -> dict[str, Any]:
     shown = [question.shown for question in call.questions]
     return {"results": call.returned, "questions": call.asked, "contents of questions": shown, "states": call.states}

@@ -29,18 +29,18 @@ class PageUnfinished(AssertionError):
     def __init__(self, question: AskedQuestion, *, visits: int, waited: str) -> None:
         page = f"{question} (at {TICKET.sub('<ticket>', question.url or '')})"
         if visits:
-            was = f"was visited {'once' if visits == 1 else f'{visits} times'}"
-            cure = (
+            history = f"was visited {'once' if visits == 1 else f'{visits} times'}"
+            advice = (
                 "check the page's response to the visit, and check that done= reads what the page writes, under the "
                 "same ctx.call.id"
             )
         else:
-            was = "was never visited"
-            cure = (
+            history = "was never visited"
+            advice = (
                 f"finish it as a person would, with User(..., visits={{{question.name or 'pattern'!r}: finish}}), or "
                 "decline it in answers="
             )
-        super().__init__(f"the page of {page} {was}, and {waited}; {cure}. If it takes longer, raise patience=")
+        super().__init__(f"the page of {page} {history}, and {waited}; {advice}. If it takes longer, raise patience=")
         self.question = question
 
 
@@ -82,15 +82,15 @@ VisitsBy: TypeAlias = Mapping[MatcherT, VisitFn | Sequence[VisitFn]]
 """Visits by question name, message pattern or function; lists are used in order."""
 
 
-async def pay_visit(visit: VisitFn, question: AskedQuestion, *, server: object) -> None:
+async def pay_visit(visit_fn: VisitFn, question: AskedQuestion, *, server: object) -> None:
     """Visit a page; raise AssertionError if the visit takes too long."""
-    seen = Visit(question.url or "", question.message, question.name, server)
+    visit = Visit(question.url or "", question.message, question.name, server)
     with anyio.move_on_after(_VISIT_SECONDS):
-        if is_async(visit):
-            returned = visit(seen)
+        if is_async(visit_fn):
+            returned = visit_fn(visit)
         else:
             # The function may wait for a response from this event loop.
-            returned = await anyio.to_thread.run_sync(visit, seen, abandon_on_cancel=True)
+            returned = await anyio.to_thread.run_sync(visit_fn, visit, abandon_on_cancel=True)
         if inspect.isawaitable(returned):
             await returned
         return

@@ -49,7 +49,7 @@ def readings(token: str) -> Iterator[bytes]:
     yield from _open_text(token)
     read, layer = {token.encode()}, {token.encode()}
     for _ in range(_MAX_LAYERS):
-        layer = {inner for outer in layer for inner in _unpacked(outer)} - read
+        layer = {inner for outer in layer for inner in _unpack(outer)} - read
         read |= layer
         if len(read) > _MAX_READINGS:
             break
@@ -70,7 +70,7 @@ def _open_text(token: str) -> Iterator[bytes]:
     yield to_json([answers, *journal.asked, journal.version, journal.build, journal.call_id])
 
 
-def _unpacked(packed: bytes) -> Iterator[bytes]:
+def _unpack(packed: bytes) -> Iterator[bytes]:
     for run in _BASE64.findall(packed):
         # Other characters may precede the base64 text.
         for start in range(4):

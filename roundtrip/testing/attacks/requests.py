@@ -13,10 +13,10 @@ def other_arguments(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> 
     for name in dict.fromkeys([*arguments, *properties]):
         # A schema may also be `true`.
         shape = mapping_of(properties.get(name))
-        given = arguments.get(name)
-        listed = [value for value in list_of(shape.get("enum")) if value != given]
-        made = _samples(shape) if name not in arguments else other_values(given)
-        yield name, [*listed, *(value for value in made if value != given or name not in arguments)]
+        current = arguments.get(name)
+        enum_values = [value for value in list_of(shape.get("enum")) if value != current]
+        derived = _samples(shape) if name not in arguments else other_values(current)
+        yield name, [*enum_values, *(value for value in derived if value != current or name not in arguments)]
 
 
 def other_values(value: Any) -> list[Any]:

@@ -46,26 +46,26 @@ def forged(token: str) -> Iterator[tuple[str, str]]:
     An encrypted token has no such copies. Signed parts keep their old signature, which is then invalid: only a server
     that does not verify it accepts such a copy.
     """
-    yield from islice(_forged(token), _MAX_FORGED)
+    yield from islice(_forge(token), _MAX_FORGED)
 
 
-def _forged(token: str) -> Iterator[tuple[str, str]]:
-    whole = _decoded(token)
+def _forge(token: str) -> Iterator[tuple[str, str]]:
+    whole = _decode(token)
     segments = [token] if whole is not None else token.split(".")
-    for place, segment in enumerate(segments):
-        if (decoded := whole or _decoded(segment)) is None:
+    for index, segment in enumerate(segments):
+        if (decoded := whole or _decode(segment)) is None:
             continue
         value, encode = decoded
         if isinstance(value, Mapping) and "alg" in value and len(segments) == 3:
             unsigned = encode(json.dumps({**cast("Mapping[str, Any]", value), "alg": "none"}).encode())
             yield "no signature, as its header says", ".".join([unsigned, segments[1], ""])
             continue
-        for path, other in _changed(value):
+        for path, other in _change_values(value):
             forgery = encode(json.dumps(other, separators=(",", ":")).encode())
-            yield f"{path or 'its value'} rewritten", ".".join([*segments[:place], forgery, *segments[place + 1 :]])
+            yield f"{path or 'its value'} rewritten", ".".join([*segments[:index], forgery, *segments[index + 1 :]])
 
 
-def _decoded(segment: str) -> tuple[Any, _Encode] | None:
+def _decode(segment: str) -> tuple[Any, _Encode] | None:
     """Return the JSON in a segment, and a function that encodes bytes the same way; None for a segment without JSON."""
     for decode, encode in _ENCODINGS:
         try:
@@ -79,26 +79,26 @@ def _decoded(segment: str) -> tuple[Any, _Encode] | None:
                 continue
             # Accept only objects and arrays, because bare digits also parse as JSON.
             if isinstance(value, Mapping | list):
-                return cast("Any", value), _in_turn(encode, deflate)
+                return cast("Any", value), _compose(encode, deflate)
     return None
 
 
-def _in_turn(encode: _Encode, deflate: Callable[[bytes], bytes]) -> _Encode:
+def _compose(encode: _Encode, deflate: Callable[[bytes], bytes]) -> _Encode:
     return lambda raw: encode(deflate(raw))
 
 
-def _changed(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def _change_values(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the paths and copies of JSON data in which one value differs."""
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, Any]", value)
         for name, item in fields.items():
             yield from (
-                (place, {**fields, name: other}) for place, other in _changed(item, f"{path}.{name}".strip("."))
+                (place, {**fields, name: other}) for place, other in _change_values(item, f"{path}.{name}".strip("."))
             )
     elif isinstance(value, list):
         items = cast("list[Any]", value)
         for place, item in enumerate(items):
-            changed = _changed(item, f"{path}[{place}]")
+            changed = _change_values(item, f"{path}[{place}]")
             yield from ((where, [*items[:place], other, *items[place + 1 :]]) for where, other in changed)
     elif value is not None:
         yield from ((path, other) for other in other_values(value)[:1])

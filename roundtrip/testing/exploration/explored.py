@@ -78,7 +78,7 @@ class Path:
         return None if self.conversation is None else self.conversation.value
 
     def __str__(self) -> str:
-        return ", ".join(_chosen(self)) or "no questions"
+        return ", ".join(_choice_texts(self)) or "no questions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Coverage:
         for event in Event:
             edges = [f"{arrow.source} > {arrow.target}" for arrow in self.not_gone if arrow.event is event]
             if edges:
-                lines += _wrapped(event, ", ".join(edges), len(Event.EXECUTE))
+                lines += _wrap(event, ", ".join(edges), len(Event.EXECUTE))
         return "\n".join(lines)
 
 
@@ -159,25 +159,25 @@ class Explored:
 
     def table(self) -> str:
         """Return one line per path, followed by the state sequences."""
-        ways = list(dict.fromkeys(path.states for path in self.paths if path.states is not None))
-        rows = [("#", "questions", "outcome", *(("states",) if ways else ()), "text")]
+        sequences = list(dict.fromkeys(path.states for path in self.paths if path.states is not None))
+        rows = [("#", "questions", "outcome", *(("states",) if sequences else ()), "text")]
         for number, (path, questions) in enumerate(zip(self.paths, self._questions(), strict=True), 1):
-            way = () if not ways else ("" if path.states is None else f"s{ways.index(path.states) + 1}",)
+            sequence = () if not sequences else ("" if path.states is None else f"s{sequences.index(path.states) + 1}",)
             # The SDK begins every failure with this text.
             text = path.text.removeprefix(f"Error executing tool {self.name}: ")
-            rows.append((str(number), questions, path.outcome, *way, text))
-        lines = _aligned(rows)
-        if ways:
+            rows.append((str(number), questions, path.outcome, *sequence, text))
+        lines = _align(rows)
+        if sequences:
             lines += ["", "states"]
-            label = len(f"s{len(ways)}")
-            for number, way in enumerate(ways, 1):
-                lines += _wrapped(f"s{number}", _folded(way), label)
+            label = len(f"s{len(sequences)}")
+            for number, sequence in enumerate(sequences, 1):
+                lines += _wrap(f"s{number}", _fold(sequence), label)
         return "\n".join(lines)
 
     def _questions(self) -> list[str]:
         columns: list[str] = []
         for longest in _NAME_CHARS:
-            columns = _in_columns([_chosen(path, self.depth, longest) for path in self.paths], "   ")
+            columns = _align_columns([_choice_texts(path, self.depth, longest) for path in self.paths], "   ")
             if max(map(len, columns)) <= _QUESTIONS_CHARS:
                 break
         return columns
@@ -189,14 +189,14 @@ class Explored:
             f"{count_text(len(self.paths), 'path')} of {printable(self.name)!r}, {self.era.name.lower()} era, "
             f"branching at the first {count_text(self.depth, 'question')}: {counted}"
         ]
-        lines += [*self._omitted(), "", self.table(), ""]
+        lines += [*self._omission_lines(), "", self.table(), ""]
         if self.coverage is None:
             lines.append("states and edges: not reported by this server, so its crashes may look like failures")
         else:
             lines.append(str(self.coverage))
         return "\n".join(lines)
 
-    def _omitted(self) -> list[str]:
+    def _omission_lines(self) -> list[str]:
         lines: list[str] = []
         if self.left_out:
             count = count_text(self.left_out, "path")
@@ -209,20 +209,20 @@ class Explored:
         return lines
 
 
-def _chosen(path: Path, depth: int | None = None, longest: int = _NAME_CHARS[0]) -> list[str]:
-    told = [f"{_cut(printable(name), longest)} {action}" for name, action in path.choices[:depth]]
-    beyond = len(path.choices) - len(told)
-    return [*told, f"and {beyond} more"] if beyond else told
+def _choice_texts(path: Path, depth: int | None = None, longest: int = _NAME_CHARS[0]) -> list[str]:
+    texts = [f"{_cut(printable(name), longest)} {action}" for name, action in path.choices[:depth]]
+    beyond = len(path.choices) - len(texts)
+    return [*texts, f"and {beyond} more"] if beyond else texts
 
 
-def _in_columns(rows: Sequence[Sequence[str]], gap: str) -> list[str]:
-    widths = [max(len(row[place]) for row in rows if place < len(row)) for place in range(max(map(len, rows)))]
+def _align_columns(rows: Sequence[Sequence[str]], gap: str) -> list[str]:
+    widths = [max(len(row[index]) for row in rows if index < len(row)) for index in range(max(map(len, rows)))]
     return [gap.join(part.ljust(width) for part, width in zip(row, widths, strict=False)).rstrip() for row in rows]
 
 
-def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+def _align(rows: Sequence[tuple[str, ...]]) -> list[str]:
     """Align all columns, and cut the last column to the table's width."""
-    heads = _in_columns([row[:-1] for row in rows], "  ")
+    heads = _align_columns([row[:-1] for row in rows], "  ")
     width = max(map(len, heads))
     room = max(_TABLE_CHARS - width - 2, _MIN_TEXT_CHARS)
     texts = [_cut(printable(row[-1]), room) for row in rows]
@@ -233,30 +233,30 @@ def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
-def _wrapped(label: str, text: str, width: int) -> list[str]:
+def _wrap(label: str, text: str, width: int) -> list[str]:
     first, others = f"  {label.ljust(width)}  ", " " * (width + 4)
     return textwrap.wrap(text, _TABLE_CHARS, initial_indent=first, subsequent_indent=others)
 
 
-def _folded(states: Sequence[State]) -> str:
+def _fold(states: Sequence[State]) -> str:
     """Join states on one line; write each repeated cycle once."""
     parts: list[str] = []
-    place = 0
-    while place < len(states):
+    index = 0
+    while index < len(states):
         size, times = max(
-            ((size, _times(states[place:], size)) for size in range(1, _MAX_CYCLE_STATES + 1)),
+            ((size, _count_repeats(states[index:], size)) for size in range(1, _MAX_CYCLE_STATES + 1)),
             key=lambda cycle: (cycle[0] * cycle[1] if cycle[1] > 1 else 1, -cycle[0]),
         )
         if times > 1:
-            parts.append(f"({' > '.join(states[place : place + size])}) x{times}")
-            place += size * times
+            parts.append(f"({' > '.join(states[index : index + size])}) x{times}")
+            index += size * times
         else:
-            parts.append(states[place])
-            place += 1
+            parts.append(states[index])
+            index += 1
     return " > ".join(parts)
 
 
-def _times(states: Sequence[State], size: int) -> int:
+def _count_repeats(states: Sequence[State], size: int) -> int:
     """Count how often the first `size` states repeat."""
     times = 1
     while states[:size] == states[times * size : (times + 1) * size]:

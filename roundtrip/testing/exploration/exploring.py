@@ -32,8 +32,8 @@ from roundtrip.testing.users import PageT, Unused, User
 from roundtrip.testing.visits import VisitsBy
 from roundtrip.tracing import Beginning, Raised, TokenRejection
 
-_ORDER: Final = list(PathAction)
-_FINAL: Final[Mapping[State | None, PathOutcome]] = {
+_ACTION_ORDER: Final = list(PathAction)
+_OUTCOMES_BY_STATE: Final[Mapping[State | None, PathOutcome]] = {
     State.DECLINED: PathOutcome.DECLINED,
     State.REJECTED: PathOutcome.REJECTED,
 }
@@ -92,11 +92,11 @@ async def paths(
     if depth < 0 or limit < 1 or questions < 1:
         raise ValueError("depth= must be at least 0, limit= and questions= at least 1")
     leg = tool if isinstance(tool, LegRequest) else LegRequest(tool, dict(arguments or {}))
-    given = {"visits": visits, "approver": approver, "principal": principal, "era": era, "roots": roots}
-    exploration = _Exploration(server, leg, answers or {}, given, depth, questions, patience)
-    waiting: deque[_Way] = deque([()])
-    while waiting and len(exploration.gone) < limit:
-        waiting.extend(await exploration.go(waiting.popleft()))
+    user_options = {"visits": visits, "approver": approver, "principal": principal, "era": era, "roots": roots}
+    exploration = _Exploration(server, leg, answers or {}, user_options, depth, questions, patience)
+    waiting: deque[_Choices] = deque([()])
+    while waiting and len(exploration.finished_paths) < limit:
+        waiting.extend(await exploration.play_path(waiting.popleft()))
     if not waiting and not allow_unused:
         exploration.check_all_used()
     return Explored(
@@ -104,19 +104,23 @@ async def paths(
         era=exploration.user().era,
         depth=depth,
         limit=limit,
-        paths=tuple(sorted(exploration.gone, key=lambda path: [_ORDER.index(action) for _, action in path.choices])),
+        paths=tuple(sorted(exploration.finished_paths, key=_action_indexes)),
         left_out=len(waiting),
         strayed=exploration.strayed,
-        coverage=Coverage.of(exploration.arrows) if exploration.told else None,
+        coverage=Coverage.of(exploration.arrows) if exploration.has_facts else None,
     )
 
 
-_Way = tuple[tuple[str, PathAction], ...]
+def _action_indexes(path: Path) -> list[int]:
+    return [_ACTION_ORDER.index(action) for _, action in path.choices]
+
+
+_Choices = tuple[tuple[str, PathAction], ...]
 """The actions for a path's first questions; later questions are accepted."""
 
 
 @dataclass(slots=True)
-class _Met:
+class _PathQuestion:
     """A question on a path, with the chosen action."""
 
     question: AskedQuestion
@@ -135,12 +139,12 @@ class _Met:
 class _Guide(Script):
     """Script for one path: it takes the path's actions, and accepts all later questions. Also a tracer for servers."""
 
-    way: _Way
+    choices: _Choices
     exploration: "_Exploration"
     era: Era
-    met: list[_Met] = field(default_factory=list[_Met])
-    strayed: bool = False
-    endless: bool = False
+    path_questions: list[_PathQuestion] = field(default_factory=list[_PathQuestion])
+    has_strayed: bool = False
+    is_endless: bool = False
     mistake: Exception | None = None
     """The error if the author's answers have a mistake."""
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
@@ -149,10 +153,10 @@ class _Guide(Script):
     """The call, if it has a result."""
     error: MCPError | AssertionError | None = None
     """The error that the client received or the user raised."""
-    told: bool = False
+    has_facts: bool = False
     """True if a server reports facts, which only roundtrip servers do."""
     transitions: list[Transition] = field(default_factory=list[Transition])
-    rejected: bool = False
+    is_rejected: bool = False
     """True after a server rejected the call's token."""
     crash: BaseException | None = None
     """The unexpected exception that ended the call."""
@@ -163,14 +167,14 @@ class _Guide(Script):
 
     def begin(self, beginning: Beginning) -> Watch:
         """Watch the call, but not the calls nested in it."""
-        self.told = True
-        return self._note if beginning.within is None else ignore
+        self.has_facts = True
+        return self._record_fact if beginning.within is None else ignore
 
     def reject(self, rejection: TokenRejection) -> None:
         """Record that a server rejected the call's token."""
-        self.told = self.rejected = True
+        self.has_facts = self.is_rejected = True
 
-    def _note(self, fact: object) -> None:
+    def _record_fact(self, fact: object) -> None:
         if self.scope.cancel_called:
             # Until the server notices the cancellation, it reports facts that the tool did not cause.
             return
@@ -181,30 +185,32 @@ class _Guide(Script):
 
     def reply(self, question: AskedQuestion) -> InputResponse | Silence:
         """Return the answer to a question."""
-        place = len(self.met)
+        index = len(self.path_questions)
         try:
-            if place < self.exploration.questions:
-                return self._reply(question, place)
-            self.endless = True
+            if index < self.exploration.questions:
+                return self._reply(question, index)
+            self.is_endless = True
         except Exception as error:  # noqa: BLE001  # raised here, it would look like the server's error
             self.mistake = self.mistake or error
         self.scope.cancel()
         return LEAVE
 
-    def _reply(self, question: AskedQuestion, place: int) -> InputResponse | Silence:
-        possible = self._possible(question) if place < self.exploration.depth else [PathAction.ACCEPT]
+    def _reply(self, question: AskedQuestion, index: int) -> InputResponse | Silence:
+        possible = self._possible_actions(question) if index < self.exploration.depth else [PathAction.ACCEPT]
         action = PathAction.ACCEPT
-        if place < len(self.way):
-            name, action = self.way[place]
+        if index < len(self.choices):
+            name, action = self.choices[index]
             if action not in possible or name not in (question.name, question.message):
-                self.strayed = True
+                self.has_strayed = True
                 action = action if action in possible else PathAction.ACCEPT
-        self.met.append(_Met(question, action, [other for other in possible if other is not action]))
+        self.path_questions.append(
+            _PathQuestion(question, action, [other for other in possible if other is not action])
+        )
         match action:
             case PathAction.ACCEPT if question.params is None:
-                return ListRootsResult(roots=list(self.exploration.given["roots"] or ()))
+                return ListRootsResult(roots=list(self.exploration.user_options["roots"] or ()))
             case PathAction.ACCEPT:
-                return self._accepting(question)
+                return self._accept(question)
             case PathAction.INVALID:
                 return self.exploration.invalid(question) or IGNORE
             case PathAction.MISSING:
@@ -212,11 +218,11 @@ class _Guide(Script):
             case PathAction.DECLINE | PathAction.CANCEL:
                 return ElicitResult(action=action.value)
 
-    def _accepting(self, question: AskedQuestion) -> InputResponse:
+    def _accept(self, question: AskedQuestion) -> InputResponse:
         """Return an answer that accepts a form, page or model question; raise ValueError if none is known."""
         response = super().reply(question)
         # Another path may need the same answer.
-        self.listed = False
+        self.is_single_use = False
         if isinstance(response, Silence):
             raise ValueError(f"answers= must accept every question, got {response.name} for {question}")
         if isinstance(response, ElicitResult) and response.action != "accept":
@@ -234,7 +240,7 @@ class _Guide(Script):
                 f"answers= must contain an answer that accepts the question {question}: {error}"
             ) from error
 
-    def _possible(self, question: AskedQuestion) -> list[PathAction]:
+    def _possible_actions(self, question: AskedQuestion) -> list[PathAction]:
         possible = [PathAction.ACCEPT]
         if question.params is not None and not isinstance(question.params, CreateMessageRequestParams):
             possible += [PathAction.DECLINE, PathAction.CANCEL]
@@ -253,16 +259,16 @@ class _Exploration:
     server: Target
     leg: LegRequest
     answers: Answers
-    given: Mapping[str, Any]
+    user_options: Mapping[str, Any]
     """Arguments for each path's `User`, besides the answers."""
     depth: int
     questions: int
     patience: float
-    gone: list[Path] = field(default_factory=list[Path])
+    finished_paths: list[Path] = field(default_factory=list[Path])
     strayed: int = 0
     arrows: set[CallArrow] = field(default_factory=set[CallArrow])
-    told: bool = False
-    needed: set[int] = field(default_factory=set[int])
+    has_facts: bool = False
+    used_indexes: set[int] = field(default_factory=set[int])
     """The positions of the answers that a path needed."""
     _invalid: dict[str, Mapping[str, Any] | None] = field(default_factory=dict[str, Mapping[str, Any] | None])
     """Content that forms reject, by the schema's text."""
@@ -280,92 +286,93 @@ class _Exploration:
 
     def check_all_used(self) -> None:
         """Raise Unused if no path needed an answer. The answer's name is then usually misspelled."""
-        unused = [name for place, name in enumerate(Script(self.answers).unused) if place not in self.needed]
+        unused = [name for index, name in enumerate(Script(self.answers).unused) if index not in self.used_indexes]
         if unused:
-            asked = {str(question): question for path in self.gone for question in path.questions}
-            ended = ", ".join(sorted({str(path.outcome) for path in self.gone}))
+            asked = {str(question): question for path in self.finished_paths for question in path.questions}
+            ended = ", ".join(sorted({str(path.outcome) for path in self.finished_paths}))
             raise Unused(unused, list(asked.values()), ended=ended)
 
     def user(self) -> User:
         """Return the user for one path. If the server is a factory, each user makes a new server."""
-        return User(self.server, **self.given, allow_error=True, allow_unused=True)
+        return User(self.server, **self.user_options, allow_error=True, allow_unused=True)
 
-    async def go(self, way: _Way) -> list[_Way]:
+    async def play_path(self, choices: _Choices) -> list[_Choices]:
         """Play one path, and return the paths that branch off from it."""
         user = self.user()
-        guide = _Guide(way, self, user.era)
+        guide = _Guide(choices, self, user.era)
         with anyio.move_on_after(self.patience), guide.scope:
             try:
                 call = await user.play(self.leg, guide, tracers=[guide])
-                guide.told = guide.told or call.states is not None
+                guide.has_facts = guide.has_facts or call.states is not None
                 guide.conversation, guide.error = (call, None) if call.error is None else (None, call.error)
             except (MCPError, AssertionError) as raised:
                 guide.error = raised
         if guide.mistake is not None:
             raise guide.mistake
-        self.told = self.told or guide.told
-        self.strayed += guide.strayed
-        self.needed |= {place for place, reply in enumerate(guide.replies) if reply.taken}
+        self.has_facts = self.has_facts or guide.has_facts
+        self.strayed += guide.has_strayed
+        self.used_indexes |= {index for index, reply in enumerate(guide.replies) if reply.take_count}
         self.arrows |= {CallArrow(step.source, step.event, step.target) for step in guide.transitions}
-        self.gone.append(self._path(guide))
-        before = tuple(met.choice for met in guide.met)
+        self.finished_paths.append(self._path(guide))
+        before = tuple(item.choice for item in guide.path_questions)
         return [
-            (*before[:place], (before[place][0], other))
-            for place in range(len(way), min(len(before), self.depth))
-            for other in guide.met[place].others
+            (*before[:index], (before[index][0], other))
+            for index in range(len(choices), min(len(before), self.depth))
+            for other in guide.path_questions[index].others
         ]
 
     def _path(self, guide: _Guide) -> Path:
         states = guide.conversation.states if guide.conversation is not None else None
-        if states is None and guide.told:
+        if states is None and guide.has_facts:
             states = [State.RECEIVED, *(step.target for step in guide.transitions)]
-            if guide.rejected:
+            if guide.is_rejected:
                 states.append(State.REJECTED)
         outcome, text = self._outcome(guide, states)
         return Path(
-            choices=tuple(met.choice for met in guide.met),
+            choices=tuple(item.choice for item in guide.path_questions),
             outcome=outcome,
             text=text,
             states=tuple(states) if states is not None else None,
-            questions=tuple(met.question for met in guide.met),
+            questions=tuple(item.question for item in guide.path_questions),
             conversation=guide.conversation,
             error=guide.crash or guide.error,
         )
 
     def _outcome(self, guide: _Guide, states: Sequence[State] | None) -> tuple[PathOutcome, str]:
         conversation, error, crash = guide.conversation, guide.error, guide.crash
-        if guide.endless:
-            return PathOutcome.UNFINISHED, _endless(guide.met)
+        if guide.is_endless:
+            return PathOutcome.UNFINISHED, _endless_text(guide.path_questions)
         if crash is not None:
             return PathOutcome.CRASHED, f"{type(crash).__name__}: {crash}"
         if isinstance(error, AssertionError):
             # The user also gives up if the server asks without end.
             if isinstance(error, Breach):
                 return PathOutcome.BREACH, str(error)
-            return PathOutcome.UNFINISHED, _endless(guide.met) if _repeats(guide.met) else str(error)
+            questions = guide.path_questions
+            return PathOutcome.UNFINISHED, _endless_text(questions) if _repeats(questions) else str(error)
         last = states[-1] if states else None
         if error is not None:
             text = f"{error.error.code} {error.error.message}"
             if is_internal(self.leg, error):
                 return PathOutcome.CRASHED, text
-            return _FINAL.get(last, PathOutcome.ERROR), text
+            return _OUTCOMES_BY_STATE.get(last, PathOutcome.ERROR), text
         if conversation is None:
             return PathOutcome.UNFINISHED, f"did not end within {self.patience:g} s"
         if not conversation.is_error:
             return PathOutcome.COMPLETED, conversation.text
         if states is None and is_bare_failure(self.leg, conversation.text):
             return PathOutcome.CRASHED, conversation.text
-        return _FINAL.get(last, PathOutcome.FAILED), conversation.text
+        return _OUTCOMES_BY_STATE.get(last, PathOutcome.FAILED), conversation.text
 
 
-def _repeats(met: Sequence[_Met]) -> bool:
+def _repeats(questions: Sequence[_PathQuestion]) -> bool:
     """Return True if the last two questions are the same form with the same action."""
-    again = [one for one in met[-2:] if one.choice == met[-1].choice]
-    return len(again) == 2 and isinstance(met[-1].question.params, ElicitRequestFormParams)
+    again = [one for one in questions[-2:] if one.choice == questions[-1].choice]
+    return len(again) == 2 and isinstance(questions[-1].question.params, ElicitRequestFormParams)
 
 
-def _endless(met: Sequence[_Met]) -> str:
-    name = met[-1].choice[0]
-    if _repeats(met):
+def _endless_text(questions: Sequence[_PathQuestion]) -> str:
+    name = questions[-1].choice[0]
+    if _repeats(questions):
         return f"keeps asking {name!r}; if its form does not show all rules, put a valid answer into answers="
-    return f"still asks after {len(met)} questions, the last {name!r}"
+    return f"still asks after {len(questions)} questions, the last {name!r}"

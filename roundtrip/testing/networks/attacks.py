@@ -79,13 +79,13 @@ class Tamper:
             ]
         elif leg.task_id is not None:
             changed = [(f"a task id with {what}", replace(leg, task_id=id)) for what, id in tampered(leg.task_id)]
-        told: dict[str, str] = {}
+        changes_by_answer: dict[str, str] = {}
         for what, copy in changed:
             delivery = await route.aside(copy)
             _require_rejection(delivery, f"{what} arrived")
-            told.setdefault(delivery.told, what)
-        if len(told) > 1:
-            texts = "; ".join(f"{what}: {answer}" for answer, what in told.items())
+            changes_by_answer.setdefault(delivery.told, what)
+        if len(changes_by_answer) > 1:
+            texts = "; ".join(f"{what}: {answer}" for answer, what in changes_by_answer.items())
             raise Breach(f"bad tokens must all get the same error, because differences help an attacker; got {texts}")
         return await route.onward(leg)
 
@@ -120,10 +120,10 @@ class Swap:
                     delivery = await route.aside(leg)
                 _require_rejection(delivery, "a user's token arrived from another user")
         if leg.task_id is not None and route.fleet.is_in_memory:
-            await self._as_another_user(route, leg.task_id, leg.answers or {})
+            await self._attack_task(route, leg.task_id, leg.answers or {})
         return await route.onward(leg)
 
-    async def _as_another_user(self, route: Route, task_id: str, answers: Mapping[str, InputResponse]) -> None:
+    async def _attack_task(self, route: Route, task_id: str, answers: Mapping[str, InputResponse]) -> None:
         own, foreign = route.fleet.requests_to(task_id), route.fleet.requests_to(f"{flip(task_id[0])}{task_id[1:]}")
         with acting_as("roundtrip.testing: another user"):
             for what, mine, unknown in (
@@ -175,7 +175,7 @@ class Strip:
         forgotten = (asked & answers.keys()) - {lost} - again.names
         if forgotten and not again.is_rejected:
             raise Breach(
-                f"only the answer to {lost!r} was lost, but the server also asked {_names(sorted(forgotten))} again: "
+                f"only the answer to {lost!r} was lost, but the server also asked {_quote(sorted(forgotten))} again: "
                 "it must keep the answers that arrived"
             )
         return again
@@ -199,8 +199,8 @@ class Invent:
             known.update(leg.answers)
             known.pop(NOT_ASKED, None)
             delivery = await route.aside(replace(past[0].leg, answers=known))
-            what = f"answers to {_names(known)} came without a token, so {_names(past[0].names)} must be asked"
-            if not _joins(delivery, past[-1], route):
+            what = f"answers to {_quote(known)} came without a token, so {_quote(past[0].names)} must be asked"
+            if not _is_merged(delivery, past[-1], route):
                 _require_no_trust(delivery, past[0].names, what)
             # A stored call accepts an answer to an open question at any time.
             early = leg.answers.keys() - past[-2].names if len(past) > 1 and not _is_stored(leg, route) else set[str]()
@@ -208,7 +208,7 @@ class Invent:
                 before = past[-1].leg
                 answers = {**{key: leg.answers[key] for key in sorted(early)}, **(before.answers or {})}
                 delivery = await route.aside(replace(before, answers=answers))
-                what = f"answers to {_names(sorted(early))} came before their questions"
+                what = f"answers to {_quote(sorted(early))} came before their questions"
                 _require_no_trust(delivery, past[-1].names, what)
         delivery = await route.onward(replace(leg, answers={**(leg.answers or {}), NOT_ASKED: UNASKED_ANSWER}))
         if delivery.error is not None and (honest := await route.onward(leg)).error is None:
@@ -231,7 +231,7 @@ class Garble:
         requests = (asks.input_requests if asks is not None else None) or {}
         pages = pages_among(asks, route.fleet.at)
         if _is_stored(leg, route) and not pages:
-            return await self._to_stored(leg, route, requests)
+            return await self._carry_to_stored_call(leg, route, requests)
         for key, request in requests.items():
             if key in pages:
                 continue
@@ -240,7 +240,9 @@ class Garble:
                 _require_no_trust(delivery, [key], f"the answer to {key!r} came as {what}")
         return await route.onward(leg)
 
-    async def _to_stored(self, leg: LegRequest, route: Route, requests: Mapping[str, InputRequest]) -> LegDelivery:
+    async def _carry_to_stored_call(
+        self, leg: LegRequest, route: Route, requests: Mapping[str, InputRequest]
+    ) -> LegDelivery:
         """Send one invalid answer, and then the leg. A stored call must ask again under a new key."""
         garbled_before: set[str] = route.notes.setdefault("garbled", set())
         for key, request in requests.items():
@@ -262,7 +264,7 @@ class Garble:
             if key in delivery.names or len(again) != 1:
                 raise Breach(
                     f"the answer to {key!r} came as {what}; the call must ask once more under a new key, got questions "
-                    f"{_names(sorted(delivery.names))}"
+                    f"{_quote(sorted(delivery.names))}"
                 )
             return await route.onward(leg.answering(delivery.asks, {again[0]: honest}))
         return await route.onward(leg)
@@ -283,12 +285,12 @@ class Interleave:
         if past:
             other = await route.aside(past[0])
             begun, genuine = other.names, history[0].names
-            if _joins(other, history[-1], route):
+            if _is_merged(other, history[-1], route):
                 return await route.onward(leg)
             if not other.is_rejected and begun != genuine:
                 raise Breach(
                     f"another call of {leg.name!r} began at the same time and asked "
-                    f"{_names(sorted(begun)) or 'nothing'}, but this call first asked {_names(sorted(genuine))}: does "
+                    f"{_quote(sorted(begun)) or 'nothing'}, but this call first asked {_quote(sorted(genuine))}: does "
                     "the server keep something from one call to the next (a global, a cache)?"
                 )
             for one in past[1:]:
@@ -320,11 +322,13 @@ class Eavesdrop:
         if token is not None:
             if delivery.transitions is None and not self._secrets:
                 raise Inapplicable("this server does not report computed values: pass them, as in secrets=['4711']")
-            said = json.dumps(
+            own_values = json.dumps(
                 to_jsonable_python([leg.arguments, leg.answers, *[past.leg.answers for past in route.carried]])
             )
             texts = (
-                text for text in texts_in(delivery.computed) if len(text) >= _MIN_SECRET_CHARS and text not in said
+                text
+                for text in texts_in(delivery.computed)
+                if len(text) >= _MIN_SECRET_CHARS and text not in own_values
             )
             for secret in readable_in(token, (*self._secrets, *texts)):
                 raise Breach(f"the token is readable without a key, and contains {secret!r}")
@@ -336,7 +340,7 @@ def _is_stored(leg: LegRequest, route: Route) -> bool:
     return leg.task_id is not None or any(pages_among(one.asks, route.fleet.at) for one in route.history(leg))
 
 
-def _joins(begun: LegDelivery, waiting: LegDelivery, route: Route) -> bool:
+def _is_merged(begun: LegDelivery, waiting: LegDelivery, route: Route) -> bool:
     """Return True if the server merged the repeated call into the user's waiting call.
 
     The server requests an approval only once.
@@ -355,13 +359,13 @@ def _require_no_trust(delivery: LegDelivery, keys: Iterable[str], what: str) -> 
     """Require that the server asks the questions again, or rejects the leg."""
     if delivery.crashed:
         raise Breach(f"{what}, and the server crashed: {delivery.told}")
-    passed_over = bool(delivery.names) and not set(keys) <= delivery.names
-    if delivery.done is not None or passed_over:
+    has_skipped_question = bool(delivery.names) and not set(keys) <= delivery.names
+    if delivery.done is not None or has_skipped_question:
         raise Breach(
             f"{what}, and the server continued with {delivery.told}. Either it accepts answers to questions that it "
             "has not asked, or it keeps something from one call to the next (a global, a cache)"
         )
 
 
-def _names(answers: Iterable[str]) -> str:
+def _quote(answers: Iterable[str]) -> str:
     return ", ".join(map(repr, answers))

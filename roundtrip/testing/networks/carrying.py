@@ -22,48 +22,48 @@ _SAME_KEYS: Final = (
 )
 
 
-class _Moving:
+class _InstanceSwitch:
     """A network that may switch instances before a leg. The new instance must continue the call."""
 
     name: str
-    _where: str
+    _subject: str
     _hint = _SAME_KEYS
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
         """Switch instances, and send the leg."""
-        await self._move(leg, route)
+        await self._switch(leg, route)
         delivery = await route.onward(leg)
         if delivery.leg.continues and delivery.error is not None:
-            raise Breach(f"{self._where} did not continue the call: {delivery.told}; {self._hint}")
+            raise Breach(f"{self._subject} did not continue the call: {delivery.told}; {self._hint}")
         return delivery
 
-    async def _move(self, leg: LegRequest, route: Route) -> None:
+    async def _switch(self, leg: LegRequest, route: Route) -> None:
         raise NotImplementedError
 
 
-class Hop(_Moving):
+class Hop(_InstanceSwitch):
     """A network that sends each leg to another instance. If the test passes a server factory, there are two."""
 
     name = "hop"
-    _where = "another instance"
+    _subject = "another instance"
 
-    async def _move(self, leg: LegRequest, route: Route) -> None:
+    async def _switch(self, leg: LegRequest, route: Route) -> None:
         if route.number > 1:
             await route.fleet.go_to(route.fleet.instances.after(route.fleet.at))
 
 
-class Restart(_Moving):
+class Restart(_InstanceSwitch):
     """A network that restarts the server between two legs, so that its memory is lost."""
 
     name = "restart"
-    _where = "the restarted server"
+    _subject = "the restarted server"
 
-    async def _move(self, leg: LegRequest, route: Route) -> None:
+    async def _switch(self, leg: LegRequest, route: Route) -> None:
         if route.number > 1:
             await route.fleet.go_to(route.fleet.instances.make("a restart"))
 
 
-class Rotate(_Moving):
+class Rotate(_InstanceSwitch):
     """A network that rotates keys in three phases, one per leg: `[old, new]`, `[new, old]`, `[new]`, and so on.
 
     A server that stores calls keeps its old keys, as required until `roundtrip calls rekey`. Instances from all phases
@@ -71,10 +71,10 @@ class Rotate(_Moving):
     """
 
     name = "rotate"
-    _where = "a server whose keys were rotated"
+    _subject = "a server whose keys were rotated"
     _hint = "does it verify with each of its keys=, and sign with the first?"
 
-    async def _move(self, leg: LegRequest, route: Route) -> None:
+    async def _switch(self, leg: LegRequest, route: Route) -> None:
         past = route.history(leg)
         if past or not leg.continues:
             rotation, phase = divmod(len(past), 3)
@@ -86,7 +86,7 @@ class Rotate(_Moving):
             await route.fleet.go_to(route.fleet.instances.make("other keys", keys=keys))
 
 
-class Deploy(_Moving):
+class Deploy(_InstanceSwitch):
     """A network that sends all legs after the first to another build.
 
     Args:
@@ -94,14 +94,14 @@ class Deploy(_Moving):
         rolling: Alternate between the old build and the new one, as during a rolling deploy.
     """
 
-    _where = "the other build"
+    _subject = "the other build"
 
     def __init__(self, make: Make, *, rolling: bool = False) -> None:
         self._make = make
         self._rolling = rolling
         self.name = "deploy-rolling" if rolling else "deploy"
 
-    async def _move(self, leg: LegRequest, route: Route) -> None:
+    async def _switch(self, leg: LegRequest, route: Route) -> None:
         past = len(route.history(leg))
         if past and (past % 2 or not self._rolling):
             await route.fleet.deploy(self._make)
@@ -121,14 +121,14 @@ class Duplicate:
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
         """Send the leg twice, and compare the responses."""
-        answered: list[LegDelivery] = []
-        failed: list[Exception] = []
+        deliveries: list[LegDelivery] = []
+        failures: list[Exception] = []
 
         async def deliver() -> None:
             try:
-                answered.append(await route.onward(leg))
+                deliveries.append(await route.onward(leg))
             except Exception as error:  # noqa: BLE001  # raised here, it would arrive in an exception group
-                failed.append(error)
+                failures.append(error)
 
         if self._at_once:
             async with anyio.create_task_group() as group:
@@ -137,10 +137,10 @@ class Duplicate:
         else:
             await deliver()
             await deliver()
-        if failed:
-            raise failed[0]
-        _require_agreement(answered, "a leg was delivered twice", route)
-        return min(answered, key=lambda delivery: delivery.result is None)
+        if failures:
+            raise failures[0]
+        _require_agreement(deliveries, "a leg was delivered twice", route)
+        return min(deliveries, key=lambda delivery: delivery.result is None)
 
 
 class Drop:
@@ -180,15 +180,15 @@ class Reorder:
             if late.crashed:
                 raise Breach(f"a leg arrived again, late, and the server answered with {late.told}")
             # A task or stored call continues in the background, and the late leg gets its result.
-            goes_on = late.task_id is not None or _is_stored(before, route) or _is_stored(delivery, route)
-            if late.done is not None and not goes_on:
+            is_background = late.task_id is not None or _is_stored(before, route) or _is_stored(delivery, route)
+            if late.done is not None and not is_background:
                 raise Breach(f"a leg that got a question arrived again, late, and then ended the call: {late.told}")
         return delivery
 
 
-def _require_agreement(answered: Sequence[LegDelivery], what: str, route: Route) -> None:
-    first, second = answered
-    for one in answered:
+def _require_agreement(deliveries: Sequence[LegDelivery], what: str, route: Route) -> None:
+    first, second = deliveries
+    for one in deliveries:
         if one.crashed:
             raise Breach(f"{what}, and the server answered with {one.told}")
     if first.result is None or second.result is None:
@@ -196,18 +196,22 @@ def _require_agreement(answered: Sequence[LegDelivery], what: str, route: Route)
     if _is_stored(first, route) != _is_stored(second, route):
         # The call continued in the background, and one of the legs got its result.
         return
-    waiting = [waiting_call(one.result) for one in answered]
+    waiting = [waiting_call(one.result) for one in deliveries]
     if None not in waiting and len({one.handle for one in waiting if one is not None}) == 1:
         # The call still waited for the first leg, and may have run for the second.
         return
-    told = f"{what}, and the server answered with {first.told} and with {second.told}"
+    summary = f"{what}, and the server answered with {first.told} and with {second.told}"
     if (first.final is None) != (second.final is None) or first.names != second.names:
-        raise Breach(told)
+        raise Breach(summary)
     finals = [
-        one.final.model_dump(mode="json", by_alias=True, exclude={"meta"}) for one in answered if one.final is not None
+        one.final.model_dump(mode="json", by_alias=True, exclude={"meta"})
+        for one in deliveries
+        if one.final is not None
     ]
     if finals and finals[0] != finals[1]:
-        raise Breach(f"{told}; the body has probably run twice, with all its effects; exactly_once=True prevents this")
+        raise Breach(
+            f"{summary}; the body has probably run twice, with all its effects; exactly_once=True prevents this"
+        )
 
 
 def _is_stored(delivery: LegDelivery, route: Route) -> bool:

@@ -54,7 +54,7 @@ ELSEWHERE_FACTOR: Final = 5
 """Factor on the user's patience for servers in other processes, whose page waits cannot be shortened."""
 _POLL_SECONDS: Final = 0.01
 
-_SENDING: ContextVar[LegDelivery | None] = ContextVar("roundtrip_sending", default=None)
+_CURRENT_DELIVERY: ContextVar[LegDelivery | None] = ContextVar("roundtrip_sending", default=None)
 
 
 class TaskUnfinished(AssertionError):
@@ -75,8 +75,8 @@ class Instances:
 
     def __init__(self, target: Target) -> None:
         one_only = isinstance(target, str) or not isinstance(target, Sequence)
-        given = [cast("Instance", target)] if one_only else list(cast("Sequence[Instance]", target))
-        for one in cast("list[object]", given):
+        instances = [cast("Instance", target)] if one_only else list(cast("Sequence[Instance]", target))
+        for one in cast("list[object]", instances):
             if one is None or (isinstance(one, str) and not one.startswith(("http://", "https://"))):
                 raise TypeError(
                     "the server must be a server object, a function that makes one, a URL, or "
@@ -85,7 +85,7 @@ class Instances:
         maker = cast("object", target)
         is_maker = callable(maker) and not is_server(maker) and not isinstance(maker, AbstractAsyncContextManager)
         self._make = cast("Make", maker) if is_maker else None
-        self._all: list[Instance] = given if self._make is None else []
+        self._all: list[Instance] = instances if self._make is None else []
 
     @property
     def takes_keys(self) -> bool:
@@ -102,8 +102,8 @@ class Instances:
         """Return the instance after another; a target that makes instances has two of them."""
         if len(self._all) == 1:
             self._all.append(self.make("another instance"))
-        place = next((place for place, one in enumerate(self._all) if one is instance), -1)
-        return self._all[(place + 1) % len(self._all)]
+        index = next((index for index, one in enumerate(self._all) if one is instance), -1)
+        return self._all[(index + 1) % len(self._all)]
 
     def in_turn(self) -> Iterator[Instance]:
         """Yield the instances in a cycle; a target that makes instances yields a new one each time."""
@@ -117,10 +117,10 @@ class Instances:
             raise Inapplicable("other keys need a function that makes the server with them: def make_server(keys): ...")
         if self._make is None:
             raise Inapplicable(f"{what} needs a function that makes the server: User(make_server), not User(server)")
-        return made(self._make, keys=keys)
+        return make_instance(self._make, keys=keys)
 
 
-def made(make: Make, *, keys: Sequence[bytes] | None = None) -> Instance:
+def make_instance(make: Make, *, keys: Sequence[bytes] | None = None) -> Instance:
     """Make an instance; if the function takes keys, the default is the first of `KEYS`."""
     return make(keys=list(keys or KEYS[:1])) if _takes_keys(make) else make()
 
@@ -161,7 +161,7 @@ class NetworkFleet:
     messages: list[Message] = field(default_factory=list[Message])
     """The JSON-RPC messages, if the fleet records them."""
     _clients: list[tuple[Instance, Client]] = field(default_factory=list[tuple[Instance, Client]])
-    _open: list[LegDelivery] = field(default_factory=list[LegDelivery])
+    _open_deliveries: list[LegDelivery] = field(default_factory=list[LegDelivery])
     _deployed: dict[Make, Instance] = field(default_factory=dict[Make, Instance])
     _worker_transitions: dict[str, list[Transition]] = field(default_factory=dict[str, list[Transition]])
     """Worker transitions that are in no delivery yet, by call id; the keys are this fleet's calls."""
@@ -194,21 +194,21 @@ class NetworkFleet:
                     "the other build needs keys=, but the server's keys are not known: pass a function that makes the "
                     "server with keys=, User(make_server)"
                 )
-            self._deployed[make] = made(make)
+            self._deployed[make] = make_instance(make)
         await self.go_to(self._deployed[make])
 
     async def go_to(self, instance: Instance) -> None:
         """Switch to an instance, and connect to it if necessary."""
         if all(one is not instance for one, _ in self._clients):
             # Concurrent legs may connect, and no leg may close a connection that another leg uses.
-            self._clients.append((instance, await self._group.start(self._hold, instance)))
+            self._clients.append((instance, await self._group.start(self._keep_connected, instance)))
         self.at = instance
 
     async def send(self, leg: LegRequest) -> LegDelivery:
         """Send a leg to the current instance, and return the delivery."""
         delivery = LegDelivery(leg, transitions=[] if attached(self.at) is not None else None)
-        self._open.append(delivery)
-        reset = _SENDING.set(delivery)
+        self._open_deliveries.append(delivery)
+        reset = _CURRENT_DELIVERY.set(delivery)
         try:
             delivery.result = await (self._follow(delivery) if self.era is Era.TASK else send(self.session, leg))
         except MCPError as error:
@@ -216,10 +216,10 @@ class NetworkFleet:
         except Exception as error:  # noqa: BLE001  # the server sent a response that the client cannot parse
             delivery.crash = error
         finally:
-            _SENDING.reset(reset)
-            self._open.remove(delivery)
+            _CURRENT_DELIVERY.reset(reset)
+            self._open_deliveries.remove(delivery)
             if delivery.transitions is not None:
-                delivery.transitions += self.take_worker_transitions(_call_of(delivery))
+                delivery.transitions += self.take_worker_transitions(_call_id_of(delivery))
         return delivery
 
     async def _follow(self, delivery: LegDelivery) -> LegResult:
@@ -265,7 +265,7 @@ class NetworkFleet:
         """Return the session with the current instance."""
         return next(client for instance, client in self._clients if instance is self.at).session
 
-    async def _hold(self, instance: Instance, *, task_status: TaskStatus[Client]) -> None:
+    async def _keep_connected(self, instance: Instance, *, task_status: TaskStatus[Client]) -> None:
         async with AsyncExitStack() as stack:
             target: Any = instance
             if (ours := attached(instance)) is not None:
@@ -290,25 +290,29 @@ class NetworkFleet:
         """Watch a delivery's leg, but not the calls nested in it."""
         if beginning.era == "task":
             return self._watch_worker(beginning)
-        delivery = _SENDING.get()
-        if delivery is None or delivery not in self._open:
+        delivery = _CURRENT_DELIVERY.get()
+        if delivery is None or delivery not in self._open_deliveries:
             # Over HTTP, servers run in another context. Any open delivery will do: concurrent legs are copies.
-            delivery = next((one for one in self._open if one.transitions == []), None)
+            delivery = next((one for one in self._open_deliveries if one.transitions == []), None)
         if beginning.within is not None or delivery is None or delivery.transitions is None:
             return ignore
         delivery.call_id = beginning.call_id
         self._worker_transitions.setdefault(beginning.call_id, [])
-        return partial(self._note, delivery, delivery.transitions)
+        return partial(self._record_fact, delivery, delivery.transitions)
 
     def _watch_worker(self, beginning: Beginning) -> Watch:
         """Watch a leg that a worker runs for one of this fleet's calls."""
         transitions = self._worker_transitions.get(beginning.call_id)
         if transitions is None or beginning.within is not None:
             return ignore
-        following = next((one for one in self._open if _call_of(one) == beginning.call_id), LegDelivery(LegRequest("")))
-        return partial(self._note, following, transitions, by_worker=True)
+        following = next(
+            (one for one in self._open_deliveries if _call_id_of(one) == beginning.call_id), LegDelivery(LegRequest(""))
+        )
+        return partial(self._record_fact, following, transitions, by_worker=True)
 
-    def _note(self, delivery: LegDelivery, into: list[Transition], fact: object, *, by_worker: bool = False) -> None:
+    def _record_fact(
+        self, delivery: LegDelivery, into: list[Transition], fact: object, *, by_worker: bool = False
+    ) -> None:
         if isinstance(fact, Transition):
             into.append(fact)
             self.listen(fact, by_worker)
@@ -323,7 +327,7 @@ class NetworkFleet:
         """Ignore a rejected token: the client receives an error."""
 
 
-def _call_of(delivery: LegDelivery) -> str:
+def _call_id_of(delivery: LegDelivery) -> str:
     """Return the id of a delivery's call, if the server is a roundtrip server; otherwise an empty string."""
     return delivery.call_id or (delivery.leg.task_id or "").rpartition(".")[0]
 

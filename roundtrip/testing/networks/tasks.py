@@ -36,7 +36,7 @@ class Kill:
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
         """Send the leg while workers die."""
-        _tampered_store(route, _DeadlyStore)
+        _install_faulty_store(route, _KillingStore)
         return await route.onward(leg)
 
 
@@ -47,7 +47,7 @@ class Outage:
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
         """Send the leg while the store fails, and send it again if the leg failed."""
-        store = _tampered_store(route, _FailingStore)
+        store = _install_faulty_store(route, _FailingStore)
         store.is_down = True
         try:
             failed = await route.onward(leg)
@@ -70,7 +70,7 @@ class Abort:
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
         """Cancel another call's task, and send the leg."""
-        _require_task_life(route)
+        _require_task_era(route)
         if leg.task_id is not None:
             other = None
             for one in [one.leg for one in route.history(leg)]:
@@ -86,22 +86,22 @@ class Abort:
 
     async def _cancel(self, requests: TaskRequests, leg: LegRequest) -> None:
         async with anyio.create_task_group() as group:
-            group.start_soon(_quietly, lambda: requests.update(leg.answers or {}))
-            group.start_soon(_quietly, requests.cancel)
-        first = await _ended(requests)
+            group.start_soon(_require_success, lambda: requests.update(leg.answers or {}))
+            group.start_soon(_require_success, requests.cancel)
+        first = await _wait_for_end(requests)
         again = await requests.get()
         if again.status != first.status or again.result != first.result:
             raise Breach(f"a task must end once, but it ended as {first.status} and later as {again.status}")
 
 
-async def _quietly(request: Callable[[], Any]) -> None:
+async def _require_success(request: Callable[[], Any]) -> None:
     try:
         await request()
     except MCPError as error:
         raise Breach(f"a task was answered and cancelled at the same time, and the server answered {error}") from error
 
 
-async def _ended(requests: TaskRequests) -> RemoteTask:
+async def _wait_for_end(requests: TaskRequests) -> RemoteTask:
     with anyio.move_on_after(_SETTLE_SECONDS):
         while True:
             task = await requests.get()
@@ -111,7 +111,7 @@ async def _ended(requests: TaskRequests) -> RemoteTask:
     raise Breach(f"a cancelled task must end, but it is still running after {_SETTLE_SECONDS:g} s")
 
 
-def _require_task_life(route: Route) -> None:
+def _require_task_era(route: Route) -> None:
     if route.fleet.era is not Era.TASK:
         raise Inapplicable("this network needs tasks: @pytest.mark.roundtrip(eras='task'), or User(era=Era.TASK)")
 
@@ -130,7 +130,7 @@ class _FaultyStore:
         self.service = service
         self._route = route
 
-    def concerns(self, call_id: str) -> bool:
+    def is_affected(self, call_id: str) -> bool:
         """Return True if this call must see the fault."""
         return self._route.fleet.has_task(call_id)
 
@@ -154,25 +154,25 @@ class _FailingStore(_FaultyStore):
         return await self.inner.save(entry, version=version)
 
     def _fail(self, call_id: str) -> None:
-        if self.is_down and self.concerns(call_id):
+        if self.is_down and self.is_affected(call_id):
             raise LedgerDown("roundtrip.testing: the task store is down")
 
 
-class _DeadlyStore(_FaultyStore):
+class _KillingStore(_FaultyStore):
     _writes = 0
 
     async def save(self, entry: CallEntry, *, version: int) -> bool:
-        is_deadly = self.concerns(entry.call_id) and await self._ends_work(entry)
+        is_deadly = self.is_affected(entry.call_id) and await self._completes_work(entry)
         if is_deadly:
             self._writes += 1
         if is_deadly and self._writes % 2:
-            await self._die(entry.call_id)
+            await self._kill_worker(entry.call_id)
         saved = await self.inner.save(entry, version=version)
         if is_deadly and saved:
-            await self._die(entry.call_id)
+            await self._kill_worker(entry.call_id)
         return saved
 
-    async def _ends_work(self, entry: CallEntry) -> bool:
+    async def _completes_work(self, entry: CallEntry) -> bool:
         """Return True if a worker is writing a step's result or the end of a leg."""
         stored, _ = await self.inner.load(entry.call_id)
         if stored is None or stored.state is not StoredState.RUNNING or stored.epoch != entry.epoch:
@@ -181,7 +181,7 @@ class _DeadlyStore(_FaultyStore):
             return False
         return len(entry.notes) > len(stored.notes) or entry.state in (StoredState.ASKING, StoredState.WAITING, *ENDED)
 
-    async def _die(self, call_id: str) -> None:
+    async def _kill_worker(self, call_id: str) -> None:
         """Expire the worker's lease, and then stop the worker, which cannot await anything afterwards."""
         entry, now = await self.inner.load(call_id)
         if entry is not None and entry.state is StoredState.RUNNING:
@@ -192,9 +192,9 @@ class _DeadlyStore(_FaultyStore):
         raise CallTakenOver("roundtrip.testing: the worker died")
 
 
-def _tampered_store(route: Route, kind: type[Any]) -> Any:
+def _install_faulty_store(route: Route, kind: type[Any]) -> Any:
     """Return the route's faulty store for the current instance; install it if necessary."""
-    _require_task_life(route)
+    _require_task_era(route)
     instance = route.fleet.at
     ours = attached(instance)
     service = ours.task_service if ours is not None else None

@@ -55,9 +55,11 @@ class CallSnapshot(SnapshotAssertion):
     def like(cls, snapshot: SnapshotAssertion, extension_class: type[CallSnapshotExtension]) -> Self:
         """Return an assertion for the same test, with the same settings."""
         # The settings differ between syrupy versions.
-        given: dict[str, Any] = {field.name: getattr(snapshot, field.name) for field in fields(snapshot) if field.init}
-        given["extension_class"] = extension_class
-        return cls(**given)
+        settings: dict[str, Any] = {
+            field.name: getattr(snapshot, field.name) for field in fields(snapshot) if field.init
+        }
+        settings["extension_class"] = extension_class
+        return cls(**settings)
 
     def redacting(self, *names: str) -> Self:
         """Omit field values in all later comparisons in this test.

@@ -35,12 +35,12 @@ _KINDS: Final = {
 _HEX: Final = re.compile(r"[0-9a-fA-F]{16,}")
 _MIN_NUMBER_ID_CHARS: Final = 24
 _ULID: Final = re.compile(r"(?=[0-9]*[A-Z])[0-7][0-9A-HJKMNP-TV-Z]{25}")
-_WHOLE: Final = re.compile(r"(?:[A-Za-z0-9+/]{4}){5,}")
-_PART: Final = re.compile(r"\d{4}-\d\d-\d\d|[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
-_UTTERABLE: Final = re.compile(r"(?=[^aeiouy]*[aeiouy])(?!.*[^aeiouy]{6})", re.IGNORECASE)
+_WHOLE_BASE64: Final = re.compile(r"(?:[A-Za-z0-9+/]{4}){5,}")
+_WORD_PART: Final = re.compile(r"\d{4}-\d\d-\d\d|[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
+_PRONOUNCEABLE: Final = re.compile(r"(?=[^aeiouy]*[aeiouy])(?!.*[^aeiouy]{6})", re.IGNORECASE)
 _TRACE: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 """A `traceparent`, whose ids may by chance contain no letter."""
-_WITHIN: Final = re.compile(rf"{_UUID}|(?<![0-9A-Za-z])[0-9a-fA-F]{{16,}}(?![0-9A-Za-z])")
+_INNER_ID: Final = re.compile(rf"{_UUID}|(?<![0-9A-Za-z])[0-9a-fA-F]{{16,}}(?![0-9A-Za-z])")
 
 
 class Placeholders:
@@ -64,8 +64,8 @@ class Placeholders:
     times in seconds), words, short ids, and ids of lowercase letters and digits.
     """
 
-    def __init__(self, tokens: Iterable[str | None] = (), *, said: object = None) -> None:
-        self._said = frozenset(leaf for _, leaf in leaves_of(said) if isinstance(leaf, str))
+    def __init__(self, tokens: Iterable[str | None] = (), *, keep: object = None) -> None:
+        self._kept_texts = frozenset(leaf for _, leaf in leaves_of(keep) if isinstance(leaf, str))
         self._numbers: dict[str, dict[str, str]] = {}
         # Longest first, because one token may begin with another.
         known = sorted({token for token in tokens if token}, key=lambda token: (-len(token), token))
@@ -75,46 +75,46 @@ class Placeholders:
         kinds = {**({"known": f"{_EDGE}(?:{longer}){_END}"} if longer else {}), **_KINDS}
         self._pattern = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in kinds.items()))
 
-    def over(self, value: Any) -> Any:
+    def apply(self, value: Any) -> Any:
         """Replace the changing parts of all texts in a value, including mapping keys, in order."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
             items = cast("Mapping[Any, Any]", value).items()
-            return {self.over(name): self.over(item) for name, item in items}
+            return {self.apply(name): self.apply(item) for name, item in items}
         if isinstance(value, list | tuple):
-            return [self.over(item) for item in cast("list[Any]", value)]
+            return [self.apply(item) for item in cast("list[Any]", value)]
         return value
 
     def text(self, text: str) -> str:
         """Replace a text's changing parts."""
         if text in self._short:
             return self.number("token", text)
-        if text in self._said:
+        if text in self._kept_texts:
             return text
-        if len(text) % 4 == 0 and _WHOLE.fullmatch(text) is not None and _is_random(text):
+        if len(text) % 4 == 0 and _WHOLE_BASE64.fullmatch(text) is not None and _is_random(text):
             return self.number("id", text)
-        return self._pattern.sub(self._replaced, text)
+        return self._pattern.sub(self._replace, text)
 
     def number(self, kind: str, value: str) -> str:
         """Return the placeholder for a changing value."""
         numbers = self._numbers.setdefault(kind, {})
         return numbers.setdefault(value, f"<{kind} {len(numbers) + 1}>")
 
-    def _replaced(self, match: re.Match[str]) -> str:
+    def _replace(self, match: re.Match[str]) -> str:
         kind, value = cast("str", match.lastgroup), match[0]
-        if value in self._said or (kind == "time" and not _is_recent(value)):
+        if value in self._kept_texts or (kind == "time" and not _is_recent(value)):
             return value
         if kind == "run":
             if (trace := _TRACE.fullmatch(value)) is not None:
                 version, call, span, flags = trace.groups()
                 return f"{version}-{self.number('id', call)}-{self.number('id', span)}-{flags}"
             if not _is_id(value):
-                return _WITHIN.sub(self._within, value)
+                return _INNER_ID.sub(self._replace_inner, value)
             kind = "id"
         return self.number({"known": "token", "uuid": "id", "padded": "id"}.get(kind, kind), value)
 
-    def _within(self, match: re.Match[str]) -> str:
+    def _replace_inner(self, match: re.Match[str]) -> str:
         return self.number("id", match[0]) if "-" in match[0] or _is_id(match[0]) else match[0]
 
 
@@ -139,11 +139,11 @@ def _is_random(run: str) -> bool:
     """Return True if mixed-case letters and digits do not look like words."""
     if run.isdigit() or run.lower() == run or run.upper() == run:
         return False
-    parts = _PART.findall(run)
+    parts = _WORD_PART.findall(run)
     if sum(map(len, parts)) < _MIN_AVERAGE_WORD_CHARS * len(parts):
         return True
     return not all(_is_word(part) for part in parts)
 
 
 def _is_word(part: str) -> bool:
-    return not part.isalpha() or (len(part) > 1 and (part.isupper() or _UTTERABLE.match(part) is not None))
+    return not part.isalpha() or (len(part) > 1 and (part.isupper() or _PRONOUNCEABLE.match(part) is not None))

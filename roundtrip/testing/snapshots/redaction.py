@@ -19,7 +19,7 @@ class SnapshotRedaction:
 
     def __init__(self, fields: Collection[str] = ()) -> None:
         self._fields = frozenset(fields)
-        self._held: set[str] = set()
+        self._values: set[str] = set()
 
     def hides(self, name: str | None) -> bool:
         """Return True if fields and questions with this name are redacted."""
@@ -31,18 +31,18 @@ class SnapshotRedaction:
             return value
         if isinstance(value, Mapping):
             items = cast("Mapping[str, Any]", value).items()
-            return {name: self.held(item) if self.hides(name) else self.data(item) for name, item in items}
+            return {name: self.redact(item) if self.hides(name) else self.data(item) for name, item in items}
         if isinstance(value, list | tuple):
             return [self.data(item) for item in cast("list[Any]", value)]
         return value
 
-    def held(self, value: Any) -> str:
+    def redact(self, value: Any) -> str:
         """Remember a value, to redact it in other texts, and return the replacement."""
         if isinstance(value, Mapping | list | tuple):
             for item in cast("list[Any]", value.values() if isinstance(value, Mapping) else value):
-                self.held(item)
+                self.redact(item)
         elif value is not None and not isinstance(value, bool) and len(str(value).strip()) >= _MIN_REPEATED_CHARS:
-            self._held.add(str(value))
+            self._values.add(str(value))
         return REDACTED
 
     def form(self, properties: Mapping[str, Any], *, hides_all: bool = False) -> dict[str, Any]:
@@ -56,7 +56,7 @@ class SnapshotRedaction:
 
     def _shape(self, shape: Mapping[str, Any]) -> dict[str, Any]:
         if "default" in shape:
-            self.held(shape["default"])
+            self.redact(shape["default"])
         return {name: REDACTED if name in _REVEALING_KEYWORDS else item for name, item in shape.items()}
 
     def texts(self, value: Any) -> Any:
@@ -69,7 +69,7 @@ class SnapshotRedaction:
             return {name: self.texts(item) for name, item in cast("Mapping[Any, Any]", value).items()}
         if isinstance(value, list | tuple):
             return [self.texts(item) for item in cast("list[Any]", value)]
-        if isinstance(value, int | float) and not isinstance(value, bool) and str(value) in self._held:
+        if isinstance(value, int | float) and not isinstance(value, bool) and str(value) in self._values:
             return REDACTED
         return value
 
@@ -79,10 +79,10 @@ class SnapshotRedaction:
                 read: Any = json.loads(text)
             except (ValueError, RecursionError):
                 read = None
-            left: Any = self.data(read)
-            if left != read:
-                text = json.dumps(left, indent=2, ensure_ascii=False)
+            redacted: Any = self.data(read)
+            if redacted != read:
+                text = json.dumps(redacted, indent=2, ensure_ascii=False)
         # Longest first, because one value may contain another.
-        for held in sorted(self._held, key=lambda value: (-len(value), value)):
-            text = text.replace(held, REDACTED)
+        for value in sorted(self._values, key=lambda value: (-len(value), value)):
+            text = text.replace(value, REDACTED)
         return text

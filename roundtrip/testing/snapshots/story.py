@@ -56,8 +56,8 @@ def story_of(call: Conversation, redaction: SnapshotRedaction) -> Story:
     ]
     if call.approvals:
         # Leave out ids and times, because they differ in each call.
-        told = ("message", "by", "state", "who", "reason")
-        story["approvals"] = [{part: one[part] for part in told if part in one} for one in call.approvals]
+        parts = ("message", "by", "state", "who", "reason")
+        story["approvals"] = [{part: one[part] for part in parts if part in one} for one in call.approvals]
     if call.link_results:
         story["link_results"] = [
             {"round": one.round, "content": _blocks(one.result.content)} for one in call.link_results
@@ -97,13 +97,13 @@ def _question(question: AskedQuestion, redaction: SnapshotRedaction) -> Story:
 def _answer(answer: InputResponse | None, redaction: SnapshotRedaction, *, hidden: bool) -> Story | None:
     if isinstance(answer, ElicitResult):
         content = _plain(answer.content or {})
-        shown = {name: redaction.held(content[name]) for name in content} if hidden else redaction.data(content)
+        shown = {name: redaction.redact(content[name]) for name in content} if hidden else redaction.data(content)
         return {"action": OUTCOMES[answer.action], "content": shown}
     if isinstance(answer, ListRootsResult):
         return {"action": "roots", "roots": [_plain(root)["uri"] for root in answer.roots]}
     if isinstance(answer, CreateMessageResult):
         blocks = _blocks(answer.content)
-        shown = [redaction.held(block.get("text")) for block in blocks] if hidden else blocks
+        shown = [redaction.redact(block.get("text")) for block in blocks] if hidden else blocks
         return {"action": "said", "content": shown}
     return {"action": "answered", "content": _plain(answer)} if answer is not None else None
 
@@ -138,8 +138,8 @@ def _journal(journal: Journal, order: Mapping[str | None, int]) -> Story:
 
 def _attempts(asked: Asked) -> str:
     counts = ((asked.attempts, "invalid answer"), (asked.discards, "lost answer"))
-    told = ", ".join(count_text(number, what) for number, what in counts if number)
-    return f" ({told})" if told else ""
+    text = ", ".join(count_text(number, what) for number, what in counts if number)
+    return f" ({text})" if text else ""
 
 
 def _end(call: Conversation) -> str:
@@ -156,8 +156,8 @@ def _result(call: Conversation, redaction: SnapshotRedaction) -> Story:
         return {"error": call.error.error.model_dump(mode="json", by_alias=True, exclude_none=True)}
     result = call.result
     if isinstance(result, GetPromptResult):
-        told = [{"role": message.role, "content": _blocks(message.content)} for message in result.messages]
-        return {"description": result.description or None, "messages": told}
+        messages = [{"role": message.role, "content": _blocks(message.content)} for message in result.messages]
+        return {"description": result.description or None, "messages": messages}
     if not isinstance(result, CallToolResult):
         return {"content": [_contents(contents) for contents in result.contents]}
     blocks = [_block(block) for block in result.content]
@@ -184,14 +184,14 @@ def _repeats(blocks: Sequence[Any], value: Any) -> bool:
 def _repeats_one(block: Any, value: Any) -> bool:
     if not isinstance(block, TextContent):
         plain = _plain(block)
-        told = mapping_of(value)
-        return bool(told) and all(plain.get(name) == item for name, item in told.items())
+        expected = mapping_of(value)
+        return bool(expected) and all(plain.get(name) == item for name, item in expected.items())
     if block.text == value:
         return True
     try:
         # Compare JSON texts, because 1 == True in Python.
-        said = json.dumps(json.loads(block.text), sort_keys=True)
-        return said in (json.dumps(value, sort_keys=True), json.dumps({"result": value}, sort_keys=True))
+        normalized = json.dumps(json.loads(block.text), sort_keys=True)
+        return normalized in (json.dumps(value, sort_keys=True), json.dumps({"result": value}, sort_keys=True))
     except (ValueError, TypeError, RecursionError):
         return False
 

@@ -31,15 +31,19 @@ class Sieve:
     include: Callable[..., bool] | None = None
     matcher: Callable[..., Any] | None = None
 
-    def over(self, value: Any, path: _Path = ()) -> Any:
+    def apply(self, value: Any, path: _Path = ()) -> Any:
         """Return a value without excluded parts, and with the matcher's replacements."""
         if self.matcher is not None:
             value = self.matcher(data=value, path=path)
         if isinstance(value, Mapping):
             items = cast("Mapping[Any, Any]", value).items()
-            return {name: self.over(item, _within(path, name, item)) for name, item in items if self._keeps(name, path)}
+            return {
+                name: self.apply(item, _child_path(path, name, item)) for name, item in items if self._keeps(name, path)
+            }
         if isinstance(value, list):
-            return [self.over(item, _within(path, place, item)) for place, item in enumerate(cast("list[Any]", value))]
+            return [
+                self.apply(item, _child_path(path, place, item)) for place, item in enumerate(cast("list[Any]", value))
+            ]
         return value
 
     def _keeps(self, name: Any, path: _Path) -> bool:
@@ -48,31 +52,31 @@ class Sieve:
         return self.include is None or self.include(prop=name, path=path)
 
 
-def _within(path: _Path, name: object, value: object) -> _Path:
+def _child_path(path: _Path, name: object, value: object) -> _Path:
     return (*path, (name, type(value)))
 
 
-def _without_changes(value: Any, placeholders: Placeholders) -> Any:
+def _replace_changing(value: Any, placeholders: Placeholders) -> Any:
     """Replace the message parts that change with each run or SDK version."""
     if isinstance(value, list):
-        return [_without_changes(item, placeholders) for item in cast("list[Any]", value)]
+        return [_replace_changing(item, placeholders) for item in cast("list[Any]", value)]
     if not isinstance(value, Mapping):
-        return placeholders.over(value)
-    told: dict[str, Any] = {}
+        return placeholders.apply(value)
+    copy: dict[str, Any] = {}
     for name, item in cast("Mapping[Any, Any]", value).items():
         if name in _NUMBERED_FIELDS and isinstance(item, str | int):
-            told[name] = placeholders.number(_NUMBERED_FIELDS[name], str(item))
+            copy[name] = placeholders.number(_NUMBERED_FIELDS[name], str(item))
         elif str(name).rpartition("/")[2] in _INFO_FIELDS and isinstance(item, Mapping):
             info = cast("Mapping[str, Any]", item)
-            told[name] = {part: "<version>" if part == "version" else of_it for part, of_it in info.items()}
+            copy[name] = {part: "<version>" if part == "version" else detail for part, detail in info.items()}
         elif name in _DATA_FIELDS and isinstance(item, str) and "mimeType" in value and bytes_in(item) is not None:
-            told[name] = f"<{bytes_in(item)} bytes>"
+            copy[name] = f"<{bytes_in(item)} bytes>"
         else:
-            told[placeholders.over(name)] = _without_changes(item, placeholders)
-    return told
+            copy[placeholders.apply(name)] = _replace_changing(item, placeholders)
+    return copy
 
 
-def _redacted(
+def _redact_messages(
     messages: Sequence[Message], redaction: SnapshotRedaction, *, tool: str, hidden: Collection[str] = ()
 ) -> list[dict[str, Any]]:
     """Omit redacted values in user data, and all listed tools except the called tool.
@@ -88,9 +92,9 @@ def _redacted(
     out: list[dict[str, Any]] = []
     for sender, message in messages:
         hides_all = message.get("id") in ids and (sender == "server") == ("method" in message)
-        without = _without(_with_one_tool(message, tool), redaction, hides_all=hides_all)
+        redacted = _redact(_with_one_tool(message, tool), redaction, hides_all=hides_all)
         envelope = ("jsonrpc", "method", "id")
-        out.append({name: item if name in envelope else redaction.texts(item) for name, item in without.items()})
+        out.append({name: item if name in envelope else redaction.texts(item) for name, item in redacted.items()})
     return out
 
 
@@ -99,28 +103,28 @@ def _with_one_tool(message: dict[str, Any], tool: str) -> dict[str, Any]:
     tools: Any = result.get("tools")
     if not isinstance(tools, list):
         return message
-    kept = [one for one in cast("list[dict[str, Any]]", tools) if one.get("name") == tool]
-    return {**message, "result": {**result, "tools": kept}}
+    listed = [one for one in cast("list[dict[str, Any]]", tools) if one.get("name") == tool]
+    return {**message, "result": {**result, "tools": listed}}
 
 
-def _without(value: Any, redaction: SnapshotRedaction, *, hides_all: bool = False) -> Any:
+def _redact(value: Any, redaction: SnapshotRedaction, *, hides_all: bool = False) -> Any:
     if isinstance(value, list):
-        return [_without(item, redaction, hides_all=hides_all) for item in cast("list[Any]", value)]
+        return [_redact(item, redaction, hides_all=hides_all) for item in cast("list[Any]", value)]
     if not isinstance(value, Mapping):
         return value
-    told: dict[str, Any] = {}
+    copy: dict[str, Any] = {}
     for name, item in cast("Mapping[str, Any]", value).items():
         if name in ("inputRequests", "inputResponses") and isinstance(item, Mapping):
             asked = cast("Mapping[str, Any]", item)
-            told[name] = {key: _without(asked[key], redaction, hides_all=redaction.hides(key)) for key in asked}
+            copy[name] = {key: _redact(asked[key], redaction, hides_all=redaction.hides(key)) for key in asked}
         elif name == "properties" and isinstance(item, Mapping):
-            told[name] = redaction.form(cast("Mapping[str, Any]", item), hides_all=hides_all)
+            copy[name] = redaction.form(cast("Mapping[str, Any]", item), hides_all=hides_all)
         elif name in ("arguments", "structuredContent", "content") and isinstance(item, Mapping):
             data = cast("Mapping[str, Any]", item)
-            told[name] = {key: redaction.held(data[key]) for key in data} if hides_all else redaction.data(data)
+            copy[name] = {key: redaction.redact(data[key]) for key in data} if hides_all else redaction.data(data)
         else:
-            told[name] = _without(item, redaction, hides_all=hides_all)
-    return told
+            copy[name] = _redact(item, redaction, hides_all=hides_all)
+    return copy
 
 
 _ALL: Final = Sieve()
@@ -134,8 +138,8 @@ def call_text(call: Conversation, *, redacting: Collection[str] = (), sieve: Sie
         redacting: Field names whose values are omitted, at any depth.
         sieve: Other parts to omit or replace.
     """
-    story = sieve.over(story_of(call, SnapshotRedaction(redacting)))
-    return StoryText(Placeholders(call.tokens, said=_said(call)).over(story)).text()
+    story = sieve.apply(story_of(call, SnapshotRedaction(redacting)))
+    return StoryText(Placeholders(call.tokens, keep=_test_values(call)).apply(story)).text()
 
 
 def wire_text(call: Conversation, *, redacting: Collection[str] = (), sieve: Sieve = _ALL) -> str:
@@ -154,18 +158,18 @@ def wire_text(call: Conversation, *, redacting: Collection[str] = (), sieve: Sie
         )
     redaction = SnapshotRedaction(redacting)
     hidden = {question.message for question in call.questions if redaction.hides(question.name)}
-    messages = sieve.over(_redacted(call.messages, redaction, tool=call.first.name, hidden=hidden))
+    messages = sieve.apply(_redact_messages(call.messages, redaction, tool=call.first.name, hidden=hidden))
     leaves = leaves_of([message for _, message in call.messages])
     states = (leaf for name, leaf in leaves if name == "requestState" and isinstance(leaf, str))
-    placeholders = Placeholders(states, said=_said(call))
+    placeholders = Placeholders(states, keep=_test_values(call))
     parts: list[str] = []
     for (sender, _), message in zip(call.messages, messages, strict=True):
-        text = json.dumps(_without_changes(message, placeholders), indent=2, ensure_ascii=False, default=repr)
+        text = json.dumps(_replace_changing(message, placeholders), indent=2, ensure_ascii=False, default=repr)
         parts.append(f"{sender} -> {_OTHER_SIDE[sender]}\n{printable(text, keep_newlines=True)}\n")
     return "\n".join(parts)
 
 
-def _said(call: Conversation) -> list[object]:
+def _test_values(call: Conversation) -> list[object]:
     """Return the values that the test itself wrote, which do not change between runs."""
     answers = [question.answer for question in call.questions]
     contents = [answer.content for answer in answers if isinstance(answer, ElicitResult)]

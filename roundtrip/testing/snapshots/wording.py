@@ -14,7 +14,7 @@ from roundtrip.untrusted import list_of, mapping_of
 _MAX_LIST_CHARS: Final = 88
 """The maximum width of a list or of choices on one line."""
 _PLAIN_NAME: Final = re.compile(r"[^\s\"](?:[^\n\"]*[^\s\":])?")
-Worded = tuple[str, list[str], str | None]
+FieldText = tuple[str, list[str], str | None]
 """A field's rules, its choices if they need separate lines, and its description."""
 _KNOWN_KEYWORDS: Final = frozenset({
     "type", "title", "description", "default", "enum", "enumNames", "oneOf", "anyOf", "items", "minimum", "maximum",
@@ -106,8 +106,8 @@ class StoryText:
             self._answer(question["answer"])
 
     def _field(self, name: str, shape: Any, *, required: bool) -> None:
-        takes, choices, description = worded(name, shape, required=required)
-        self._line(f"{_name(name)}: {printable(takes)}", 2)
+        rules, choices, description = describe_field(name, shape, required=required)
+        self._line(f"{_name(name)}: {printable(rules)}", 2)
         for choice in choices:
             self._line(f"| {printable(choice)}", 3)
         if description is not None:
@@ -117,28 +117,28 @@ class StoryText:
         if not isinstance(answer, Mapping):
             self._line("-> not answered" if answer is None else f"-> {_inline(answer)}", 2)
             return
-        told = cast("Mapping[str, Any]", answer)
-        self._line(f"-> {told.get('action', 'answered')}", 2)
-        content = told.get("content")
-        if told.get("action") == "said":
+        parts = cast("Mapping[str, Any]", answer)
+        self._line(f"-> {parts.get('action', 'answered')}", 2)
+        content = parts.get("content")
+        if parts.get("action") == "said":
             self._blocks(content, 3)
         else:
             self._values(content, 3)
-        for root in list_of(told.get("roots")):
+        for root in list_of(parts.get("roots")):
             self._line(printable(str(root)), 3)
 
     def _token(self, token: Any) -> None:
-        told = mapping_of(token)
-        if not told:
+        parts = mapping_of(token)
+        if not parts:
             return
-        encrypted = " (encrypted)" if told.get("encrypted") else ""
-        self._line(printable(str(told.get("token", "token"))) + encrypted, 1)
-        if told.get("version") is not None:
-            self._line(f"is of version {printable(str(told['version']))}", 2)
-        for part in ("asks", "holds"):
-            for key in list_of(told.get(part)):
-                self._line(f"{part} {printable(str(key))}", 2)
-        if told.get("sealed"):
+        encrypted = " (encrypted)" if parts.get("encrypted") else ""
+        self._line(printable(str(parts.get("token", "token"))) + encrypted, 1)
+        if parts.get("version") is not None:
+            self._line(f"is of version {printable(str(parts['version']))}", 2)
+        for name in ("asks", "holds"):
+            for key in list_of(parts.get(name)):
+                self._line(f"{name} {printable(str(key))}", 2)
+        if parts.get("sealed"):
             self._line("seals something", 2)
 
     def _states(self, states: list[Any]) -> None:
@@ -161,7 +161,7 @@ class StoryText:
         if story.get("description") is not None:
             self._quoted(str(story["description"]), 1)
         if "result" in story:
-            self._value_alone(story["result"], 1)
+            self._value_block(story["result"], 1)
         self._blocks(story.get("content"), 1)
         self._messages(story, 1)
 
@@ -175,20 +175,20 @@ class StoryText:
             if not isinstance(block, Mapping):
                 self._line(_inline(block), depth)
                 continue
-            told = cast("Mapping[str, Any]", block)
-            if told.get("kind") == "other":
-                self._values({name: item for name, item in told.items() if name != "kind"}, depth)
+            fields = cast("Mapping[str, Any]", block)
+            if fields.get("kind") == "other":
+                self._values({name: item for name, item in fields.items() if name != "kind"}, depth)
                 continue
-            parts = [] if told.get("kind") == "text" else [str(told.get("kind", ""))]
-            parts += [str(told[part]) for part in ("uri", "name") if told.get(part) is not None]
-            parts += [f"({told['type']})"] if told.get("type") is not None else []
-            parts += [f"{told['bytes']} bytes"] if told.get("bytes") is not None else []
+            parts = [] if fields.get("kind") == "text" else [str(fields.get("kind", ""))]
+            parts += [str(fields[part]) for part in ("uri", "name") if fields.get(part) is not None]
+            parts += [f"({fields['type']})"] if fields.get("type") is not None else []
+            parts += [f"{fields['bytes']} bytes"] if fields.get("bytes") is not None else []
             if parts:
                 self._line(printable(" ".join(parts)), depth)
-            if "text" in told:
-                self._quoted(str(told["text"]), depth if told.get("kind") == "text" else depth + 1)
+            if "text" in fields:
+                self._quoted(str(fields["text"]), depth if fields.get("kind") == "text" else depth + 1)
 
-    def _value_alone(self, value: Any, depth: int) -> None:
+    def _value_block(self, value: Any, depth: int) -> None:
         if isinstance(value, str):
             self._quoted(value, depth)
         elif _needs_lines(value):
@@ -210,7 +210,7 @@ class StoryText:
     def _value(self, label: str, value: Any, depth: int) -> None:
         if (isinstance(value, str) and "\n" in value) or _needs_lines(value):
             self._line(label, depth)
-            self._value_alone(value, depth + 1)
+            self._value_block(value, depth + 1)
         else:
             self._line(f"{label} {_inline(value)}", depth)
 
@@ -240,7 +240,7 @@ def _name(name: Any) -> str:
     return printable(text if _PLAIN_NAME.fullmatch(text) is not None else json.dumps(text, ensure_ascii=False))
 
 
-def worded(name: str, shape: Any, *, required: bool) -> Worded:
+def describe_field(name: str, shape: Any, *, required: bool) -> FieldText:
     """Describe a form field: `copies: integer, 1 to 10, default 1, optional`."""
     (field,) = fields_of({"properties": {name: shape}, "required": [name] if required else []})
     parts = mapping_of(shape)
@@ -248,18 +248,18 @@ def worded(name: str, shape: Any, *, required: bool) -> Worded:
     one_line = " | ".join(choices)
     if len(one_line) > _MAX_LIST_CHARS:
         one_line = ""
-    takes = [_kind(field, parts, one_line)]
+    rules = [_kind(field, parts, one_line)]
     if (bounds := field.bounds_in(_json)) is not None:
-        takes.append(bounds)
+        rules.append(bounds)
     # Skip a title that Pydantic derived from the name.
     if field.title not in (None, name, name.replace("_", " ").title()):
-        takes.append(f"titled {_json(field.title)}")
+        rules.append(f"titled {_json(field.title)}")
     if field.has_default:
-        takes.append(f"default {_json(field.default)}")
+        rules.append(f"default {_json(field.default)}")
     if not required:
-        takes.append("optional")
-    takes += [f"{word} {_json(parts[word])}" for word in parts if word not in _KNOWN_KEYWORDS]
-    return ", ".join(takes), [] if one_line else choices, field.description
+        rules.append("optional")
+    rules += [f"{word} {_json(parts[word])}" for word in parts if word not in _KNOWN_KEYWORDS]
+    return ", ".join(rules), [] if one_line else choices, field.description
 
 
 def _kind(field: FormField, parts: Mapping[str, Any], choices: str) -> str:
@@ -270,8 +270,8 @@ def _kind(field: FormField, parts: Mapping[str, Any], choices: str) -> str:
     if field.kind is FieldKind.JSON and parts:
         kind = parts.get("type", parts.get("anyOf", "JSON"))
         return kind if isinstance(kind, str) else _json(kind)
-    given = None if field.choices else parts.get("format")
-    return given if isinstance(given, str) else _KINDS[field.kind]
+    format_name = None if field.choices else parts.get("format")
+    return format_name if isinstance(format_name, str) else _KINDS[field.kind]
 
 
 def _choice(choice: FieldChoice) -> str:

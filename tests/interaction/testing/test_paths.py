@@ -23,7 +23,7 @@ from roundtrip.testing import (
     paths,
     served,
 )
-from roundtrip.testing.chosen import CHOSEN, UserDefaults
+from roundtrip.testing.chosen import CURRENT, UserDefaults
 from tests.interaction.testing.cinemas import ROOTS, Seat, cinema, outcomes
 from tests.kit.shops import server_with
 
@@ -261,11 +261,11 @@ class Strict:
 
 
 async def test_a_breach_on_a_hostile_network_is_a_crash() -> None:
-    before, CHOSEN.now = CHOSEN.now, UserDefaults(network=(Strict(),))
+    before, CURRENT.now = CURRENT.now, UserDefaults(network=(Strict(),))
     try:
         explored = await paths(cinema(), "need", {"film": "Solaris"}, depth=1)
     finally:
-        CHOSEN.now = before
+        CURRENT.now = before
     (breach,) = explored.crashed
     assert (str(breach), breach.outcome) == ("seat cancel", PathOutcome.BREACH)
     with pytest.raises(AssertionError, match="it must not be cancelled"):

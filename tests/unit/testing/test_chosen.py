@@ -13,7 +13,7 @@ from mcp_types import CallToolResult, InputRequiredResult, TextContent
 
 from roundtrip.client.legs import LegRequest
 from roundtrip.testing import Deploy, Drop, Duplicate, Eavesdrop, Tamper
-from roundtrip.testing.chosen import NETWORKS, choose, name_of
+from roundtrip.testing.chosen import NETWORKS, name_of, network_stacks
 from roundtrip.testing.networks.deliveries import Breach, LegDelivery
 from roundtrip.testing.networks.network import Route
 
@@ -26,7 +26,7 @@ def make() -> Any:
 
 
 def names(which: object, **options: Any) -> list[str]:
-    return [name_of(stack) for stack in choose(which, **options)]
+    return [name_of(stack) for stack in network_stacks(which, **options)]
 
 
 def test_true_selects_every_network_and_other_builds() -> None:
@@ -57,7 +57,7 @@ MISTAKES: list[tuple[object, dict[str, Any], str]] = [
 def test_a_mistake_says_what_there_is() -> None:
     def said(which: object, options: dict[str, Any]) -> str:
         with pytest.raises(ValueError) as refused:  # noqa: PT011 - its words are compared below
-            choose(which, **options)
+            network_stacks(which, **options)
         return str(refused.value)
 
     told = [(words, said(which, options)) for which, options, words in MISTAKES]

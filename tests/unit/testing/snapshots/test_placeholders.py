@@ -92,20 +92,20 @@ def test_text_written_by_the_test_is_unchanged() -> None:
     seat = "Kino-Saal-3-Reihe-B-Platz-12"
     now = datetime.now(UTC).isoformat()
     assert Placeholders().text(f"{seat} {now}") == "<id 1> <time 1>"
-    told = Placeholders(said={"seat": seat, "times": [now]}).over({"seat": seat, "text": f"{seat} {now}"})
+    told = Placeholders(keep={"seat": seat, "times": [now]}).apply({"seat": seat, "text": f"{seat} {now}"})
     assert told == {"seat": seat, "text": f"{seat} {now}"}
 
 
 def test_equal_values_share_a_number() -> None:
     one, other = str(uuid.uuid4()), str(uuid.uuid4())
-    told = Placeholders().over({"a": one, other: [f"{other} after {one.upper()}", one], "n": 3})
+    told = Placeholders().apply({"a": one, other: [f"{other} after {one.upper()}", one], "n": 3})
     assert told == {"a": "<id 1>", "<id 2>": ["<id 2> after <id 3>", "<id 1>"], "n": 3}
 
 
 def test_states_of_every_origin_are_redacted_as_tokens() -> None:
     state = "theirs, with spaces"
     ours = TokenCodec(KeyRing(["k" * 32]), entropy=lambda size: b"\0" * size).seal(b"{}")
-    told = Placeholders([state, None, state + "!"]).over([f"{state}!", state, f"got {ours}"])
+    told = Placeholders([state, None, state + "!"]).apply([f"{state}!", state, f"got {ours}"])
     assert told == ["<token 1>", "<token 2>", "got <token 3>"]
 
 

@@ -12,7 +12,7 @@ from roundtrip.questions.forms import form_of
 from roundtrip.testing import AskedQuestion, Conversation, Era, LegRequest
 from roundtrip.testing.snapshots import call_text
 from roundtrip.testing.snapshots.texts import Sieve
-from roundtrip.testing.snapshots.wording import worded
+from roundtrip.testing.snapshots.wording import describe_field
 
 
 class Size(Enum):
@@ -34,7 +34,7 @@ def lines(model: type[BaseModel]) -> list[str]:
     schema: Any = form_of(model).schema
     required = schema.get("required", [])
     properties = schema["properties"].items()
-    return [f"{name}: {worded(name, shape, required=name in required)[0]}" for name, shape in properties]
+    return [f"{name}: {describe_field(name, shape, required=name in required)[0]}" for name, shape in properties]
 
 
 def test_fields_are_described_in_a_few_words() -> None:
@@ -61,7 +61,7 @@ ODD: list[tuple[Any, str]] = [
 
 
 def test_odd_shapes_are_described() -> None:
-    assert [(shape, worded("field", shape, required=True)[0]) for shape, _ in ODD] == ODD
+    assert [(shape, describe_field("field", shape, required=True)[0]) for shape, _ in ODD] == ODD
 
 
 def call_of(message: str = "Which?", result: Any = None, **arguments: Any) -> Conversation:
