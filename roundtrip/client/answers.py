@@ -47,11 +47,11 @@ DECLINED: Final = ErrorData(code=INVALID_REQUEST, message="The user declined to 
 _ENTRY_KEYS: Final = frozenset({"name", "message", "answer"})
 _MAX_NAMED_FIELDS: Final = 10
 _MAX_FIELD_CHARS: Final = 60
-_AWAITED: Final = "This waits for an approval by "
+_APPROVAL_PREFIX: Final = "This waits for an approval by "
 """Prefix of a roundtrip server's message for a page that asks nothing, and only shows who must approve."""
 _MAX_MESSAGE_CHARS: Final = 80
 
-_Asked = ElicitRequestFormParams | ElicitRequestURLParams | CreateMessageRequestParams
+_AskingParams = ElicitRequestFormParams | ElicitRequestURLParams | CreateMessageRequestParams
 _Reply = ElicitResult | CreateMessageResult | None
 """An answer; None declines a question to a model."""
 
@@ -61,7 +61,7 @@ class _AnswerEntry:
     answer: Any
     name: str | None = None
     message: "re.Pattern[str] | None" = None
-    used: bool = False
+    is_used: bool = False
 
 
 class AnswerFile:
@@ -70,24 +70,24 @@ class AnswerFile:
     def __init__(self, entries: list[_AnswerEntry]) -> None:
         self._entries = entries
 
-    def find(self, params: _Asked, key: str | None) -> tuple[_AnswerEntry | None, str]:
+    def find(self, params: _AskingParams, key: str | None) -> tuple[_AnswerEntry | None, str]:
         """Return a question's entry, and the name of the question in errors. In the live era, `key` is None."""
         if isinstance(params, CreateMessageRequestParams):
-            blocks = [block for said in reversed(params.messages) for block in said.content_as_list]
+            blocks = [block for sent in reversed(params.messages) for block in sent.content_as_list]
             message = next((block.text for block in blocks if isinstance(block, TextContent)), "")
         else:
             message = params.message
         short = message if len(message) <= _MAX_MESSAGE_CHARS else message[:_MAX_MESSAGE_CHARS] + "..."
         name = f"the question {(short if key is None else key)!r}"
-        own = [entry for entry in self._entries if key is not None and entry.name == key]
+        named = [entry for entry in self._entries if key is not None and entry.name == key]
         # An entry that names another question does not answer this question, even if its message matches.
-        rest = [entry for entry in self._entries if None in (key, entry.name)]
-        fitting = [entry for entry in rest if entry.message is not None and entry.message.search(message)]
-        in_order = [entry for entry in rest if entry.message is None and not entry.used]
-        found = next(iter([*own, *fitting, *in_order]), None)
-        if found is not None:
-            found.used = True
-        return found, name
+        others = [entry for entry in self._entries if None in (key, entry.name)]
+        matching = [entry for entry in others if entry.message is not None and entry.message.search(message)]
+        in_order = [entry for entry in others if entry.message is None and not entry.is_used]
+        entry = next(iter([*named, *matching, *in_order]), None)
+        if entry is not None:
+            entry.is_used = True
+        return entry, name
 
 
 NO_ANSWERS: Final = AnswerFile([])
@@ -103,21 +103,21 @@ def read_answers(file: str) -> AnswerFile:
     shown = "standard input" if file == "-" else repr(file)
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-        written = json.loads(text)
+        data = json.loads(text)
     except OSError as error:
         raise CallFailed(f"cannot read {shown}: {error.strerror or error}; {_EXAMPLE}") from error
     except ValueError as error:
         raise CallFailed(f"the answers in {shown} are not JSON: {error}; {_EXAMPLE}") from error
-    if isinstance(written, dict):
-        return AnswerFile([_AnswerEntry(answer, name) for name, answer in cast("dict[str, Any]", written).items()])
-    if isinstance(written, list):
-        return AnswerFile([_entry(entry, shown, n) for n, entry in enumerate(cast("list[Any]", written), 1)])
+    if isinstance(data, dict):
+        return AnswerFile([_AnswerEntry(answer, name) for name, answer in cast("dict[str, Any]", data).items()])
+    if isinstance(data, list):
+        return AnswerFile([_entry(entry, shown, n) for n, entry in enumerate(cast("list[Any]", data), 1)])
     raise CallFailed(f"the answers in {shown} must be an object (one answer per question name) or a list of objects")
 
 
-def _entry(written: Any, file: str, number: int) -> _AnswerEntry:
+def _entry(data: Any, file: str, number: int) -> _AnswerEntry:
     where = f"entry {number} of the answers in {file}"
-    parts = mapping_of(written)
+    parts = mapping_of(data)
     if "answer" not in parts or not _ENTRY_KEYS.issuperset(parts):
         raise CallFailed(f"{where} must be an object with 'answer' and, optionally, 'name' or 'message'")
     name, message = parts.get("name"), parts.get("message")
@@ -129,7 +129,7 @@ def _entry(written: Any, file: str, number: int) -> _AnswerEntry:
         raise CallFailed(f"{where}: 'message' must be a regular expression: {error}") from error
 
 
-class Answering:
+class Answerer:
     """Answerer for one call's questions. It answers one question at a time, even if the server asks several at once."""
 
     def __init__(self, terminal: Terminal, answers: AnswerFile, roots: Sequence[Root]) -> None:
@@ -137,8 +137,8 @@ class Answering:
         self._person = PersonAtTerminal(terminal)
         self._answers = answers
         self._roots = list(roots)
-        self._turn = anyio.Lock()
-        self._waits_for_approval = False
+        self._lock = anyio.Lock()
+        self._is_waiting_for_approval = False
         self.declined = False
         """True once a question was declined or canceled."""
 
@@ -149,7 +149,7 @@ class Answering:
             CallFailed: The question has no answer, or the answer in the file does not fit.
         """
         params = asking(request)
-        async with self._turn:
+        async with self._lock:
             if params is None:
                 return ListRootsResult(roots=self._roots)
             entry, name = self._answers.find(params, key)
@@ -158,13 +158,13 @@ class Answering:
             else:
                 if isinstance(params, ElicitRequestURLParams):
                     show_page(self._terminal, params)
-                answer = _written(params, entry.answer, name)
+                answer = _response_for(params, entry.answer, name)
             self.declined |= answer is None or (isinstance(answer, ElicitResult) and answer.action != "accept")
             return DECLINED if answer is None else answer
 
-    async def _ask_person(self, params: _Asked, key: str | None, name: str) -> _Reply:
+    async def _ask_person(self, params: _AskingParams, key: str | None, name: str) -> _Reply:
         if not self._terminal.has_person:
-            if isinstance(params, ElicitRequestURLParams) and params.message.startswith(_AWAITED):
+            if isinstance(params, ElicitRequestURLParams) and params.message.startswith(_APPROVAL_PREFIX):
                 return self._await_approval(params)
             in_order = "" if key is not None else " (in the live era, each answer in the file is used once, in order)"
             raise CallFailed(
@@ -179,17 +179,17 @@ class Answering:
             case ElicitRequestFormParams():
                 return await self._person.fill_in(params)
             case CreateMessageRequestParams():
-                return await self._person.stand_in(params)
+                return await self._person.answer_for_model(params)
 
     def _await_approval(self, page: ElicitRequestURLParams) -> ElicitResult:
         """Accept the page that shows who must approve, without opening it. It asks the user nothing."""
-        if not self._waits_for_approval:
+        if not self._is_waiting_for_approval:
             self._terminal.say(f"{printable(page.message)} The server has stored the call until the approver decides.")
             self._terminal.say(
                 "If this takes longer, the result contains a handle. Call the tool continue_call with it to get the "
                 "final result."
             )
-        self._waits_for_approval = True
+        self._is_waiting_for_approval = True
         return ElicitResult(action="accept")
 
 
@@ -203,7 +203,7 @@ def answer_from(answers: AnswerFile, request: InputRequest, key: str) -> InputRe
     if params is None:
         return None
     entry, name = answers.find(params, key)
-    return None if entry is None else _written(params, entry.answer, name)
+    return None if entry is None else _response_for(params, entry.answer, name)
 
 
 def kind_of_question(request: InputRequest) -> str:
@@ -213,17 +213,17 @@ def kind_of_question(request: InputRequest) -> str:
     return "model" if isinstance(request, CreateMessageRequest) else "roots"
 
 
-def _written(params: _Asked, answer: Any, name: str) -> _Reply:
+def _response_for(params: _AskingParams, answer: Any, name: str) -> _Reply:
     if isinstance(params, CreateMessageRequestParams):
-        return _written_message(answer, name)
+        return _model_response(answer, name)
     if isinstance(params, ElicitRequestFormParams) and (answer == "accept" or not _is_action(answer)):
-        return _written_form(params, answer, name)
+        return _form_response(params, answer, name)
     if not _is_action(answer):
         raise CallFailed(f"the answer to {name} must be 'accept', 'decline' or 'cancel', because it is a page")
     return ElicitResult.model_validate({"action": answer})
 
 
-def _written_form(form: ElicitRequestFormParams, answer: Any, name: str) -> ElicitResult:
+def _form_response(form: ElicitRequestFormParams, answer: Any, name: str) -> ElicitResult:
     """Read a form answer: the content, a single value, or `accept` (with defaults)."""
     names = list(mapping_of(form.requested_schema.get("properties")))
     if names == ["value"] and not isinstance(answer, dict) and answer != "accept":
@@ -241,7 +241,7 @@ def _written_form(form: ElicitRequestFormParams, answer: Any, name: str) -> Elic
     return ElicitResult(action="accept", content=content)
 
 
-def _written_message(answer: Any, name: str) -> CreateMessageResult | None:
+def _model_response(answer: Any, name: str) -> CreateMessageResult | None:
     """Read a model's answer, `{"text": ...}`; return None for `decline` and `cancel`."""
     if _is_action(answer) and answer != "accept":
         return None

@@ -29,7 +29,7 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
-from roundtrip.client.answers import DECLINED, AnswerFile, Answering, kind_of_question
+from roundtrip.client.answers import DECLINED, Answerer, AnswerFile, kind_of_question
 from roundtrip.client.failures import CallFailed, ExitCode, innermost, quiet
 from roundtrip.client.legs import Era, LegRequest, LegResult, TaskRound, callbacks, drive, send, within
 from roundtrip.client.targets import Target
@@ -42,10 +42,10 @@ from roundtrip.untrusted import mapping_of
 LEVELS: Final[tuple[LoggingLevel, ...]] = get_args(LoggingLevel)
 """Log levels, from least to most severe."""
 
-_LOST: Final = ("Connection closed", "SSE stream ", "Reconnection failed")
+_LOST_PREFIXES: Final = ("Connection closed", "SSE stream ", "Reconnection failed")
 """Prefixes of error messages from the SDK's client. The codes are not enough: servers may use the same codes."""
 
-_NOT_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
+_NOT_SENT_ERRORS: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 _MAX_PAGES: Final = 100
 _MAX_ROUNDS: Final = 100
 _LOST_SECONDS: Final = 60.0
@@ -77,7 +77,7 @@ class CallPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class CallResult:
     """The result of a call."""
 
     result: CallToolResult
@@ -92,7 +92,7 @@ class Called:
         return ExitCode.DECLINED if self.declined else ExitCode.TOOL_FAILED
 
 
-async def carry_out(plan: CallPlan, terminal: Terminal) -> list[Tool] | Called:
+async def carry_out(plan: CallPlan, terminal: Terminal) -> list[Tool] | CallResult:
     """List the tools, or call a tool.
 
     Raises:
@@ -107,11 +107,11 @@ class _Caller:
     def __init__(self, plan: CallPlan, terminal: Terminal) -> None:
         self._plan = plan
         self._terminal = terminal
-        self._answering = Answering(terminal, plan.answers, plan.roots)
-        self._patience = _Patience(plan.timeout)
+        self._answerer = Answerer(terminal, plan.answers, plan.roots)
+        self._time_limit = _TimeLimit(plan.timeout)
         self._failure: CallFailed | None = None
         """A callback's failure. Raised inside the callback, it would become an error response to the server."""
-        self._asked = 0
+        self._question_count = 0
         self._names = set[str]()
         """The names of all questions so far."""
         self._task_leg: LegRequest | None = None
@@ -122,23 +122,23 @@ class _Caller:
         """The task status that was last shown."""
         self._was_sent = False
         """True once a request for the call has been sent."""
-        self._began = 0.0
+        self._began_at = 0.0
 
-    async def carry_out(self) -> list[Tool] | Called:
+    async def carry_out(self) -> list[Tool] | CallResult:
         while True:
             try:
                 with quiet():
-                    return await within(self._client(), self._converse, scope=self._patience.limit())
+                    return await within(self._client(), self._converse, scope=self._time_limit.limit())
             except Exception as error:
                 inner = innermost(error)
                 if self._failure is not None or not self._may_reconnect(inner):
-                    raise self._failure or self._failed(inner) from error
+                    raise self._failure or self._describe_failure(inner) from error
             await anyio.sleep(_RECONNECT_SECONDS)
 
     def _may_reconnect(self, error: Exception) -> bool:
         """Return True if the connection failed and the call is a task, which outlives its connection."""
         has_task = self._task_leg is not None and self._plan.target.url is not None
-        if not has_task or self._patience.is_over or not (_is_of_connection(error) or _is_of_store(error)):
+        if not has_task or self._time_limit.has_passed or not (_is_connection_error(error) or _is_store_error(error)):
             return False
         now = anyio.current_time()
         if self._lost_at is None:
@@ -152,13 +152,13 @@ class _Caller:
             mode=self._plan.era.mode,
             logging_callback=self._log,
             log_level=self._plan.log_level,
-            message_handler=self._notice,
+            message_handler=self._report_invalid_message,
             cache=None,
             extensions=[TasksExtension()] if self._plan.has_tasks else None,
             **callbacks(self._answer_live, list_roots=bool(self._plan.roots)),
         )
 
-    async def _converse(self, client: Client) -> list[Tool] | Called:
+    async def _converse(self, client: Client) -> list[Tool] | CallResult:
         plan, session = self._plan, client.session
         if (leg := self._task_leg) is None and plan.task_id is not None:
             leg = LegRequest("", task_id=plan.task_id)
@@ -169,21 +169,21 @@ class _Caller:
             if plan.tool is None:
                 return tools
             leg = LegRequest(plan.tool, arguments_of(find_tool(tools, plan.tool), plan.arguments))
-        self._began = self._began or anyio.current_time()
+        self._began_at = self._began_at or anyio.current_time()
         send_tool_leg = partial(send, session, progress=self._progress)
 
         async def send_leg(leg: LegRequest) -> LegResult:
             if leg.task_id is not None:
                 self._task_leg = leg
             self._was_sent = True
-            return await follow(session, leg, send=send_tool_leg, seen=self._polled)
+            return await follow(session, leg, send=send_tool_leg, seen=self._show_task)
 
         result = await drive(leg, send=send_leg, answer=self._answer_round, max_pause=_MAX_PAUSE_SECONDS)
-        return Called(cast("CallToolResult", result), self._answering.declined)
+        return CallResult(cast("CallToolResult", result), self._answerer.declined)
 
-    def _polled(self, task: RemoteTask) -> None:
+    def _show_task(self, task: RemoteTask) -> None:
         """Restart the time limit, and show the task's status if it has changed."""
-        self._patience.restart(task.pause)
+        self._time_limit.restart(task.pause)
         self._lost_at = None
         if self._task_leg is None:
             self._task_leg = LegRequest("", task_id=task.task_id)
@@ -197,15 +197,15 @@ class _Caller:
         requests = asked.input_requests or {}
         self._count("rounds")
         responses: dict[str, InputResponse] = {}
-        with self._patience.paused():
+        with self._time_limit.paused():
             if self._plan.step:
                 asks = ", ".join(f"{printable(key)} ({kind_of_question(one)})" for key, one in requests.items())
                 size = "none" if asked.request_state is None else f"{len(asked.request_state.encode())} bytes"
-                await self._hold(f"Round {self._asked}: asks {asks}; request state: {size}")
+                await self._wait_for_enter(f"Round {self._question_count}: asks {asks}; request state: {size}")
             for key, request in requests.items():
                 name = question_name(key, self._names) if isinstance(asked, TaskRound) else key
                 self._names.add(name)
-                response = await self._answering.answer(request, key=name)
+                response = await self._answerer.answer(request, key=name)
                 if isinstance(response, ErrorData):
                     raise CallFailed(
                         f"the question {key!r} was declined; a client cannot report this for a question to a model, so "
@@ -218,29 +218,29 @@ class _Caller:
     async def _answer_live(self, request: InputRequest) -> InputResponse | ErrorData:
         try:
             self._count("questions")
-            with self._patience.paused():
+            with self._time_limit.paused():
                 if self._plan.step:
                     kind = kind_of_question(request)
-                    await self._hold(f"Question {self._asked} ({kind}); the request stays open")
-                return await self._answering.answer(request)
+                    await self._wait_for_enter(f"Question {self._question_count} ({kind}); the request stays open")
+                return await self._answerer.answer(request)
         except CallFailed as failure:
             # Raised here, it would become an error response to the server. End the call instead.
             self._failure = self._failure or failure
-            self._patience.end()
+            self._time_limit.end()
             return DECLINED
 
     def _count(self, unit: str) -> None:
-        self._asked += 1
-        if self._asked > _MAX_ROUNDS:
+        self._question_count += 1
+        if self._question_count > _MAX_ROUNDS:
             raise CallFailed(
                 f"the client gave up the call after {_MAX_ROUNDS} {unit}; a server asks without end if a page is never "
                 "finished, or if a question changes each time",
                 ExitCode.SERVER_ERROR,
             )
 
-    async def _hold(self, state: str) -> None:
+    async def _wait_for_enter(self, state: str) -> None:
         self._terminal.say()
-        self._terminal.say(f"{state}; {anyio.current_time() - self._began:.1f} s so far", style="cyan")
+        self._terminal.say(f"{state}; {anyio.current_time() - self._began_at:.1f} s so far", style="cyan")
         if await self._terminal.ask("Press Enter to continue:") is None:
             raise CallFailed("stopped between two rounds", ExitCode.DECLINED)
 
@@ -255,14 +255,15 @@ class _Caller:
         text = params.data if isinstance(params.data, str) else json.dumps(params.data, ensure_ascii=False)
         self._terminal.say(f"[{params.level}]{source}: {printable(text)}", style="dim")
 
-    async def _notice(self, message: IncomingMessage) -> None:
+    async def _report_invalid_message(self, message: IncomingMessage) -> None:
         if isinstance(message, Exception):
             self._terminal.say("(ignored a message from the server that is not valid MCP)", style="yellow")
 
-    def _failed(self, error: Exception) -> CallFailed:
+    def _describe_failure(self, error: Exception) -> CallFailed:
         """Describe an error for the user, with its exit code."""
         status = self._plan.target.status_text
         ending = ExitCode.NO_CONNECTION
+        was_connected = not isinstance(error, _NOT_SENT_ERRORS)
         match error:
             case CallFailed():
                 return error
@@ -270,33 +271,33 @@ class _Caller:
                 # If this client did not cancel the task, an operator did.
                 ending = ExitCode.COMPLETED if self._plan.cancels else ExitCode.SERVER_ERROR
                 return CallFailed("the task was cancelled", ending)
-            case TimeoutError() if self._patience.is_over:
-                text = (
-                    f"the server did not answer within {self._plan.timeout:g} seconds{self._left_open}; see --timeout"
-                )
+            case TimeoutError() if self._time_limit.has_passed:
+                text = f"the server did not answer within {self._plan.timeout:g} seconds{self._advice}; see --timeout"
                 return CallFailed(text, ending)
-            case MCPError() | httpx2.TransportError() if _is_of_connection(error) and not isinstance(error, _NOT_SENT):
-                text = f"the connection was lost: {_in_short(error).rstrip('.')}{self._left_open}"
+            case MCPError() | httpx2.TransportError() if was_connected and _is_connection_error(error):
+                text = f"the connection was lost: {_error_text(error).rstrip('.')}{self._advice}"
             case MCPError():
                 text = f"the server answered with an error: {error} [{error.code}]"
                 if error.code == MISSING_REQUIRED_CLIENT_CAPABILITY and not self._plan.has_tasks:
                     text += "; remove --no-tasks"
-                ending = ExitCode.DECLINED if self._answering.declined else ExitCode.SERVER_ERROR
+                ending = ExitCode.DECLINED if self._answerer.declined else ExitCode.SERVER_ERROR
             case ValidationError() | RuntimeError():
-                text, ending = f"the server broke the protocol: {_in_short(error)}", ExitCode.SERVER_ERROR
+                text, ending = f"the server broke the protocol: {_error_text(error)}", ExitCode.SERVER_ERROR
             case _:
-                text = f"cannot reach the server: {_in_short(error)}; check the address, and that the server is running"
+                text = (
+                    f"cannot reach the server: {_error_text(error)}; check the address, and that the server is running"
+                )
         return CallFailed(text + status, ending)
 
     @property
-    def _left_open(self) -> str:
+    def _advice(self) -> str:
         """Return advice about the unfinished call, which ends a sentence."""
         if self._task_leg is not None:
             return "; use --task to continue the task"
         return "; the call may have run, so check its effects before you repeat it" if self._was_sent else ""
 
 
-class _Patience:
+class _TimeLimit:
     """Time limit for the server. The time that the user takes to answer does not count."""
 
     def __init__(self, seconds: float | None) -> None:
@@ -305,7 +306,7 @@ class _Patience:
         self._pauses = 0
 
     @property
-    def is_over(self) -> bool:
+    def has_passed(self) -> bool:
         return self._scope.cancelled_caught
 
     def limit(self) -> anyio.CancelScope:
@@ -351,20 +352,20 @@ async def all_tools(client: Client) -> list[Tool]:
     raise CallFailed(f"the server's tool list must end within {_MAX_PAGES} pages", ExitCode.SERVER_ERROR)
 
 
-def _is_of_connection(error: Exception) -> bool:
+def _is_connection_error(error: Exception) -> bool:
     """Return True if the connection failed, rather than the call."""
     if not isinstance(error, MCPError):
         return isinstance(error, OSError | httpx2.TransportError)
-    is_clients = error.error.data is None and error.error.message.startswith(_LOST)
-    return error.code == REQUEST_TIMEOUT or (error.code == CONNECTION_CLOSED and is_clients)
+    is_from_client = error.error.data is None and error.error.message.startswith(_LOST_PREFIXES)
+    return error.code == REQUEST_TIMEOUT or (error.code == CONNECTION_CLOSED and is_from_client)
 
 
-def _is_of_store(error: Exception) -> bool:
+def _is_store_error(error: Exception) -> bool:
     """Return True if the server currently cannot reach its task store."""
     return isinstance(error, MCPError) and mapping_of(error.error.data).get("reason") == "ledger_unavailable"
 
 
-def _in_short(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     if isinstance(error, ValidationError):
         problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = ".".join(str(part) for part in problem["loc"])

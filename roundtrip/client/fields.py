@@ -13,7 +13,7 @@ _YES: Final = ("y", "yes", "true")
 _NO: Final = ("n", "no", "false")
 _WHOLE_PATTERN: Final = re.compile(r"[+-]?[0-9]{1,400}", re.ASCII)
 _EMPTY_TEXT: Final = '""'
-_TYPED: Final = {
+_HINTS: Final = {
     FieldKind.TEXT: "",
     FieldKind.WHOLE: "a whole number",
     FieldKind.NUMBER: "a number",
@@ -33,7 +33,7 @@ def label_of(field: FormField) -> str:
 
 def hint_of(field: FormField) -> str:
     """Describe briefly what to type."""
-    parts = [_TYPED[field.kind]]
+    parts = [_HINTS[field.kind]]
     if field.format is not None:
         parts = [FORMATS[field.format][0]]
     if (bounds := field.bounds) is not None:
@@ -65,7 +65,7 @@ def read_typed(field: FormField, typed: str) -> tuple[bool, Any]:
     """
     typed = typed.strip()
     if typed:
-        value = _value_of(field, typed)
+        value = _parse_value(field, typed)
     elif field.has_default:
         value = field.default
     elif not field.required:
@@ -80,7 +80,7 @@ def read_typed(field: FormField, typed: str) -> tuple[bool, Any]:
     return True, value
 
 
-def _value_of(field: FormField, typed: str) -> Any:
+def _parse_value(field: FormField, typed: str) -> Any:
     match field.kind:
         case FieldKind.TEXT:
             return "" if typed == _EMPTY_TEXT else typed
@@ -91,20 +91,20 @@ def _value_of(field: FormField, typed: str) -> Any:
         case FieldKind.YES_NO:
             return typed.lower() in _YES if typed.lower() in (*_YES, *_NO) else typed
         case FieldKind.ONE:
-            return _chosen(field, typed)
+            return _choice_value(field, typed)
         case FieldKind.SEVERAL:
-            return list(dict.fromkeys(_chosen(field, part.strip()) for part in typed.split(",") if part.strip()))
+            return list(dict.fromkeys(_choice_value(field, part.strip()) for part in typed.split(",") if part.strip()))
         case FieldKind.JSON:
             return _json(typed)
 
 
-def _chosen(field: FormField, typed: str) -> str:
+def _choice_value(field: FormField, typed: str) -> str:
     if typed.isascii() and typed.isdigit() and 1 <= int(typed[:9]) <= len(field.choices):
         return field.choices[int(typed[:9]) - 1].value
-    found = [choice.value for choice in field.choices if typed in (choice.value, choice.title)]
-    if len(found) != 1:
+    matches = [choice.value for choice in field.choices if typed in (choice.value, choice.title)]
+    if len(matches) != 1:
         raise FieldInvalid(f"{printable(typed)!r} is not a choice; type a number from 1 to {len(field.choices)}")
-    return found[0]
+    return matches[0]
 
 
 def _decimal(typed: str) -> float | str:

@@ -107,15 +107,15 @@ class LegRequest:
 
     def follows(self, asked: InputRequiredResult) -> bool:
         """Return True if the leg answers this round."""
-        return (self.state, self.task_id) == _place_of(asked)
+        return (self.state, self.task_id) == _continuation_of(asked)
 
     def answering(self, asked: InputRequiredResult, answers: Mapping[str, InputResponse] | None) -> "LegRequest":
         """Return the call's next leg, with the answers to a round."""
-        state, task_id = _place_of(asked)
+        state, task_id = _continuation_of(asked)
         return replace(self, answers=answers, state=state, task_id=task_id)
 
 
-def _place_of(asked: InputRequiredResult) -> tuple[str | None, str | None]:
+def _continuation_of(asked: InputRequiredResult) -> tuple[str | None, str | None]:
     return asked.request_state, asked.task_id if isinstance(asked, TaskRound) else None
 
 
@@ -204,30 +204,32 @@ def callbacks(
         list_roots: Answer with roots.
     """
 
-    async def elicited(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult | ErrorData:
-        return _of_kind(ElicitResult, await answer(ElicitRequest(params=params)))
+    async def answer_elicitation(
+        context: ClientRequestContext, params: ElicitRequestParams
+    ) -> ElicitResult | ErrorData:
+        return _check_kind(ElicitResult, await answer(ElicitRequest(params=params)))
 
-    async def sampled(
+    async def answer_sampling(
         context: ClientRequestContext, params: CreateMessageRequestParams
     ) -> CreateMessageResult | ErrorData:
-        return _of_kind(CreateMessageResult, await answer(CreateMessageRequest(params=params)))
+        return _check_kind(CreateMessageResult, await answer(CreateMessageRequest(params=params)))
 
-    async def listed(context: ClientRequestContext) -> ListRootsResult | ErrorData:
-        return _of_kind(ListRootsResult, await answer(ListRootsRequest()))
+    async def answer_roots(context: ClientRequestContext) -> ListRootsResult | ErrorData:
+        return _check_kind(ListRootsResult, await answer(ListRootsRequest()))
 
     return {
-        "elicitation_callback": elicited if elicit else None,
-        "sampling_callback": sampled if sample else None,
-        "list_roots_callback": listed if list_roots else None,
+        "elicitation_callback": answer_elicitation if elicit else None,
+        "sampling_callback": answer_sampling if sample else None,
+        "list_roots_callback": answer_roots if list_roots else None,
     }
 
 
-def _of_kind(kind: type[ResponseT], answer: InputResponse | ErrorData | None) -> ResponseT | ErrorData:
+def _check_kind(kind: type[ResponseT], answer: InputResponse | ErrorData | None) -> ResponseT | ErrorData:
     return answer if isinstance(answer, kind | ErrorData) else _UNANSWERED
 
 
 async def never_live(request: InputRequest) -> ErrorData:
-    """Reject a live question. Clients in the retry era use this to declare capabilities only."""
+    """Reject a live question. A retry-era client passes this callback only to declare capabilities."""
     raise AssertionError(f"{request.method} came over the open connection; the retry era returns questions")
 
 
@@ -247,27 +249,27 @@ async def within(
     Raises:
         TimeoutError: The scope was canceled first.
     """
-    done: list[T] = []
+    results: list[T] = []
     failure: Exception | None = None
     try:
         with scope or nullcontext():
             async with connection as connected:
                 try:
-                    done.append(await work(connected))
+                    results.append(await work(connected))
                 except Exception as error:  # noqa: BLE001  # raised inside the connection, it would become a group
                     failure = error
     except Exception as error:  # noqa: BLE001  # a transport may raise anything
         failure = failure or error
     if failure is not None:
-        raise _alone(failure)
-    if not done:
+        raise _unwrap(failure)
+    if not results:
         raise TimeoutError
-    return done[0]
+    return results[0]
 
 
-def _alone(error: Exception) -> Exception:
+def _unwrap(error: Exception) -> Exception:
     """Unwrap a group that contains one error. A larger group stays, because each error is evidence."""
     if not isinstance(error, ExceptionGroup):
         return error
     inner = cast("ExceptionGroup[Exception]", error).exceptions
-    return _alone(inner[0]) if len(inner) == 1 else cast("Exception", error)
+    return _unwrap(inner[0]) if len(inner) == 1 else cast("Exception", error)

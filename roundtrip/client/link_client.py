@@ -13,7 +13,7 @@ require_names({Client: "_build_session()", ClientSession: "_build_capabilities()
 
 
 class LinkClient(Client):
-    """Client that declares only URL mode. The SDK's client declares forms as well."""
+    """Client that declares only URL mode. The SDK's client always declares forms as well."""
 
     async def _build_session(self, exit_stack: AsyncExitStack) -> ClientSession:
         session = await super()._build_session(exit_stack)

@@ -22,7 +22,7 @@ from roundtrip.text import printable
 
 _DECLINE: Final = ":decline"
 _CANCEL: Final = ":cancel"
-_WAYS_OUT: Final = f"{_DECLINE} declines, {_CANCEL} cancels"
+_EXIT_HINT: Final = f"{_DECLINE} declines, {_CANCEL} cancels"
 
 
 class _NoAnswer(Exception):
@@ -49,14 +49,14 @@ class PersonAtTerminal:
         """Ask for each field in a form."""
         self._terminal.quote(form.message)
         fields = fields_of(form.requested_schema)
-        self._terminal.say(f"({_WAYS_OUT})", style="dim")
+        self._terminal.say(f"({_EXIT_HINT})", style="dim")
         content: dict[str, Any] = {}
         try:
             actions = {"y": "accept", "yes": "accept", "n": "decline", "no": "decline"}
             if not fields and await self._choose("Accept? [y/n]", actions, "type y or n") == "decline":
                 return ElicitResult(action="decline")
             for field in fields:
-                filled, value = await self._field(field, alone=is_single_value(fields))
+                filled, value = await self._field(field, is_single=is_single_value(fields))
                 if filled:
                     content[field.name] = value
         except _NoAnswer as no_answer:
@@ -73,7 +73,7 @@ class PersonAtTerminal:
         else:
             self._terminal.say("This address cannot be opened from here, only plain http(s) addresses.", style="yellow")
         try:
-            prompt, complaint = f"{question} ({_WAYS_OUT}):", "type one of the letters in the brackets"
+            prompt, complaint = f"{question} ({_EXIT_HINT}):", "type one of the letters in the brackets"
             action = await self._choose(prompt, actions, complaint)
         except _NoAnswer as no_answer:
             return no_answer.result
@@ -81,10 +81,10 @@ class PersonAtTerminal:
             await self._open(page.url)
         return ElicitResult(action="decline" if action == "decline" else "accept")
 
-    async def stand_in(self, request: CreateMessageRequestParams) -> CreateMessageResult | None:
+    async def answer_for_model(self, request: CreateMessageRequestParams) -> CreateMessageResult | None:
         """Let the person answer for a model; return None if they decline or cancel."""
         _show_messages(self._terminal, request)
-        self._terminal.say(f"(end the answer with a line that contains only a dot; {_WAYS_OUT})", style="dim")
+        self._terminal.say(f"(end the answer with a line that contains only a dot; {_EXIT_HINT})", style="dim")
         lines: list[str] = []
         try:
             while (line := await self._line(">")) != ".":
@@ -96,8 +96,8 @@ class PersonAtTerminal:
             role="assistant", content=text, model="a person at a terminal", stop_reason="endTurn"
         )
 
-    async def _field(self, field: FormField, *, alone: bool) -> tuple[bool, Any]:
-        if not alone:
+    async def _field(self, field: FormField, *, is_single: bool) -> tuple[bool, Any]:
+        if not is_single:
             self._terminal.say(f"{label_of(field)}{' (required)' if field.required else ''}")
         if field.description and field.description != field.title:
             self._terminal.say(f"  {printable(field.description)}", style="dim")

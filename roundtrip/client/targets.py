@@ -74,7 +74,7 @@ def size_limit(max_bytes: int) -> Callable[[httpx2.Response], Awaitable[None]]:
     return limit
 
 
-_LIMIT: Final = size_limit(_MAX_RESPONSE_BYTES)
+_limit_response: Final = size_limit(_MAX_RESPONSE_BYTES)
 
 
 @dataclass(slots=True)
@@ -97,7 +97,7 @@ class Target:
         return f" (HTTP status {self.status}{_ADVICE.get(self.status, '')})"
 
     def connection(self, terminal: Terminal) -> Any:
-        """Return the argument for the SDK's client: the server in this process, or a transport."""
+        """Return the first argument for `mcp.Client`: the server in this process, or a transport."""
         return self.server if self.server is not None else self.connect(terminal)
 
     @asynccontextmanager
@@ -110,9 +110,9 @@ class Target:
                 httpx2.AsyncClient(
                     headers={**UNCOMPRESSED, **self.headers},
                     timeout=timeout,
-                    event_hooks={"response": [self._note]},
-                ) as carrier,
-                streamable_http_client(self.url, http_client=carrier) as streams,
+                    event_hooks={"response": [self._record_status]},
+                ) as http,
+                streamable_http_client(self.url, http_client=http) as streams,
             ):
                 yield streams
             return
@@ -124,17 +124,17 @@ class Target:
             )
             raise CallFailed(text, ExitCode.NO_CONNECTION)
         parameters = StdioServerParameters(command=program, args=arguments, env=dict(os.environ))
-        with _shown_lines(terminal) as log:
+        with _show_lines(terminal) as log:
             async with stdio_client(parameters, errlog=log) as streams:
                 yield streams
 
-    async def _note(self, response: httpx2.Response) -> None:
+    async def _record_status(self, response: httpx2.Response) -> None:
         if response.status_code >= 400:
             self.status = response.status_code
         if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
             # An event stream stays open while the person answers, so its total size has no limit. The SDK limits the
             # size of each event.
-            await _LIMIT(response)
+            await _limit_response(response)
 
 
 def target_of(text: str, headers: Sequence[str] = ()) -> Target:
@@ -184,7 +184,7 @@ def _header(number: int, text: str) -> tuple[str, str]:
 
 
 @contextmanager
-def _shown_lines(terminal: Terminal) -> Generator[TextIO]:
+def _show_lines(terminal: Terminal) -> Generator[TextIO]:
     """Open a file for a process's standard error, and show each line, escaped, when the process writes it."""
     reading, writing = os.pipe()
 

@@ -57,11 +57,11 @@ class RemoteTask(Result):
     @property
     def pause(self) -> float:
         """Return the poll interval that the server asked for, in seconds."""
-        wanted = (self.poll_interval_ms or 1000) / 1000
-        return min(max(wanted, _MIN_POLL_SECONDS), _MAX_POLL_SECONDS)
+        seconds = (self.poll_interval_ms or 1000) / 1000
+        return min(max(seconds, _MIN_POLL_SECONDS), _MAX_POLL_SECONDS)
 
 
-class _Acknowledged(BaseModel):
+class _EmptyResult(BaseModel):
     """An empty result, from `tasks/update` or `tasks/cancel`."""
 
 
@@ -106,11 +106,11 @@ class TaskRequests:
 
     async def update(self, answers: Mapping[str, Any]) -> None:
         """Send answers to open questions."""
-        await self._send("tasks/update", _Acknowledged, answers)
+        await self._send("tasks/update", _EmptyResult, answers)
 
     async def cancel(self) -> None:
         """Cancel the task."""
-        await self._send("tasks/cancel", _Acknowledged)
+        await self._send("tasks/cancel", _EmptyResult)
 
     async def _send(self, method: str, result: type[_ResultT], answers: Mapping[str, Any] | None = None) -> _ResultT:
         params = _TaskParams(task_id=self.task_id, input_responses=answers)
@@ -153,7 +153,7 @@ async def follow(
     while True:
         task = await requests.get()
         seen(task)
-        if (end := _end_of(task)) is not None:
+        if (end := _result_of(task)) is not None:
             return end
         await anyio.sleep(task.pause if pace is None else pace)
 
@@ -164,7 +164,7 @@ def question_name(key: str, before: Container[str | None]) -> str:
     return name if number.isdecimal() and name in before else key
 
 
-def _end_of(task: RemoteTask) -> FinalResult | TaskRound | None:
+def _result_of(task: RemoteTask) -> FinalResult | TaskRound | None:
     """Return a task's result or its open questions; None while the task is working."""
     match task.status:
         case "completed":

@@ -23,10 +23,10 @@ class Terminal:
     """Printer and line reader. It prints on standard error, so that standard output contains only the result."""
 
     def __init__(self, *, listen: bool = True) -> None:
-        is_shown = sys.stderr.isatty()
-        self._console = console_on(sys.stderr, force_terminal=True) if is_shown else None
-        self._pending: Future[str | None] | None = None
-        self.has_person = listen and is_shown and sys.stdin is not None and sys.stdin.isatty()
+        is_terminal = sys.stderr.isatty()
+        self._console = console_on(sys.stderr, force_terminal=True) if is_terminal else None
+        self._pending_line: Future[str | None] | None = None
+        self.has_person = listen and is_terminal and sys.stdin is not None and sys.stdin.isatty()
         """True if a person can answer questions here."""
 
     def say(self, text: str = "", *, style: str = "", end: str = "\n") -> None:
@@ -55,13 +55,13 @@ class Terminal:
 
     async def _next_line(self) -> str | None:
         # If a question was canceled, its read is still running and cannot be stopped. It reads this line instead.
-        if self._pending is None:
-            self._pending = Future()
-            self._pending.set_running_or_notify_cancel()
+        if self._pending_line is None:
+            self._pending_line = Future()
+            self._pending_line.set_running_or_notify_cancel()
             # Use a daemon thread: the process would wait for the event loop's worker threads before it exits.
-            Thread(target=_read_line, args=(sys.stdin.fileno(), self._pending), daemon=True).start()
-        line = await asyncio.wrap_future(self._pending)
-        self._pending = None
+            Thread(target=_read_line, args=(sys.stdin.fileno(), self._pending_line), daemon=True).start()
+        line = await asyncio.wrap_future(self._pending_line)
+        self._pending_line = None
         return line
 
 

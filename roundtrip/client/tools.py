@@ -34,7 +34,7 @@ _MAX_OPTIONS: Final = 20
 
 _MAX_SHOWN_CHARS: Final = 60
 _KINDS: Final = {"integer": "an integer", "number": "a number", "boolean": "true or false", "null": "null"}
-"""Descriptions for types that need no mention of JSON."""
+"""Type descriptions in errors. Values of all other types are described as JSON."""
 
 
 def find_tool(tools: Sequence[Tool], name: str) -> Tool:
@@ -58,7 +58,7 @@ def arguments_of(tool: Tool, written: Sequence[str]) -> dict[str, Any]:
     """
     arguments: dict[str, Any] = {}
     for word in written:
-        name, value = _read(tool, word)
+        name, value = _parse_argument(tool, word)
         if name in arguments:
             raise CallFailed(f"the argument {name!r} must be given only once")
         arguments[name] = value
@@ -77,23 +77,23 @@ def required_by(tool: Tool) -> list[str]:
 
 def kind_of(tool: Tool, name: str) -> str:
     """Describe a parameter's values in a few words."""
-    return _described(_parameters_of(tool).get(name), tool.input_schema)
+    return _describe(_parameters_of(tool).get(name), tool.input_schema)
 
 
-def _read(tool: Tool, word: str) -> tuple[str, Any]:
+def _parse_argument(tool: Tool, word: str) -> tuple[str, Any]:
     name, equals, value = word.partition("=")
     if not equals or not name.rstrip(":@"):
         raise CallFailed(f"{word!r} is not an argument; write key=value, key:=JSON or key@=FILE")
     as_json = name.endswith(":")
     if name.endswith("@"):
-        value = _content_of(value)
+        value = _read_file(value)
     name = name.removesuffix(":") if as_json else name.removesuffix("@")
-    if as_json or not _takes_text(_parameters_of(tool).get(name), tool.input_schema):
-        return name, _json_of(tool, name, value)
+    if as_json or not _allows_text(_parameters_of(tool).get(name), tool.input_schema):
+        return name, _parse_json(tool, name, value)
     return name, value
 
 
-def _content_of(file: str) -> str:
+def _read_file(file: str) -> str:
     try:
         return Path(file).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
@@ -101,19 +101,19 @@ def _content_of(file: str) -> str:
         raise CallFailed(f"cannot read {file!r}: {reason}") from error
 
 
-def _json_of(tool: Tool, name: str, text: str) -> Any:
+def _parse_json(tool: Tool, name: str, text: str) -> Any:
     try:
         return strict_json(text)
     except ValueError as error:
         shown = text if len(text) <= _MAX_SHOWN_CHARS else text[:_MAX_SHOWN_CHARS] + "..."
         kinds = kind_of(tool, name).split(" | ")
         if all(kind in _KINDS for kind in kinds):
-            wanted, why = " or ".join(_KINDS[kind] for kind in kinds), ""
+            expected, reason = " or ".join(_KINDS[kind] for kind in kinds), ""
         else:
             # The parser's message helps only if the text begins like JSON.
-            wanted = f"JSON ({' | '.join(kinds)})"
-            why = f": {error}" if text.lstrip().startswith(("{", "[", '"')) else ""
-        raise CallFailed(f"the argument {name!r} must be {wanted}, got {shown!r}{why}") from error
+            expected = f"JSON ({' | '.join(kinds)})"
+            reason = f": {error}" if text.lstrip().startswith(("{", "[", '"')) else ""
+        raise CallFailed(f"the argument {name!r} must be {expected}, got {shown!r}{reason}") from error
 
 
 def _check_names(tool: Tool, arguments: Mapping[str, Any]) -> None:
@@ -126,52 +126,52 @@ def _check_names(tool: Tool, arguments: Mapping[str, Any]) -> None:
         unknown = []
     if not missing and not unknown:
         return
-    wrong: list[str] = []
+    problems: list[str] = []
     if unknown:
-        wrong.append(f"has no parameter {_names(unknown)}")
+        problems.append(f"has no parameter {_names(unknown)}")
     if missing:
-        wrong.append(f"needs {_names(missing)}")
-    takes = ", ".join(f"{name} ({kind_of(tool, name)})" for name in known) or "no arguments"
-    raise CallFailed(f"the tool {tool.name!r} {' and '.join(wrong)}; it takes {takes}")
+        problems.append(f"needs {_names(missing)}")
+    parameters = ", ".join(f"{name} ({kind_of(tool, name)})" for name in known) or "no arguments"
+    raise CallFailed(f"the tool {tool.name!r} {' and '.join(problems)}; it takes {parameters}")
 
 
 def _names(names: Sequence[str]) -> str:
     return ", ".join(repr(name) for name in names)
 
 
-def _takes_text(shape: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
+def _allows_text(shape: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
     """Return True if a schema allows text. An empty schema allows text."""
     parts = mapping_of(shape if depth <= _MAX_DEPTH else None)
     if isinstance(parts.get("$ref"), str):
-        return _takes_text(schema_at(parts["$ref"], root), root, depth + 1)
+        return _allows_text(schema_at(parts["$ref"], root), root, depth + 1)
     if "type" in parts:
-        return "string" in _kinds_of(parts)
+        return "string" in _types_of(parts)
     values: Any = parts.get("enum", [parts["const"]] if "const" in parts else None)
     if isinstance(values, list):
         return any(isinstance(value, str) for value in cast("list[Any]", values))
     for word, several in (("anyOf", any), ("oneOf", any), ("allOf", all)):
         if isinstance(parts.get(word), list):
-            return several(_takes_text(option, root, depth + 1) for option in parts[word][:_MAX_OPTIONS])
+            return several(_allows_text(option, root, depth + 1) for option in parts[word][:_MAX_OPTIONS])
     return True
 
 
-def _described(shape: Any, root: Mapping[str, Any], depth: int = 0) -> str:
+def _describe(shape: Any, root: Mapping[str, Any], depth: int = 0) -> str:
     parts = mapping_of(shape if depth <= _MAX_DEPTH else None)
     if isinstance(parts.get("$ref"), str):
-        return _described(schema_at(parts["$ref"], root), root, depth + 1)
+        return _describe(schema_at(parts["$ref"], root), root, depth + 1)
     if isinstance(parts.get("enum"), list):
         return " | ".join(json.dumps(value) for value in parts["enum"])
     if "const" in parts:
         return json.dumps(parts["const"])
     if "type" in parts:
-        return " | ".join(str(kind) for kind in _kinds_of(parts))
+        return " | ".join(str(kind) for kind in _types_of(parts))
     for word in ("anyOf", "oneOf"):
         if isinstance(parts.get(word), list):
-            return " | ".join(_described(option, root, depth + 1) for option in parts[word][:_MAX_OPTIONS])
+            return " | ".join(_describe(option, root, depth + 1) for option in parts[word][:_MAX_OPTIONS])
     return "anything"
 
 
-def _kinds_of(parts: Mapping[str, Any]) -> list[Any]:
+def _types_of(parts: Mapping[str, Any]) -> list[Any]:
     return list_of(parts["type"]) or [parts["type"]]
 
 
@@ -179,10 +179,10 @@ def schema_at(reference: str, root: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the schema part that a `$ref` points to; empty for a reference outside the schema."""
     if not reference.startswith("#/"):
         return {}
-    place: object = root
+    node: object = root
     for step in reference[2:].split("/"):
-        place = mapping_of(place).get(step.replace("~1", "/").replace("~0", "~"))
-    return mapping_of(place)
+        node = mapping_of(node).get(step.replace("~1", "/").replace("~0", "~"))
+    return mapping_of(node)
 
 
 def text_of_result(result: CallToolResult) -> str:
@@ -236,7 +236,7 @@ def _tool_text(tool: Tool) -> str:
     required = required_by(tool)
     for name, shape in _parameters_of(tool).items():
         about = mapping_of(shape).get("description")
-        need = "" if name in required else ", optional"
+        suffix = "" if name in required else ", optional"
         shown = f": {printable(about)}" if isinstance(about, str) else ""
-        lines.append(f"    {printable(name)} ({printable(kind_of(tool, name))}{need}){shown}")
+        lines.append(f"    {printable(name)} ({printable(kind_of(tool, name))}{suffix}){shown}")
     return "\n".join(lines)

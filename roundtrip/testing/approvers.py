@@ -114,7 +114,7 @@ class Approver:
         if verdict == "approve":
             reason = ""
         response = await http.post(f"/approvals/api/{approval['id']}", json={"decision": decision, "reason": reason})
-        # Any other status means that another person decided first.
+        # Another person may have decided first.
         return response.json() if response.status_code == 200 else None
 
     def _verdict_on(self, approval: Mapping[str, Any]) -> Verdict:

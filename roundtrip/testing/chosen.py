@@ -25,7 +25,7 @@ Stack = tuple[Network, ...]
 _DELIVERY_NETWORKS: Final = (Hop, Restart, Duplicate, partial(Duplicate, at_once=True), Drop, Reorder, Rotate)
 _ATTACKS: Final = (Delay, Tamper, Swap, Strip, Invent, Garble, Interleave, Eavesdrop)
 NETWORKS: Final[Mapping[str, Callable[[], Network]]] = {make().name: make for make in (*_DELIVERY_NETWORKS, *_ATTACKS)}
-"""Networks that need no arguments, by name. `Deploy` is missing, because it needs the other build."""
+"""Networks that need no arguments, by name. `Deploy` is not listed, because it needs the other build."""
 TASK_NETWORKS: Final[Mapping[str, Callable[[], Network]]] = {make.name: make for make in (Kill, Outage, Abort)}
 """Additional networks that only tasks use."""
 _ALL_NETWORKS: Final = {**NETWORKS, **TASK_NETWORKS}

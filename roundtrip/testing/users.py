@@ -593,7 +593,7 @@ def _is_accepted(reply: InputResponse | Silence) -> bool:
 
 
 class SameOptions(TypedDict, Generic[MatcherT, PageT], total=False):
-    """Options of `User` that compared calls share."""
+    """`User` options that the compared calls share."""
 
     answers: AnswersBy[MatcherT] | None
     visits: VisitsBy[PageT] | None

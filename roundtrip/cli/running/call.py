@@ -15,7 +15,7 @@ from roundtrip.cli.command import CommandFailed
 from roundtrip.cli.running.loading import load_any_server, names_server, running_own_tasks
 from roundtrip.cli.trace.sources import json_text
 from roundtrip.client.answers import NO_ANSWERS, read_answers
-from roundtrip.client.call import Called, CallPlan, carry_out
+from roundtrip.client.call import CallPlan, CallResult, carry_out
 from roundtrip.client.failures import CallFailed, ExitCode
 from roundtrip.client.legs import Era
 from roundtrip.client.targets import Target, target_of
@@ -61,7 +61,7 @@ def _call(arguments: Namespace) -> ExitCode:
     # Keep standard output for the result, even if a server in this process prints.
     with redirect_stdout(sys.stderr):
         outcome = anyio.run(carry_out, plan, terminal)
-    if not isinstance(outcome, Called):
+    if not isinstance(outcome, CallResult):
         _print(json_text([_data(tool) for tool in outcome]) if arguments.json else text_of_tools(outcome))
         return ExitCode.COMPLETED
     _print(json_text(_data(outcome.result)) if arguments.json else text_of_result(outcome.result))

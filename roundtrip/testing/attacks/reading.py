@@ -45,7 +45,7 @@ def texts_in(values: object) -> Iterator[str]:
 
 
 def readings(token: str) -> Iterator[bytes]:
-    """Yield a token's readings: the bytes that decoding yields without a key, through several layers."""
+    """Yield every byte string that can be decoded from a token without a key, through several layers."""
     yield from _open_text(token)
     read, layer = {token.encode()}, {token.encode()}
     for _ in range(_MAX_LAYERS):

@@ -60,7 +60,7 @@ class Path:
     """One call from its start to its end."""
 
     choices: tuple[tuple[str, PathAction], ...]
-    """Each question's name, or its message if it has no name, and the action."""
+    """The action for each question, with the question's name, or its message if it has no name."""
     outcome: PathOutcome
     text: str
     """The text of the result or error."""

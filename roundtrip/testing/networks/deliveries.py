@@ -31,7 +31,7 @@ class LegDelivery:
     error: MCPError | None = None
     """The protocol error, if the response is one."""
     transitions: list[Transition] | None = None
-    """The call's transitions during the leg; None if the server uses another library and so reports no facts."""
+    """The call's transitions during the leg; None if the server does not report facts to this process."""
     bodies: int = 0
     """The number of started bodies, if the server reports facts."""
     crash: BaseException | None = None
