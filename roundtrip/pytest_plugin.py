@@ -11,9 +11,9 @@ import pytest
 
 if TYPE_CHECKING:
     from roundtrip.client.legs import Era
-    from roundtrip.testing.chosen import Override, Traces, UserDefaults
     from roundtrip.testing.clocks import Clock
     from roundtrip.testing.snapshots.extension import CallSnapshot
+    from roundtrip.testing.user_defaults import Override, Traces, UserDefaults
 
 __all__ = [
     "call_snapshot",
@@ -47,7 +47,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     options = _mark_options(metafunc.definition)
     if options is None and "roundtrip_era" not in metafunc.fixturenames:
         return
-    from roundtrip.testing.chosen import defaults_for_mark
+    from roundtrip.testing.user_defaults import defaults_for_mark
 
     try:
         choices = defaults_for_mark(**options or {})
@@ -108,7 +108,7 @@ def roundtrip_choice(request: pytest.FixtureRequest) -> "Generator[UserDefaults 
     if choice is None and _RECORDING_FIXTURES.isdisjoint(request.fixturenames):
         yield None
         return
-    from roundtrip.testing.chosen import defaults_for_test
+    from roundtrip.testing.user_defaults import defaults_for_test
 
     path = request.getfixturevalue("tmp_path") / "trace.jsonl" if "trace" in request.fixturenames else None
     with defaults_for_test(choice, messages="wire_snapshot" in request.fixturenames, trace=path) as chosen:
@@ -133,7 +133,7 @@ def clock() -> "Generator[Clock]":
 @pytest.fixture
 def overrides() -> "Generator[Override]":
     """Replace resolvers, dependencies or visibility gates in a test: `overrides(server, {fetch_price: lambda: 10})`."""
-    from roundtrip.testing.chosen import overriding
+    from roundtrip.testing.user_defaults import overriding
 
     with overriding() as override:
         yield override
@@ -144,7 +144,7 @@ def trace(roundtrip_choice: "UserDefaults | None") -> "Traces":
     """Record the calls that the test's users make to servers in this process, as `Server(trace=...)` would."""
     if roundtrip_choice is None or roundtrip_choice.recorder is None:
         pytest.fail("`trace` was requested too late: make it an argument of the test, or of a fixture of it")
-    from roundtrip.testing.chosen import Traces
+    from roundtrip.testing.user_defaults import Traces
 
     return Traces(roundtrip_choice.recorder.path)
 

@@ -28,7 +28,6 @@ from roundtrip.machine.table import Event, State
 from roundtrip.questions.wire import TICKET
 from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS, FIRST_OF_RETRY_ERA
 from roundtrip.testing.approvers import Approver
-from roundtrip.testing.chosen import CURRENT, stack_of
 from roundtrip.testing.conversations import AskedQuestion, Conversation, LinkResult
 from roundtrip.testing.networks.fleet import ELSEWHERE_FACTOR, Instances, NetworkFleet, Target, acting_as
 from roundtrip.testing.networks.network import Carry, Network, stacked
@@ -53,6 +52,7 @@ from roundtrip.testing.scripts import (
     describe_unused,
     prepare_values,
 )
+from roundtrip.testing.user_defaults import CURRENT, stack_of
 from roundtrip.testing.visits import PageUnfinished, VisitFn, VisitsBy, pay_visit
 from roundtrip.tracing import Tracer
 

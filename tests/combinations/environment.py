@@ -21,8 +21,8 @@ from roundtrip.install import install
 from roundtrip.ledger import Ledger, MemoryLedger, PostgresLedger, RedisLedger, SqliteLedger
 from roundtrip.system import System
 from roundtrip.testing import Approver, Conversation, Eavesdrop, Era, Hop, Network, User
-from roundtrip.testing.chosen import NETWORKS, TASK_NETWORKS
 from roundtrip.testing.networks.fleet import KEYS
+from roundtrip.testing.user_defaults import NETWORKS, TASK_NETWORKS
 from tests.combinations.agency import Agency
 from tests.combinations.features import FEATURES, Feature, compose
 from tests.combinations.rows import HONEST, Row

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 from roundtrip.testing import Era
-from roundtrip.testing.chosen import NETWORKS, TASK_NETWORKS
+from roundtrip.testing.user_defaults import NETWORKS, TASK_NETWORKS
 from tests.combinations.features import FEATURES
 
 __all__ = ["STORED", "Row", "made_from", "rows", "store"]

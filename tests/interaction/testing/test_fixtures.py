@@ -10,7 +10,7 @@ from mcp_types import ElicitResult, GetPromptResult, InputRequiredResult, ListRo
 
 from roundtrip import Elicit, Resolve, Server
 from roundtrip.testing import Clock, Era, Hop, LegByLeg, LegRequest, User
-from roundtrip.testing.chosen import Override, Traces
+from roundtrip.testing.user_defaults import Override, Traces
 from roundtrip.trace.explaining.stories import story
 from tests.kit.players import text_of
 from tests.kit.shops import Seat, server_with, which_seat

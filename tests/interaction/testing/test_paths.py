@@ -23,7 +23,7 @@ from roundtrip.testing import (
     paths,
     served,
 )
-from roundtrip.testing.chosen import CURRENT, UserDefaults
+from roundtrip.testing.user_defaults import CURRENT, UserDefaults
 from tests.interaction.testing.cinemas import ROOTS, Seat, cinema, outcomes
 from tests.kit.shops import server_with
 

@@ -36,7 +36,7 @@ from mcp_types import (
 )
 
 from roundtrip.testing import Conversation, Eavesdrop, Network, User
-from roundtrip.testing.chosen import NETWORKS
+from roundtrip.testing.user_defaults import NETWORKS
 
 __all__ = ["ANSWERS", "HONEST", "SECRET", "Flaw", "Ledger", "call", "honest", "make", "make_forgetful", "maker"]
 

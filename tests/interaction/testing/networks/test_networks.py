@@ -24,7 +24,7 @@ from roundtrip.testing import (
     Tamper,
     User,
 )
-from roundtrip.testing.chosen import NETWORKS
+from roundtrip.testing.user_defaults import NETWORKS
 from tests.interaction.testing.networks.hand_made import ANSWERS, HONEST, SECRET, Flaw, Ledger, call, honest, maker
 
 pytestmark = pytest.mark.anyio

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from roundtrip import Server
 from roundtrip.testing import Breach, Deploy, Strip, User
-from roundtrip.testing.chosen import NETWORKS
+from roundtrip.testing.user_defaults import NETWORKS
 from tests.interaction.testing.networks.hand_made import honest
 from tests.interaction.testing.seats import Seat, Snack
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from roundtrip.testing.chosen import NETWORKS
+from roundtrip.testing.user_defaults import NETWORKS
 from tests.interaction.testing.networks.hand_made import HONEST, Ledger, call, honest, maker
 
 pytestmark = pytest.mark.anyio

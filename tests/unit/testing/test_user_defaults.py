@@ -13,9 +13,9 @@ from mcp_types import CallToolResult, InputRequiredResult, TextContent
 
 from roundtrip.client.legs import LegRequest
 from roundtrip.testing import Deploy, Drop, Duplicate, Eavesdrop, Tamper
-from roundtrip.testing.chosen import NETWORKS, name_of, network_stacks
 from roundtrip.testing.networks.deliveries import Breach, LegDelivery
 from roundtrip.testing.networks.network import Route
+from roundtrip.testing.user_defaults import NETWORKS, name_of, network_stacks
 
 ANYBODY: Any = None
 """Fleet that receives no requests."""
