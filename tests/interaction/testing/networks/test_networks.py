@@ -56,68 +56,28 @@ FINDS = [
     Find(Flaw.BOOKS_TWICE_AT_ONCE, Duplicate(at_once=True), "number 1' and .*number 2'; .* probably run twice"),
     Find(Flaw.BOOKS_TWICE, Drop(), "sent again, and the server answered with .*number 1' and .*number 2'"),
     Find(Flaw.CRASHES_ON_WHAT_IS_DONE, Duplicate(), "delivered twice, and the server answered with the error -32603"),
-    Find(
-        Flaw.CRASHES_ON_WHAT_IS_DONE,
-        Drop(),
-        "was lost, so it was sent again, and the server answered with the error -32603",
-    ),
-    Find(
-        Flaw.REMEMBERS_ANSWERS_BY_ARGUMENT,
-        Reorder(),
-        "arrived again, late, and then ended the call: the result 'book: back, nuts",
-    ),
-    Find(
-        Flaw.KNOWS_ITS_NEWEST_KEY_ONLY, Rotate(), "keys were rotated did not continue .* verify with each of its keys"
-    ),
-    Find(
-        Flaw.TAKES_EXPIRED_TOKENS, Delay(), "arrived 86400 s late, and the server answered with a question .*time.time"
-    ),
+    Find(Flaw.CRASHES_ON_WHAT_IS_DONE, Drop(), "so it was sent again, and the server answered with the error -32603"),
+    Find(Flaw.REMEMBERS_ANSWERS_BY_ARGUMENT, Reorder(), "late, and then ended the call: the result 'book: back, nuts"),
+    Find(Flaw.KNOWS_ITS_NEWEST_KEY_ONLY, Rotate(), "rotated did not continue .* verify with each of its keys"),
+    Find(Flaw.TAKES_EXPIRED_TOKENS, Delay(), "86400 s late, and the server answered with a question .*time.time"),
     Find(Flaw.TAKES_UNSIGNED_TOKENS, Tamper(), "its last character changed arrived, .* must reject the request"),
     Find(Flaw.DECODES_LAXLY, Tamper(), "padding at its end arrived, .* must reject the request"),
-    Find(
-        Flaw.TELLS_FAULTS_APART,
-        Tamper(),
-        "bad tokens must all get the same error, .*signature is wrong.*foreign characters",
-    ),
+    Find(Flaw.TELLS_FAULTS_APART, Tamper(), "get the same error, .*signature is wrong.*foreign characters"),
     Find(Flaw.CRASHES_ON_BAD_TOKENS, Tamper(), "characters beyond ASCII arrived, .* the error -32603"),
+    Find(Flaw.BINDS_NO_ARGUMENTS, Swap(), "with another 'film', and the server answered with a question"),
+    Find(Flaw.BINDS_NO_TOOL, Swap(), "'book' arrived at 'book_for_club', and the server answered with a question"),
+    Find(Flaw.BINDS_NO_USER, Swap(), "arrived from another user, and the server answered with a question"),
+    Find(Flaw.FAILS_ON_MISSING_ANSWERS, Strip(), "'seat' was lost; the server must ask again, but .*-32602"),
+    Find(Flaw.FORGETS_SIBLINGS, Strip(), "'stars' was lost, but the server also asked 'words' again", tool="review"),
     Find(
-        Flaw.BINDS_NO_ARGUMENTS, Swap(), "a token arrived with another 'film', and the server answered with a question"
+        Flaw.TRUSTS_ANSWERS_WITHOUT_TOKEN, Invent(), "'seat' came without a token, .* the server continued with a ques"
     ),
-    Find(
-        Flaw.BINDS_NO_TOOL,
-        Swap(),
-        "a token of 'book' arrived at 'book_for_club', and the server answered with a question",
-    ),
-    Find(
-        Flaw.BINDS_NO_USER, Swap(), "a user's token arrived from another user, and the server answered with a question"
-    ),
-    Find(Flaw.FAILS_ON_MISSING_ANSWERS, Strip(), "answer to 'seat' was lost; the server must ask again, but .*-32602"),
-    Find(
-        Flaw.FORGETS_SIBLINGS,
-        Strip(),
-        "answer to 'stars' was lost, but the server also asked 'words' again",
-        tool="review",
-    ),
-    Find(
-        Flaw.TRUSTS_ANSWERS_WITHOUT_TOKEN,
-        Invent(),
-        "answers to 'seat' came without a token, .* the server continued with a ques",
-    ),
-    Find(
-        Flaw.TRUSTS_EARLY_ANSWERS,
-        Invent(),
-        "answers to 'snack' came before their questions, and the server continued with the",
-    ),
+    Find(Flaw.TRUSTS_EARLY_ANSWERS, Invent(), "'snack' came before their questions, and the server continued with the"),
     Find(
         Flaw.CRASHES_ON_UNKNOWN_ANSWERS, Invent(), "an unknown question was added, .* -32603 .* must ignore that answer"
     ),
     Find(Flaw.CRASHES_ON_GARBAGE, Garble(), "answer to 'seat' came as .*, and the server crashed"),
-    Find(
-        Flaw.TAKES_GARBAGE,
-        Garble(),
-        "answer to 'stars' came as .*, and the server continued with the result",
-        tool="review",
-    ),
+    Find(Flaw.TAKES_GARBAGE, Garble(), "'stars' came as .*, and the server continued with the result", tool="review"),
     Find(Flaw.LEAKS_IN_BASE64, Eavesdrop([SECRET]), f"readable without a key, and contains '{SECRET}'"),
 ]
 

@@ -73,9 +73,7 @@ async def test_repeated_last_leg_runs_the_sdk_body_twice() -> None:
     assert all(twice in said for said in found.values())
     assert found["duplicate"].startswith("a leg was delivered twice, and the server answered with ")
     assert found["duplicate"].endswith("; exactly_once=True prevents this")
-    assert found["drop"].startswith(
-        "the response to a leg was lost, so it was sent again, and the server answered with "
-    )
+    assert found["drop"].startswith("the response to a leg was lost, so it was sent again, and the server answered ")
 
 
 async def test_keyless_sdk_instances_cannot_share_calls() -> None:
