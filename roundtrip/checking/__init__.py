@@ -1,1 +1,1 @@
-"""`roundtrip check` and `roundtrip trace to-test`: play recorded calls on the present code, or write them as tests."""
+"""Replay of recorded calls on the current code (`roundtrip check`, `trace fork`), or as tests (`trace to-test`)."""

@@ -1,13 +1,13 @@
-"""Check recorded calls against the current code of a server.
+"""Checks of recorded calls against a server's current code.
 
-During a deploy a call may be at any of its rounds, so each round is a check of its own. The new code receives the
-journal that the old code wrote, with answers pinned to their recorded wording, and the answers that came next. The
-runtime decides which of them count. If it asks an answered question again, the check gives the recorded answer again.
-The first leg that asks other questions, or none, must match the record. A wait for approvals is a round, too, and the
-recorded decisions count for their recorded wording and group.
+During a deploy, a call may be at any round, so each round is checked separately. The new code receives the journal
+that the old code wrote, with answers pinned to their recorded wording, and the answers that came next. The runtime
+decides which answers count. If it asks an answered question again, the check repeats the recorded answer. The first
+leg that asks new questions, or none, must match the record. A wait for approvals also counts as a round. Recorded
+decisions count for their recorded wording and group.
 
-A body that asked is replayed as by a fork: with its recorded answers and results of steps, from each of its rounds to
-the next one. The rest of it, after its last round, is not.
+A body that asked is replayed as in a fork: with its recorded answers and step results, from each round to the next.
+The code after its last round is not replayed.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -35,7 +35,7 @@ from roundtrip.questions.wire import ExternalQuestion, PendingQuestion
 from roundtrip.trace.reading.calls import TracedCall
 
 TIMEOUT: Final = 30.0
-"""Seconds that a leg may take."""
+"""Time limit of a leg, in seconds."""
 
 _CAUSES: Final = {
     Reason.REWORDED: Cause.REWORDED,
@@ -48,7 +48,7 @@ _CAUSES: Final = {
 _RAN = Turn("runs the body")
 _WAITS: Final = "waits for the approval"
 _ENDS: Final = {
-    End.DECLINED: "declines the call, as the user gave no answer",
+    End.DECLINED: "declines the call, because the user gave no answer",
     End.REJECTED: "cannot ask a client that could answer the recorded questions",
     End.UNREACHED: "does not accept the call",
     End.FAILED: "fails",
@@ -70,14 +70,14 @@ async def check_calls(
     now: float,
     seconds: float = TIMEOUT,
 ) -> None:
-    """Check recorded calls on a server, which must not serve other clients meanwhile.
+    """Check recorded calls on a server. It must not serve other clients during the check.
 
     Resolvers, confirmations and context managers run, and a body that asked runs to its last recorded question.
 
     Args:
         server: The server.
         calls: The calls.
-        report: Receives the result of each call.
+        report: A callback that receives each call's result.
         now: The time, in seconds since the epoch.
         seconds: The time limit of a leg.
     """
@@ -85,12 +85,12 @@ async def check_calls(
         for call in calls:
             began = call.began
             if not call.servings or (began is not None and (began.within is not None or began.era == "direct")):
-                # Only its token was rejected, or the server called it itself: no client waits for it.
+                # No client waits for this call: its token was rejected, or the server made the call.
                 continue
             checked = Checked(call.id, began.method if began is not None else "?", call.tool)
             try:
                 if call.is_unknown:
-                    raise NotReplayable("its process died in its body, and a replay does not")
+                    raise NotReplayable("its process died while the body ran, which a replay cannot repeat")
                 recorded = recorded_call(call)
                 await _Check(stage, recorded, checked, now).run()
                 if recorded.asked_by_body is not None and not checked.divergences:
@@ -101,17 +101,17 @@ async def check_calls(
 
 
 class _Check(Replay):
-    """The check of the parameters of one call."""
+    """Check of one call's parameters."""
 
     def __init__(self, stage: Stage, call: RecordedCall, checked: Checked, now: float) -> None:
         super().__init__(stage, call, call.resolver_rounds, now, "stop")
         self._checked = checked
 
     async def run(self) -> None:
-        """Check the call from its beginning, and from each round before its body."""
+        """Check the call from the start, and from each round before its body."""
         call, rounds = self.call, self.rounds
         if not rounds and call.ending is RoundEnding.UNKNOWN and not call.reached_body:
-            raise NotReplayable("it ended before its first question, so its questions are not known")
+            raise NotReplayable("it ended before its first question, so its questions are unknown")
         for done in range(len(rounds) + 1):
             if done == len(rounds) and call.asked_by_body is None and call.ending in _WITHOUT_ANSWERS:
                 await self._check_waiting(rounds[-1])
@@ -119,10 +119,10 @@ class _Check(Replay):
                 await self._check_after(done)
 
     async def _check_after(self, done: int) -> None:
-        """Compare the turn of the call after some rounds with the recorded turn."""
+        """Compare the call's next turn after `done` rounds with the recorded turn."""
         number, journal, answers = 1, None, list[Answer]()
         if done:
-            # Play the leg that brings the answers of the last of these rounds.
+            # Play the leg that brings the answers to the last of these rounds.
             last = self.rounds[done - 1]
             number, journal, answers = last.number + 1, self.journal(last, done - 1), [*last.answers.values()]
         played = await self._go_on(done, journal, answers)
@@ -137,7 +137,7 @@ class _Check(Replay):
             self._diverge(number, Turn(_ENDS[_ENDINGS[self.call.ending]]), played)
 
     async def _check_waiting(self, round_: RecordedRound) -> None:
-        """Check that the answers of the open round would count."""
+        """Check that answers to the open round would count."""
         journal = self.journal(round_, len(self.rounds) - 1)
         played = await self._go_on(len(self.rounds), journal, ())
         if played is None:
@@ -153,7 +153,10 @@ class _Check(Replay):
         self._diverge(round_.number, _recorded_turn(round_), played)
 
     async def _go_on(self, done: int, journal: Journal | None, answers: Sequence[Answer]) -> Rehearsed | None:
-        """Play legs until no answered question is asked again; return None if an answer no longer settles its own."""
+        """Play legs until no answered question is asked again.
+
+        Return None if the check must end at a question whose recorded answer no longer settles it.
+        """
         known, self.decisions = self.answers(done), self.decided(done)
         approved = {key: approval for round_ in self.rounds[:done] for key, approval in round_.approvals.items()}
         expected = frozenset[str](self.rounds[done].questions if done < len(self.rounds) else ())
@@ -162,7 +165,7 @@ class _Check(Replay):
             played = await self.leg(journal, answers)
             if played.unseen is not None:
                 self._note(
-                    f"{played.unseen} is hidden in this process, where no user is authenticated; it was checked anyway"
+                    f"{played.unseen} is hidden in this process, which authenticates no user; it was checked anyway"
                 )
             open_again = [
                 (waiting, state)
@@ -170,7 +173,7 @@ class _Check(Replay):
                 if waiting.key not in given and (state := self.record_of(waiting, self.decisions)) is not None
             ]
             for waiting, state in open_again:
-                # The group has to decide again; the check goes on with the same decision about the new wording.
+                # The group must decide again; the check continues with the same decision on the new wording.
                 if (before := self.record_of(waiting, approved)) is not None:
                     self._again(waiting, before)
                 self.decisions[waiting.key] = state._replace(pin=waiting.question.message.hex())
@@ -190,7 +193,7 @@ class _Check(Replay):
                     self._again(waiting, answer.question)
                 elif waiting.key in given or done == len(self.rounds):
                     self._checked.not_checked = (
-                        f"the page of {waiting.key!r} must be visited: checked up to the consent to do so, in round "
+                        f"a user must visit the page of {waiting.key!r}: checked up to the user's consent in round "
                         f"{self.rounds[done - 1].number}"
                     )
                     return None
@@ -201,8 +204,7 @@ class _Check(Replay):
             ]
             if not fresh:
                 self._note(
-                    "the check ends at an answer that is no longer valid: it was given in round "
-                    f"{self.rounds[done - 1].number}"
+                    f"the check stops at an answer from round {self.rounds[done - 1].number}, which is no longer valid"
                 )
                 return None
             given |= {answer.question.key for answer in fresh}
@@ -216,7 +218,7 @@ class _Check(Replay):
             ):
                 return
         elif expected.questions and all(question.reason is Reason.INVALID for question in expected.questions):
-            # An answer that was invalid then is valid now.
+            # An answer that was invalid when recorded is valid now.
             if played.end in (End.ASKS, End.BODY):
                 return
         elif not expected.questions and not actual.questions and expected.text == actual.text.partition(":")[0]:
@@ -224,7 +226,7 @@ class _Check(Replay):
         self._checked.note_divergence(Divergence(number, expected, actual))
 
     def _same_round(self, expected: Sequence[SeenQuestion], actual: Sequence[PendingQuestion]) -> bool:
-        """Return True if the same names are asked; a changed wording is found when the answers arrive."""
+        """Return True if the same questions are asked, by name. New wording shows when the answers arrive."""
         pairs, extra = self._paired(expected, actual)
         paired = [before.key for _, before in pairs]
         missing = [question for question in expected if extra or question.key not in paired]
@@ -233,7 +235,7 @@ class _Check(Replay):
     def _paired(
         self, expected: Sequence[SeenQuestion], actual: Sequence[PendingQuestion]
     ) -> tuple[list[tuple[PendingQuestion, SeenQuestion]], list[PendingQuestion]]:
-        """Pair questions with the recorded ones, by names and then by wording; also return those without a pair."""
+        """Pair questions with recorded ones, by name and then by wording; also return the unpaired questions."""
         missing = {question.key: question for question in expected}
         pairs: list[tuple[PendingQuestion, SeenQuestion]] = []
         unnamed: list[PendingQuestion] = []
@@ -242,7 +244,7 @@ class _Check(Replay):
             name = next((name for name in waiting.names if name in missing), None)
             pairs.append((waiting, missing.pop(name))) if name is not None else unnamed.append(waiting)
         for waiting in unnamed:
-            # Asked under another name.
+            # The question may have a new name.
             same = next((key for key, question in missing.items() if is_worded_as(question, waiting)), None)
             pairs.append((waiting, missing.pop(same))) if same is not None else extra.append(waiting)
         return pairs, extra
@@ -251,7 +253,7 @@ class _Check(Replay):
         is_external = isinstance(waiting.question, ExternalQuestion)
         cause = Cause.REWORDED if is_external else _CAUSES.get(waiting.reason, Cause.UNKNOWN)
         if waiting.reason is Reason.KEY_GONE:
-            # The pin is of this server's key, so the question has changed, even if the pin's two plain bytes have not.
+            # The pin has this server's key, so the question has changed, even if the pin's two plain bytes have not.
             cause = _difference(waiting, before)
         complaint = waiting.complaint if cause is Cause.INVALID else None
         self._checked.note_again(AskedAgain(cause, before, SeenQuestion.of(waiting), complaint))
@@ -262,7 +264,7 @@ class _Check(Replay):
 
 
 class _BodyCheck(_Check):
-    """The check of a body that asked, from each of its rounds to the next one."""
+    """Check of a body that asked, from each round to the next."""
 
     def __init__(self, stage: Stage, traced: TracedCall, checked: Checked, now: float) -> None:
         super().__init__(stage, whole_call(traced), checked, now)
@@ -278,7 +280,7 @@ class _BodyCheck(_Check):
         }
 
     async def run(self) -> None:
-        """Replay the body up to its last round, or to the first that cannot be replayed."""
+        """Replay the body up to its last round, or to the first round that cannot be replayed."""
         done = len(self.rounds)
         played: Rehearsed | None = None
         before: RecordedRound | None = None
@@ -297,16 +299,16 @@ class _BodyCheck(_Check):
         return None
 
     def _compare(self, round_: RecordedRound, played: Rehearsed) -> RecordedRound | None:
-        """Compare what a leg asks with a round; return the round under the present names, if the replay can go on."""
+        """Compare a leg's questions with a round. Return the round with current names, or None to end the replay."""
         expected = _recorded_turn(round_)
         if played.is_withheld:
-            return self._give_up(round_, "the body must run once, and a check does not begin it")
+            return self._give_up(round_, "the body must run once, and a check does not start it")
         if played.end is End.STEP and not (played.step in self._steps and played.step not in round_.computed):
-            return self._give_up(round_, f"the body comes to the step {played.step!r}, which has no recorded result")
+            return self._give_up(round_, f"the body reaches the step {played.step!r}, which has no recorded result")
         if played.end is End.FAILED and played.reason.startswith(f"{NeedsTask.__name__}:"):
-            return self._give_up(round_, "the body uses what only a task has")
+            return self._give_up(round_, "the body uses features that only a task has")
         pairs, extra = self._paired(expected.questions, played.questions or played.approvals)
-        # In the live era, questions of one round were asked one by one.
+        # In the live era, a round's questions were asked one by one.
         later = {key for other in self._of_body for key in (*other.questions, *other.approvals)}
         is_early = self.call.era == "live" and all(waiting.key in later for waiting in extra)
         if played.end is not End.ASKS or len(pairs) < len(expected.questions) or (extra and not is_early):
@@ -319,7 +321,7 @@ class _BodyCheck(_Check):
                 cause = Cause.RENAMED if is_renamed else _difference(waiting, before)
                 self._checked.note_again(AskedAgain(cause, before, SeenQuestion.of(waiting)))
             answer = round_.answers.get(before.key)
-            # With an answer that did not count then and counts now, the body would run beyond what is recorded.
+            # If an answer that did not count then counts now, the body would run past the record.
             if answer is not None and answer.how == "taken":
                 answers[waiting.key] = answer
         decisions = {

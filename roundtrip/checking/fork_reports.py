@@ -1,4 +1,4 @@
-"""A fork beside the recorded call, as text for people and as data for programs."""
+"""Fork reports: the fork next to the recorded call, as text for people and as JSON data for programs."""
 
 import json
 from collections.abc import Iterator
@@ -16,14 +16,14 @@ from roundtrip.text import printable
 
 
 def fork_text(fork: Fork) -> str:
-    """Return the two ways of a call, from the round at which the fork begins."""
+    """Return the fork and the recorded call as text, from the round at which the fork starts."""
     call = fork.recorded
-    lines = [f"The call {printable(call.id)} of {printable(call.name)}, forked at round {fork.at}."]
+    lines = [f"Call {printable(call.id)} of {printable(call.name)}, forked at round {fork.at}."]
     if fork.differs:
-        lines.append(f"It does not come to that round as recorded: {printable(fork.differs)}.")
+        lines.append(f"The call does not reach that round as recorded: {printable(fork.differs)}.")
     recorded = {round_.number: round_ for round_ in call.rounds}
     for round_ in fork.rounds:
-        # The fork stopped at the last round if it waits, and has used none of its answers.
+        # A fork that waits has not used the answers to its last round.
         is_open = fork.end is End.ASKS and round_ is fork.rounds[-1]
         lines += ["", f"round {round_.number}", *_round_lines(round_, recorded.get(round_.number), is_open=is_open)]
     if fork.unused:
@@ -93,14 +93,14 @@ def _round_lines(round_: ForkedRound, recorded: RecordedRound | None, *, is_open
 def _recorded_end(call: RecordedCall) -> str:
     ended = call.ended
     if ended is None and call.is_stopped:
-        return "it ended while it waited" if call.rounds else "it ended outside of its legs"
+        return "it ended while it waited" if call.rounds else "it ended outside a leg"
     if ended is None:
         return "it waits" if call.rounds else "unknown"
     try:
         error = revealed(ended.error.text) if ended.error is not None else None
         result = revealed(ended.result)
     except NotReplayable:
-        return f"{ended.state}, and its end is not revealed"
+        return f"{ended.state}, but its result is not revealed"
     if ended.state != "completed":
         reason = ended.decline or error
         return f"{ended.state}: {printable(str(reason))}" if reason else str(ended.state)
@@ -115,7 +115,7 @@ def _fork_end(fork: Fork) -> str:
         case End.ASKS:
             return "it waits for the answers of the last round; give them with --answer"
         case End.STEP:
-            return f"it would run the step {printable(fork.step)!r} now, which has no result by then; --run runs it"
+            return f"it would run the step {printable(fork.step)!r} now, which has no result yet; --run runs it"
         case End.BODY:
             return "it would run the body now; --run runs it"
         case End.COMPLETED:

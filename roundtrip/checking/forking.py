@@ -1,4 +1,4 @@
-"""Fork a recorded call: replay it on the code of a server as it is now up to a round, and let it go another way."""
+"""Forks of recorded calls: replay a call on a server's current code up to a round, then give other answers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -25,15 +25,15 @@ _MAX_LEGS: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class OwnAnswer:
-    """An answer of the fork's own: to a question, or the decision about an approval."""
+    """An answer that the fork gives instead of the recorded one: to a question, or a decision on an approval."""
 
     action: Action
     data: JsonValue = None
-    """The content of a form, or the value of its only field; of a model, its text; of an approval, the reason."""
+    """A form's content, or the value of its only field; a model's text; the reason for an approval decision."""
     text: str | None = None
-    """The data as it was typed, for fields of text."""
+    """The data as typed, for text fields."""
     decision: Decision | None = None
-    """The recorded decision about an approval."""
+    """The recorded approval decision."""
 
 
 @dataclass(slots=True)
@@ -44,27 +44,27 @@ class ForkedRound:
     questions: tuple[SeenQuestion, ...]
     replies: dict[str, OwnAnswer] = field(default_factory=dict[str, OwnAnswer])
     own: set[str] = field(default_factory=set[str])
-    """The names of the questions whose answers are the fork's own; others are answered as recorded."""
+    """The names of questions that have the fork's answers; the others have the recorded answers."""
     complaints: dict[str, str] = field(default_factory=dict[str, str])
-    """The faults of answers to questions that are asked again, by the names of the questions."""
+    """The errors in answers to questions that are asked again, by question name."""
 
 
 @dataclass(slots=True)
 class Fork:
-    """A fork of a call, from the round at which it begins."""
+    """A call's fork, from the round at which it starts."""
 
     recorded: RecordedCall
     at: int
     rounds: list[ForkedRound] = field(default_factory=list[ForkedRound])
     end: End = End.UNREACHED
     step: str = ""
-    """The first step that was not recorded, if the fork ends there."""
+    """The first unrecorded step, if the fork ends there."""
     reason: str = ""
     result: BaseModel | None = None
     unused: list[str] = field(default_factory=list[str])
-    """The names of the fork's own answers that no question asked for."""
+    """The names of the fork's answers that no question used."""
     differs: str = ""
-    """The way in which the code as it is now does not come to the round as recorded; empty if it does."""
+    """The reason that the current code does not reach the round as recorded; empty if it does."""
 
 
 async def fork_call(
@@ -77,19 +77,20 @@ async def fork_call(
     now: float,
     seconds: float,
 ) -> Fork:
-    """Fork a call on a server, which must not serve other clients meanwhile.
+    """Fork a call on a server. It must not serve other clients during the fork.
 
     Args:
         server: The server.
         traced: The call.
-        at: The number of the round.
-        replies: The answers of the fork's own, by the names of their questions.
-        run: Run the body to its end, with its steps. Otherwise the fork ends at a step that was not recorded.
+        at: The number of the round at which the fork starts.
+        replies: The fork's answers, by question name.
+        run: Run the body and its steps to the end. Otherwise, the fork ends at an unrecorded step.
         now: The time, in seconds since the epoch.
         seconds: The time limit of a leg.
 
+
     Raises:
-        NotReplayable: The call cannot be forked there.
+        NotReplayable: The call cannot be forked at this round.
     """
     call = whole_call(traced)
     for obstacle in filter(None, map(obstacle_at, call.rounds)):
@@ -102,7 +103,7 @@ async def fork_call(
 
 
 class _Forking(Replay):
-    """The making of one fork."""
+    """Replay that builds one fork."""
 
     def __init__(
         self, stage: Stage, call: RecordedCall, now: float, replies: Mapping[str, OwnAnswer], bodies: Bodies
@@ -114,27 +115,27 @@ class _Forking(Replay):
         self._given: set[str] = set()
 
     async def fork(self, at: int) -> Fork:
-        """Replay the call up to a round, and go on from there with the answers of the fork."""
+        """Replay the call up to a round, and continue with the fork's answers."""
         place = next((place for place, round_ in enumerate(self.rounds) if round_.number == at), None)
         if place is None:
             numbers = ", ".join(str(round_.number) for round_ in self.rounds) or "none"
-            raise NotReplayable(f"it has no round {at} with questions; its rounds: {numbers}")
+            raise NotReplayable(f"it has no round {at} with questions; its rounds are: {numbers}")
         fork = Fork(self.call, at)
         played = await self._come_to(place)
         fork.differs = _difference(self.rounds[place], played, is_live=self.call.era == "live")
         here = {name for waiting in (*played.questions, *played.approvals) for name in names_of(waiting)}
         if self._replies and not fork.differs and not here & self._replies.keys():
             names = ", ".join(sorted(map(repr, self._replies)))
-            raise NotReplayable(f"round {at} asks {', '.join(sorted(map(repr, here)))}, and not {names}")
+            raise NotReplayable(f"round {at} asks {', '.join(sorted(map(repr, here)))}, not {names}")
         self.bodies = self._bodies_of_fork
         await self._go_on(fork, played, at)
         fork.unused = sorted(self._replies.keys() - self._given)
         return fork
 
     async def _come_to(self, place: int) -> Rehearsed:
-        """Play the legs up to the one that asks a round, with the recorded answers and results of steps."""
+        """Play the legs up to the one that asks a round, with the recorded answers and step results."""
         first = self.rounds[0]
-        # With results of steps, as after a round without questions, which gave the call its token.
+        # Start with the step results, as after a round without questions that gave the call a token.
         begun = replace(self.journal(first, 0), leg=1, round=first.number - 1, asked={}) if first.computed else None
         played = await self.leg(begun, ())
         for before, asked in pairwise(self.rounds[: place + 1]):
@@ -162,10 +163,10 @@ class _Forking(Replay):
             answers = [_answer(waiting, round_.replies[waiting.key]) for waiting in played.questions]
             played = await self.leg(played.journal, answers)
             number += 1
-        raise NotReplayable(f"the fork goes on for more than {_MAX_LEGS} rounds")
+        raise NotReplayable(f"the fork exceeds {_MAX_LEGS} rounds")
 
     def _reply(self, waiting: PendingQuestion, round_: ForkedRound) -> None:
-        """Take the answer to a question, once: the fork's own, or the recorded one if the question is the same."""
+        """Answer a question once: with the fork's answer, or the recorded one if the question is the same."""
         own = next((name for name in names_of(waiting) if name in self._replies), None)
         name = waiting.key if own is None else own
         reply = None if name in self._given else self._recorded_reply(waiting) if own is None else self._replies[own]
@@ -177,7 +178,7 @@ class _Forking(Replay):
             round_.own.add(waiting.key)
 
     def _recorded_reply(self, waiting: PendingQuestion) -> OwnAnswer | None:
-        """Return the recorded answer to a question with the same wording; None without one."""
+        """Return the recorded answer if the question has the same wording, else None."""
         for round_ in reversed(self.rounds):
             answer = self.record_of(waiting, round_.answers)
             if answer is not None and answer.how == "taken" and answer.action is not None:
@@ -189,10 +190,10 @@ class _Forking(Replay):
         return None
 
     def _decision(self, waiting: PendingQuestion, reply: OwnAnswer) -> ApprovalState:
-        """Return the state of a decided approval: as recorded, or by a person who is called fork."""
+        """Return a decided approval's state: as recorded, or decided by a person named "fork"."""
         decision = reply.decision
         if decision is None and reply.text is not None:
-            raise NotReplayable(f"{waiting.key!r} is an approval: answer it by :approve, or :reject REASON")
+            raise NotReplayable(f"{waiting.key!r} is an approval; answer it with :approve or :reject REASON")
         if decision is None:
             outcome = "approved" if reply.action is Action.ACCEPT else "rejected"
             reason = reply.data if isinstance(reply.data, str) else None
@@ -207,7 +208,7 @@ def _answer(waiting: PendingQuestion, reply: OwnAnswer) -> Answer:
 
 
 def _content(question: SeenQuestion, reply: OwnAnswer) -> JsonValue:
-    """Return an answer as clients send it.
+    """Return an answer as a client sends it.
 
     Raises:
         NotReplayable: A form with several fields needs an object.
@@ -216,14 +217,14 @@ def _content(question: SeenQuestion, reply: OwnAnswer) -> JsonValue:
     if question.kind == "sample" and isinstance(data, str):
         return {"role": "assistant", "model": "fork", "content": {"type": "text", "text": data}}
     if question.kind == "form" and data is None:
-        # As a user who changes nothing.
+        # Like a user who submits the form unchanged.
         return {}
     if question.kind != "form" or isinstance(data, dict):
         return data
     fields: dict[str, Any] = (question.form or {}).get("properties", {})
     if len(fields) != 1:
         named = ", ".join(f'"{name}": ...' for name in fields)
-        raise NotReplayable(f"the answer to {question.key!r} must be an object with its fields: {{{named}}}")
+        raise NotReplayable(f"the answer to {question.key!r} must be an object with the form's fields: {{{named}}}")
     ((name, shape),) = fields.items()
     is_text = isinstance(shape, dict) and cast("dict[str, Any]", shape).get("type") == "string"
     return {name: reply.text if is_text and reply.text is not None and not isinstance(data, str) else data}
@@ -233,8 +234,8 @@ def _difference(round_: RecordedRound, played: Rehearsed, *, is_live: bool) -> s
     expected = {*round_.questions, *round_.approvals}
     asked = {waiting.key for waiting in (*played.questions, *played.approvals)}
     if played.end is not End.ASKS:
-        return f"the code as it is now does not ask it: {played.reason or played.end.value}"
-    # In the live era, questions of one round are asked one by one.
+        return f"the current code does not ask that round: {played.reason or played.end.value}"
+    # In the live era, a round's questions are asked one by one.
     if expected == asked or (is_live and expected < asked):
         return ""
-    return f"the code as it is now asks {', '.join(sorted(asked))}, and not {', '.join(sorted(expected))}"
+    return f"the current code asks {', '.join(sorted(asked))}, not {', '.join(sorted(expected))}"

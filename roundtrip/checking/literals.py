@@ -1,4 +1,4 @@
-"""Write JSON values and calls as Python source, laid out as by a formatter, with every text escaped."""
+"""JSON values and calls as formatted Python source, with every string escaped."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import Final, cast
 from roundtrip.text import columns_of
 
 WIDTH: Final = 120
-"""Columns of a line."""
+"""Maximum columns in a line."""
 
 _STEP: Final = "    "
 
@@ -27,7 +27,7 @@ def assignment(name: str, value: object) -> str:
 
 
 def invocation(before: str, arguments: Sequence[str], *, indent: str = "") -> str:
-    """Write a call on one line, or with its arguments on lines of their own if one line is too short."""
+    """Write a call on one line, or with its arguments on separate lines if it does not fit."""
     together = ", ".join(arguments)
     if is_short(line := f"{indent}{before}({together})"):
         return line
@@ -37,7 +37,7 @@ def invocation(before: str, arguments: Sequence[str], *, indent: str = "") -> st
 
 
 def is_short(source: str) -> bool:
-    """Return True for source of one line that fits."""
+    """Return True if the source is one line and fits."""
     return "\n" not in source and columns_of(source) <= WIDTH
 
 
@@ -46,7 +46,7 @@ def literal(value: object, *, indent: str = "", used: int = 0, after: int = 0) -
 
     Args:
         value: JSON data, which may contain names.
-        indent: The indent of its line.
+        indent: The line's indent.
         used: The columns between the indent and the value.
         after: The columns after the value.
     """
@@ -88,11 +88,11 @@ def _flat(value: object) -> str:
         return f'float("{value}")'
     if value is None or isinstance(value, bool | int | float):
         return repr(value)
-    raise TypeError(f"{type(value).__name__} is not JSON")
+    raise TypeError(f"value must be JSON data, got {type(value).__name__}")
 
 
 def _text(text: str) -> str:
-    # The added double quote makes repr() use single quotes around the text. It escapes all that is not printable.
+    # The added double quote makes repr() use single quotes around the text. repr() escapes unprintable characters.
     inner = repr('"' + text)[2:-1]
     if text.count('"') > text.count("'"):
         return f"'{inner}'"

@@ -1,4 +1,4 @@
-"""Write recorded calls as tests: pytest source in which a scripted user repeats a call and expects the same."""
+"""Recorded calls as pytest source: a scripted user repeats a call and expects the same questions and result."""
 
 import keyword
 import re
@@ -24,11 +24,11 @@ from roundtrip.trace.reading.calls import TracedCall
 Era = Literal["retry", "live", "task"]
 
 _SHOWN_ERRORS: Final = frozenset({"ToolError", "ResourceError", "MCPError"})
-"""Errors whose text a client always receives, unlike that of crashes."""
+"""Errors whose text always reaches the client, unlike the text of a crash."""
 _INDENT: Final = "    "
 _PAGES: Final = "# The user only agrees to visit pages: if done= waits for an action there, give User visits=."
 _CALLER: Final = "# Fill in the user who calls, as Server(principal=...) returns them."
-_LOGIN: Final = "# Fill in the login{} on the pages of approvals, as Pages(authenticate=...) reads it: headers."
+_LOGIN: Final = "# Fill in the login{} on approval pages, as Pages(authenticate=...) reads it: headers."
 _BACKEND: Final = '''\
 @pytest.fixture
 def anyio_backend() -> str:
@@ -36,10 +36,10 @@ def anyio_backend() -> str:
 
 
 class ServerName:
-    """`MODULE:SERVER`, with the import path of the module.
+    """Server reference `MODULE:SERVER`, where the module is an import path.
 
     Raises:
-        ValueError: The text cannot be imported.
+        ValueError: A test cannot import the text.
     """
 
     def __init__(self, text: str) -> None:
@@ -48,7 +48,7 @@ class ServerName:
         importable = all(part.isidentifier() and not keyword.iskeyword(part) for part in parts)
         if not importable or self.module.endswith(".py"):
             raise ValueError(
-                f"{text!r} cannot be imported by a test; write MODULE:SERVER by import path, such as shop.app:server"
+                f"a test's server must be an import path, MODULE:SERVER, got {text!r}; for example shop.app:server"
             )
 
     @property
@@ -62,13 +62,13 @@ class ServerName:
 def write_test_of(
     call: TracedCall, calls: Iterable[TracedCall], server: ServerName, *, both: bool = False, with_result: bool = True
 ) -> str:
-    """Write the source of a test that repeats a call of a transcript.
+    """Write a test's source that repeats a call from a transcript.
 
     Args:
         call: The call.
         calls: All calls of the transcript.
         server: The server to import.
-        both: Repeat it in both eras, not only in the recorded one.
+        both: Repeat the call in both eras, not only in the recorded one.
         with_result: Expect the recorded result.
 
     Raises:
@@ -78,17 +78,17 @@ def write_test_of(
     recorded = recorded_call(call, whole=True)
     eras: tuple[Era, ...] = ("task",) if recorded.is_task else ("retry", "live") if both else (recorded.era,)
     if "live" in eras and any(one.rounds for one in within):
-        raise NotReplayable("a function that it called also asked over the open connection, as no test can")
+        raise NotReplayable("a function that it called asked over the open connection, which a test cannot repeat")
     return write_test(recorded, server, eras=eras, with_result=with_result)
 
 
 def write_test(call: RecordedCall, server: ServerName, *, eras: tuple[Era, ...], with_result: bool) -> str:
-    """Write the source of a test that repeats one call.
+    """Write a test's source that repeats one call.
 
     Args:
-        call: The call, recorded as a whole.
+        call: The call, read with `whole=True`.
         server: The server to import.
-        eras: The eras of the call.
+        eras: The eras of the test.
         with_result: Expect the recorded result.
 
     Raises:
@@ -97,7 +97,7 @@ def write_test(call: RecordedCall, server: ServerName, *, eras: tuple[Era, ...],
     if call.is_task and any(not round_.questions and round_.by == "body" for round_ in call.client_rounds):
         raise NotReplayable("its task waited for a time or a signal, which a scripted user cannot send")
     if call.ending is RoundEnding.WAITS and not call.is_task:
-        # In the live era the second question is not sent before the first is answered.
+        # In the live era, the second question is sent only after the user answers the first.
         eras = ("retry",)
     _require_playable(call, eras)
     answers = list(_answers(call, eras))
@@ -128,35 +128,35 @@ def write_test(call: RecordedCall, server: ServerName, *, eras: tuple[Era, ...],
 
 def _require_playable(call: RecordedCall, eras: tuple[Era, ...]) -> None:
     if call.method != "tools/call":
-        raise NotReplayable("only calls of tools can be played in a test so far")
+        raise NotReplayable("a test can only repeat tool calls so far")
     if call.ending is RoundEnding.UNKNOWN and (call.ended is None or call.ended.state != "rejected"):
-        raise NotReplayable("its end cannot be repeated")
+        raise NotReplayable("a test cannot repeat its end")
     if any(round_.by == "author" for round_ in call.client_rounds):
-        raise NotReplayable("its function asks by hand, and the answers to that are not recorded")
+        raise NotReplayable("its function asks by hand, and such answers are not recorded")
     if call.rounds and call.rounds[-1].approvals and call.ending is RoundEnding.WAITS:
-        what = "it ended before its approval was decided" if call.is_stopped else "it waits for an approval"
-        raise NotReplayable(f"{what}; choose a call that ran to its end")
+        state = "it ended before its approval was decided" if call.is_stopped else "it waits for an approval"
+        raise NotReplayable(f"{state}; choose a call that ran to its end")
     approved = [place for place, round_ in enumerate(call.rounds) if round_.approvals]
     if approved and not call.is_task and any(round_.questions for round_ in call.rounds[approved[0] :]):
-        raise NotReplayable("a question of it came after an approval, on a page, which a transcript does not have")
+        raise NotReplayable("a question came after an approval, on a page, which a transcript does not record")
     answers = [answer for round_ in call.client_rounds for answer in round_.answers.values()]
     if any(answer.action is None for answer in answers):
         raise NotReplayable(
-            "an answer of it was malformed, or to another kind of question, which a scripted user cannot send"
+            "an answer was malformed, or belonged to another kind of question; a scripted user cannot send it"
         )
     if any(answer.how == "lost" for answer in answers):
-        raise NotReplayable("an answer of it was lost between two builds, so it cannot be played on one")
+        raise NotReplayable("an answer was lost between two builds, so one build cannot replay the call")
     if "live" in eras and any(not round_.answers for round_ in call.client_rounds):
         raise NotReplayable("its client left before it answered; choose a call that ran to its end")
     if len(eras) > 1:
         for round_ in call.client_rounds:
             refused = any(answer.action is not Action.ACCEPT for answer in round_.answers.values())
             if round_.answers.keys() != round_.questions.keys() or (refused and len(round_.questions) > 1):
-                raise NotReplayable(f"round {round_.number} of it goes differently in the other era; leave out --both")
+                raise NotReplayable(f"round {round_.number} differs in the other era; omit --both")
 
 
 def _ending(call: RecordedCall, *, with_result: bool) -> tuple[list[str], str]:
-    """Return the constants and the assertion about the end of a call."""
+    """Return the constants and the assertion for the call's end."""
     ended = call.ended
     if ended is None:
         return [], "assert call.left"
@@ -171,7 +171,7 @@ def _ending(call: RecordedCall, *, with_result: bool) -> tuple[list[str], str]:
         return [], f"assert call.is_error is {ended.is_error}"
     shown = revealed(ended.result)
     if not isinstance(shown, dict):
-        raise NotReplayable("its result is not in the transcript; --no-result leaves it out")
+        raise NotReplayable("its result is not in the transcript; pass --no-result")
     parts = {name: shown[name] for name in ("content", "structuredContent") if name in shown}
     result = {"content": [], **parts, "isError": ended.is_error}
     return [assignment("RETURNED: dict[str, Any]", cast("object", result))], "assert call.returned == RETURNED"
@@ -188,7 +188,7 @@ def _asked(call: RecordedCall, eras: Sequence[Era]) -> Iterator[dict[str, Any]]:
 
 
 def _shown(question: SeenQuestion) -> dict[str, Any]:
-    """Return the visible content of a question, as `AskedQuestion.shown` does."""
+    """Return a question's visible content, like `AskedQuestion.shown`."""
     if question.kind == "roots":
         return {}
     if question.kind == "page":
@@ -213,7 +213,7 @@ def _shown(question: SeenQuestion) -> dict[str, Any]:
 
 
 def _answers(call: RecordedCall, eras: Sequence[Era]) -> Iterator[dict[str, Any]]:
-    """Return the answers of each round, in the order of the questions."""
+    """Return each round's answers, in question order."""
     for place, round_ in enumerate(call.client_rounds, 1):
         waits = call.ending is RoundEnding.WAITS and place == len(call.client_rounds)
         yield {
@@ -236,7 +236,7 @@ def _said(answer: Answer | None) -> JsonValue:
 def _calling(call: RecordedCall) -> tuple[list[str], list[str]]:
     """Return the constants and the statements that make the call."""
     user = ["server", *(["ANSWERS"] if call.client_rounds else [])]
-    # Declare nothing more: the server might ask more.
+    # Do not declare other capabilities: the server might ask more questions.
     kinds = {"elicitation": {"form", "page"}, "sampling": {"sample"}}
     missing = [literal(name) for name, asking in kinds.items() if not asking & call.kinds]
     user += [f"missing_capabilities={{{', '.join(missing)}}}"] if missing else []
@@ -261,7 +261,7 @@ def _calling(call: RecordedCall) -> tuple[list[str], list[str]]:
 
 
 def _approvers(call: RecordedCall) -> list[str]:
-    """Return the constants with which a call is approved. Transcripts have no logins, so comments ask for them.
+    """Return the constants that approve a call. Transcripts have no logins, so comments ask for them.
 
     Raises:
         NotReplayable: A scripted person cannot repeat the decisions.
@@ -271,12 +271,12 @@ def _approvers(call: RecordedCall) -> list[str]:
     for round_ in call.rounds:
         for key, decision in round_.decisions.items():
             if decision.outcome == "expired":
-                raise NotReplayable("an approval of it expired, and a test would have to wait for as long")
+                raise NotReplayable("an approval expired, and a test would have to wait as long")
             word = "approve" if decision.outcome == "approved" else "reject"
             verdict: JsonValue = word if decision.reason is None else [word, decision.reason]
             by = str(round_.approvals[key].by)
             if verdicts.setdefault(by, verdict) != verdict:
-                raise NotReplayable(f"the group {by!r} decided in several ways, and an Approver(...) decides in one")
+                raise NotReplayable(f"the group {by!r} decided differently each time, and one Approver(...) cannot")
             if not any(by in given for given in by_person.values()):
                 by_person.setdefault(decision.who, {})[by] = verdict
     if not by_person:

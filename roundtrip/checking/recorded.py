@@ -1,4 +1,4 @@
-"""Recorded calls for replay: the questions and answers of each round, and the end."""
+"""Recorded calls for replay: each round's questions and answers, and the call's end."""
 
 import json
 from collections.abc import Mapping
@@ -47,40 +47,40 @@ _HOW_TO_REVEAL: Final = (
 )
 
 _UNREPEATABLE: Final = frozenset({"CancelledError", ToolTimedOut.__name__, QuestionVolatile.__name__})
-"""Errors that depend on time, and may not occur again."""
+"""Errors that depend on time, and may not recur."""
 _MAX_NAMED_LEGS: Final = 5
 
 
 class NotReplayable(Exception):
-    """A call cannot be played; the message has the reason and advice."""
+    """A call that cannot be replayed; the message has the reason and advice."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeenQuestion:
-    """A question as the client saw it, or an approval as its group did."""
+    """A question as the client saw it, or an approval as its group saw it."""
 
     key: str
     kind: Kind | Literal["approval"]
     message: JsonValue = None
-    """The text; of a sample, its parameters."""
+    """The question's text, or a sample's parameters."""
     form: Mapping[str, Any] | None = None
     filled: Mapping[str, Any] | None = None
-    """The valid fields of the last answer, shown as defaults; only in calls read with `whole=True`."""
+    """The last answer's valid fields, shown as defaults; only in calls read with `whole=True`."""
     url: str | None = None
     reason: Reason = Reason.NEW
     attempt: int = 1
     complaint: str | None = None
     """The error in the last answer; only in calls read with `whole=True`."""
     by: str | None = None
-    """The group of an approval."""
+    """The group that decides an approval."""
 
     @property
     def digests(self) -> tuple[bytes, bytes]:
-        """Return the digests of message and schema, from which the pin of an answer is made."""
+        """Return the message and schema digests. An answer's pin is computed from them."""
         if self.kind == "form":
             return digest(str(self.message)), digest_of_form(self.form or {})
         if self.kind == "page":
-            # A page is pinned by its address without the ticket.
+            # A page's pin covers its address without the ticket.
             return digest_of_page(str(self.message), (self.url or "").replace(TICKET_SHOWN, "rt1")), PAGE
         if self.kind == "approval":
             approval = ApprovalQuestion(Approve(str(self.message), by=str(self.by)))
@@ -99,7 +99,7 @@ class SeenQuestion:
 
     @classmethod
     def of(cls, waiting: PendingQuestion) -> "SeenQuestion":
-        """Describe a question that the current code asks."""
+        """Build a description of a question that the current code asks."""
         key, reason, question = waiting.key, waiting.reason, waiting.question
         match question:
             case FormQuestion():
@@ -127,32 +127,32 @@ class Answer:
 
 @dataclass(slots=True)
 class RecordedRound:
-    """One round of questions and its answers, or a wait for approvals and the decisions."""
+    """One round of questions with its answers, or a wait for approvals with the decisions."""
 
     number: int
     leg: int
     by: Literal["resolvers", "body", "author"]
     questions: Mapping[str, SeenQuestion]
     computed: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """The values of steps and `remember=True` that were fixed before this round, if recorded."""
+    """The step results and `remember=True` values that were fixed before this round, if recorded."""
     answers: dict[str, Answer] = field(default_factory=dict[str, Answer])
     approvals: Mapping[str, SeenQuestion] = field(default_factory=dict[str, SeenQuestion])
-    """The approvals for which the call waited, which has no questions then."""
+    """The approvals for which the call waited. Such a round has no questions."""
     decisions: dict[str, Decision] = field(default_factory=dict[str, Decision])
 
 
 class RoundEnding(Enum):
-    """The end of a call after its last round."""
+    """The call's end after its last round."""
 
     BODY = "body"
     DECLINED = "declined"
     FAILED = "failed"
     UNASKABLE = "unaskable"
-    """The client had not declared the capability."""
+    """The client did not declare the capability."""
     WAITS = "waits"
-    """The answers, or the decisions about approvals, never came."""
+    """The answers, or the approval decisions, never came."""
     UNANSWERED = "unanswered"
-    """The client failed a question with a protocol error, and so the call; only in the live era."""
+    """The client answered a question with a protocol error, which failed the call; only in the live era."""
     UNKNOWN = "unknown"
 
 
@@ -166,28 +166,28 @@ class RecordedCall:
     version: str | None
     era: Literal["retry", "live"]
     is_task: bool
-    """True if it became a task."""
+    """True if the call became a task."""
     build: str
     arguments: Mapping[str, Any]
     rounds: tuple[RecordedRound, ...]
     ending: RoundEnding
     ended: EndedLine | None
     is_stopped: bool = False
-    """True if it ended outside of its legs: its client or an operator cancelled it, or its time was over."""
+    """True if the call ended outside of a leg: the client or an operator cancelled it, or it expired."""
 
     @property
     def client_rounds(self) -> tuple[RecordedRound, ...]:
-        """Return the rounds that its client saw, without waits for approvals."""
+        """Return the rounds that the client saw, without waits for approvals."""
         return tuple(round_ for round_ in self.rounds if not round_.approvals)
 
     @property
     def resolver_rounds(self) -> tuple[RecordedRound, ...]:
-        """Return the rounds before the body first asked."""
+        """Return the rounds before the body's first question."""
         return tuple(takewhile(lambda round_: round_.by == "resolvers", self.rounds))
 
     @property
     def asked_by_body(self) -> RecordedRound | None:
-        """Return the first round of the body."""
+        """Return the body's first round."""
         return next(iter(self.rounds[len(self.resolver_rounds) :]), None)
 
     @property
@@ -198,7 +198,7 @@ class RecordedCall:
 
     @property
     def kinds(self) -> frozenset[Kind]:
-        """Return the kinds of questions that its client could answer."""
+        """Return the question kinds that the client could answer."""
         asked = [question for round_ in self.rounds for question in round_.questions.values()]
         return frozenset(question.kind for question in asked if question.kind != "approval")
 
@@ -208,16 +208,16 @@ def recorded_call(call: TracedCall, *, whole: bool = False) -> RecordedCall:
 
     Args:
         call: The call.
-        whole: Require the questions of its body and its result too.
+        whole: Also require the body's questions and the result.
 
     Raises:
         NotReplayable: The transcript lacks something.
     """
     began = call.began
     if began is None or (call.servings and call.servings[0].leg != 1):
-        raise NotReplayable("its beginning is not in these transcripts; pass the older files too")
+        raise NotReplayable("its start is not in these transcripts; also pass the older files")
     if began.within is not None or began.era == "direct":
-        raise NotReplayable("the server itself called it, from another call")
+        raise NotReplayable("the server itself made this call, from another call")
     if began.arguments is None:
         raise NotReplayable("the transcript has no arguments")
     chain = _chain(call, whole=whole)
@@ -228,7 +228,7 @@ def recorded_call(call: TracedCall, *, whole: bool = False) -> RecordedCall:
         method=began.method,
         name=began.tool,
         version=began.version,
-        # A task's legs are rehearsed as those of a call that its client sends again.
+        # A task's legs are rehearsed like a call that the client sends again.
         era="live" if began.era == "live" else "retry",
         is_task=any(serving.is_handed for serving in call.servings),
         build=began.build,
@@ -241,23 +241,23 @@ def recorded_call(call: TracedCall, *, whole: bool = False) -> RecordedCall:
 
 
 def _chain(call: TracedCall, *, whole: bool) -> list[Serving]:
-    """Return one serving for each leg: the one whose result the client used."""
+    """Return each leg's serving whose result the client used."""
     chain = call.chain
     legs = {serving.leg for serving in chain}
     missing = max(legs) - len(legs)
     if missing:
-        # A corrupt number may claim more legs than there can be.
+        # A corrupt leg number may claim more legs than are possible.
         named = islice((leg for leg in count(1) if leg not in legs), min(missing, _MAX_NAMED_LEGS))
-        told = ", ".join(map(str, named)) + (", ..." if missing > _MAX_NAMED_LEGS else "")
-        raise NotReplayable(f"leg {told} of it is not in these transcripts; pass the files of all instances")
+        numbers = ", ".join(map(str, named)) + (", ..." if missing > _MAX_NAMED_LEGS else "")
+        raise NotReplayable(f"leg {numbers} is not in these transcripts; pass the files of all instances")
     if chain[-1].is_recall:
         last = chain[-1].leg
         if whole:
             raise NotReplayable(
-                f"leg {last} of it was answered by the ledger, and the serving that ran its body is not in these "
-                "transcripts; pass the files of all instances"
+                f"leg {last} was answered by the ledger, and these transcripts lack the serving that ran the body; "
+                "pass the files of all instances"
             )
-        # Check only the answers before this leg, as the effect of its own answers is unknown.
+        # Check only the answers before this leg, because the effect of this leg's answers is unknown.
         return chain[:-1]
     return chain
 
@@ -271,14 +271,14 @@ def _rounds(chain: list[Serving], *, whole: bool) -> list[RecordedRound]:
                 _take_answers(rounds[-1], line.answers, known=whole or rounds[-1].by == "resolvers")
                 _take_decisions(rounds, line.decisions)
             computed |= {fixed.key: fixed.value.value for fixed in line.fixed if isinstance(fixed.value, Revealed)}
-            # In the live era no token has the results of steps.
+            # In the live era, step results are not in a token.
             computed |= {step.key: step.value.value for step in line.steps if isinstance(step.value, Revealed)}
             if not isinstance(line, AskedLine):
                 continue
             written = line.token.computed if line.token is not None else {}
             computed |= {key: kept.value for key, kept in written.items() if isinstance(kept, Revealed)}
             if not whole and not line.questions and not line.approvals and line.by == "resolvers":
-                # This round asked nothing: it only gave the call an id for the ledger.
+                # This round asked nothing: it only gave the call an ID for the ledger.
                 continue
             known = whole or line.by == "resolvers"
             questions = {shown.key: _question(shown, whole=whole) for shown in line.questions} if known else {}
@@ -295,23 +295,23 @@ def _take_answers(round_: RecordedRound, answers: tuple[ReadAnswer, ...], *, kno
     for read in answers:
         question = round_.questions.get(read.key)
         if question is None and known and len(round_.questions) == 1 and not round_.answers:
-            # An answer under the new name of a question that was renamed.
+            # The question was renamed, and the answer has the new name.
             (question,) = round_.questions.values()
         if question is None:
             continue
         action = ACTIONS[read.action] if read.action is not None else None
-        # Of several answers to one question, keep the one that counted.
+        # If a question has several answers, keep the one that counted.
         if question.key not in round_.answers or read.how == "taken":
             round_.answers[question.key] = Answer(question, action, read.how, revealed(read.data))
 
 
 def _take_decisions(rounds: list[RecordedRound], decisions: tuple[ReadDecision, ...]) -> None:
-    """Note decisions with the latest wait for each approval. All later legs read them again."""
+    """Add each decision to the latest round that waited for its approval. All later legs read decisions again."""
     for read in decisions:
         round_ = next((round_ for round_ in reversed(rounds) if read.key in round_.approvals), None)
         if round_ is None or read.key in round_.decisions:
             continue
-        # Consumers receive the person and the reason of an approval, and never of another decision.
+        # Code can read the person and the reason only from an approval, so only an approval requires them.
         is_needed = read.outcome == "approved" or isinstance(read.data, Revealed)
         person = _revealed_as(dict[str, Any], read.data) if is_needed else None
         who, reason = (
@@ -335,7 +335,7 @@ def _question(shown: ShownQuestion, *, whole: bool) -> SeenQuestion:
 
 
 def _revealed_as(kind: type[T], kept: Recorded | None) -> T | None:
-    """Return a value of a transcript; None if there is none of this type."""
+    """Return a transcript value if it has this type, else None."""
     value: Any = revealed(kept)
     return value if isinstance(value, get_origin(kind) or kind) else None
 
@@ -343,7 +343,7 @@ def _revealed_as(kind: type[T], kept: Recorded | None) -> T | None:
 def _ending(last: Serving, rounds: list[RecordedRound]) -> RoundEnding:
     line = last.lines[-1]
     if isinstance(line, AskedLine):
-        # After a round without questions the body runs.
+        # The body runs after a round without questions.
         waits = line.questions or line.approvals or line.by != "resolvers"
         return RoundEnding.WAITS if waits else RoundEnding.BODY
     if not isinstance(line, EndedLine):
@@ -361,7 +361,7 @@ def _ending(last: Serving, rounds: list[RecordedRound]) -> RoundEnding:
 
 
 def revealed(kept: Recorded | None) -> JsonValue:
-    """Return a value of a transcript; None if there is none.
+    """Return a transcript value, or None.
 
     Raises:
         NotReplayable: The value was not revealed.

@@ -1,9 +1,9 @@
-"""Rehearse legs, which stop before the body, to see the questions of the current build.
+"""Rehearsals: legs that stop before the body, to show which questions the current build asks.
 
-Everything before a body runs: middlewares, visibility gates, confirmations, resolvers and their context managers,
-which exit as after a failure. A rehearsal may also run the body: to its end, or until a step that has no result yet.
-Each leg has a ledger, tracers and a bus of its own, so that it has no effects outside of
-the application. A leg receives its journal directly, without a token, and the decisions about its approvals.
+Everything before the body runs: middleware, visibility gates, confirmations, resolvers and their context managers,
+which exit as after a failure. A rehearsal can also run the body: to its end, or to a step that has no result yet.
+Each leg has a separate ledger, tracers and bus, so it has no effects outside the application. A leg receives its
+journal and approval decisions directly, without a token.
 """
 
 from __future__ import annotations
@@ -41,19 +41,20 @@ from roundtrip.trace.writing.tracers import Tracers
 from roundtrip.tracing import Beginning, DeclinedFact, Raised, TokenRejection, Unfailing, Wrote
 
 Bodies = Literal["stop", "repeat", "to_step", "run"]
-"""The end of a leg that comes to its body: before it, at its first step without a result, or after it.
+"""Where a leg that reaches its body ends: before the body, at the first step without a result, or after the body.
 
-`repeat` is `to_step` for a leg that has run before; `to_step` ends before a body that must run once."""
+`repeat` is `to_step` for a leg that has run before; `to_step` ends before a body that must run once.
+"""
 
 
 class End(Enum):
-    """The end of a rehearsed leg."""
+    """End state of a rehearsed leg."""
 
     ASKS = "asks"
     BODY = "body"
     """The body would run now."""
     STEP = "step"
-    """A step of the body would run now."""
+    """A body step would run now."""
     COMPLETED = "completed"
     DECLINED = "declined"
     """The user's answer ended the call."""
@@ -61,23 +62,26 @@ class End(Enum):
     REJECTED = "rejected"
     """The client cannot be asked."""
     UNREACHED = "unreached"
-    """The request did not reach its function."""
+    """The request did not reach the called function."""
 
 
 class _BodyReached(MCPError):
-    """End of a leg before its body. It is a protocol error, because other exceptions would be converted."""
+    """End of a leg before its body. It is an `MCPError` because other exceptions would be converted."""
 
     def __init__(self) -> None:
-        super().__init__(code=INTERNAL_ERROR, message="this is a rehearsal, and the body is not run")
+        super().__init__(code=INTERNAL_ERROR, message="this is a rehearsal; the body does not run")
 
 
 class _StepReached(BaseException):
-    """End of a leg before a step. It is no `Exception`, which the author's code around the step could catch."""
+    """End of a leg before a step. It is not an `Exception`, because author code around the step could catch that."""
 
 
 @dataclass(slots=True)
 class Rehearsed(Unfailing):
-    """Result of one leg, and the tracer that observes it. Its watch raises to end the leg, so it has no guard."""
+    """Result of one leg, and the tracer that observes the leg.
+
+    The tracer raises to end the leg, so it is not wrapped in a guard.
+    """
 
     end: End = End.UNREACHED
     questions: tuple[PendingQuestion, ...] = ()
@@ -86,39 +90,39 @@ class Rehearsed(Unfailing):
     journal: Journal | None = None
     """The journal for the next leg."""
     reason: str = ""
-    """The reason of an end without questions or a body."""
+    """The reason that the leg ended without questions and without reaching the body."""
     called: str | None = None
-    """A function that was called while parameters were filled, and whose body did not run."""
+    """A function that parameter filling called. Its body did not run."""
     step: str = ""
     """The step that would run."""
     is_withheld: bool = False
-    """True if the body could ask, but must run once, so that the leg ended before it."""
+    """True if the leg ended before a body that can ask, because that body must run once."""
     result: BaseModel | None = None
     """The result that the client receives."""
     unseen: str | None = None
-    """An item that was served although the request cannot see it."""
+    """An item that was served although it is hidden from the request."""
     decided: Mapping[str, ApprovalState] = field(default_factory=dict[str, ApprovalState])
-    """The decisions about its approvals, by their names."""
+    """The leg's approval decisions, by approval name."""
     bodies: Bodies = "stop"
     _declined: bool = False
 
     def begin(self, beginning: Beginning) -> Watch:
-        """Watch the leg, and not calls within it."""
+        """Watch the leg, but not calls within it."""
         return self._watch if beginning.within is None else lambda fact: None
 
     def reject(self, rejection: TokenRejection) -> None:
-        """Ignore rejections: a rehearsal has no tokens."""
+        """Ignore the rejection: a rehearsal has no tokens."""
 
     def stop(self, function: AskingFunction, *, outermost: bool) -> None:
-        """End a leg before its body, unless the body may run here: to its end, or to its first step without a result.
+        """End a leg before its body, unless the body may run, to its end or to its first step without a result.
 
         Raises:
-            MCPError: It is the rehearsed leg.
-            RoundtripError: It is a call within the leg.
+            MCPError: The rehearsed leg reached its body.
+            RoundtripError: A call within the leg reached its body.
         """
         asks, once = bool(function.contexts), function.policy(OncePolicy) is not None
         may_run = self.bodies == "repeat" or (self.bodies == "to_step" and not once)
-        # A body that cannot ask has no steps, and runs on no leg but the last.
+        # A body that cannot ask has no steps, and runs only on the last leg.
         if self.bodies == "run" or (may_run and outermost and asks):
             return
         if not outermost:
@@ -128,12 +132,12 @@ class Rehearsed(Unfailing):
         raise _BodyReached
 
     def let_in(self, owner: str) -> None:
-        """Note an item that was served although the request cannot see it."""
+        """Record an item that was served although it is hidden from the request."""
         self.unseen = owner
 
     def _watch(self, fact: Any) -> None:
         if isinstance(fact, Transition):
-            # After the end before the body or a step, the failure is the rehearsal's own.
+            # A failure after the rehearsal's stop at the body or a step comes from that stop.
             if self.end not in (End.BODY, End.STEP):
                 self.end = _ENDS.get(fact.event, self.end)
                 if fact.event is Event.ASK:
@@ -160,7 +164,7 @@ _ENDS: Final = {
 
 
 class _BodyStop(LegPart):
-    """Stop of one leg before its body."""
+    """Leg part that stops a leg before its body."""
 
     replaces_body = True
 
@@ -174,23 +178,23 @@ class _BodyStop(LegPart):
 
 
 class Rehearsal(LegExtension):
-    """The innermost middleware of a server in rehearsal, which gives each request a journal, and stops its leg."""
+    """Innermost middleware of a rehearsing server: it gives each request a journal, and stops its leg."""
 
     def __init__(self, effects: Effects) -> None:
         self._effects = effects
         self.next(None, {})
 
     def next(self, journal: Journal | None, decided: Mapping[str, ApprovalState], bodies: Bodies = "stop") -> None:
-        """Prepare for a request of the call that has this journal and these decisions, or of a new call."""
+        """Prepare the next request: of the call with this journal and these decisions, or of a new call."""
         self.journal = journal
         self.rehearsed = Rehearsed(decided=decided, bodies=bodies)
-        """The result of the last request."""
-        # New for each leg: the claims of one must not affect the next, which may be an earlier leg.
+        """The last request's result."""
+        # Every leg gets new effects: one leg's claims must not affect the next, which may be an earlier leg.
         self._effects.use(Effects(None, Tracers((self.rehearsed,)), InMemorySubscriptionBus(), dry_run=self.rehearsed))
 
     @override
     def join(self, leg: OpenLeg) -> LegPart:
-        # A rehearsal has no authenticated user, and shows tickets to no user.
+        # A rehearsal has no authenticated user, and shows no user its tickets.
         leg.binds_tickets = False
         return _BodyStop(self.rehearsed, leg.function, outermost=leg.record is not None)
 
@@ -202,7 +206,7 @@ class Rehearsal(LegExtension):
         try:
             return await call_next(ctx)
         except (_StepReached, BaseExceptionGroup):
-            # In a group if it comes out of a task group of the body.
+            # A task group in the body wraps the exception in a group.
             if self.rehearsed.end is not End.STEP:
                 raise
             raise _BodyReached from None
@@ -210,7 +214,7 @@ class Rehearsal(LegExtension):
 
 @contextmanager
 def rehearsing(server: Server[Any] | Installation[Any]) -> Generator[Rehearsal]:
-    """Rehearse all requests of a server, which must not serve other clients meanwhile."""
+    """Rehearse all requests to a server. It must not serve other clients during the rehearsal."""
     with server.effects.kept():
         rehearsal = Rehearsal(server.effects)
         server.middleware.append(rehearsal)

@@ -1,4 +1,4 @@
-"""Rebuild the journals of a recorded call, so that the code of a server as it is now goes on from any of its rounds."""
+"""Replay of a recorded call: rebuilt journals let the server's current code continue from any round."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,14 +19,14 @@ _MAX_AGE_SECONDS: Final = 60.0
 
 
 class Replay:
-    """A recorded call on a stage.
+    """A recorded call, and the means to replay it on the current server.
 
     Args:
-        stage: Serves its legs.
+        stage: The server that replays the legs.
         call: The call.
-        rounds: Those of its rounds that are played.
+        rounds: The rounds to replay.
         now: The time, in seconds since the epoch.
-        bodies: How far its body runs.
+        bodies: How far the body runs.
     """
 
     def __init__(
@@ -37,11 +37,11 @@ class Replay:
         self.rounds = rounds
         self.bodies: Bodies = bodies
         self.decisions: dict[str, ApprovalState] = {}
-        """The decisions about approvals that the next leg finds, by the names of the approvals."""
+        """The approval decisions for the next leg, by approval name."""
         self._now = now
 
     def record_of(self, waiting: PendingQuestion, recorded: Mapping[str, T]) -> T | None:
-        """Return the record of a question that is asked again, under any of its names."""
+        """Return the record of a question that is asked again, under any of its names, or None."""
         return next((recorded[name] for name in names_of(waiting) if name in recorded), None)
 
     def answers(self, done: int) -> dict[str, Answer]:
@@ -50,7 +50,7 @@ class Replay:
         return {key: answer for round_ in rounds for key, answer in round_.answers.items() if answer.how == "taken"}
 
     def decided(self, done: int) -> dict[str, ApprovalState]:
-        """Return the decisions that came in the first `done` rounds, by the names of their approvals."""
+        """Return the decisions of the first `done` rounds, by approval name."""
         decided: dict[str, ApprovalState] = {}
         for round_ in self.rounds[:done]:
             for key, approval in round_.approvals.items():
@@ -60,11 +60,11 @@ class Replay:
         return decided
 
     def _pin(self, question: SeenQuestion) -> bytes:
-        """Make the pin with this server's key, as it has none of the recorded keys."""
+        """Compute a pin with this server's key, because the server does not have the recorded keys."""
         return self.stage.pinner.pin(self.call.id, *question.digests)
 
     def journal(self, round_: RecordedRound, done: int) -> Journal:
-        """Rebuild the journal of a round of questions, with the answers of the rounds done before."""
+        """Rebuild a round's journal, with the answers from the first `done` rounds."""
         return Journal(
             call_id=self.call.id,
             born=self._now,
@@ -72,7 +72,7 @@ class Replay:
             end=self._now + _MAX_AGE_SECONDS,
             leg=round_.leg,
             round=round_.number,
-            # Never the name of the current build, which did not ask.
+            # The name must differ from the current build, which did not ask the questions.
             build=f"{self.call.build}, recorded",
             version=self.call.version,
             entries={
@@ -88,18 +88,18 @@ class Replay:
         )
 
     async def leg(self, journal: Journal | None, answers: Sequence[Answer]) -> Rehearsed:
-        """Play one leg, and the next one too if it only gives the call a token, as of a tool that runs exactly once."""
+        """Play one leg. If it only gives the call a token, as for an exactly-once tool, also play the next leg."""
         played = await self.stage.leg(self.call, journal, answers, self.decisions, self.bodies)
         if played.end is End.ASKS and not played.questions and not played.approvals:
             played = await self.stage.leg(self.call, played.journal, (), self.decisions, self.bodies)
         return played
 
     async def next_leg(self, played: Rehearsed, before: RecordedRound, asked: RecordedRound) -> Rehearsed:
-        """Play the leg that brings the recorded answers and decisions of a round, and should ask the next round.
+        """Play the leg that brings one round's recorded answers and decisions, and should ask the next round.
 
         Args:
-            played: The leg that asked the round before.
-            before: That round.
+            played: The leg that asked the earlier round.
+            before: The earlier round.
             asked: The next round.
         """
         for waiting in played.approvals:
@@ -107,35 +107,35 @@ class Replay:
                 self.decisions[waiting.key] = ApprovalState("recorded", waiting.question.message.hex(), decision)
         given = [(waiting, self.record_of(waiting, before.answers)) for waiting in played.questions]
         answers = [replace(answer, question=SeenQuestion.of(waiting)) for waiting, answer in given if answer]
-        # Steps that ran on the next leg were recorded with the round that it asked.
+        # Steps that ran on the next leg were recorded with that leg's round.
         computed = {key: Computed(value) for key, value in asked.computed.items()}
         journal = replace(played.journal, computed=computed) if played.journal is not None else None
         return await self.leg(journal, answers)
 
 
 def whole_call(traced: TracedCall) -> RecordedCall:
-    """Read a call whose body is replayed.
+    """Read a call for a replay of its body.
 
     Raises:
         NotReplayable: The transcript lacks something.
     """
     call = recorded_call(traced, whole=True)
     if any(isinstance(value, Digested) for value in _kept(traced)):
-        raise NotReplayable('the results of its steps are not revealed; record with reveal="all"')
+        raise NotReplayable('its step results are not revealed; record with reveal="all"')
     return call
 
 
 def obstacle_at(round_: RecordedRound) -> str | None:
-    """Return the reason that no body can be replayed beyond a round; None if it can."""
+    """Return the reason that a body cannot be replayed past a round, or None."""
     if round_.by == "author":
-        return "its function asks by hand, and the answers to that are not recorded"
+        return "its function asks by hand, and such answers are not recorded"
     if round_.by == "body" and not round_.questions and not round_.approvals:
-        return "its task waited for a time or a signal, which a replay does not have"
+        return "its task waited for a time or a signal, which a replay cannot repeat"
     return None
 
 
 def _kept(traced: TracedCall) -> Iterator[Recorded | None]:
-    """Yield the results of steps, and the values of `remember=True`, as recorded."""
+    """Yield the recorded step results and `remember=True` values."""
     for serving in traced.servings:
         for line in serving.happened:
             yield from (fixed.value for fixed in line.fixed)
@@ -143,12 +143,12 @@ def _kept(traced: TracedCall) -> Iterator[Recorded | None]:
 
 
 def names_of(waiting: PendingQuestion) -> tuple[str, ...]:
-    """Return the name of a question, its former names, and the name under which the server has found it."""
+    """Return a question's name, its former names, and the name under which the server found its record."""
     return waiting.names if waiting.former is None else (*waiting.names, waiting.former)
 
 
 def is_worded_as(before: SeenQuestion, waiting: PendingQuestion) -> bool:
-    """Return True if a question reads as the recorded one. A review has the answers that it shows in its form."""
+    """Return True if a question has the recorded wording. A review's form contains the answers that it shows."""
     return before.digests in (digests_of(waiting), SeenQuestion.of(waiting).digests)
 
 

@@ -1,4 +1,4 @@
-"""The results of checking recorded calls, as text for people and as data for programs."""
+"""Check results, as text for people and as JSON data for programs."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,18 +13,18 @@ _MAX_TEXT_CHARS: Final = 500
 
 
 class Verdict(StrEnum):
-    """The result of a check of one call."""
+    """Result of one call's check."""
 
     COMPATIBLE = "compatible"
     ASKS_AGAIN = "asks again"
-    """It goes on as recorded, but some answers no longer count."""
+    """The call continues as recorded, but some answers no longer count."""
     DIVERGES = "diverges"
     NOT_CHECKED = "not checked"
-    """It, or what its body asks, could not be replayed, and nothing else was found."""
+    """The call, or its body's questions, could not be replayed, and the check found nothing else."""
 
 
 class Cause(StrEnum):
-    """The reason that an answer no longer counts."""
+    """Reason that an answer no longer counts."""
 
     REWORDED = "reworded"
     SCHEMA_CHANGED = "schema changed"
@@ -46,36 +46,36 @@ class AskedAgain:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The next step of a call: its questions, or a text that describes another end."""
+    """A leg's result: its questions, or a text that describes another end."""
 
     text: str
     questions: tuple[SeenQuestion, ...] = ()
 
     @property
     def keys(self) -> frozenset[str]:
-        """Return the names of its questions."""
+        """Return the question names."""
         return frozenset(question.key for question in self.questions)
 
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """A round after which a call goes on in another way."""
+    """A round from which the call differs from its record."""
 
     round: int
-    """The round that differs, or would have followed."""
+    """The round that differs, or the one that would have followed."""
     expected: Turn
     actual: Turn
 
     @property
     def gist(self) -> tuple[object, ...]:
-        """Return the parts that are equal if several legs show the same divergence."""
+        """Return a comparison key: it is equal for legs that show the same divergence."""
         expected, actual = self.expected.keys, self.actual.keys
         return expected - actual, actual - expected, "" if actual else self.actual.text
 
 
 @dataclass(slots=True)
 class Checked:
-    """One recorded call, and its result."""
+    """Check result of one recorded call."""
 
     call: str
     method: str
@@ -83,9 +83,9 @@ class Checked:
     again: list[AskedAgain] = field(default_factory=list[AskedAgain])
     divergences: list[Divergence] = field(default_factory=list[Divergence])
     notes: list[str] = field(default_factory=list[str])
-    """Limits of the check, if it did not reach the end."""
+    """Limits of the check."""
     not_checked: str | None = None
-    """The reason that the call, or a part of it, was not checked."""
+    """The reason that the call was not checked completely."""
 
     @property
     def verdict(self) -> Verdict:
@@ -98,7 +98,7 @@ class Checked:
 
     @property
     def headline(self) -> str:
-        """Describe the verdict in a few words."""
+        """Return the verdict in a few words."""
         verdict = self.verdict
         if verdict is Verdict.ASKS_AGAIN:
             return f"asks {len(self.again)} again"
@@ -107,12 +107,12 @@ class Checked:
         return verdict.value
 
     def note_again(self, found: AskedAgain) -> None:
-        """Add a question that is asked again, once per question."""
+        """Add a question that is asked again, unless it is already listed."""
         if all(other.before.key != found.before.key for other in self.again):
             self.again.append(found)
 
     def note_divergence(self, found: Divergence) -> None:
-        """Add a divergence, once even if it shows on several legs."""
+        """Add a divergence, unless an earlier leg showed the same one."""
         if all(other.gist != found.gist for other in self.divergences):
             self.divergences.append(found)
 
@@ -126,7 +126,7 @@ _WORDS: Final = {
 
 
 def as_text(checked: Checked) -> str:
-    """Return the report on one call: its verdict, and the recorded questions next to the current ones."""
+    """Return one call's report: its verdict, and the recorded questions next to the current ones."""
     head = f"{printable(checked.call)}  {printable(checked.name)}: {checked.headline}"
     if checked.verdict is Verdict.NOT_CHECKED:
         head = f"{head}: {printable(str(checked.not_checked))}"
@@ -142,14 +142,14 @@ def as_text(checked: Checked) -> str:
 
 
 def summary(checked: Sequence[Checked]) -> str:
-    """Count the calls of each verdict."""
+    """Count the calls by verdict."""
     verdicts = [one.verdict for one in checked]
     counts = [f"{verdicts.count(verdict)} {word}" for verdict, word in _WORDS.items()]
     return f"{len(verdicts)} {'call' if len(verdicts) == 1 else 'calls'}: {', '.join(counts)}"
 
 
 def as_data(checked: Checked) -> dict[str, Any]:
-    """Return the report on one call as JSON data."""
+    """Return one call's report as JSON data."""
     return {
         "call": checked.call,
         "method": checked.method,
@@ -206,7 +206,7 @@ def _turn(turn: Turn) -> str:
 def _again_lines(again: AskedAgain) -> Iterator[str]:
     before, now = again.before, again.now
     if again.cause is Cause.RENAMED or before.key != now.key:
-        yield f"  {printable(before.key)!r}: {again.cause}, it is {printable(now.key)!r} now"
+        yield f"  {printable(before.key)!r}: {again.cause}, now {printable(now.key)!r}"
     else:
         yield f"  {printable(before.key)!r}: {again.cause}"
     if again.complaint is not None:
@@ -219,7 +219,7 @@ def _again_lines(again: AskedAgain) -> Iterator[str]:
 
 
 def words(question: SeenQuestion) -> str:
-    """Return the wording of a question as one text."""
+    """Return a question's wording as one text."""
     if question.kind == "roots":
         return "the client's roots"
     if question.kind == "approval":
@@ -230,7 +230,7 @@ def words(question: SeenQuestion) -> str:
 
 
 def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    """List the differing parts of two forms, by their paths."""
+    """Yield the differences between two forms, by path."""
     old, new = dict(_leaves(before)), dict(_leaves(now))
     for path in dict.fromkeys([*old, *new]):
         if old.get(path) != new.get(path):
@@ -248,7 +248,7 @@ def _leaves(value: object, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def quoted(text: str) -> str:
-    """Return a text of a transcript in quotes, for a terminal."""
+    """Return a transcript text in quotes, safe for a terminal."""
     return f"'{_cut(printable(text))}'"
 
 

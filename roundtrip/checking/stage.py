@@ -1,4 +1,4 @@
-"""Rehearse legs on a server, through a real client that declares the capabilities of the recorded client."""
+"""Rehearsal of single legs, through a real client that declares the recorded client's capabilities."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -34,7 +34,7 @@ from roundtrip.machine.pins import Pinner
 
 
 class Stage:
-    """Player of single legs on a rehearsing server. `open_stage` makes it."""
+    """Rehearsing server and its clients, which play single legs. Created by `open_stage`."""
 
     def __init__(
         self, server: AttachedServer, rehearsal: Rehearsal, clients: AsyncExitStack, *, seconds: float
@@ -47,7 +47,7 @@ class Stage:
 
     @property
     def pinner(self) -> Pinner:
-        """Return the maker of pins that the server accepts."""
+        """Return the pinner whose pins the server accepts."""
         return self._server.journal_codec.pinner
 
     async def leg(
@@ -58,14 +58,14 @@ class Stage:
         decided: Mapping[str, ApprovalState],
         bodies: Bodies,
     ) -> Rehearsed:
-        """Serve one leg of a call: the first one, or one with answers to the questions of a journal.
+        """Serve one leg of a call: the first leg, or a leg with answers to a journal's questions.
 
         Args:
             call: The call.
-            journal: The journal of the leg before; None for the first leg.
-            answers: The answers that come with the request.
-            decided: The decisions about approvals of the call.
-            bodies: How far its body runs.
+            journal: The previous leg's journal; None for the first leg.
+            answers: The answers that the request brings.
+            decided: The call's approval decisions.
+            bodies: How far the body runs.
         """
         responses = {answer.question.key: response for answer in answers if (response := _response(answer)) is not None}
         client = await self._client(call.kinds)
@@ -87,13 +87,13 @@ class Stage:
             raise NotReplayable(f"it calls {leg.called}, whose body runs only with `roundtrip trace fork --run`")
         if not leg.reason:
             is_silent = leg.end is End.UNREACHED and not reason
-            leg.reason = "middleware, or other code before its function, returned a result" if is_silent else reason
+            leg.reason = "middleware, or other code before the function, returned a result" if is_silent else reason
         return leg
 
     async def _send(self, session: ClientSession, call: RecordedCall, responses: dict[str, InputResponse]) -> BaseModel:
         leg = LegRequest(call.name, call.arguments, answers=responses or None, method=cast("Method", call.method))
         if call.method == "tools/call":
-            # A new call gets the highest version; this one keeps its own.
+            # A new call gets the highest version; this call keeps the recorded one.
             meta = None if call.version is None else {"roundtrip/version": call.version}
             return await send(session, replace(leg, meta=meta))
         kind = "prompt" if call.method == "prompts/get" else "resource"
@@ -103,7 +103,7 @@ class Stage:
             leg = replace(leg, name=uri)
             is_served = is_served and next(iter(self._server.resources_for(uri)), None) == call.name
         if not is_served:
-            # Without legs, the check could not stop before the body.
+            # If this item is not served in legs, the check cannot stop before its body.
             name = "prompt" if kind == "prompt" else "resource template"
             raise MCPError(code=0, message=f"no {name} with this name can ask")
         return await send(session, leg)
@@ -129,17 +129,17 @@ async def open_stage(server: AttachedServer, *, seconds: float) -> AsyncGenerato
     """Start a server for rehearsals, and stop it at the end.
 
     Args:
-        server: The server, which must not serve other clients meanwhile.
+        server: The server. It must not serve other clients during the rehearsal.
         seconds: The time limit of a leg.
     """
-    # Until the lifespan of the server is over.
+    # The rehearsal outlives the clients, so that it covers the server's lifespan.
     with rehearsing(server) as rehearsal:
         async with AsyncExitStack() as clients:
             yield Stage(server, rehearsal, clients, seconds=seconds)
 
 
 def _response(answer: Answer) -> InputResponse | None:
-    """Return an answer as the client sent it; None if it cannot be sent."""
+    """Return an answer as the client sent it, or None if it cannot be sent."""
     if answer.action is None:
         return None
     kind = answer.question.kind

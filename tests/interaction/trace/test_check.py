@@ -78,8 +78,8 @@ def test_answer_that_no_longer_counts_is_asked_again(recording: Recording, capsy
                 ],
                 ["'buyer': its answer is no longer valid", "name: Value error, too short"],
             ),
-            ([RENAMED], ["'buyer': renamed without former_names=, it is 'who' now"]),
-            ([KNOWN, ("Your name?", "Who are you?")], ["'buyer': reworded, it is 'who' now"]),
+            ([RENAMED], ["'buyer': renamed without former_names=, now 'who'"]),
+            ([KNOWN, ("Your name?", "Who are you?")], ["'buyer': reworded, now 'who'"]),
         ],
         check,
     )
@@ -250,7 +250,7 @@ def test_call_whose_process_died_in_its_body_is_not_checked(
     ended = json.loads(last) | {"state": "failed", "result": None, "error": error, "bodies": 0}
     recording.file.write_text("\n".join([*lines, json.dumps(ended)]) + "\n")
     code, out = check(capsys, deploy(recording.folder, "same", SHOP), str(recording.file))
-    assert (code, "order: not checked: its process died in its body" in out) == (2, True)
+    assert (code, "order: not checked: its process died while the body ran" in out) == (2, True)
     assert main(["trace", "show", "last", str(recording.file)]) == 0
     assert "no end of the body is recorded" in capsys.readouterr().out
 
@@ -275,14 +275,18 @@ def test_body_is_replayed_up_to_its_last_question_without_its_steps(
             ([("How many", "How much")], ["order: asks 1 again\n  'copies': reworded", "'How much of Dune?'"], []),
             ([(" euros?", " dollars?")], ["asks 1 again\n  'sure': reworded", "now:      '63 dollars?'"], []),
             ([('euros?", bool', 'euros?", str')], ["asks 1 again\n  'sure': schema changed"], []),
-            ([('"copies"', '"number"')], ["'copies': renamed without former_names=, it is 'number' now"], []),
+            ([('"copies"', '"number"')], ["'copies': renamed without former_names=, now 'number'"], []),
             ([('"sure"', '"safe"'), ("bool", 'bool, former_names=["sure"]')], ["order: compatible\n"], []),
             ([('await ctx.ask("copies", f"How many of {title}?", int)', "7")], ["now:      runs the step 'pay'"], []),
             ([(sure, f'    await ctx.ask("more", "More?", bool)\n{sure}')], ["now:      asks 'more'\n"], []),
             ([(", ctx: Context", ""), ("await ctx", "await title")], ["at round 1\n", "now:      runs the body\n"], []),
             # Only the code after a question that is gone may run: nothing in it could end the leg.
             ([(sure, "    sure = True\n")], ["diverges at round 2\n", "now:      runs to its end\n"], ["sent"]),
-            ([('step("pay"', 'step("bill"')], ["not checked: what the body asks from round 2 on: the body comes"], []),
+            (
+                [('step("pay"', 'step("bill"')],
+                ["not checked: what the body asks from round 2 on: the body reaches"],
+                [],
+            ),
             ([("tool()", "tool(exactly_once=True)")], ["from round 1 on: the body must run once, and a"], []),
             (
                 [(tool, other + tool), (sure, f"    await server.call_tool('other', {{}})\n{sure}")],
@@ -306,7 +310,7 @@ def test_answers_that_end_or_repeat_a_call_are_checked(
         ("import Elicit", "import ElicitationResult, Elicit"),
     )
     assert "order: diverges at round 3\n" in out
-    assert "recorded: declines the call, as the user gave no answer\n    now:      runs the body\n" in out
+    assert "recorded: declines the call, because the user gave no answer\n    now:      runs the body\n" in out
     recording.file.unlink()
     given = iter([{"number": 12}, {"number": 7}])
     recording.call(answer=lambda params: next(given) if "How many" in params.message else REPLIES[params.message])

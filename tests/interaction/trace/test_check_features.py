@@ -147,7 +147,7 @@ async def test_no_test_is_written_of_an_answer_of_another_kind(
     await legs.send(LegRequest(tool, {"hotel": "Ritz"}, {key: answer}, legs.token))
     (call,) = calls_of(site.calls)
     assert [(read.action, read.how, read.data) for read in call.rounds[0].answers] == [(None, "invalid", None)]
-    with pytest.raises(NotReplayable, match="to another kind of question"):
+    with pytest.raises(NotReplayable, match="belonged to another kind of question"):
         write_test(recorded_call(call, whole=True), ServerName("shop:server"), eras=("retry",), with_result=True)
     found = await check_all(serve(MemoryLedger(), Effect()), site.calls)
     assert [checked.headline for checked in found] == ["compatible"], as_text(found[0])

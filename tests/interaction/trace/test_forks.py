@@ -93,7 +93,7 @@ def test_fork_ends_at_a_step_that_was_not_recorded(shop: Recording, capsys: pyte
     shown = capsys.readouterr().out
     assert 'recorded: {"value": "A"}\n    fork:     "B"' in shown
     assert "recorded: completed: Dune, row A, 20 euros" in shown
-    assert "it would run the step 'charge' now, which has no result by then; --run runs it" in shown
+    assert "it would run the step 'charge' now, which has no result yet; --run runs it" in shown
     assert '    recorded: {"value": 2}\n    fork:     {"value": 2} (as recorded)\n' in shown
     assert charged(shop) == ["20"]
     assert fork_last(shop, "--at", "3") == 0
@@ -124,7 +124,7 @@ def test_changed_code_is_forked_and_what_it_asks_otherwise_is_said(
     renamed = changed(reworded, ('ctx.ask("seats"', 'ctx.ask("places"'))
     assert fork_last(shop, "--at", "3", "--answer", "places=2", "--run", source=renamed) == 1
     shown = capsys.readouterr().out
-    assert "It does not come to that round as recorded: the code as it is now asks places, and not seats." in shown
+    assert "The call does not reach that round as recorded: the current code asks places, not seats." in shown
     assert "fork:     it waits" in shown
     assert charged(shop) == ["20"]
 
@@ -150,8 +150,8 @@ def test_answers_are_taken_and_shown(shop: Recording, capsys: pytest.CaptureFixt
                 0,
             ),
             ("3 --answer seats=5 --answer shure=:decline --run", ["not asked: 'shure'"], 1),
-            ("9", ["it has no round 9 with questions; its rounds: 1, 2, 3"], 2),
-            ("2 --answer row=B", ["round 2 asks 'which', and not 'row'"], 2),
+            ("9", ["it has no round 9 with questions; its rounds are: 1, 2, 3"], 2),
+            ("2 --answer row=B", ["round 2 asks 'which', not 'row'"], 2),
             ("2 --answer which", ["--answer must be NAME=VALUE, got 'which'"], 2),
         ],
         check,
@@ -169,13 +169,13 @@ def test_answers_are_taken_and_shown(shop: Recording, capsys: pytest.CaptureFixt
             "arguments,answers,questions,results,errors",
             ["--at", "1", "--run"],
             2,
-            "the results of its steps are not revealed",
+            "its step results are not revealed",
         ),
         (
             "arguments,answers,questions,steps",
             ["--at", "2", "--answer", "which=B"],
             0,
-            "recorded: completed, and its end is not revealed",
+            "recorded: completed, but its result is not revealed",
         ),
     ],
     ids=["no answers", "no steps", "no result"],
@@ -267,7 +267,7 @@ def test_approval_is_decided_by_the_fork_or_as_recorded(recording: Recording) ->
         assert "ApprovalRejected" in forked.reason
         assert "    recorded: approved\n    fork:     rejected: too much\n" in fork_text(forked)
         assert fork_data(forked)["rounds"][0]["answers"] == {"deliver": {"action": "rejected", "data": "too much"}}
-        with pytest.raises(NotReplayable, match="'deliver' is an approval: answer it by :approve, or :reject REASON"):
+        with pytest.raises(NotReplayable, match="'deliver' is an approval; answer it with :approve or :reject REASON"):
             await fork(server, call, at, run=True, deliver=OwnAnswer(Action.ACCEPT, True, "true"))
 
     anyio.run(scenario)

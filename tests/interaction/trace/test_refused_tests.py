@@ -25,13 +25,13 @@ def test_unconvertible_recording_is_rejected_with_advice(
     assert "recorded without reveal; record with Server(trace=Recorder(path, reveal=" in told
     for name in ("shop.py:server", "shop", ":server", "shop:", "shop:import", "a b:server"):
         told = refused(capsys, call, "--server", name, recording.file)
-        assert "cannot be imported by a test; write MODULE:SERVER" in told
+        assert "a test's server must be an import path, MODULE:SERVER, got" in told
     with pytest.raises(SystemExit) as ended:
         main(["trace", "to-test", call, str(recording.file)])
     assert ended.value.code == 2
     recording.call(answer=lambda params: {**REPLIES, "Your name?": "decline"}[params.message])
     told = refused(capsys, last_call(recording), "--both", "--server", "shop:server", recording.file)
-    assert "round 1 of it goes differently in the other era; leave out --both" in told
+    assert "round 1 differs in the other era; omit --both" in told
 
 
 NESTING = """
@@ -48,4 +48,4 @@ def test_a_live_call_from_within_which_another_asked_is_rejected(
 ) -> None:
     recording.call(SHOP + NESTING, era=Era.LIVE, tool="outer")
     told = refused(capsys, last_call(recording), "--server", "shop:server", recording.file)
-    assert "a function that it called also asked over the open connection" in told
+    assert "a function that it called asked over the open connection" in told

@@ -14,4 +14,4 @@ def test_legs_that_are_missing_are_named_however_many_they_are() -> None:
             recorded_call(call)
         assert str(refused.value).startswith(named)
 
-    check_each([(3, "leg 2 of"), (7, "leg 2, 3, 4, 5, 6 of"), (10**30, "leg 2, 3, 4, 5, 6, ... of")], check)
+    check_each([(3, "leg 2 is"), (7, "leg 2, 3, 4, 5, 6 is"), (10**30, "leg 2, 3, 4, 5, 6, ... is")], check)
