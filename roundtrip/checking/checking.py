@@ -24,10 +24,10 @@ from roundtrip.checking.recorded import (
     SeenQuestion,
     recorded_call,
 )
-from roundtrip.checking.rehearsal import End, Rehearsed
+from roundtrip.checking.rehearsal import End, RehearsedLeg
+from roundtrip.checking.replay_server import ReplayServer, open_replay_server
 from roundtrip.checking.replaying import Replay, digests_of, is_worded_as, obstacle_at, whole_call
-from roundtrip.checking.reports import AskedAgain, Cause, Checked, Divergence, Turn
-from roundtrip.checking.stage import Stage, open_stage
+from roundtrip.checking.reports import AskedAgain, Cause, CheckResult, Divergence, Turn
 from roundtrip.errors import NeedsTask
 from roundtrip.machine.facts import Reason
 from roundtrip.machine.journal import Journal
@@ -45,9 +45,9 @@ _CAUSES: Final = {
     Reason.OTHER_BUILD: Cause.INVALID,
 }
 
-_RAN = Turn("runs the body")
-_WAITS: Final = "waits for the approval"
-_ENDS: Final = {
+_RUNS_BODY = Turn("runs the body")
+_WAITS_FOR_APPROVAL: Final = "waits for the approval"
+_END_TEXTS: Final = {
     End.DECLINED: "declines the call, because the user gave no answer",
     End.REJECTED: "cannot ask a client that could answer the recorded questions",
     End.UNREACHED: "does not accept the call",
@@ -65,7 +65,7 @@ _ENDINGS: Final = {
 async def check_calls(
     server: AttachedServer,
     calls: Iterable[TracedCall],
-    report: Callable[[Checked], None],
+    report: Callable[[CheckResult], None],
     *,
     now: float,
     seconds: float = TIMEOUT,
@@ -81,20 +81,20 @@ async def check_calls(
         now: The time, in seconds since the epoch.
         seconds: The time limit of a leg.
     """
-    async with open_stage(server, seconds=seconds) as stage:
+    async with open_replay_server(server, seconds=seconds) as replay_server:
         for call in calls:
             began = call.began
             if not call.servings or (began is not None and (began.within is not None or began.era == "direct")):
                 # No client waits for this call: its token was rejected, or the server made the call.
                 continue
-            checked = Checked(call.id, began.method if began is not None else "?", call.tool)
+            checked = CheckResult(call.id, began.method if began is not None else "?", call.tool)
             try:
                 if call.is_unknown:
                     raise NotReplayable("its process died while the body ran, which a replay cannot repeat")
                 recorded = recorded_call(call)
-                await _Check(stage, recorded, checked, now).run()
+                await _Check(replay_server, recorded, checked, now).run()
                 if recorded.asked_by_body is not None and not checked.divergences:
-                    await _BodyCheck(stage, call, checked, now).run()
+                    await _BodyCheck(replay_server, call, checked, now).run()
             except NotReplayable as error:
                 checked.not_checked = str(error)
             report(checked)
@@ -103,8 +103,8 @@ async def check_calls(
 class _Check(Replay):
     """Check of one call's parameters."""
 
-    def __init__(self, stage: Stage, call: RecordedCall, checked: Checked, now: float) -> None:
-        super().__init__(stage, call, call.resolver_rounds, now, "stop")
+    def __init__(self, server: ReplayServer, call: RecordedCall, checked: CheckResult, now: float) -> None:
+        super().__init__(server, call, call.resolver_rounds, now, "stop")
         self._checked = checked
 
     async def run(self) -> None:
@@ -124,74 +124,76 @@ class _Check(Replay):
         if done:
             # Play the leg that brings the answers to the last of these rounds.
             last = self.rounds[done - 1]
-            number, journal, answers = last.number + 1, self.journal(last, done - 1), [*last.answers.values()]
-        played = await self._go_on(done, journal, answers)
-        if played is None:
+            number, journal, answers = last.number + 1, self.journal_for(last, done - 1), [*last.answers.values()]
+        leg = await self._play_past_known(done, journal, answers)
+        if leg is None:
             return
         if done < len(self.rounds):
             round_ = self.rounds[done]
-            self._diverge(round_.number, _recorded_turn(round_), played)
+            self._compare_turn(round_.number, _recorded_turn(round_), leg)
         elif self.call.reached_body:
-            self._diverge(number, _RAN, played)
+            self._compare_turn(number, _RUNS_BODY, leg)
         elif self.call.ending in _ENDINGS:
-            self._diverge(number, Turn(_ENDS[_ENDINGS[self.call.ending]]), played)
+            self._compare_turn(number, Turn(_END_TEXTS[_ENDINGS[self.call.ending]]), leg)
 
     async def _check_waiting(self, round_: RecordedRound) -> None:
         """Check that answers to the open round would count."""
-        journal = self.journal(round_, len(self.rounds) - 1)
-        played = await self._go_on(len(self.rounds), journal, ())
-        if played is None:
+        journal = self.journal_for(round_, len(self.rounds) - 1)
+        leg = await self._play_past_known(len(self.rounds), journal, ())
+        if leg is None:
             return
-        for waiting in played.questions:
-            before = self.record_of(waiting, round_.questions)
+        for waiting in leg.questions:
+            before = self.find_record(waiting, round_.questions)
             if before is not None and waiting.reason is not Reason.MISSING:
-                self._again(waiting, before)
-        for waiting in played.approvals:
-            before = self.record_of(waiting, round_.approvals)
+                self._note_again(waiting, before)
+        for waiting in leg.approvals:
+            before = self.find_record(waiting, round_.approvals)
             if before is not None and before.digests != digests_of(waiting):
-                self._again(waiting, before)
-        self._diverge(round_.number, _recorded_turn(round_), played)
+                self._note_again(waiting, before)
+        self._compare_turn(round_.number, _recorded_turn(round_), leg)
 
-    async def _go_on(self, done: int, journal: Journal | None, answers: Sequence[Answer]) -> Rehearsed | None:
+    async def _play_past_known(
+        self, done: int, journal: Journal | None, answers: Sequence[Answer]
+    ) -> RehearsedLeg | None:
         """Play legs until no answered question is asked again.
 
         Return None if the check must end at a question whose recorded answer no longer settles it.
         """
-        known, self.decisions = self.answers(done), self.decided(done)
+        known, self.decisions = self.answers_before(done), self.decisions_before(done)
         approved = {key: approval for round_ in self.rounds[:done] for key, approval in round_.approvals.items()}
         expected = frozenset[str](self.rounds[done].questions if done < len(self.rounds) else ())
-        given: set[str] = set()
+        repeated: set[str] = set()
         while True:
-            played = await self.leg(journal, answers)
-            if played.unseen is not None:
+            leg = await self.play_leg(journal, answers)
+            if leg.hidden_item is not None:
                 self._note(
-                    f"{played.unseen} is hidden in this process, which authenticates no user; it was checked anyway"
+                    f"{leg.hidden_item} is hidden in this process, which authenticates no user; it was checked anyway"
                 )
             open_again = [
                 (waiting, state)
-                for waiting in played.approvals
-                if waiting.key not in given and (state := self.record_of(waiting, self.decisions)) is not None
+                for waiting in leg.approvals
+                if waiting.key not in repeated and (state := self.find_record(waiting, self.decisions)) is not None
             ]
             for waiting, state in open_again:
                 # The group must decide again; the check continues with the same decision on the new wording.
-                if (before := self.record_of(waiting, approved)) is not None:
-                    self._again(waiting, before)
+                if (before := self.find_record(waiting, approved)) is not None:
+                    self._note_again(waiting, before)
                 self.decisions[waiting.key] = state._replace(pin=waiting.question.message.hex())
-                given.add(waiting.key)
+                repeated.add(waiting.key)
             if open_again:
-                journal, answers = played.journal, ()
+                journal, answers = leg.journal, ()
                 continue
             back = [
                 (waiting, answer)
-                for waiting in played.questions
-                if waiting.key not in expected and (answer := self.record_of(waiting, known)) is not None
+                for waiting in leg.questions
+                if waiting.key not in expected and (answer := self.find_record(waiting, known)) is not None
             ]
             if not back:
-                return played
+                return leg
             for waiting, answer in back:
                 if waiting.reason is not Reason.UNFINISHED:
-                    self._again(waiting, answer.question)
-                elif waiting.key in given or done == len(self.rounds):
+                    self._note_again(waiting, answer.question)
+                elif waiting.key in repeated or done == len(self.rounds):
                     self._checked.not_checked = (
                         f"a user must visit the page of {waiting.key!r}: checked up to the user's consent in round "
                         f"{self.rounds[done - 1].number}"
@@ -200,26 +202,24 @@ class _Check(Replay):
             fresh = [
                 replace(answer, question=replace(answer.question, key=waiting.key))
                 for waiting, answer in back
-                if waiting.key not in given
+                if waiting.key not in repeated
             ]
             if not fresh:
                 self._note(
                     f"the check stops at an answer from round {self.rounds[done - 1].number}, which is no longer valid"
                 )
                 return None
-            given |= {answer.question.key for answer in fresh}
-            journal, answers = played.journal, fresh
+            repeated |= {answer.question.key for answer in fresh}
+            journal, answers = leg.journal, fresh
 
-    def _diverge(self, number: int, expected: Turn, played: Rehearsed) -> None:
-        actual = _turn(played)
+    def _compare_turn(self, number: int, expected: Turn, leg: RehearsedLeg) -> None:
+        actual = _turn_of(leg)
         if expected.questions and actual.questions:
-            if expected.text == actual.text and self._same_round(
-                expected.questions, played.questions or played.approvals
-            ):
+            if expected.text == actual.text and self._same_round(expected.questions, leg.questions or leg.approvals):
                 return
         elif expected.questions and all(question.reason is Reason.INVALID for question in expected.questions):
             # An answer that was invalid when recorded is valid now.
-            if played.end in (End.ASKS, End.BODY):
+            if leg.end in (End.ASKS, End.BODY):
                 return
         elif not expected.questions and not actual.questions and expected.text == actual.text.partition(":")[0]:
             return
@@ -249,7 +249,7 @@ class _Check(Replay):
             pairs.append((waiting, missing.pop(same))) if same is not None else extra.append(waiting)
         return pairs, extra
 
-    def _again(self, waiting: PendingQuestion, before: SeenQuestion) -> None:
+    def _note_again(self, waiting: PendingQuestion, before: SeenQuestion) -> None:
         is_external = isinstance(waiting.question, ExternalQuestion)
         cause = Cause.REWORDED if is_external else _CAUSES.get(waiting.reason, Cause.UNKNOWN)
         if waiting.reason is Reason.KEY_GONE:
@@ -266,11 +266,11 @@ class _Check(Replay):
 class _BodyCheck(_Check):
     """Check of a body that asked, from each round to the next."""
 
-    def __init__(self, stage: Stage, traced: TracedCall, checked: Checked, now: float) -> None:
-        super().__init__(stage, whole_call(traced), checked, now)
+    def __init__(self, server: ReplayServer, traced: TracedCall, checked: CheckResult, now: float) -> None:
+        super().__init__(server, whole_call(traced), checked, now)
         self.bodies = "to_step"
         self.rounds = [round_ for round_ in self.rounds if round_.questions or round_.approvals]
-        self._of_body = [round_ for round_ in self.call.rounds if round_.by != "resolvers"]
+        self._body_rounds = [round_ for round_ in self.call.rounds if round_.by != "resolvers"]
         self._steps = {
             step.key
             for serving in traced.servings
@@ -282,37 +282,37 @@ class _BodyCheck(_Check):
     async def run(self) -> None:
         """Replay the body up to its last round, or to the first round that cannot be replayed."""
         done = len(self.rounds)
-        played: Rehearsed | None = None
+        leg: RehearsedLeg | None = None
         before: RecordedRound | None = None
-        for round_ in self._of_body:
+        for round_ in self._body_rounds:
             if (obstacle := obstacle_at(round_)) is not None:
                 return self._give_up(round_, obstacle)
             if before is None:
-                played = await self._go_on(done, self.journal(round_, done), ())
-            elif played is not None:
-                played = await self.next_leg(played, before, round_)
-            if played is None:
+                leg = await self._play_past_known(done, self.journal_for(round_, done), ())
+            elif leg is not None:
+                leg = await self.play_next_leg(leg, before, round_)
+            if leg is None:
                 return self._give_up(round_, "an answer before it is no longer valid")
-            before = self._compare(round_, played)
+            before = self._compare(round_, leg)
             if before is None:
                 return None
         return None
 
-    def _compare(self, round_: RecordedRound, played: Rehearsed) -> RecordedRound | None:
+    def _compare(self, round_: RecordedRound, leg: RehearsedLeg) -> RecordedRound | None:
         """Compare a leg's questions with a round. Return the round with current names, or None to end the replay."""
         expected = _recorded_turn(round_)
-        if played.is_withheld:
+        if leg.is_withheld:
             return self._give_up(round_, "the body must run once, and a check does not start it")
-        if played.end is End.STEP and not (played.step in self._steps and played.step not in round_.computed):
-            return self._give_up(round_, f"the body reaches the step {played.step!r}, which has no recorded result")
-        if played.end is End.FAILED and played.reason.startswith(f"{NeedsTask.__name__}:"):
+        if leg.end is End.STEP and not (leg.step in self._steps and leg.step not in round_.computed):
+            return self._give_up(round_, f"the body reaches the step {leg.step!r}, which has no recorded result")
+        if leg.end is End.FAILED and leg.reason.startswith(f"{NeedsTask.__name__}:"):
             return self._give_up(round_, "the body uses features that only a task has")
-        pairs, extra = self._paired(expected.questions, played.questions or played.approvals)
+        pairs, extra = self._paired(expected.questions, leg.questions or leg.approvals)
         # In the live era, a round's questions were asked one by one.
-        later = {key for other in self._of_body for key in (*other.questions, *other.approvals)}
+        later = {key for other in self._body_rounds for key in (*other.questions, *other.approvals)}
         is_early = self.call.era == "live" and all(waiting.key in later for waiting in extra)
-        if played.end is not End.ASKS or len(pairs) < len(expected.questions) or (extra and not is_early):
-            self._checked.note_divergence(Divergence(round_.number, expected, _turn(played)))
+        if leg.end is not End.ASKS or len(pairs) < len(expected.questions) or (extra and not is_early):
+            self._checked.note_divergence(Divergence(round_.number, expected, _turn_of(leg)))
             return None
         answers = dict[str, Answer]()
         for waiting, before in pairs:
@@ -339,16 +339,16 @@ def _difference(waiting: PendingQuestion, before: SeenQuestion) -> Cause:
 
 def _recorded_turn(round_: RecordedRound) -> Turn:
     if round_.approvals:
-        return Turn(_WAITS, tuple(round_.approvals.values()))
+        return Turn(_WAITS_FOR_APPROVAL, tuple(round_.approvals.values()))
     return Turn("asks", tuple(round_.questions.values()))
 
 
-def _turn(played: Rehearsed) -> Turn:
-    if played.end is End.ASKS:
-        asked = tuple(SeenQuestion.of(waiting) for waiting in played.approvals or played.questions)
-        return Turn(_WAITS if played.approvals else "asks", asked)
-    if played.end is End.STEP:
-        return Turn(f"runs the step {played.step!r}")
-    if played.end is End.BODY:
-        return _RAN
-    return Turn(f"{_ENDS[played.end]}: {played.reason}" if played.reason else _ENDS[played.end])
+def _turn_of(leg: RehearsedLeg) -> Turn:
+    if leg.end is End.ASKS:
+        asked = tuple(SeenQuestion.of(waiting) for waiting in leg.approvals or leg.questions)
+        return Turn(_WAITS_FOR_APPROVAL if leg.approvals else "asks", asked)
+    if leg.end is End.STEP:
+        return Turn(f"runs the step {leg.step!r}")
+    if leg.end is End.BODY:
+        return _RUNS_BODY
+    return Turn(f"{_END_TEXTS[leg.end]}: {leg.reason}" if leg.reason else _END_TEXTS[leg.end])

@@ -11,9 +11,9 @@ from pydantic import BaseModel, JsonValue
 from roundtrip.adapters.finding import AttachedServer
 from roundtrip.approvals.settling import ApprovalState
 from roundtrip.checking.recorded import Answer, NotReplayable, RecordedCall, RecordedRound, SeenQuestion
-from roundtrip.checking.rehearsal import Bodies, End, Rehearsed
+from roundtrip.checking.rehearsal import Bodies, End, RehearsedLeg
+from roundtrip.checking.replay_server import ReplayServer, open_replay_server
 from roundtrip.checking.replaying import Replay, is_worded_as, names_of, obstacle_at, whole_call
-from roundtrip.checking.stage import Stage, open_stage
 from roundtrip.client.legs import within
 from roundtrip.errors import Decision
 from roundtrip.machine.journal import Action
@@ -96,72 +96,72 @@ async def fork_call(
     for obstacle in filter(None, map(obstacle_at, call.rounds)):
         raise NotReplayable(obstacle)
 
-    async def fork(stage: Stage) -> Fork:
-        return await _Forking(stage, call, now, replies, "run" if run else "to_step").fork(at)
+    async def fork(replay_server: ReplayServer) -> Fork:
+        return await _ForkReplay(replay_server, call, now, replies, "run" if run else "to_step").fork(at)
 
-    return await within(open_stage(server, seconds=seconds), fork)
+    return await within(open_replay_server(server, seconds=seconds), fork)
 
 
-class _Forking(Replay):
+class _ForkReplay(Replay):
     """Replay that builds one fork."""
 
     def __init__(
-        self, stage: Stage, call: RecordedCall, now: float, replies: Mapping[str, OwnAnswer], bodies: Bodies
+        self, server: ReplayServer, call: RecordedCall, now: float, replies: Mapping[str, OwnAnswer], bodies: Bodies
     ) -> None:
         asked = [round_ for round_ in call.rounds if round_.questions or round_.approvals]
-        super().__init__(stage, call, asked, now, "repeat")
+        super().__init__(server, call, asked, now, "repeat")
         self._replies = replies
-        self._bodies_of_fork: Bodies = bodies
-        self._given: set[str] = set()
+        self._fork_bodies: Bodies = bodies
+        self._used_names: set[str] = set()
 
     async def fork(self, at: int) -> Fork:
         """Replay the call up to a round, and continue with the fork's answers."""
-        place = next((place for place, round_ in enumerate(self.rounds) if round_.number == at), None)
-        if place is None:
+        index = next((index for index, round_ in enumerate(self.rounds) if round_.number == at), None)
+        if index is None:
             numbers = ", ".join(str(round_.number) for round_ in self.rounds) or "none"
             raise NotReplayable(f"it has no round {at} with questions; its rounds are: {numbers}")
         fork = Fork(self.call, at)
-        played = await self._come_to(place)
-        fork.differs = _difference(self.rounds[place], played, is_live=self.call.era == "live")
-        here = {name for waiting in (*played.questions, *played.approvals) for name in names_of(waiting)}
-        if self._replies and not fork.differs and not here & self._replies.keys():
+        leg = await self._replay_to(index)
+        fork.differs = _difference(self.rounds[index], leg, is_live=self.call.era == "live")
+        asked_names = {name for waiting in (*leg.questions, *leg.approvals) for name in names_of(waiting)}
+        if self._replies and not fork.differs and not asked_names & self._replies.keys():
             names = ", ".join(sorted(map(repr, self._replies)))
-            raise NotReplayable(f"round {at} asks {', '.join(sorted(map(repr, here)))}, not {names}")
-        self.bodies = self._bodies_of_fork
-        await self._go_on(fork, played, at)
-        fork.unused = sorted(self._replies.keys() - self._given)
+            raise NotReplayable(f"round {at} asks {', '.join(sorted(map(repr, asked_names)))}, not {names}")
+        self.bodies = self._fork_bodies
+        await self._continue(fork, leg, at)
+        fork.unused = sorted(self._replies.keys() - self._used_names)
         return fork
 
-    async def _come_to(self, place: int) -> Rehearsed:
+    async def _replay_to(self, index: int) -> RehearsedLeg:
         """Play the legs up to the one that asks a round, with the recorded answers and step results."""
         first = self.rounds[0]
         # Start with the step results, as after a round without questions that gave the call a token.
-        begun = replace(self.journal(first, 0), leg=1, round=first.number - 1, asked={}) if first.computed else None
-        played = await self.leg(begun, ())
-        for before, asked in pairwise(self.rounds[: place + 1]):
-            if played.end is not End.ASKS or played.journal is None:
-                return played
-            played = await self.next_leg(played, before, asked)
-        return played
+        start = replace(self.journal_for(first, 0), leg=1, round=first.number - 1, asked={}) if first.computed else None
+        leg = await self.play_leg(start, ())
+        for before, asked in pairwise(self.rounds[: index + 1]):
+            if leg.end is not End.ASKS or leg.journal is None:
+                return leg
+            leg = await self.play_next_leg(leg, before, asked)
+        return leg
 
-    async def _go_on(self, fork: Fork, played: Rehearsed, number: int) -> None:
+    async def _continue(self, fork: Fork, leg: RehearsedLeg, number: int) -> None:
         for _ in range(_MAX_LEGS):
-            fork.end, fork.step, fork.reason, fork.result = played.end, played.step, played.reason, played.result
-            if played.end is not End.ASKS:
+            fork.end, fork.step, fork.reason, fork.result = leg.end, leg.step, leg.reason, leg.result
+            if leg.end is not End.ASKS:
                 return
-            waits = played.questions or played.approvals
-            round_ = ForkedRound(number, tuple(SeenQuestion.of(waiting) for waiting in waits))
-            round_.complaints = {waiting.key: waiting.complaint for waiting in waits if waiting.complaint is not None}
+            pending = leg.questions or leg.approvals
+            round_ = ForkedRound(number, tuple(SeenQuestion.of(waiting) for waiting in pending))
+            round_.complaints = {waiting.key: waiting.complaint for waiting in pending if waiting.complaint is not None}
             fork.rounds.append(round_)
-            for waiting in waits:
+            for waiting in pending:
                 self._reply(waiting, round_)
-            goes_on = (self._replies or self.bodies == "run") and not fork.differs
-            if not goes_on or round_.replies.keys() != {one.key for one in waits}:
+            continues = (self._replies or self.bodies == "run") and not fork.differs
+            if not continues or round_.replies.keys() != {waiting.key for waiting in pending}:
                 return
-            for waiting in played.approvals:
+            for waiting in leg.approvals:
                 self.decisions[waiting.key] = self._decision(waiting, round_.replies[waiting.key])
-            answers = [_answer(waiting, round_.replies[waiting.key]) for waiting in played.questions]
-            played = await self.leg(played.journal, answers)
+            answers = [_answer(waiting, round_.replies[waiting.key]) for waiting in leg.questions]
+            leg = await self.play_leg(leg.journal, answers)
             number += 1
         raise NotReplayable(f"the fork exceeds {_MAX_LEGS} rounds")
 
@@ -169,10 +169,12 @@ class _Forking(Replay):
         """Answer a question once: with the fork's answer, or the recorded one if the question is the same."""
         own = next((name for name in names_of(waiting) if name in self._replies), None)
         name = waiting.key if own is None else own
-        reply = None if name in self._given else self._recorded_reply(waiting) if own is None else self._replies[own]
+        reply = (
+            None if name in self._used_names else self._recorded_reply(waiting) if own is None else self._replies[own]
+        )
         if reply is None:
             return
-        self._given.add(name)
+        self._used_names.add(name)
         round_.replies[waiting.key] = reply
         if own is not None:
             round_.own.add(waiting.key)
@@ -180,10 +182,13 @@ class _Forking(Replay):
     def _recorded_reply(self, waiting: PendingQuestion) -> OwnAnswer | None:
         """Return the recorded answer if the question has the same wording, else None."""
         for round_ in reversed(self.rounds):
-            answer = self.record_of(waiting, round_.answers)
+            answer = self.find_record(waiting, round_.answers)
             if answer is not None and answer.how == "taken" and answer.action is not None:
                 return OwnAnswer(answer.action, answer.data) if is_worded_as(answer.question, waiting) else None
-            decision, approval = self.record_of(waiting, round_.decisions), self.record_of(waiting, round_.approvals)
+            decision, approval = (
+                self.find_record(waiting, round_.decisions),
+                self.find_record(waiting, round_.approvals),
+            )
             if decision is not None and approval is not None and is_worded_as(approval, waiting):
                 accepted = decision.outcome == "approved"
                 return OwnAnswer(Action.ACCEPT if accepted else Action.DECLINE, decision.reason, decision=decision)
@@ -230,11 +235,11 @@ def _content(question: SeenQuestion, reply: OwnAnswer) -> JsonValue:
     return {name: reply.text if is_text and reply.text is not None and not isinstance(data, str) else data}
 
 
-def _difference(round_: RecordedRound, played: Rehearsed, *, is_live: bool) -> str:
+def _difference(round_: RecordedRound, leg: RehearsedLeg, *, is_live: bool) -> str:
     expected = {*round_.questions, *round_.approvals}
-    asked = {waiting.key for waiting in (*played.questions, *played.approvals)}
-    if played.end is not End.ASKS:
-        return f"the current code does not ask that round: {played.reason or played.end.value}"
+    asked = {waiting.key for waiting in (*leg.questions, *leg.approvals)}
+    if leg.end is not End.ASKS:
+        return f"the current code does not ask that round: {leg.reason or leg.end.value}"
     # In the live era, a round's questions are asked one by one.
     if expected == asked or (is_live and expected < asked):
         return ""

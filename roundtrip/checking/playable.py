@@ -101,7 +101,7 @@ def write_test(call: RecordedCall, server: ServerName, *, eras: tuple[Era, ...],
         eras = ("retry",)
     _require_playable(call, eras)
     answers = list(_answers(call, eras))
-    constants, statements = _calling(call)
+    constants, statements = _call_source(call)
     if call.client_rounds:
         constants.append(assignment("ASKED: list[dict[str, Any]]", list(_asked(call, eras))))
         constants.append(assignment("ANSWERS: list[dict[str, Any]]", answers))
@@ -110,7 +110,7 @@ def write_test(call: RecordedCall, server: ServerName, *, eras: tuple[Era, ...],
     approvers = _approvers(call)
     constants += approvers
     names = {"Approver"} if approvers else set[str]()
-    names |= {str(said) for round_ in answers for said in round_.values() if isinstance(said, UsedName)}
+    names |= {str(value) for round_ in answers for value in round_.values() if isinstance(value, UsedName)}
     names |= {"User", "LegRequest"} if call.version else {"User"}
     head = [
         '"""A recorded call, to be repeated. Written by `roundtrip trace to-test`."""',
@@ -217,13 +217,13 @@ def _answers(call: RecordedCall, eras: Sequence[Era]) -> Iterator[dict[str, Any]
     for place, round_ in enumerate(call.client_rounds, 1):
         waits = call.ending is RoundEnding.WAITS and place == len(call.client_rounds)
         yield {
-            key: UsedName("LEAVE") if waits else _said(round_.answers.get(key))
+            key: UsedName("LEAVE") if waits else _answer_source(round_.answers.get(key))
             for key in round_.questions
             if set(eras) != {"live"} or key in round_.answers
         }
 
 
-def _said(answer: Answer | None) -> JsonValue:
+def _answer_source(answer: Answer | None) -> JsonValue:
     if answer is None:
         return UsedName("IGNORE")
     if answer.question.kind not in ("form", "page"):
@@ -233,7 +233,7 @@ def _said(answer: Answer | None) -> JsonValue:
     return answer.data if isinstance(answer.data, dict) else UsedName("ACCEPT")
 
 
-def _calling(call: RecordedCall) -> tuple[list[str], list[str]]:
+def _call_source(call: RecordedCall) -> tuple[list[str], list[str]]:
     """Return the constants and the statements that make the call."""
     user = ["server", *(["ANSWERS"] if call.client_rounds else [])]
     # Do not declare other capabilities: the server might ask more questions.
@@ -244,19 +244,19 @@ def _calling(call: RecordedCall) -> tuple[list[str], list[str]]:
     user += ["principal=CALLER", "approver=APPROVERS"] if any(round_.approvals for round_ in call.rounds) else []
     # The call may end with a protocol error.
     user += ["allow_error=True"] if call.ended and call.ended.state in ("failed", "rejected") else []
-    making = f"User({', '.join(user)})"
-    named = [literal(call.name), *(["ARGUMENTS"] if call.arguments else [])]
+    user_source = f"User({', '.join(user)})"
+    call_arguments = [literal(call.name), *(["ARGUMENTS"] if call.arguments else [])]
     meta = [] if call.version is None else [f"meta={literal({'roundtrip/version': call.version})}"]
     constants = [assignment("ARGUMENTS: dict[str, Any]", dict(call.arguments))] if call.arguments else []
-    for needed, arguments in (([], [named[0], literal(dict(call.arguments))]), (constants, named)):
-        leg = ", ".join([*arguments[: len(named)], *meta])
-        line = f"{_INDENT}call = await {making}.{f'begin(LegRequest({leg}))' if meta else f'call({leg})'}"
+    for needed, arguments in (([], [call_arguments[0], literal(dict(call.arguments))]), (constants, call_arguments)):
+        leg = ", ".join([*arguments[: len(call_arguments)], *meta])
+        line = f"{_INDENT}call = await {user_source}.{f'begin(LegRequest({leg}))' if meta else f'call({leg})'}"
         if is_short(line):
             return needed, [line]
     if meta:
-        leg = invocation("leg = LegRequest", [*named, *meta], indent=_INDENT)
-        return constants, [leg, f"{_INDENT}call = await {making}.begin(leg)"]
-    call_line = invocation("call = await user.call", named, indent=_INDENT)
+        leg = invocation("leg = LegRequest", [*call_arguments, *meta], indent=_INDENT)
+        return constants, [leg, f"{_INDENT}call = await {user_source}.begin(leg)"]
+    call_line = invocation("call = await user.call", call_arguments, indent=_INDENT)
     return constants, [invocation("user = User", user, indent=_INDENT), call_line]
 
 
@@ -277,21 +277,21 @@ def _approvers(call: RecordedCall) -> list[str]:
             by = str(round_.approvals[key].by)
             if verdicts.setdefault(by, verdict) != verdict:
                 raise NotReplayable(f"the group {by!r} decided differently each time, and one Approver(...) cannot")
-            if not any(by in given for given in by_person.values()):
+            if not any(by in decided for decided in by_person.values()):
                 by_person.setdefault(decision.who, {})[by] = verdict
     if not by_person:
         return []
     constants = [f'{_CALLER}\nCALLER = "caller"']
-    made: list[str] = []
-    for number, (who, given) in enumerate(by_person.items(), 1):
+    approvers: list[str] = []
+    for number, (who, decided) in enumerate(by_person.items(), 1):
         name = f" of {literal(who)}" if who is not None and is_short(literal(who) + _LOGIN) else ""
         constants.append(f"{_LOGIN.format(name)}\nLOGIN_{number}: dict[str, str] = {{}}")
-        constants.append(assignment(f"VERDICTS_{number}: dict[str, Any]", given))
-        made.append(f"Approver(VERDICTS_{number}, headers=LOGIN_{number})")
+        constants.append(assignment(f"VERDICTS_{number}: dict[str, Any]", decided))
+        approvers.append(f"Approver(VERDICTS_{number}, headers=LOGIN_{number})")
     messages = sorted(str(round_.approvals[key].message) for round_ in call.rounds for key in round_.decisions)
     return [
         *constants,
-        assignment("APPROVERS", [UsedName(one) for one in made]),
+        assignment("APPROVERS", [UsedName(one) for one in approvers]),
         assignment("APPROVALS: list[str]", messages),
     ]
 

@@ -77,7 +77,7 @@ class _StepReached(BaseException):
 
 
 @dataclass(slots=True)
-class Rehearsed(Unfailing):
+class RehearsedLeg(Unfailing):
     """Result of one leg, and the tracer that observes the leg.
 
     The tracer raises to end the leg, so it is not wrapped in a guard.
@@ -99,7 +99,7 @@ class Rehearsed(Unfailing):
     """True if the leg ended before a body that can ask, because that body must run once."""
     result: BaseModel | None = None
     """The result that the client receives."""
-    unseen: str | None = None
+    hidden_item: str | None = None
     """An item that was served although it is hidden from the request."""
     decided: Mapping[str, ApprovalState] = field(default_factory=dict[str, ApprovalState])
     """The leg's approval decisions, by approval name."""
@@ -133,13 +133,13 @@ class Rehearsed(Unfailing):
 
     def let_in(self, owner: str) -> None:
         """Record an item that was served although it is hidden from the request."""
-        self.unseen = owner
+        self.hidden_item = owner
 
     def _watch(self, fact: Any) -> None:
         if isinstance(fact, Transition):
             # A failure after the rehearsal's stop at the body or a step comes from that stop.
             if self.end not in (End.BODY, End.STEP):
-                self.end = _ENDS.get(fact.event, self.end)
+                self.end = _END_BY_EVENT.get(fact.event, self.end)
                 if fact.event is Event.ASK:
                     self.questions = tuple(fact.detail.get("questions", ()))
                     self.approvals = tuple(fact.detail.get("external", ()))
@@ -154,7 +154,7 @@ class Rehearsed(Unfailing):
             self.reason, self._declined = fact.reason, True
 
 
-_ENDS: Final = {
+_END_BY_EVENT: Final = {
     Event.ASK: End.ASKS,
     Event.DECLINE: End.DECLINED,
     Event.FAIL: End.FAILED,
@@ -168,7 +168,7 @@ class _BodyStop(LegPart):
 
     replaces_body = True
 
-    def __init__(self, rehearsed: Rehearsed, function: AskingFunction, *, outermost: bool) -> None:
+    def __init__(self, rehearsed: RehearsedLeg, function: AskingFunction, *, outermost: bool) -> None:
         self._stop = partial(rehearsed.stop, function, outermost=outermost)
 
     @override
@@ -184,10 +184,10 @@ class Rehearsal(LegExtension):
         self._effects = effects
         self.next(None, {})
 
-    def next(self, journal: Journal | None, decided: Mapping[str, ApprovalState], bodies: Bodies = "stop") -> None:
+    def next(self, journal: Journal | None, decisions: Mapping[str, ApprovalState], bodies: Bodies = "stop") -> None:
         """Prepare the next request: of the call with this journal and these decisions, or of a new call."""
         self.journal = journal
-        self.rehearsed = Rehearsed(decided=decided, bodies=bodies)
+        self.rehearsed = RehearsedLeg(decided=decisions, bodies=bodies)
         """The last request's result."""
         # Every leg gets new effects: one leg's claims must not affect the next, which may be an earlier leg.
         self._effects.use(Effects(None, Tracers((self.rehearsed,)), InMemorySubscriptionBus(), dry_run=self.rehearsed))

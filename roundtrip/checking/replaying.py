@@ -6,8 +6,8 @@ from typing import Final, TypeVar
 
 from roundtrip.approvals.settling import ApprovalState
 from roundtrip.checking.recorded import Answer, NotReplayable, RecordedCall, RecordedRound, SeenQuestion, recorded_call
-from roundtrip.checking.rehearsal import Bodies, End, Rehearsed
-from roundtrip.checking.stage import Stage
+from roundtrip.checking.rehearsal import Bodies, End, RehearsedLeg
+from roundtrip.checking.replay_server import ReplayServer
 from roundtrip.machine.journal import Asked, Computed, Entry, Journal
 from roundtrip.questions.wire import PendingQuestion
 from roundtrip.trace.reading.calls import TracedCall
@@ -22,7 +22,7 @@ class Replay:
     """A recorded call, and the means to replay it on the current server.
 
     Args:
-        stage: The server that replays the legs.
+        server: The server that replays the legs.
         call: The call.
         rounds: The rounds to replay.
         now: The time, in seconds since the epoch.
@@ -30,9 +30,9 @@ class Replay:
     """
 
     def __init__(
-        self, stage: Stage, call: RecordedCall, rounds: Sequence[RecordedRound], now: float, bodies: Bodies
+        self, server: ReplayServer, call: RecordedCall, rounds: Sequence[RecordedRound], now: float, bodies: Bodies
     ) -> None:
-        self.stage = stage
+        self.server = server
         self.call = call
         self.rounds = rounds
         self.bodies: Bodies = bodies
@@ -40,30 +40,30 @@ class Replay:
         """The approval decisions for the next leg, by approval name."""
         self._now = now
 
-    def record_of(self, waiting: PendingQuestion, recorded: Mapping[str, T]) -> T | None:
+    def find_record(self, waiting: PendingQuestion, recorded: Mapping[str, T]) -> T | None:
         """Return the record of a question that is asked again, under any of its names, or None."""
         return next((recorded[name] for name in names_of(waiting) if name in recorded), None)
 
-    def answers(self, done: int) -> dict[str, Answer]:
+    def answers_before(self, done: int) -> dict[str, Answer]:
         """Return the answers that counted in the first `done` rounds."""
         rounds = self.rounds[:done]
         return {key: answer for round_ in rounds for key, answer in round_.answers.items() if answer.how == "taken"}
 
-    def decided(self, done: int) -> dict[str, ApprovalState]:
+    def decisions_before(self, done: int) -> dict[str, ApprovalState]:
         """Return the decisions of the first `done` rounds, by approval name."""
-        decided: dict[str, ApprovalState] = {}
+        decisions: dict[str, ApprovalState] = {}
         for round_ in self.rounds[:done]:
             for key, approval in round_.approvals.items():
-                decided.pop(key, None)
+                decisions.pop(key, None)
                 if key in round_.decisions:
-                    decided[key] = ApprovalState("recorded", approval.digests[0].hex(), round_.decisions[key])
-        return decided
+                    decisions[key] = ApprovalState("recorded", approval.digests[0].hex(), round_.decisions[key])
+        return decisions
 
     def _pin(self, question: SeenQuestion) -> bytes:
         """Compute a pin with this server's key, because the server does not have the recorded keys."""
-        return self.stage.pinner.pin(self.call.id, *question.digests)
+        return self.server.pinner.pin(self.call.id, *question.digests)
 
-    def journal(self, round_: RecordedRound, done: int) -> Journal:
+    def journal_for(self, round_: RecordedRound, done: int) -> Journal:
         """Rebuild a round's journal, with the answers from the first `done` rounds."""
         return Journal(
             call_id=self.call.id,
@@ -77,7 +77,7 @@ class Replay:
             version=self.call.version,
             entries={
                 key: Entry(answer.action, self._pin(answer.question), answer.data)
-                for key, answer in self.answers(done).items()
+                for key, answer in self.answers_before(done).items()
                 if answer.action is not None
             },
             asked={
@@ -87,30 +87,30 @@ class Replay:
             computed={key: Computed(value) for key, value in round_.computed.items()},
         )
 
-    async def leg(self, journal: Journal | None, answers: Sequence[Answer]) -> Rehearsed:
+    async def play_leg(self, journal: Journal | None, answers: Sequence[Answer]) -> RehearsedLeg:
         """Play one leg. If it only gives the call a token, as for an exactly-once tool, also play the next leg."""
-        played = await self.stage.leg(self.call, journal, answers, self.decisions, self.bodies)
-        if played.end is End.ASKS and not played.questions and not played.approvals:
-            played = await self.stage.leg(self.call, played.journal, (), self.decisions, self.bodies)
-        return played
+        leg = await self.server.play_leg(self.call, journal, answers, self.decisions, self.bodies)
+        if leg.end is End.ASKS and not leg.questions and not leg.approvals:
+            leg = await self.server.play_leg(self.call, leg.journal, (), self.decisions, self.bodies)
+        return leg
 
-    async def next_leg(self, played: Rehearsed, before: RecordedRound, asked: RecordedRound) -> Rehearsed:
+    async def play_next_leg(self, leg: RehearsedLeg, before: RecordedRound, asked: RecordedRound) -> RehearsedLeg:
         """Play the leg that brings one round's recorded answers and decisions, and should ask the next round.
 
         Args:
-            played: The leg that asked the earlier round.
+            leg: The leg that asked the earlier round.
             before: The earlier round.
             asked: The next round.
         """
-        for waiting in played.approvals:
-            if (decision := self.record_of(waiting, before.decisions)) is not None:
+        for waiting in leg.approvals:
+            if (decision := self.find_record(waiting, before.decisions)) is not None:
                 self.decisions[waiting.key] = ApprovalState("recorded", waiting.question.message.hex(), decision)
-        given = [(waiting, self.record_of(waiting, before.answers)) for waiting in played.questions]
-        answers = [replace(answer, question=SeenQuestion.of(waiting)) for waiting, answer in given if answer]
+        pairs = [(waiting, self.find_record(waiting, before.answers)) for waiting in leg.questions]
+        answers = [replace(answer, question=SeenQuestion.of(waiting)) for waiting, answer in pairs if answer]
         # Steps that ran on the next leg were recorded with that leg's round.
         computed = {key: Computed(value) for key, value in asked.computed.items()}
-        journal = replace(played.journal, computed=computed) if played.journal is not None else None
-        return await self.leg(journal, answers)
+        journal = replace(leg.journal, computed=computed) if leg.journal is not None else None
+        return await self.play_leg(journal, answers)
 
 
 def whole_call(traced: TracedCall) -> RecordedCall:

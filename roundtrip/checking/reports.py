@@ -74,7 +74,7 @@ class Divergence:
 
 
 @dataclass(slots=True)
-class Checked:
+class CheckResult:
     """Check result of one recorded call."""
 
     call: str
@@ -106,15 +106,15 @@ class Checked:
             return f"diverges at round {min(divergence.round for divergence in self.divergences)}"
         return verdict.value
 
-    def note_again(self, found: AskedAgain) -> None:
+    def note_again(self, item: AskedAgain) -> None:
         """Add a question that is asked again, unless it is already listed."""
-        if all(other.before.key != found.before.key for other in self.again):
-            self.again.append(found)
+        if all(other.before.key != item.before.key for other in self.again):
+            self.again.append(item)
 
-    def note_divergence(self, found: Divergence) -> None:
+    def note_divergence(self, item: Divergence) -> None:
         """Add a divergence, unless an earlier leg showed the same one."""
-        if all(other.gist != found.gist for other in self.divergences):
-            self.divergences.append(found)
+        if all(other.gist != item.gist for other in self.divergences):
+            self.divergences.append(item)
 
 
 _WORDS: Final = {
@@ -125,7 +125,7 @@ _WORDS: Final = {
 }
 
 
-def as_text(checked: Checked) -> str:
+def as_text(checked: CheckResult) -> str:
     """Return one call's report: its verdict, and the recorded questions next to the current ones."""
     head = f"{printable(checked.call)}  {printable(checked.name)}: {checked.headline}"
     if checked.verdict is Verdict.NOT_CHECKED:
@@ -141,14 +141,14 @@ def as_text(checked: Checked) -> str:
     return "\n".join(lines)
 
 
-def summary(checked: Sequence[Checked]) -> str:
+def summary(checked: Sequence[CheckResult]) -> str:
     """Count the calls by verdict."""
-    verdicts = [one.verdict for one in checked]
+    verdicts = [result.verdict for result in checked]
     counts = [f"{verdicts.count(verdict)} {word}" for verdict, word in _WORDS.items()]
     return f"{len(verdicts)} {'call' if len(verdicts) == 1 else 'calls'}: {', '.join(counts)}"
 
 
-def as_data(checked: Checked) -> dict[str, Any]:
+def as_data(checked: CheckResult) -> dict[str, Any]:
     """Return one call's report as JSON data."""
     return {
         "call": checked.call,

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from roundtrip.adapters.finding import AttachedServer
 from roundtrip.checking.checking import check_calls
-from roundtrip.checking.reports import Checked, Verdict, as_data, as_text, summary
+from roundtrip.checking.reports import CheckResult, Verdict, as_data, as_text, summary
 from roundtrip.cli.command import CommandFailed
 from roundtrip.cli.commands.check import ASKS_AGAIN, NOT_CHECKED
 from roundtrip.cli.running.rehearsing import load_for_rehearsal, rehearse
@@ -33,10 +33,10 @@ def run(arguments: Namespace) -> int:
     if server.plan_of(PROBE_TOOL) is None:
         # Earlier versions also recorded calls of the probe tool.
         calls = [call for call in calls if call.tool != PROBE_TOOL]
-    results: list[Checked] = []
+    results: list[CheckResult] = []
     output = sys.stdout
 
-    def report(checked: Checked) -> None:
+    def report(checked: CheckResult) -> None:
         results.append(checked)
         if not arguments.json:
             print(as_text(checked), file=output, flush=True)

@@ -9,7 +9,7 @@ from roundtrip.checking.checking import check_calls
 from roundtrip.checking.forking import fork_call
 from roundtrip.checking.recorded import recorded_call
 from roundtrip.checking.rehearsal import End
-from roundtrip.checking.reports import Checked
+from roundtrip.checking.reports import CheckResult
 from roundtrip.ledger import SqliteLedger
 from roundtrip.testing import Era, User
 from roundtrip.trace.writing.recorder import Recorder
@@ -48,7 +48,7 @@ class Site:
             await play(make() if name.startswith("once") else shared, feature, era)
         await ledger.aclose()
 
-    async def check(self, *, forks: int = 0) -> list[Checked]:
+    async def check(self, *, forks: int = 0) -> list[CheckResult]:
         """Check all calls with another process of the same code, and fork their rounds; nothing changes."""
         self.effect.closed = True
         ledger, bus, told = self.ledger(), Heard(), list[Transition]()
@@ -67,8 +67,8 @@ class Site:
         return found
 
 
-async def check_all(server: Server[Any], path: Path) -> list[Checked]:
-    found: list[Checked] = []
+async def check_all(server: Server[Any], path: Path) -> list[CheckResult]:
+    found: list[CheckResult] = []
     await check_calls(server, calls_of(path), found.append, now=time.time())
     return found
 

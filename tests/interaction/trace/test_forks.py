@@ -14,7 +14,7 @@ from roundtrip.checking.fork_reports import fork_data, fork_text
 from roundtrip.checking.forking import Fork, OwnAnswer, fork_call
 from roundtrip.checking.recorded import NotReplayable, recorded_call
 from roundtrip.checking.rehearsal import End
-from roundtrip.checking.reports import Checked
+from roundtrip.checking.reports import CheckResult
 from roundtrip.cli import main
 from roundtrip.ledger import MemoryLedger, SqliteLedger
 from roundtrip.machine.journal import Action
@@ -309,7 +309,7 @@ async def test_waiting_task_of_the_store_is_left_alone(tmp_path: Path, monkeypat
     monkeypatch.delenv("ROUNDTRIP_RUN_TASKS")
     (call,) = [call for call in calls_of(path) if call.tool == "book"]
     assert (await fork(make(), call, 1, slow=3)).end is End.BODY
-    found: list[Checked] = []
+    found: list[CheckResult] = []
     await check_calls(make(), [call], found.append, now=time.time())
     assert found[0].headline == "compatible"
     assert not taken.is_set()

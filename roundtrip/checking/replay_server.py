@@ -27,14 +27,14 @@ from roundtrip.adapters.finding import AttachedServer
 from roundtrip.adapters.installation import Installation
 from roundtrip.approvals.settling import ApprovalState
 from roundtrip.checking.recorded import Answer, Kind, NotReplayable, RecordedCall
-from roundtrip.checking.rehearsal import Bodies, End, Rehearsal, Rehearsed, rehearsing
+from roundtrip.checking.rehearsal import Bodies, End, Rehearsal, RehearsedLeg, rehearsing
 from roundtrip.client.legs import Era, LegRequest, Method, callbacks, never_live, send
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.pins import Pinner
 
 
-class Stage:
-    """Rehearsing server and its clients, which play single legs. Created by `open_stage`."""
+class ReplayServer:
+    """Rehearsing server and its clients, which play single legs. Created by `open_replay_server`."""
 
     def __init__(
         self, server: AttachedServer, rehearsal: Rehearsal, clients: AsyncExitStack, *, seconds: float
@@ -50,32 +50,32 @@ class Stage:
         """Return the pinner whose pins the server accepts."""
         return self._server.journal_codec.pinner
 
-    async def leg(
+    async def play_leg(
         self,
         call: RecordedCall,
         journal: Journal | None,
         answers: Sequence[Answer],
-        decided: Mapping[str, ApprovalState],
+        decisions: Mapping[str, ApprovalState],
         bodies: Bodies,
-    ) -> Rehearsed:
+    ) -> RehearsedLeg:
         """Serve one leg of a call: the first leg, or a leg with answers to a journal's questions.
 
         Args:
             call: The call.
             journal: The previous leg's journal; None for the first leg.
             answers: The answers that the request brings.
-            decided: The call's approval decisions.
+            decisions: The call's approval decisions.
             bodies: How far the body runs.
         """
         responses = {answer.question.key: response for answer in answers if (response := _response(answer)) is not None}
         client = await self._client(call.kinds)
-        self._rehearsal.next(journal, decided, bodies)
+        self._rehearsal.next(journal, decisions, bodies)
         reason, result = "", None
         try:
             with anyio.fail_after(self._seconds):
                 result = await self._send(client.session, call, responses)
         except TimeoutError:
-            return Rehearsed(End.FAILED, reason=f"the leg took longer than {self._seconds:g} s (see --timeout)")
+            return RehearsedLeg(End.FAILED, reason=f"the leg took longer than {self._seconds:g} s (see --timeout)")
         except MCPError as error:
             reason = error.error.message
         else:
@@ -125,7 +125,7 @@ class Stage:
 
 
 @asynccontextmanager
-async def open_stage(server: AttachedServer, *, seconds: float) -> AsyncGenerator[Stage]:
+async def open_replay_server(server: AttachedServer, *, seconds: float) -> AsyncGenerator[ReplayServer]:
     """Start a server for rehearsals, and stop it at the end.
 
     Args:
@@ -135,7 +135,7 @@ async def open_stage(server: AttachedServer, *, seconds: float) -> AsyncGenerato
     # The rehearsal outlives the clients, so that it covers the server's lifespan.
     with rehearsing(server) as rehearsal:
         async with AsyncExitStack() as clients:
-            yield Stage(server, rehearsal, clients, seconds=seconds)
+            yield ReplayServer(server, rehearsal, clients, seconds=seconds)
 
 
 def _response(answer: Answer) -> InputResponse | None:
