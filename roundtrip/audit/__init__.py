@@ -1,1 +1,1 @@
-"""Attacks on any multi-round MCP server over its protocol alone, and a report clause by clause: `roundtrip audit`."""
+"""`roundtrip audit`: attacks on any multi-round MCP server, using only the protocol, and a report by clause."""

@@ -1,4 +1,4 @@
-"""Attack the answers of a call: missing, unasked, early, malformed and invalid ones, and ones without capabilities."""
+"""Attacks with answers: missing, unasked, early, malformed, invalid and oversized ones, and undeclared capabilities."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -15,7 +15,7 @@ from roundtrip.testing.attacks.answers import NOT_ASKED, UNASKED_ANSWER, invalid
 from roundtrip.untrusted import mapping_of
 
 _MAX_KEYS: Final = 4
-"""Questions of one round to attack."""
+"""Maximum number of questions to attack in one round."""
 _MALFORMED: Final[tuple[tuple[str, Any], ...]] = (
     ("a list", []),
     ("a text", "accept"),
@@ -32,16 +32,16 @@ _MALFORMED_ANSWERS: Final[tuple[tuple[str, Any], ...]] = (
 
 
 class _AskedOtherwise(Exception):
-    """Equal calls are asked different questions, so an attack cannot come as far as the honest call."""
+    """Equal calls get different questions, so an attack cannot reach the same leg as the honest call."""
 
 
 class AnswerAttacks:
-    """Attacks on the answers of one tool's calls.
+    """Attacks on the answers in one tool's calls.
 
     Args:
         session: The session.
         tool: The tool.
-        honest: An honest call of it.
+        honest: An honest call to the tool.
     """
 
     def __init__(self, session: AuditSession, tool: AuditedTool, honest: AuditedCall) -> None:
@@ -51,7 +51,7 @@ class AnswerAttacks:
         self._honest = honest
 
     async def run(self) -> None:
-        """Attack the answers of each round."""
+        """Attack each round's answers."""
         attacks = (self._missing, self._unknown, self._early, self._malformed, self._invalid, self._oversized)
         for number in self._honest.asked:
             place = number + 1
@@ -69,11 +69,11 @@ class AnswerAttacks:
         """Play a new call up to a leg, and return the leg.
 
         Raises:
-            _AskedOtherwise: The call is not asked what the honest one was.
+            _AskedOtherwise: The call gets other questions than the honest call.
         """
         leg = await self._session.unsent_leg(self._tool, self._honest, place)
         if leg is None:
-            self._notes.untried("S7.missing", "equal calls are asked different questions")
+            self._notes.untried("S7.missing", "equal calls get different questions")
             raise _AskedOtherwise
         return leg
 
@@ -90,7 +90,7 @@ class AnswerAttacks:
             reaction = await self._try(replace(leg, answers=kept), place, f"a missing answer to {key!r}")
             response = reaction.response
             asked = reaction.asked_again and key in response.questions
-            text = f"the answer to {key!r} was missing, which was answered with {response.told}"
+            text = f"a request without the answer to {key!r} was answered with {response.told}"
             self._notes.require(asked, "S7.missing", text)
             if not asked:
                 continue
@@ -100,7 +100,7 @@ class AnswerAttacks:
                 continue
             again = await self._session.call(leg.answering(response, answers))
             went_on = reaction_to(again, self._honest, place).went_on
-            text = f"the missing answer to {key!r} came, and was answered with {again.told}"
+            text = f"the request with the missing answer to {key!r} was answered with {again.told}"
             self._notes.require(went_on, "S7.goes-on", text)
 
     async def _unknown(self, place: int) -> None:
@@ -108,13 +108,13 @@ class AnswerAttacks:
         what = "an answer to an unknown question"
         extra = replace(leg, answers={**leg.answers, NOT_ASKED: on_wire(UNASKED_ANSWER)})
         reaction = await self._try(extra, place, what)
-        text = f"{what} was added, and answered with {reaction.response.told}"
+        text = f"a request with {what} was answered with {reaction.response.told}"
         honest = self._honest.responses[place]
         ignored = reaction.went_on or reaction.response.ending is honest.ending
         self._notes.require(ignored, "S8.unknown", text)
 
     async def _early(self, place: int) -> None:
-        """Send the answers of later rounds too early, alone and beside the asked ones."""
+        """Send later rounds' answers too early: instead of the expected answers, and together with them."""
         asked = self._honest.responses[place - 1].questions
         later = {key: answer for key, answer in self._honest.answers(place + 1).items() if key not in asked}
         if not later or not self._honest.responses[place].questions:
@@ -123,7 +123,7 @@ class AnswerAttacks:
         if not self._notes.has_failed("S7.missing"):
             leg = await self._leg(place)
             reaction = await self._try(replace(leg, answers=later), place, what)
-            text = f"answers to {_names(later)} came before they were asked for, instead of the asked ones"
+            text = f"answers to {_names(later)} were sent before the questions, instead of the expected answers"
             self._judge_early(reaction.went_on, reaction, text)
         leg = await self._leg(place)
         both = replace(leg, answers={**leg.answers, **later})
@@ -131,7 +131,7 @@ class AnswerAttacks:
         passed_over = reaction.went_on and not set(self._honest.responses[place].questions) <= set(
             reaction.response.questions
         )
-        self._judge_early(passed_over, reaction, f"answers to {_names(later)} came before they were asked for")
+        self._judge_early(passed_over, reaction, f"answers to {_names(later)} were sent before the questions")
 
     def _judge_early(self, taken: bool, reaction: Reaction, text: str) -> None:
         self._notes.require(not taken, "S8.early", f"{text}: {reaction.response.told}")
@@ -139,12 +139,12 @@ class AnswerAttacks:
     async def _malformed(self, place: int) -> None:
         leg = await self._leg(place)
         key = next(iter(leg.answers))
-        malformed: dict[str, Any] = {f"{what} in place of answers": answers for what, answers in _MALFORMED}
+        malformed: dict[str, Any] = {f"{what} instead of answers": answers for what, answers in _MALFORMED}
         for what, answer in _MALFORMED_ANSWERS:
             malformed[f"{what} as the answer to {key!r}"] = {**leg.answers, key: answer}
         for what, answers in malformed.items():
             reaction = await self._try(replace(leg, answers=answers), place, what)
-            # A result that is an error is no JSON-RPC error.
+            # A result with `isError` is not a JSON-RPC error.
             is_error = reaction.response.error is not None or reaction.response.ending is Ending.REJECTED
             text = f"{what} was answered with {reaction.response.told}"
             self._notes.require(is_error or reaction.asked_again, "S9.malformed", text)
@@ -159,21 +159,21 @@ class AnswerAttacks:
             try:
                 invalid = list(invalid_responses(question))
             except ValueError as error:
-                self._notes.untried("S9.content", f"the form of {key!r} cannot be filled in: {error}")
+                self._notes.untried("S9.content", f"the audit cannot fill in the form of {key!r}: {error}")
                 continue
             leg = await self._leg(place)
             for what, answer in invalid:
                 changed = replace(leg, answers={**leg.answers, key: on_wire(answer)})
                 reaction = await self._try(changed, place, f"the answer to {key!r} as {what}")
-                text = f"the answer to {key!r} came as {what}, and was answered with {reaction.response.told}"
+                text = f"an answer to {key!r} with {what} was answered with {reaction.response.told}"
                 self._notes.require(not reaction.went_on, "S9.content", text)
             await self._require_control("S9.content", leg, place)
 
     async def _require_control(self, clause: str, leg: WireLeg, place: int) -> None:
-        """Send the honest leg after the bad ones: if it is rejected too, they prove nothing."""
+        """Send the honest leg after the bad ones. If the server also rejects it, the bad legs prove nothing."""
         control = await self._session.call(leg)
         if not reaction_to(control, self._honest, place).went_on and control.ending is not self._honest.last.ending:
-            reason = f"after the attacks, the honest request too was answered with {control.told}"
+            reason = f"after the attacks, even the honest request was answered with {control.told}"
             self._notes.withdraw(clause, reason)
 
     async def _oversized(self, place: int) -> None:
@@ -188,52 +188,52 @@ class AnswerAttacks:
         for what, changed in oversized.items():
             response = await self._session.call(changed)
             text = f"{what} of {self._session.limits.body_bytes // 2**20} MiB was answered with {response.told}"
-            # A server may close the connection when it rejects a body that it has not read.
+            # A server may reject a body by closing the connection before it has read the body.
             answered = response.ending is not Ending.CRASHED or response.is_cut
             self._notes.require(answered and await self._session.is_alive(), "A3", text)
 
     async def _stateless(self) -> None:
-        """Send all answers in a first request, which has no state."""
+        """Send all answers in a first request, without a state."""
         answers = self._honest.answers()
         if not self._honest.states or not answers:
             return
         leg = WireLeg(self._tool.name, self._tool.arguments, answers, ABSENT)
         response = await self._session.call(leg)
         if response.ending is Ending.DONE:
-            text = "answers were taken without the state of their questions, so what the state binds was not checked"
+            text = "the server accepted answers without a state, so it did not check what the state binds"
             self._notes.fact("S8.stateless", text)
         else:
             self._notes.passed("S8.stateless")
 
     async def _incapable(self) -> None:
-        """Call as clients that can be asked nothing, no pages, or only some kinds of questions."""
+        """Call the tool as a client without capabilities, and with only one capability at a time."""
         if not any(self._honest.responses[number].questions for number in self._honest.asked):
             return
         call = await self._session.play(self._tool, until=0, capabilities=NONE)
         if call.last.error is not None or call.last.ending in (Ending.FAILED, Ending.CRASHED):
             error = call.last.error or {}
             named = "requiredCapabilities" in mapping_of(error.get("data"))
-            text = f"a client that can be asked nothing was answered with {call.last.told}"
+            text = f"a client without capabilities was answered with {call.last.told}"
             is_right = error.get("code") == MISSING_REQUIRED_CLIENT_CAPABILITY and named
             self._notes.require(is_right, "S6.error", text)
         elif call.last.ending is Ending.DONE:
             self._notes.passed("S6.error")
         else:
-            self._notes.untried("S6.error", "clients are asked what they did not declare")
+            self._notes.untried("S6.error", "the server asks clients questions that they did not declare")
         for kind in FULL:
             await self._session.play(self._tool, until=0, capabilities={kind: {}})
         leg = await self._leg(self._honest.asked[0] + 1)
         if len(self._honest.asked) > 1:
-            # Capabilities are those of the request, not of an earlier one.
+            # Capabilities belong to each request, not to an earlier one.
             await self._session.call(leg, capabilities=NONE)
 
     async def _serves_after_abandoned_calls(self) -> bool:
-        """Play a whole call, after all those that ended in the middle, and return True if it ends as before."""
+        """Play a whole call after all abandoned calls, and return True if it ends as before."""
         if not self._honest.asked:
             return True
         call = await self._session.play(self._tool)
         as_before = call.last.ending is self._honest.last.ending
-        text = f"after calls that ended in the middle, an honest one ended with {call.last.told}"
+        text = f"after abandoned calls, an honest call ended with {call.last.told}"
         self._notes.require(as_before, "S10", text)
         return as_before
 

@@ -1,4 +1,4 @@
-"""Audit one server: list its tools, play honest calls of the named ones, and attack them."""
+"""Audit of one server: list its tools, play honest calls to the named tools, and attack them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,23 +18,23 @@ _MAX_PAGES: Final = 100
 
 
 class AuditFailed(Exception):
-    """The audit could not begin: the server does not answer, or a named tool cannot be called."""
+    """The audit could not start: the server does not answer, or a named tool cannot be called."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditPlan:
-    """Server and tools of an audit, and what they promise."""
+    """Audit settings: the server, its tools, and their promises."""
 
     target: str
-    """The server, as the report names it."""
+    """The server's name in the report."""
     tools: tuple[AuditedTool, ...]
-    """The tools to call; no other is called."""
+    """The tools to call. The audit calls no other tools."""
     answers: AnswerFile = NO_ANSWERS
     limits: AuditLimits = field(default_factory=AuditLimits)
     has_other: bool = False
-    """True if the wire has the headers of another user."""
+    """True if the connection has another user's headers."""
     stale: float | None = None
-    """Seconds after which a state must be rejected; None to not wait."""
+    """Seconds until a state must be rejected; None to not wait."""
     once: frozenset[str] = frozenset()
     """The tools that promise to act once."""
     secrets: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ async def audit(plan: AuditPlan, wire: AuditWire) -> AuditReport:
     """Audit a server.
 
     Raises:
-        AuditFailed: The audit could not begin.
+        AuditFailed: The audit could not start.
     """
     session = AuditSession(wire, plan.limits, plan.answers, has_other=plan.has_other)
     names = [tool.name for tool in plan.tools]
@@ -71,7 +71,7 @@ async def audit(plan: AuditPlan, wire: AuditWire) -> AuditReport:
 
 
 async def _meet(session: AuditSession, tools: Sequence[AuditedTool]) -> str:
-    """List the tools, and return the name of the server."""
+    """List the tools, and return the server's name."""
     discovered = await session.send("server/discover", {})
     listed = await _list(session)
     for tool in tools:
@@ -108,7 +108,7 @@ async def _attack(session: AuditSession, plan: AuditPlan) -> None:
     attacks = {tool.name: StateAttacks(session, tool, calls) for tool in plan.tools}
     for tool in plan.tools:
         if plan.stale is None:
-            session.notes[tool.name].untried("S5.expiry", "it takes --stale SECONDS, after which states expire")
+            session.notes[tool.name].untried("S5.expiry", "it needs --stale SECONDS, the time until states expire")
         else:
             await attacks[tool.name].keep_stale()
         _require_end(session, tool, calls[tool.name])
@@ -122,7 +122,7 @@ async def _attack(session: AuditSession, plan: AuditPlan) -> None:
 
 
 def _require_end(session: AuditSession, tool: AuditedTool, call: AuditedCall) -> None:
-    """Note why an honest call tells nothing."""
+    """Record why an honest call proves nothing."""
     reason = call.trouble
     if reason is None and call.last.ending in (Ending.REJECTED, Ending.CRASHED, Ending.FAILED):
         reason = f"an honest call was answered with {call.last.told}"

@@ -1,8 +1,8 @@
-"""Clauses that an audit tries: their ids, levels and sources.
+"""Audit clauses: their IDs, levels and sources.
 
-S, F, R and T clauses are the specification's; `specs/protocol.md` lists the S and F clauses, and a name after a dot is
-a part of one. A clauses are advice of roundtrip, which no specification asks for. P clauses are promises that the user
-names on the command line.
+S, F, R and T clauses come from the specification. `specs/protocol.md` lists the S and F clauses; a name after a dot is
+part of a clause. A clauses are roundtrip's advice, beyond the specification. P clauses are promises that the user
+makes on the command line.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _USER: Final = "the command line"
 
 
 class ClauseLevel(Enum):
-    """The level of a clause, as in RFC 2119; advice is below all of them."""
+    """Clause level from RFC 2119; advice is the lowest level."""
 
     MUST = "MUST"
     SHOULD = "SHOULD"
@@ -28,15 +28,15 @@ class ClauseLevel(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AuditClause:
-    """One clause, or one part of it."""
+    """One clause, or part of a clause."""
 
     id: str
     level: ClauseLevel
     demand: str
     source: str
-    """The page of the specification of 2026-07-28, or the author of the demand."""
-    untried: str = "no call came that far"
-    """The reason if nothing tries it."""
+    """The page in the 2026-07-28 specification, or who makes the demand."""
+    untried: str = "no call got that far"
+    """The reason if no attempt tries the clause."""
 
 
 _MUST, _SHOULD, _MAY, _ADVICE = ClauseLevel
@@ -46,37 +46,37 @@ _NO_FORM: Final = "no call asked with a form"
 _NO_TASK: Final = "no call became a task"
 
 _ALL: Final = (
-    AuditClause("R1", _MUST, "Every result says its `resultType`.", _BASE),
-    AuditClause("R2", _MUST, "Every response is JSON-RPC 2.0, with the id of its request.", _BASE),
-    AuditClause("S1", _MUST, "Only tools, prompts and resources answer that they need input.", _MRTR),
+    AuditClause("R1", _MUST, "Every result has a `resultType`.", _BASE),
+    AuditClause("R2", _MUST, "Every response is JSON-RPC 2.0, with its request's id.", _BASE),
+    AuditClause("S1", _MUST, "Only tools, prompts and resources ask for input.", _MRTR),
     AuditClause("S1.returned", _MUST, "Questions are returned, not sent as requests over the connection.", _MRTR),
-    AuditClause("S2.type", _MUST, 'A result with questions or a state says `"input_required"`.', _MRTR, _NO_QUESTION),
+    AuditClause(
+        "S2.type", _MUST, 'A result with questions or a state has the type `"input_required"`.', _MRTR, _NO_QUESTION
+    ),
     AuditClause("S2.content", _MUST, "Such a result carries questions, a text as state, or both.", _MRTR, _NO_QUESTION),
-    AuditClause("S3.keys", _MUST, "Keys of questions are unique within a request.", _MRTR, _NO_QUESTION),
+    AuditClause("S3.keys", _MUST, "Question keys are unique within a request.", _MRTR, _NO_QUESTION),
     AuditClause("S3.kinds", _MUST, "Questions are forms or pages, for a model, or for roots.", _MRTR, _NO_QUESTION),
     AuditClause("S4.tampered", _MUST, "A state with a changed character is rejected.", _MRTR, _NO_STATE),
     AuditClause("S4.truncated", _MUST, "A shortened state is rejected.", _MRTR, _NO_STATE),
     AuditClause("S4.forged", _MUST, "A state in JSON whose values were rewritten is rejected.", _MRTR, _NO_STATE),
     AuditClause("S4.invented", _MUST, "A state that the server never sent is rejected.", _MRTR, _NO_STATE),
-    AuditClause("S5.principal", _SHOULD, "The state of a user is rejected from another one.", _MRTR, _NO_STATE),
+    AuditClause("S5.principal", _SHOULD, "A user's state is rejected from another user.", _MRTR, _NO_STATE),
     AuditClause("S5.expiry", _SHOULD, "A state is rejected after a short time.", _MRTR, _NO_STATE),
-    AuditClause("S5.tool", _SHOULD, "The state of a tool is rejected at another one.", _MRTR, _NO_STATE),
+    AuditClause("S5.tool", _SHOULD, "A tool's state is rejected at another tool.", _MRTR, _NO_STATE),
     AuditClause("S5.arguments", _SHOULD, "A state is rejected with other arguments.", _MRTR, _NO_STATE),
     AuditClause("S5.replay", _MAY, "A state may be used again.", _MRTR, _NO_STATE),
     AuditClause(
         "S5.once", _MUST, "A tool that acts once answers a repeated request without acting again.", _MRTR, _NO_STATE
     ),
     AuditClause("S6.declared", _MUST, "Clients are asked only what they declared for this request.", _MRTR),
-    AuditClause("S6.error", _MUST, "A missing capability is named by the error `-32021`.", _BASE, _NO_QUESTION),
+    AuditClause("S6.error", _MUST, "The error `-32021` names a missing capability.", _BASE, _NO_QUESTION),
     AuditClause("S7.missing", _SHOULD, "A missing answer is asked for again.", _MRTR, _NO_QUESTION),
-    AuditClause("S7.goes-on", _SHOULD, "A call goes on when its missing answer comes.", _MRTR, _NO_QUESTION),
+    AuditClause("S7.goes-on", _SHOULD, "A call continues when its missing answer arrives.", _MRTR, _NO_QUESTION),
     AuditClause("S8.unknown", _SHOULD, "An answer to an unknown question is ignored.", _MRTR, _NO_QUESTION),
-    AuditClause(
-        "S8.early", _SHOULD, "Answers to questions of another round are ignored.", _MRTR, "no call asked twice"
-    ),
+    AuditClause("S8.early", _SHOULD, "Answers to another round's questions are ignored.", _MRTR, "no call asked twice"),
     AuditClause("S8.stateless", _MAY, "Answers without the state of their questions may be ignored.", _MRTR, _NO_STATE),
     AuditClause("S9.malformed", _SHOULD, "Malformed answers get a JSON-RPC error.", _MRTR, _NO_QUESTION),
-    AuditClause("S9.content", _SHOULD, "Answers that do not fit their form are not taken.", _ELICITATION, _NO_FORM),
+    AuditClause("S9.content", _SHOULD, "Answers that do not fit their form are not accepted.", _ELICITATION, _NO_FORM),
     AuditClause("S9.alive", _SHOULD, "The server keeps running.", _MRTR),
     AuditClause("S10", _MUST, "The server does not rely on clients to come back.", _MRTR, _NO_QUESTION),
     AuditClause("S11", _MUST, "Forms do not ask for secrets.", _ELICITATION, _NO_FORM),
@@ -87,12 +87,12 @@ _ALL: Final = (
     AuditClause("F2", _MUST, "Enums come in four shapes.", _ELICITATION, "no form has a choice"),
     AuditClause("F3", _MAY, "Fields may have defaults, which then fit.", _ELICITATION, "no field has a default"),
     AuditClause("F4", _MUST, "A form has no nesting, no `$ref` and no null.", _ELICITATION, _NO_FORM),
-    AuditClause("T1", _MUST, "A key of a task's questions is never used again.", _TASKS, _NO_TASK),
+    AuditClause("T1", _MUST, "A task never reuses a question key.", _TASKS, _NO_TASK),
     AuditClause("T2", _MUST, "A call becomes a task only for clients that declared tasks.", _TASKS, _NO_TASK),
     AuditClause("T3", _MUST, "An unknown task gets the error `-32602`.", _TASKS, _NO_TASK),
-    AuditClause("T4", _SHOULD, "The task of a user is unknown to another one.", _TASKS, _NO_TASK),
-    AuditClause("P1", _MUST, "Texts of --secret cannot be read in a state.", _USER, "--secret was not given"),
-    AuditClause("A1", _ADVICE, "All bad states get one and the same answer.", _OURS, _NO_STATE),
+    AuditClause("T4", _SHOULD, "A user's task is unknown to another user.", _TASKS, _NO_TASK),
+    AuditClause("P1", _MUST, "--secret texts cannot be read in a state.", _USER, "--secret was not given"),
+    AuditClause("A1", _ADVICE, "All bad states get the same response.", _OURS, _NO_STATE),
     AuditClause("A2", _ADVICE, "Errors show no traceback, path or exception.", _OURS, "no request got an error"),
     AuditClause("A3", _ADVICE, "Oversized requests are answered in time.", _OURS),
     AuditClause("A4", _ADVICE, "Answers and arguments cannot be read in a state.", _OURS, _NO_STATE),
@@ -100,4 +100,4 @@ _ALL: Final = (
 )
 
 CLAUSES: Final = {clause.id: clause for clause in _ALL}
-"""The clauses by id, in the order of a report."""
+"""The clauses by ID, in report order."""

@@ -1,4 +1,4 @@
-"""Collect what an audit observes, and reach a verdict on each clause."""
+"""Audit observations, and the verdict on each clause."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ _MAX_TEXTS = 6
 
 
 class ClauseVerdict(Enum):
-    """The verdict on a clause."""
+    """Verdict on a clause."""
 
     FAILED = "failed"
     FACT = "fact"
@@ -21,19 +21,19 @@ class ClauseVerdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ClauseFinding:
-    """The verdict on a clause for one tool, or for the server."""
+    """Verdict on a clause, for one tool or for the server."""
 
     clause: AuditClause
     tool: str | None
-    """The tool; None for the server as a whole."""
+    """The tool; None for the whole server."""
     verdict: ClauseVerdict
     attempts: int
-    """The number of attempts that tried the clause."""
+    """The number of attempts at the clause."""
     texts: tuple[str, ...]
-    """The evidence, the fact, or the reason why it could not be tried."""
+    """The evidence, the fact, or the reason that the clause could not be tried."""
 
     def counts(self, level: ClauseLevel) -> bool:
-        """Return True if it failed, at this level or a stricter one."""
+        """Return True if the clause failed, at this level or a stricter one."""
         levels = list(ClauseLevel)
         return self.verdict is ClauseVerdict.FAILED and levels.index(self.clause.level) <= levels.index(level)
 
@@ -48,35 +48,35 @@ class _Tried:
 
 @dataclass(slots=True)
 class ToolNotes:
-    """Observations about one tool, or about the server as a whole."""
+    """Observations about one tool, or about the whole server."""
 
     tried: dict[str, _Tried] = field(default_factory=dict[str, _Tried])
-    """The attempts by the ids of clauses."""
+    """The attempts, by clause ID."""
     limit: str = ""
-    """The first reason why the clauses that were not tried could not be."""
+    """The first reason that the remaining clauses could not be tried."""
 
     def passed(self, clause: str) -> None:
-        """Note an attempt that found nothing."""
+        """Record an attempt that found no fault."""
         self._of(clause).attempts += 1
 
     def failed(self, clause: str, text: str) -> None:
-        """Note an attempt that broke the clause."""
+        """Record an attempt that broke the clause."""
         tried = self._of(clause)
         tried.attempts += 1
         _add(tried.failures, text)
 
     def fact(self, clause: str, text: str) -> None:
-        """Note something that the clause leaves to the server."""
+        """Record a behavior that the clause leaves to the server."""
         tried = self._of(clause)
         tried.attempts += 1
         _add(tried.facts, text)
 
     def untried(self, clause: str, reason: str) -> None:
-        """Note why the clause could not be tried; attempts that could win over it."""
+        """Record why the clause could not be tried. Successful attempts take precedence."""
         _add(self._of(clause).reasons, reason)
 
     def require(self, holds: bool, clause: str, text: str) -> None:
-        """Note an attempt, which failed unless the condition holds."""
+        """Record an attempt: it failed unless the condition holds."""
         if holds:
             self.passed(clause)
         else:
@@ -87,11 +87,11 @@ class ToolNotes:
         return bool(self._of(clause).failures)
 
     def give_up(self, reason: str) -> None:
-        """Note why the clauses that were not tried could not be."""
+        """Record why the remaining clauses cannot be tried."""
         self.limit = self.limit or reason
 
     def withdraw(self, clause: str, reason: str) -> None:
-        """Drop attempts that found nothing, and prove nothing, for this reason."""
+        """Drop attempts that found no fault, because they prove nothing for this reason."""
         tried = self._of(clause)
         if tried.attempts and not tried.failures and not tried.facts:
             tried.attempts = 0
@@ -102,11 +102,11 @@ class ToolNotes:
 
 
 AuditNotes = defaultdict[str | None, ToolNotes]
-"""The observations of an audit by tool; None is the server as a whole."""
+"""An audit's observations, by tool; None is the whole server."""
 
 
 def findings_in(notes: AuditNotes) -> Iterator[ClauseFinding]:
-    """Yield the findings, in the order of the clauses; each clause has at least one."""
+    """Yield the findings in clause order, at least one per clause."""
     limits = [one.limit for one in notes.values() if one.limit]
     for clause in CLAUSES.values():
         tried = {tool: one.tried[clause.id] for tool, one in notes.items() if clause.id in one.tried}
@@ -133,19 +133,19 @@ def _finding(clause: AuditClause, tool: str | None, tried: _Tried) -> ClauseFind
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """The result of an audit."""
+    """Audit result."""
 
     server: str
-    """The name and version that the server gives itself."""
+    """The name and version that the server reports."""
     target: str
     tools: Sequence[str]
     findings: Sequence[ClauseFinding]
     requests: int
     seconds: float
     begun: Mapping[str, int]
-    """The number of calls that the audit began, by tool."""
+    """The number of calls that the audit started, by tool."""
     ended: Mapping[str, int]
-    """The number of calls that had a result, by tool."""
+    """The number of calls that returned a result, by tool."""
 
     def failures(self, level: ClauseLevel) -> list[ClauseFinding]:
         """Return the failures at this level or a stricter one."""

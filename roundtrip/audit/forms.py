@@ -1,4 +1,4 @@
-"""Check the forms of a server against the protocol's clauses about forms, and for secrets."""
+"""Form checks: the protocol's clauses about forms, and fields that ask for secrets."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ _SECRET: Final = re.compile(
 
 
 def check_form(notes: ToolNotes, key: str, request: Mapping[str, Any]) -> None:
-    """Note which clauses a question's form keeps."""
+    """Record which clauses a question's form keeps."""
     schema = mapping_of(mapping_of(request.get("params")).get("requestedSchema"))
     is_flat = schema.get("type") == "object" and isinstance(schema.get("properties"), Mapping)
     notes.require(is_flat, "F1", f"the form of {key!r} is not an object with properties")
@@ -38,7 +38,9 @@ def _check_field(notes: ToolNotes, field: str, name: str, shape: Mapping[str, An
     problem = "allows null" if null else f"uses {', '.join(nested)}"
     notes.require(not nested and not null, "F4", f"{field} {problem}")
     if _CHOICES & shape.keys() or kind == "array":
-        notes.require(_is_enum(shape, items), "F2", f"the choices of {field} have no shape of the protocol")
+        notes.require(
+            _is_enum(shape, items), "F2", f"the choices of {field} have a shape that the protocol does not allow"
+        )
     if shape.get("default") is not None:
         notes.require(_fits(shape, shape["default"]), "F3", f"the default of {field} does not fit its own schema")
     title = shape.get("title")
@@ -88,5 +90,5 @@ def _fits(shape: Mapping[str, Any], value: Any) -> bool:
 
 
 def _spaced(text: str) -> str:
-    """Separate the words of a name in camel case."""
+    """Separate the words in a camel-case name."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", text)

@@ -1,4 +1,4 @@
-"""Requests of an audit and the responses to them, as JSON: no model of the SDK corrects or hides anything."""
+"""Audit requests and responses as plain JSON: no SDK model corrects or hides anything."""
 
 import json
 from collections.abc import Mapping
@@ -22,19 +22,19 @@ Json = Mapping[str, Any]
 
 
 ABSENT: Final = object()
-"""A parameter that the request leaves out."""
+"""Placeholder for a parameter that the request omits."""
 
 NONE: Final[Json] = {}
-"""The capabilities of a client that can be asked nothing."""
+"""Capabilities of a client that cannot be asked anything."""
 FULL: Final[Json] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}, "context": {}}, "roots": {}}
-"""The capabilities of a client that can be asked everything, but has no tasks."""
+"""Capabilities of a client that can be asked everything, but has no tasks."""
 WITH_TASKS: Final[Json] = {**FULL, "extensions": {EXTENSION: {}}}
-"""The capabilities of a client that can be asked everything, and has tasks."""
+"""Capabilities of a client that can be asked everything, and has tasks."""
 
 
 @dataclass(frozen=True, slots=True)
 class WireLeg:
-    """One request of a call, with answers and a state of any type."""
+    """One request in a call, with answers and a state of any type."""
 
     name: str
     arguments: Json
@@ -42,7 +42,7 @@ class WireLeg:
     state: Any = ABSENT
 
     def params(self) -> dict[str, Any]:
-        """Return the parameters of `tools/call`."""
+        """Return the `tools/call` parameters."""
         more = {"inputResponses": self.answers, "requestState": self.state}
         return {
             "name": self.name,
@@ -51,20 +51,20 @@ class WireLeg:
         }
 
     def answering(self, asked: "WireResponse", answers: Json) -> "WireLeg":
-        """Return the next leg of the call."""
+        """Return the call's next leg."""
         state = ABSENT if asked.state is None else asked.state
         return replace(self, answers=dict(answers) if asked.questions else ABSENT, state=state)
 
 
 class Ending(Enum):
-    """The ending of one request."""
+    """Outcome of one request."""
 
     REJECTED = "rejected"
-    """With a JSON-RPC error on purpose, or an HTTP status of the client's fault."""
+    """A deliberate JSON-RPC error, or an HTTP 4xx status."""
     CRASHED = "crashed"
-    """With an internal error, or with no response."""
+    """An internal error, or no response."""
     FAILED = "failed"
-    """With a result that is an error of the tool."""
+    """A result with a tool error."""
     ASKED = "asked"
     DONE = "done"
     TASK = "task"
@@ -72,22 +72,22 @@ class Ending(Enum):
 
 @dataclass(frozen=True)
 class WireResponse:
-    """The response to one request."""
+    """Response to one request."""
 
     message: Json | None = None
     """The JSON-RPC response."""
     status: int | None = None
     """The HTTP status."""
     text: str = ""
-    """The text of the response."""
+    """The response text."""
     trouble: str | None = None
-    """The reason why there is no JSON-RPC response."""
+    """The reason that there is no JSON-RPC response."""
     repeated: tuple[str, ...] | None = None
-    """Keys that one object has twice; None if that cannot be seen."""
+    """Keys that occur twice in one object; None if that is unknown."""
     requests: tuple[str, ...] = ()
-    """Methods of requests that the server sent meanwhile."""
+    """Methods of the requests that the server sent before the response."""
     has_id: bool = True
-    """True if it has the id of its request; an error may have none."""
+    """True if the response has its request's ID; an error may have none."""
     is_cut: bool = False
     """True if the connection ended before the response: the server may have rejected a body that it did not read."""
 
@@ -105,7 +105,7 @@ class WireResponse:
 
     @property
     def result_type(self) -> object:
-        """Return the type that the result gives itself."""
+        """Return the result's own `resultType`."""
         return (self.result or {}).get("resultType")
 
     @cached_property
@@ -115,24 +115,24 @@ class WireResponse:
 
     @property
     def state(self) -> Any:
-        """Return the request state; None if there is none."""
+        """Return the request state, or None."""
         return (self.result or {}).get("requestState")
 
     @property
     def task_id(self) -> str | None:
-        """Return the id of the task that the call became."""
+        """Return the task ID, if the call became a task."""
         found = (self.result or {}).get("taskId")
         return found if self.result_type == "task" and isinstance(found, str) else None
 
     @property
     def texts(self) -> str:
-        """Return the text blocks of a result."""
+        """Return the result's text blocks as one text."""
         blocks = map(mapping_of, list_of((self.result or {}).get("content")))
         return " ".join(str(block.get("text", "")) for block in blocks if block)
 
     @cached_property
     def ending(self) -> Ending:
-        """Return the ending."""
+        """Return how the request ended."""
         if self.error is not None:
             return Ending.CRASHED if self.error.get("code") == INTERNAL_ERROR else Ending.REJECTED
         if self.result is None:
@@ -141,21 +141,21 @@ class WireResponse:
         if self.task_id is not None:
             return Ending.TASK
         asks = self.result_type == "input_required" or "inputRequests" in self.result or "requestState" in self.result
-        # The result of `tasks/get` has questions of the task.
+        # A `tasks/get` result has the task's questions.
         if asks and "taskId" not in self.result:
             return Ending.ASKED
         return Ending.FAILED if self.result.get("isError") is True else Ending.DONE
 
     @property
     def told(self) -> str:
-        """Return the response in one line."""
+        """Describe the response in one line."""
         if self.error is not None:
             return _short(f"the error {self.error.get('code')} {self.error.get('message')!r}")
         if self.result is None:
             status = f"HTTP status {self.status}" if self.status is not None else ""
             return _short(", ".join(filter(None, (status, self.trouble))) or "nothing")
         if self.ending is Ending.ASKED:
-            return _short(f"a question ({', '.join(map(repr, self.questions)) or 'none, to be tried again'})")
+            return _short(f"a question ({', '.join(map(repr, self.questions)) or 'none: a request to try again'})")
         if self.ending is Ending.TASK:
             return "a task"
         kind = "failure" if self.ending is Ending.FAILED else "result"
@@ -163,7 +163,7 @@ class WireResponse:
 
     @property
     def rejection(self) -> str:
-        """Return the whole answer to a bad request, for comparison with other ones."""
+        """Return the complete rejection, for comparison with other rejections."""
         if self.error is not None:
             return json.dumps([self.error.get(name) for name in ("code", "message", "data")], sort_keys=True)
         return self.told
@@ -174,7 +174,7 @@ def _short(text: str) -> str:
 
 
 def meta_of(capabilities: Json, *, version: str) -> dict[str, Any]:
-    """Return the `_meta` of a request."""
+    """Return a request's `_meta`."""
     return {
         "io.modelcontextprotocol/protocolVersion": FIRST_OF_RETRY_ERA,
         "io.modelcontextprotocol/clientInfo": {"name": "roundtrip-audit", "version": version},
@@ -188,7 +188,7 @@ def on_wire(answer: BaseModel) -> dict[str, Any]:
 
 
 def read_response(text: str, *, id: int, status: int | None = None, requests: tuple[str, ...] = ()) -> WireResponse:
-    """Read the text of one response."""
+    """Parse one response text."""
     repeated: list[str] = []
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

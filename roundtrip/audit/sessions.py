@@ -1,4 +1,4 @@
-"""The session of an audit: sends within limits, and plays honest calls."""
+"""Audit sessions: they send requests within limits, and play honest calls."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -21,30 +21,30 @@ from roundtrip.untrusted import mapping_of
 
 _VERSION: Final = version("mcp-roundtrip")
 _NOT_OF_THE_REQUEST: Final = (401, 403, 429)
-"""HTTP statuses that say nothing about the state and the answers of a request."""
+"""HTTP statuses that do not depend on a request's state and answers."""
 
 
 class LimitReached(Exception):
-    """The audit may send no more requests."""
+    """The audit must not send more requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditLimits:
-    """Limits of an audit."""
+    """Audit limits."""
 
     requests: int = 2000
     seconds: float = 600.0
     timeout: float = 10.0
-    """Seconds for one request."""
+    """Maximum seconds for one request."""
     rounds: int = 10
-    """Rounds of one call."""
+    """Maximum rounds in one call."""
     body_bytes: int = 8 * 2**20
-    """The size of an oversized request."""
+    """Size of an oversized request."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditedTool:
-    """A tool that the user named, with its arguments."""
+    """Tool that the user named, with its arguments."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -52,12 +52,12 @@ class AuditedTool:
 
 @dataclass(slots=True)
 class AuditedCall:
-    """A call as an honest client makes it, as far as it came."""
+    """Call of an honest client, as far as it got."""
 
     legs: list[WireLeg]
     responses: list[WireResponse] = field(default_factory=list[WireResponse])
     trouble: str | None = None
-    """The reason why it did not end."""
+    """The reason that the call did not end."""
 
     @property
     def last(self) -> WireResponse:
@@ -66,11 +66,11 @@ class AuditedCall:
 
     @property
     def asked(self) -> list[int]:
-        """Return the numbers of the responses with questions or a state."""
+        """Return the indexes of the responses with questions or a state."""
         return [number for number, response in enumerate(self.responses) if response.ending is Ending.ASKED]
 
     def answers(self, start: int = 0) -> dict[str, Any]:
-        """Return the answers of the legs from a number on."""
+        """Return the answers in the legs from an index on."""
         given: dict[str, Any] = {}
         for leg in self.legs[start:]:
             given |= mapping_of(leg.answers)
@@ -78,28 +78,28 @@ class AuditedCall:
 
     @property
     def states(self) -> list[str]:
-        """Return the states that it was sent."""
+        """Return the states that the server sent."""
         return [one.state for one in self.responses if isinstance(one.state, str) and one.state]
 
 
 @dataclass(frozen=True, slots=True)
 class Reaction:
-    """A response to a leg that an honest client would not have sent."""
+    """Response to a leg that an honest client would not send."""
 
     response: WireResponse
     went_on: bool
-    """True if the call went on, as it would have for an honest client."""
+    """True if the call continued as for an honest client."""
     asked_again: bool
-    """True if the same questions were asked again."""
+    """True if the server asked the same questions again."""
 
 
 def reaction_to(response: WireResponse, honest: AuditedCall, place: int) -> Reaction:
-    """Compare a response with the honest one.
+    """Compare a response with the response to the honest leg.
 
     Args:
         response: The response.
         honest: The honest call.
-        place: The number of the honest leg that was changed.
+        place: The index of the changed leg.
     """
     if response.ending in (Ending.DONE, Ending.TASK):
         return Reaction(response, went_on=True, asked_again=False)
@@ -117,13 +117,13 @@ def reaction_to(response: WireResponse, honest: AuditedCall, place: int) -> Reac
 
 
 class AuditSession:
-    """Sends requests, and watches the responses.
+    """Connection to the audited server, with limits and notes: it sends requests and checks the responses.
 
     Args:
         wire: The connection.
         limits: The limits.
         answers: The user's answers.
-        has_other: True if the wire has the headers of another user.
+        has_other: True if the connection has another user's headers.
     """
 
     def __init__(self, wire: AuditWire, limits: AuditLimits, answers: AnswerFile, *, has_other: bool) -> None:
@@ -142,11 +142,11 @@ class AuditSession:
 
     @property
     def seconds(self) -> float:
-        """Return the seconds since the session began."""
+        """Return the seconds since the session started."""
         return anyio.current_time() - self._began_at
 
     async def wait(self, seconds: float) -> None:
-        """Wait for a time that does not count towards the limit."""
+        """Wait without counting the time toward the limit."""
         self._waited += seconds
         await anyio.sleep(seconds)
 
@@ -158,15 +158,15 @@ class AuditSession:
         capabilities: Mapping[str, Any] = FULL,
         is_other: bool = False,
     ) -> WireResponse:
-        """Send a request, and watch the response.
+        """Send a request, and check the response.
 
         Raises:
-            LimitReached: The audit has sent its requests, or its time is over.
+            LimitReached: The audit reached its request or time limit.
         """
         if self.sent >= self.limits.requests:
-            raise LimitReached(f"the audit has sent {self.sent} requests, see --max-requests")
+            raise LimitReached(f"the audit has sent {self.sent} requests; see --max-requests")
         if self.seconds - self._waited >= self.limits.seconds:
-            raise LimitReached(f"the audit has taken {self.limits.seconds:g} s, see --max-seconds")
+            raise LimitReached(f"the audit has taken {self.limits.seconds:g} s; see --max-seconds")
         self.sent += 1
         headers: Mapping[str, str] = {}
         name, arguments = params.get("name"), params.get("arguments")
@@ -194,12 +194,12 @@ class AuditSession:
         return response
 
     async def unsent_leg(self, tool: AuditedTool, honest: AuditedCall, place: int) -> WireLeg | None:
-        """Play a new call up to a leg, and return the leg; None if the call is asked other questions.
+        """Play a new call up to a leg, and return the leg, or None if the call gets other questions.
 
         Args:
             tool: The tool.
-            honest: The call that it should be like.
-            place: The number of the leg, at least 1.
+            honest: The honest call that the new call should match.
+            place: The leg's index, at least 1.
         """
         call = await self.play(tool, until=place - 1)
         if len(call.responses) != place or call.last.ending is not Ending.ASKED:
@@ -222,8 +222,8 @@ class AuditSession:
 
         Args:
             tool: The tool.
-            until: The number of the round to stop at, from 0, without an answer; None to play the call to its end.
-            capabilities: The capabilities of the client.
+            until: The round to stop at without answering, counted from 0; None to play the call to its end.
+            capabilities: The client's capabilities.
         """
         self.begun[tool.name] += 1
         call = AuditedCall([WireLeg(tool.name, tool.arguments)])
@@ -234,7 +234,7 @@ class AuditSession:
             if response.ending is not Ending.ASKED or rounds == until:
                 return call
             if rounds >= self.limits.rounds:
-                call.trouble = f"it still asks after {rounds} rounds, see --max-rounds"
+                call.trouble = f"the call still asks after {rounds} rounds; see --max-rounds"
                 return call
             try:
                 call.legs.append(call.legs[-1].answering(response, self.answers(tool.name, response.questions)))
@@ -243,10 +243,10 @@ class AuditSession:
                 return call
 
     def answers(self, tool: str, questions: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-        """Return the honest answers to questions: the user's, else answers made from their forms.
+        """Return honest answers to questions: the user's, or answers generated from the forms.
 
         Raises:
-            CallFailed: An answer is not known.
+            CallFailed: An answer is unknown.
         """
         answers: dict[str, Mapping[str, Any]] = {}
         for key, request in questions.items():
@@ -272,15 +272,15 @@ class AuditSession:
         try:
             return {"action": "accept", "content": valid_answer(schema)}
         except ValueError as error:
-            raise CallFailed(f"no answer to {key!r} can be made, give one with --answers: {error}") from error
+            raise CallFailed(
+                f"the audit cannot generate an answer to {key!r}; give one with --answers: {error}"
+            ) from error
 
     async def is_alive(self) -> bool:
-        """Return True if the server answers a list of its tools."""
+        """Return True if the server still lists its tools."""
         response = await self.send("tools/list", {})
         if response.status in _NOT_OF_THE_REQUEST:
             raise LimitReached(f"the server answers with HTTP status {response.status}")
         alive = response.result is not None
-        self.notes[None].require(
-            alive, "S9.alive", "a bad request was sent, and then the server did not list its tools"
-        )
+        self.notes[None].require(alive, "S9.alive", "after a bad request, the server did not list its tools")
         return alive

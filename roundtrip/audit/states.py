@@ -1,4 +1,4 @@
-"""Attack the states of a call: changed, forged and invented ones, and ones of another request, user or time."""
+"""Attacks with states: tampered, forged and invented ones, and states from another request, user or time."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from roundtrip.testing.attacks.requests import other_arguments
 from roundtrip.testing.attacks.states import forged, tampered, truncated
 
 _MAX_STATES: Final = 3
-"""States of one call to attack."""
+"""Maximum number of states to attack in one call."""
 _MAX_ARGUMENTS: Final = 6
 _MIN_READABLE_CHARS: Final = 4
 _VERIFIED: Final = ("S4.tampered", "S4.truncated", "S4.forged", "S4.invented")
@@ -22,8 +22,8 @@ _BOUND: Final = ("S5.principal", "S5.tool", "S5.arguments")
 _INVENTED_TEXT: Final = "roundtrip-audit"
 _INVENTED: Final[tuple[tuple[str, Any], ...]] = (
     ("an empty text", ""),
-    ("a text of its own", _INVENTED_TEXT),
-    ("JSON of its own", '{"step": 99}'),
+    ("an invented text", _INVENTED_TEXT),
+    ("invented JSON", '{"step": 99}'),
     ("a number", 7),
     ("an object", {"step": 99}),
     ("a list", ["roundtrip-audit"]),
@@ -31,12 +31,12 @@ _INVENTED: Final[tuple[tuple[str, Any], ...]] = (
 
 
 class StateAttacks:
-    """Attacks on the states of one tool's calls.
+    """Attacks on the states in one tool's calls.
 
     Args:
         session: The session.
         tool: The tool.
-        calls: An honest call of each named tool, by its name.
+        calls: An honest call to each named tool, by tool name.
     """
 
     def __init__(self, session: AuditSession, tool: AuditedTool, calls: Mapping[str, AuditedCall]) -> None:
@@ -48,18 +48,18 @@ class StateAttacks:
         self._rejects = False
         self._rejection = ""
         self._rejections: dict[str, str] = {}
-        """The rejections of bad states, each with one state that got it."""
+        """The server's rejections of bad states, each with an example state."""
         self._stale: tuple[WireLeg, int, float] | None = None
-        """A leg that is kept until its state should have expired, its place, and the time at which it was sent."""
+        """An unsent leg, its index, and when its state arrived. It is sent when the state should have expired."""
 
     async def run(self, *, is_once: bool) -> None:
-        """Attack each state of a call, and send its last request again."""
+        """Attack each of the call's states, and repeat its last request."""
         places = list(self._places())
         for place in places[:_MAX_STATES]:
             await self._attack(place)
         if self._rejections:
             told = "; ".join(f"{what}: {rejection}" for rejection, what in self._rejections.items())
-            text = f"bad states get different answers, which help an attacker to choose the next try: {told}"
+            text = f"bad states get different answers, which help an attacker: {told}"
             self._notes.require(len(self._rejections) == 1, "A1", text)
         if places and self._honest.last.ending is Ending.DONE:
             await self._replay(is_once=is_once)
@@ -76,31 +76,31 @@ class StateAttacks:
         return leg if leg is not None and isinstance(leg.state, str) and leg.state else None
 
     async def keep_stale(self) -> None:
-        """Keep a leg, to send it when its state should have expired."""
+        """Keep an unsent leg until its state should have expired."""
         for place in self._places():
             if (leg := await self._unsent(place)) is not None:
                 self._stale = leg, place, anyio.current_time()
                 return
 
     async def send_stale(self, *, seconds: float) -> None:
-        """Send the leg whose state should have expired, if one was kept."""
+        """Send the kept leg, if any, when its state should have expired."""
         if self._stale is None:
             return
         leg, place, sent_at = self._stale
         await self._session.wait(max(0.0, sent_at + seconds - anyio.current_time()))
         age = anyio.current_time() - sent_at
         reaction = await self._try(leg, place)
-        text = f"a state was accepted {age:.1f} s after it was sent: {reaction.response.told}"
+        text = f"a state was accepted {age:.1f} s after the server sent it: {reaction.response.told}"
         self._notes.require(not self._is_accepted(reaction), "S5.expiry", text)
 
     async def _attack(self, place: int) -> None:
         leg = await self._unsent(place)
         if leg is None:
             for clause in (*_VERIFIED, *_BOUND):
-                self._notes.untried(clause, "equal calls are asked different questions")
+                self._notes.untried(clause, "equal calls get different questions")
             return
         state = str(leg.state)
-        # Where an invented state is rejected, a question shows that a state was accepted.
+        # If the server rejects an invented state, a question in response to another state shows that it was accepted.
         invented = await self._try(replace(leg, state=_INVENTED_TEXT), place)
         self._rejects = invented.response.ending is Ending.REJECTED
         self._rejection = invented.response.rejection
@@ -109,25 +109,25 @@ class StateAttacks:
             reaction = await self._try(replace(leg, state=bad), place, compare=isinstance(bad, str))
             text = f"a state with {what} was answered with {reaction.response.told}"
             if clause == "S4.invented":
-                text = f"{what} as state was answered with {reaction.response.told}"
+                text = f"{what} as the state was answered with {reaction.response.told}"
             if self._is_accepted(reaction):
                 accepted.append((clause, text, reaction.response))
             else:
                 self._notes.passed(clause)
         if not list(forged(state)):
-            self._notes.untried("S4.forged", "the state is not JSON, so no value in it was rewritten")
+            self._notes.untried("S4.forged", "the state is not JSON, so its values cannot be rewritten")
         await self._elsewhere(leg, place)
         control = await self._session.call(leg)
         if accepted:
             without = (await self._try(replace(leg, state=ABSENT), place, compare=False)).response
             for clause, text, response in accepted:
                 if response.result == control.result == without.result:
-                    text = "any state, and none at all, has the same effect: tampering causes nothing"
+                    text = "any state, or no state, has the same effect, so tampering changes nothing"
                     self._notes.fact(clause, text)
                 else:
                     self._notes.failed(clause, text)
         if not reaction_to(control, self._honest, place).went_on:
-            reason = f"after the attacks, the honest request too was answered with {control.told}"
+            reason = f"after the attacks, even the honest request was answered with {control.told}"
             for clause in (*_VERIFIED, *_BOUND):
                 self._notes.withdraw(clause, reason)
         await self._session.is_alive()
@@ -150,23 +150,23 @@ class StateAttacks:
             reaction = await self._try(changed, place, honest=other, compare=False)
             self._judge_bound("S5.tool", reaction, f"the state of {name!r} was sent to {changed.name!r}")
         if not others:
-            self._notes.untried("S5.tool", "it takes a second --tool that sends a state")
+            self._notes.untried("S5.tool", "it needs a second --tool that sends a state")
         await self._as_another_user(leg, place)
 
     async def _as_another_user(self, leg: WireLeg, place: int) -> None:
         if not self._session.has_other:
-            self._notes.untried("S5.principal", "it takes --other-header with credentials of another user")
+            self._notes.untried("S5.principal", "it needs --other-header with another user's credentials")
             return
         first = await self._session.call(self._honest.legs[0], is_other=True)
         if first.ending is not Ending.ASKED:
-            reason = f"the other user cannot begin a call: it was answered with {first.told}"
+            reason = f"the other user cannot start a call: it was answered with {first.told}"
             self._notes.untried("S5.principal", reason)
             return
         reaction = await self._try(leg, place, is_other=True, compare=False)
-        self._judge_bound("S5.principal", reaction, "the state of a user was sent by another one")
+        self._judge_bound("S5.principal", reaction, "another user sent a user's state")
 
     def _judge_bound(self, clause: str, reaction: Reaction, text: str) -> bool:
-        """Return True if the response shows if the state was rejected, and not something else in the request."""
+        """Note the verdict. Return False if the server may have rejected something other than the state."""
         response = reaction.response
         if self._is_accepted(reaction):
             self._notes.failed(clause, f"{text}, and answered with {response.told}")
@@ -181,7 +181,7 @@ class StateAttacks:
         return True
 
     def _is_of_state(self, response: WireResponse) -> bool:
-        """Return True if a server rejects a state so."""
+        """Return True if the response looks like a state rejection."""
         return response.rejection == self._rejection or "state" in response.rejection.lower()
 
     async def _try(
@@ -193,12 +193,12 @@ class StateAttacks:
         is_other: bool = False,
         compare: bool = True,
     ) -> Reaction:
-        """Send a leg with a bad state, and note how the server rejects it."""
+        """Send a leg with a bad state, and record how the server rejects it."""
         response = await self._session.call(leg, is_other=is_other)
         if honest is None:
             reaction = reaction_to(response, self._honest, place)
         else:
-            # At another tool, a call may begin, but not go on.
+            # With another tool's state, a call may start, but must not continue.
             began = (
                 response.ending is Ending.ASKED and response.questions.keys() == honest.responses[0].questions.keys()
             )
@@ -214,7 +214,7 @@ class StateAttacks:
         return reaction.went_on or (self._rejects and reaction.response.ending is Ending.ASKED)
 
     async def _replay(self, *, is_once: bool) -> None:
-        """Send the last leg of a call again, and of another one twice at once."""
+        """Repeat a call's last leg, and send another call's last leg twice concurrently."""
         place = len(self._honest.legs) - 1
         leg = await self._unsent(place)
         if leg is None:
@@ -227,9 +227,9 @@ class StateAttacks:
             self._notes.fact("S5.replay", f"a repeated last request {how}{more}")
             self._notes.untried("S5.once", "--once did not name the tool")
             return
-        self._judge_once(answered, "one after the other")
+        self._judge_once(answered, "in sequence")
         if (leg := await self._unsent(place)) is not None:
-            self._judge_once(await asyncio.gather(*(self._session.call(leg) for _ in range(2))), "at once")
+            self._judge_once(await asyncio.gather(*(self._session.call(leg) for _ in range(2))), "concurrently")
 
     def _judge_once(self, answered: Sequence[WireResponse], how: str) -> None:
         done = [one.result for one in answered if one.ending is Ending.DONE]
@@ -237,14 +237,14 @@ class StateAttacks:
         if not done or any(result != done[0] for result in done):
             self._notes.failed("S5.once", f"the same last request, sent twice {how}, was answered with {texts}")
         elif len(done) == 2 and done[0] == self._honest.last.result:
-            # Another call with equal answers had this result too.
-            text = "a repeated last request got an equal result, as equal calls do: a second act cannot be seen"
+            # Another call with the same answers had the same result.
+            text = "a repeated last request got an equal result, as equal calls do, so a second act would not show"
             self._notes.fact("S5.once", text)
         else:
             self._notes.passed("S5.once")
 
     def read(self, secrets: Iterable[str]) -> None:
-        """Read the states of the honest call without a key."""
+        """Read the honest call's states without a key."""
         secrets = tuple(secrets)
         for state in self._honest.states:
             for secret in readable_in(state, secrets):
@@ -270,7 +270,7 @@ class StateAttacks:
 
 
 def _bad_states(state: str) -> Iterator[tuple[str, str, Any]]:
-    """Yield bad states: the clause, a description, and the state."""
+    """Yield bad states, each with its clause and a description."""
     short = dict(truncated(state))
     for what, bad in tampered(state):
         yield ("S4.truncated" if what in short else "S4.tampered"), what, bad

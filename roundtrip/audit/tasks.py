@@ -1,4 +1,4 @@
-"""Follow calls that become tasks, and watch the keys of their questions."""
+"""Attacks on calls that become tasks: other users, unknown tasks, and reused question keys."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -16,14 +16,14 @@ from roundtrip.untrusted import mapping_of
 
 _MAX_POLLS: Final = 100
 _MAX_UNCHANGED_POLLS: Final = 10
-"""Polls that still show an answered question, after which its answer has not been taken."""
+"""Polls that still show an answered question until the audit assumes that its answer was ignored."""
 _MAX_PAUSE_SECONDS: Final = 1.0
 _MIN_PAUSE_SECONDS: Final = 0.02
 _ENDED: Final = ("completed", "failed", "cancelled")
 
 
 class TaskAttacks:
-    """Attacks on the task that a tool's call becomes.
+    """Attacks on the task that a tool call becomes.
 
     Args:
         session: The session.
@@ -36,7 +36,7 @@ class TaskAttacks:
         self._tool = tool
 
     async def run(self) -> None:
-        """Call the tool as a client that has tasks."""
+        """Call the tool as a client with tasks."""
         call = await self._session.play(self._tool, capabilities=WITH_TASKS)
         if (id := call.last.task_id) is None:
             if call.asked:
@@ -51,15 +51,15 @@ class TaskAttacks:
         text = f"an unknown task was answered with {unknown.told}"
         self._notes.require((unknown.error or {}).get("code") == INVALID_PARAMS, "T3", text)
         if not self._session.has_other:
-            self._notes.untried("T4", "it takes --other-header with credentials of another user")
+            self._notes.untried("T4", "it needs --other-header with another user's credentials")
             return
         foreign = await self._send("tasks/get", {"taskId": id}, is_other=True)
         # Both errors may quote the id.
         same = foreign.error is not None and foreign.rejection.replace(id, other) == unknown.rejection
-        self._notes.require(same, "T4", f"the task of a user was answered to another one with {foreign.told}")
+        self._notes.require(same, "T4", f"another user's request for the task was answered with {foreign.told}")
 
     async def _follow(self, id: str) -> None:
-        """Answer the questions of a task, the first one with an invalid answer first."""
+        """Answer a task's questions. The first answer is invalid, then valid."""
         asked: dict[str, Any] = {}
         answered: set[str] = set()
         gone: set[str] = set()
@@ -73,7 +73,7 @@ class TaskAttacks:
             questions = mapping_of(task.get("inputRequests"))
             for key, request in questions.items():
                 reused = (key in answered and key in gone) or (key in asked and asked[key] != request)
-                text = f"the key {key!r} was used again, after it was answered, or for another question"
+                text = f"the key {key!r} was reused after its answer, or for another question"
                 self._notes.require(not reused, "T1", text)
                 asked[key] = request
             gone |= answered - questions.keys()
@@ -81,7 +81,7 @@ class TaskAttacks:
                 return
             unchanged = unchanged + 1 if questions and questions.keys() <= answered else 0
             if unchanged >= _MAX_UNCHANGED_POLLS:
-                # The server ignored the invalid answer, as it may.
+                # The server ignored the invalid answer, which is allowed.
                 answered -= questions.keys()
             new = {key: request for key, request in questions.items() if key not in answered}
             if new:
@@ -99,7 +99,7 @@ class TaskAttacks:
         self._notes.untried("T1", f"the task has not ended after {_MAX_POLLS} polls")
 
     def _invalid(self, questions: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return an invalid answer to one question; None if none is known."""
+        """Return an invalid answer to one question, or None if none can be generated."""
         for key, request in questions.items():
             question = parsed(request)
             if question is None:

@@ -1,4 +1,4 @@
-"""Write the report of an audit: as lines of text, as JSON, and as JUnit's XML."""
+"""Audit reports: as text lines, JSON, and JUnit XML."""
 
 import re
 from collections import Counter
@@ -49,7 +49,7 @@ def as_data(report: AuditReport, level: ClauseLevel) -> dict[str, Any]:
 
 
 def as_lines(report: AuditReport, level: ClauseLevel) -> Iterator[Line]:
-    """Return the lines of the report; text of servers in them is not escaped."""
+    """Yield the report's lines. Text from servers is not escaped."""
     yield 0, ((report.server, "bold"), f" at {report.target}")
     yield 0, ()
     for (id, verdict, texts), findings in _grouped(report).items():
@@ -76,7 +76,7 @@ def as_lines(report: AuditReport, level: ClauseLevel) -> Iterator[Line]:
 
 
 def _grouped(report: AuditReport) -> dict[tuple[str, ClauseVerdict, tuple[str, ...]], list[ClauseFinding]]:
-    """Group what several tools have in common."""
+    """Group equal findings on several tools."""
     grouped: dict[tuple[str, ClauseVerdict, tuple[str, ...]], list[ClauseFinding]] = {}
     for finding in report.findings:
         grouped.setdefault((finding.clause.id, finding.verdict, finding.texts), []).append(finding)
@@ -98,9 +98,9 @@ def _summary(report: AuditReport, level: ClauseLevel) -> str:
 
 
 def as_junit(report: AuditReport, level: ClauseLevel) -> str:
-    """Return the report as JUnit's XML: one suite per tool, and one for the server.
+    """Return the report as JUnit XML: one suite per tool, and one for the server.
 
-    A failure below the level is a skipped test, as is a clause that could not be tried. A fact passes, with output.
+    A failure below the level, and a clause that could not be tried, are skipped tests. A fact passes, with output.
     """
     root = ElementTree.Element("testsuites", name="roundtrip audit")
     total = Counter[str]()
@@ -139,5 +139,5 @@ def _case(suite: ElementTree.Element, finding: ClauseFinding, level: ClauseLevel
 
 
 def _xml(text: str) -> str:
-    """Escape characters that XML cannot hold."""
+    """Escape characters that XML cannot contain."""
     return _NO_XML.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

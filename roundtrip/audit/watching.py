@@ -1,4 +1,4 @@
-"""Watch every response of an audit for the clauses that it keeps or breaks by itself."""
+"""Checks on every response, for clauses that a single response can keep or break."""
 
 import re
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ _LEAKS: Final = (
 
 
 def parsed(request: Any) -> InputRequest | None:
-    """Return a question; None if it is not one."""
+    """Parse a question; return None if the request is not a question."""
     try:
         return _REQUEST.validate_python(request)
     except ValidationError:
@@ -36,14 +36,14 @@ def parsed(request: Any) -> InputRequest | None:
 def watch(
     book: AuditNotes, method: str, response: WireResponse, capabilities: Mapping[str, Any], tool: str | None
 ) -> None:
-    """Note which clauses a response keeps.
+    """Record which clauses a response keeps.
 
     Args:
-        book: The notes of the audit.
-        method: The method of the request.
+        book: The audit's notes.
+        method: The request's method.
         response: The response.
         capabilities: The capabilities that the request declared.
-        tool: The tool that was called.
+        tool: The called tool.
     """
     notes, of_server = book[tool], book[None]
     for request in response.requests:
@@ -52,14 +52,14 @@ def watch(
         return
     of_server.passed("S1.returned")
     is_response = response.message.get("jsonrpc") == "2.0" and response.has_id
-    text = f"a response to {method} is no JSON-RPC 2.0, or has the id of another request"
+    text = f"a response to {method} is not JSON-RPC 2.0, or has another request's id"
     of_server.require(is_response, "R2", text)
     if response.error is not None:
         _note_leaks(notes, response)
     if response.result is None:
         return
     has_type = isinstance(response.result_type, str)
-    notes.require(has_type, "R1", f"a result of {method} has no resultType")
+    notes.require(has_type, "R1", f"a {method} result has no resultType")
     if response.ending is Ending.FAILED:
         _note_leaks(notes, response)
     if response.ending is Ending.TASK:
@@ -76,7 +76,7 @@ def watch(
 
 def _note_leaks(notes: ToolNotes, response: WireResponse) -> None:
     leaks = [found[0] for pattern in _LEAKS if (found := pattern.search(response.text[:_MAX_SEARCHED_CHARS]))]
-    # One of a kind is enough.
+    # One example is enough.
     if not leaks or notes.has_failed("A2"):
         notes.passed("A2")
     else:
@@ -96,33 +96,33 @@ def _note_questions(notes: ToolNotes, response: WireResponse) -> None:
         and ("inputRequests" not in result or isinstance(asked, Mapping))
         and ("requestState" not in result or isinstance(state, str)),
         "S2.content",
-        "an input-required result has neither questions nor a state, or has them as another type",
+        "an input-required result has neither questions nor a state, or has them with a wrong type",
     )
     if response.repeated is not None:
         text = f"the response has the key {', '.join(response.repeated)} twice in one object"
         notes.require(not response.repeated, "S3.keys", text)
     else:
-        notes.untried("S3.keys", "over stdio, keys that come twice cannot be seen")
+        notes.untried("S3.keys", "duplicate keys cannot be detected over stdio")
 
 
 def _note_kinds(notes: ToolNotes, response: WireResponse, capabilities: Mapping[str, Any]) -> None:
     for key, request in response.questions.items():
         kind = mapping_of(request).get("method")
         question = parsed(request)
-        text = f"the question {key!r} is no request that a client can answer: method {kind!r}"
+        text = f"the question {key!r} is not a request that a client can answer: method {kind!r}"
         notes.require(kind in _KINDS and question is not None, "S3.kinds", text)
         missing = _undeclared(request, capabilities)
-        text = f"the question {key!r} was asked of a client that did not declare {missing}"
+        text = f"the server asked {key!r}, but the client did not declare {missing}"
         notes.require(missing is None, "S6.declared", text)
         if isinstance(question, ElicitRequest):
             if question.params.mode == "url":
-                notes.untried("S12", "it takes two users in a browser")
+                notes.untried("S12", "it needs two users in a browser")
             else:
                 check_form(notes, key, mapping_of(request))
 
 
 def _undeclared(request: Any, capabilities: Mapping[str, Any]) -> str | None:
-    """Return the capability that a question needs and the client did not declare."""
+    """Return the undeclared capability that a question needs, or None."""
     asked = mapping_of(request)
     details = mapping_of(asked.get("params"))
     match asked.get("method"):

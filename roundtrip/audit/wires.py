@@ -1,6 +1,6 @@
-"""Connections of an audit: streamable HTTP, and the standard streams of a command.
+"""Audit connections: streamable HTTP, and a command's standard streams.
 
-A connection goes to the named server alone: it follows no redirect and uses no proxy.
+A connection goes only to the named server: it follows no redirects and uses no proxy.
 """
 
 import itertools
@@ -28,13 +28,13 @@ _EVENT_STREAM: Final = "text/event-stream"
 
 
 class HttpWire:
-    """A server at an address.
+    """HTTP connection to a server.
 
     Args:
-        http: Sends the requests.
-        url: The address.
-        patience: Seconds for one request.
-        users: The headers of the user, and of the other one.
+        http: The HTTP client.
+        url: The server's address.
+        patience: The maximum seconds for one request.
+        users: The user's headers, and the other user's headers.
     """
 
     def __init__(
@@ -49,13 +49,13 @@ class HttpWire:
     async def send(
         self, method: str, params: Mapping[str, Any], *, headers: Mapping[str, str], is_other: bool = False
     ) -> WireResponse:
-        """Send a request as it is, and return the response.
+        """Send a request unchanged, and return the response.
 
         Args:
             method: The method.
             params: The parameters.
-            headers: Further HTTP headers.
-            is_other: True to send it as the other user.
+            headers: Additional HTTP headers.
+            is_other: True to send the request as the other user.
         """
         id = next(self._ids)
         body = json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
@@ -91,11 +91,11 @@ class HttpWire:
 async def http_wire(
     url: str, patience: float, users: tuple[Mapping[str, str], Mapping[str, str]]
 ) -> AsyncGenerator[HttpWire]:
-    """Open a connection to an address; the arguments are those of `HttpWire`."""
+    """Open a connection to an address; see `HttpWire` for the arguments."""
     async with httpx2.AsyncClient(
         timeout=httpx2.Timeout(patience),
         follow_redirects=False,
-        # A proxy of the environment is another host. OpenSSL reads SSL_CERT_FILE by itself.
+        # A proxy from the environment would be another host. OpenSSL reads SSL_CERT_FILE itself.
         trust_env=False,
         verify=ssl.create_default_context(),
         event_hooks={"response": [size_limit(_MAX_RESPONSE_BYTES)]},
@@ -110,7 +110,7 @@ def _media_type(response: httpx2.Response) -> str:
 
 async def _from_events(response: httpx2.Response, id: int) -> WireResponse:
     requests: list[str] = []
-    # The size of a whole response is limited.
+    # `size_limit` already limits the whole response.
     async for event in httpx2.EventSource(response, max_event_size=None):
         read = read_response(event.data, id=id, status=response.status_code, requests=tuple(requests))
         message = read.message
@@ -122,7 +122,7 @@ async def _from_events(response: httpx2.Response, id: int) -> WireResponse:
 
 
 class StdioWire:
-    """A command that serves its standard streams."""
+    """Connection to a command over its standard streams."""
 
     def __init__(self, streams: tuple[Any, Any], timeout: float) -> None:
         self._read, self._write = streams
@@ -174,12 +174,12 @@ class StdioWire:
 
 
 AuditWire = HttpWire | StdioWire
-"""A connection that sends requests as they are."""
+"""Connection that sends requests unchanged."""
 
 
 @asynccontextmanager
 async def stdio_wire(target: Target, terminal: Terminal, *, patience: float) -> AsyncGenerator[StdioWire]:
-    """Start a command, and stop it at the end."""
+    """Start a command, and stop it on exit."""
     with quiet():
         async with target.connect(terminal) as streams, anyio.create_task_group() as group:
             wire = StdioWire(streams, patience)

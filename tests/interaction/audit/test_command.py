@@ -70,7 +70,7 @@ def test_level_decides_if_a_broken_should_counts(
     with in_thread(ValidatesNoAnswers(), lifespan="off") as url:
         ended, out, _ = audit(capsys, url, "--tool", BOOK, *options)
     assert ended == code
-    assert "failed  SHOULD S9.content   Answers that do not fit their form are not taken." in out
+    assert "failed  SHOULD S9.content   Answers that do not fit their form are not accepted." in out
 
 
 def test_two_sets_of_headers_are_two_users(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +79,7 @@ def test_two_sets_of_headers_are_two_users(capsys: pytest.CaptureFixture[str], m
     with in_thread(app, lifespan="off") as url:
         users = ("--header", "Authorization: Bearer ${TOKEN}", "--other-header", "Authorization: Bearer eve")
         _, out, _ = audit(capsys, url, "--tool", BOOK, *users)
-    assert "failed  SHOULD S5.principal The state of a user is rejected from another one." in out
+    assert "failed  SHOULD S5.principal A user's state is rejected from another user." in out
     assert app.users == {"Bearer ada", "Bearer eve"}
     assert "Bearer" not in out
 
@@ -104,7 +104,7 @@ def test_limit_of_requests_or_time_ends_the_audit_with_reasons(capsys: pytest.Ca
     assert (code, app.requests, data["requests"]) == (0, 20, 20)
     assert finding(data, "S9.content") == "could not be tried"
     reasons = next(one["texts"] for one in data["findings"] if one["clause"] == "S9.content")
-    assert reasons == ["the audit has sent 20 requests, see --max-requests"]
+    assert reasons == ["the audit has sent 20 requests; see --max-requests"]
 
 
 def test_arguments_and_answers_come_from_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ async def test_packed_state_is_readable_and_not_rewritten() -> None:
     users = ({"authorization": "Bearer app/ada"}, {"authorization": "Bearer app/eve"})
     report = await audited(of_roundtrip(), "book", lifespan="on", users=users)
     assert told(report, "A4") == ["a state can be read without a key, and contains the answer 'middle'"]
-    assert told(report, "S4.forged") == ["the state is not JSON, so no value in it was rewritten"]
+    assert told(report, "S4.forged") == ["the state is not JSON, so its values cannot be rewritten"]
 
 
 class KnowsFilms(RightServer):
@@ -55,7 +55,7 @@ class ServesAda(BindsNoUser):
 async def test_user_who_cannot_call_proves_no_binding() -> None:
     report = await audited(ServesAda(), "book")
     assert verdict(report, "S5.principal") is ClauseVerdict.UNTRIED
-    assert "the other user cannot begin a call" in told(report, "S5.principal")[0]
+    assert "the other user cannot start a call" in told(report, "S5.principal")[0]
 
 
 class ForgetsUsedStates(RightServer):
@@ -78,7 +78,7 @@ class ForgetsUsedStates(RightServer):
 async def test_attacks_on_a_dead_state_prove_nothing() -> None:
     report = await audited(ForgetsUsedStates(), "book")
     assert verdict(report, "S4.tampered") is ClauseVerdict.UNTRIED
-    assert told(report, "S4.tampered")[0].startswith("after the attacks, the honest request too was answered with")
+    assert told(report, "S4.tampered")[0].startswith("after the attacks, even the honest request was answered with")
 
 
 class LimitsItsClients(RightServer):
@@ -117,7 +117,7 @@ class IgnoresItsState(RightServer):
 async def test_state_without_effect_is_a_fact_and_no_failure() -> None:
     report = await audited(IgnoresItsState(), "cancel")
     assert verdict(report, "S4.tampered", "cancel") is ClauseVerdict.FACT
-    assert told(report, "S4.tampered") == ["any state, and none at all, has the same effect: tampering causes nothing"]
+    assert told(report, "S4.tampered") == ["any state, or no state, has the same effect, so tampering changes nothing"]
     assert not {clause for clause in failed(report) if clause.startswith("S4")}
 
 
