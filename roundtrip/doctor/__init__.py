@@ -1,1 +1,1 @@
-"""`roundtrip doctor`: compare the instances of a service."""
+"""`roundtrip doctor`: comparison of a service's instances, and a report on connected clients."""

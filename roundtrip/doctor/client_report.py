@@ -1,4 +1,4 @@
-"""Report what a connected client can be asked, and what is known of it. Texts of the client are untrusted."""
+"""Report on a connected client: the questions that it can be asked, and known facts. Its texts are untrusted."""
 
 import json
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from roundtrip.text import printable
 _MAX_NAME_CHARS: Final = 200
 _MAX_DECLARED_CHARS: Final = 2000
 _HASTY_SECONDS: Final = 0.5
-"""Faster than a person reads a form."""
+"""An answer within this time is faster than a person can read a form."""
 
 _PROBES: Final = {
     "form": Elicit("?", bool),
@@ -32,7 +32,7 @@ _PROBES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Result of a form that was sent as a trial."""
+    """Result of a trial form."""
 
     answer: str
     seconds: float
@@ -41,7 +41,7 @@ class Trial:
         text = f"a form: {self.answer} after {self.seconds:.3g} s"
         if self.seconds >= _HASTY_SECONDS:
             return text
-        return f"{text}, faster than a person reads it. Was a form shown? If not, the client answers unseen"
+        return f"{text}, faster than a person can read. If no form was shown, the client answered without its user"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class ClientReport:
     revision: str
     declared: dict[str, Any]
     obstacles: dict[str, str]
-    """The kinds of questions, each with the reason why the client cannot be asked one; empty if it can."""
+    """The question kinds, each with the reason that the client cannot be asked; empty if it can."""
     known: KnownClient | None
     trial: Trial | None = None
 
@@ -64,7 +64,7 @@ class ClientReport:
 
     def lines(self) -> Iterator[str]:
         """Return the report as lines of text."""
-        how = "returned, and answered by a new request" if is_retry_era(self.revision) else "sent on its connection"
+        how = "returned, and answered in a new request" if is_retry_era(self.revision) else "sent over its connection"
         yield f"{self.title}, protocol {self.revision}: questions are {how}"
         declared = json.dumps(self.declared, sort_keys=True)
         yield f"declares   {printable(declared[:_MAX_DECLARED_CHARS])}"
@@ -77,14 +77,14 @@ class ClientReport:
     def _known_lines(self) -> Iterator[str]:
         known = self.known
         if known is None:
-            yield "known      no facts about a client of this name and version"
+            yield "known      no facts about a client with this name and version"
             return
         kinds = ("form", "url", "sampling", "roots", "tasks")
         facts = [f"{kind} {getattr(known, kind)}" for kind in kinds if getattr(known, kind) is not Support.UNKNOWN]
         versions = f" {known.versions}" if known.versions else ""
         yield f"known      {known.title}{versions}: {', '.join(facts) or 'nothing about its questions'}"
         if known.max_rounds is not None:
-            yield f"           It gives a call up after {known.max_rounds} rounds of questions."
+            yield f"           It gives up a call after {known.max_rounds} rounds of questions."
         for quirk in sorted(known.quirks):
             yield f"           {quirk.meaning}"
         if known.note:
@@ -109,7 +109,7 @@ class ClientReport:
 
 
 def client_report(request: ServerRequestContext[Any, Any]) -> ClientReport:
-    """Return the facts about the client of a request."""
+    """Return the facts about a request's client."""
     params = request.session.client_params
     name, version = (params.client_info.name, params.client_info.version) if params is not None else ("", "")
     capabilities: ClientCapabilities = request.session.client_capabilities or ClientCapabilities()

@@ -1,6 +1,6 @@
-"""Serve one tool that tells a connected client what it can be asked, for `roundtrip doctor --client`.
+"""Server of `roundtrip doctor --client`: its one tool reports which questions a connected client can be asked.
 
-The same server can be reached from the internet with `roundtrip serve roundtrip.doctor.client_server:make_server`.
+`roundtrip serve roundtrip.doctor.client_server:make_server` makes the server available on the internet.
 """
 
 import sys
@@ -21,22 +21,22 @@ NAME: Final = "roundtrip-doctor"
 TOOL: Final = "what_can_you_ask"
 
 _MAX_CLIENTS: Final = 1000
-"""Clients that are remembered as reported."""
-_QUESTION: Final = "A trial by roundtrip doctor. Do you see this form?"
+"""Maximum number of clients to remember as reported."""
+_QUESTION: Final = "This is a test by roundtrip doctor. Do you see this form?"
 
 
 def make_server(tell: Callable[[ClientReport], None] | None = None) -> Server[Any]:
-    """Return the server.
+    """Create the server.
 
     Args:
-        tell: Called with the report of each client, once when it connects, and with each trial. By default it prints
-            the report to standard error.
+        tell: A function that receives each client's report, once when the client connects, and after each trial. By
+            default, it prints the report to standard error.
     """
     tell = _print if tell is None else tell
     told = set[tuple[str, str, str, str]]()
 
     async def greet(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        """Report each client once, at its first request after a handshake."""
+        """Report each client once, at the first request after its handshake."""
         if ctx.session.client_params is not None:
             report = client_report(ctx)
             key = (report.name, report.version, report.revision, repr(report.declared))
@@ -48,7 +48,7 @@ def make_server(tell: Callable[[ClientReport], None] | None = None) -> Server[An
     server = Server[Any](
         NAME,
         instructions=f"Call {TOOL} to see which questions this server may ask the user of this client.",
-        # No process continues the calls of another.
+        # Processes do not continue each other's calls.
         probe=False,
         trace=False,
         middleware=[greet],
@@ -80,6 +80,6 @@ def _now() -> float:
 
 
 def _print(report: ClientReport) -> None:
-    # Over stdio, standard output is the protocol's.
+    # Over stdio, standard output belongs to the protocol.
     sys.stderr.write("\n".join(["", *report.lines(), ""]))
     sys.stderr.flush()

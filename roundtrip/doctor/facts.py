@@ -1,6 +1,6 @@
-"""Observations of a service from outside: its places, the instances behind them, and calls between instances.
+"""Observations of a service from outside: its addresses, their instances, and calls between instances.
 
-The reports of instances are untrusted, and are parsed by a model that bounds every value.
+Instance reports are untrusted. The models that parse them bound every value.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 _MAX_WORD_CHARS: Final = 200
 _MAX_CLOCK: Final = 1e11
-"""Seconds since 1970; no clock shows more."""
+"""Seconds since 1970; the largest time that a report may have."""
 _MAX_WORKERS: Final = 1024
 
 _Word = Annotated[str, StringConstraints(max_length=_MAX_WORD_CHARS)]
@@ -20,28 +20,28 @@ _Id = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{12}$")]
 
 
 class TaskFacts(BaseModel):
-    """The report of an instance on its store of tasks."""
+    """Instance's report on its task store."""
 
     model_config = ConfigDict(frozen=True)
 
     down: bool = False
     """True if the store did not answer."""
     states: Annotated[dict[_Word, int], Field(max_length=20)] = {}
-    """The number of tasks in each state."""
+    """Task counts by state."""
     keys: Annotated[dict[_Word, int], Field(max_length=200)] = {}
-    """The number of tasks under each key, by its hint; "" for tasks that are not encrypted."""
+    """Task counts by key hint; "" counts tasks that are not encrypted."""
     own_keys: Annotated[tuple[_Word, ...], Field(max_length=64)] = ()
-    """The hints of the keys with which the instance reads tasks, the one that encrypts first."""
+    """Hints for the keys that decrypt tasks on this instance, the encrypting key first."""
     overdue: Annotated[int, Field(ge=0)] = 0
-    """The number of tasks that have been due for a minute."""
+    """Count of tasks that are more than a minute overdue."""
     is_whole: bool = True
-    """False if the store has more tasks than were counted."""
+    """False if the store has more tasks than the instance counted."""
     runs: bool
     """True if the instance runs tasks."""
 
 
 class Facts(BaseModel):
-    """The report of an instance."""
+    """An instance's report."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -51,13 +51,13 @@ class Facts(BaseModel):
     python: _Word
     name: _Word
     keys: Annotated[tuple[_Word, ...], Field(max_length=64)]
-    """The hints of its keys, the signing key first; empty if an SDK policy brought its own codec."""
+    """Key hints, the signing key first; empty if an SDK policy has a custom codec."""
     own_key: bool
     audience: Annotated[str, StringConstraints(max_length=2000)]
     build: _Word
-    """A digest of all tools, to compare."""
+    """A digest of all tools, for comparison."""
     builds: Annotated[tuple[_Word, ...], Field(max_length=64)] = ()
-    """The builds of its tools, as traces and tokens name them; earlier versions report none."""
+    """The tools' builds, named as in traces and tokens; empty from earlier versions."""
     tools: Annotated[dict[_Word, _Word], Field(max_length=5000)]
     ledger: _Word
     reach: Literal["process", "machine", "fleet"]
@@ -67,11 +67,11 @@ class Facts(BaseModel):
     caller: _Word | None
     """A digest of the principal that the instance sees in the doctor's requests."""
     transport: _Word | None = None
-    """The way of requests over HTTP on 2026-07-28, and the reason for it; earlier versions report none."""
+    """How the instance serves HTTP requests on 2026-07-28, and why; None from earlier versions."""
     group: _Word | None = None
-    """An id that all workers of one `roundtrip serve` share."""
+    """An ID that all workers under one `roundtrip serve` share."""
     workers: Annotated[int, Field(ge=1, le=_MAX_WORKERS)] | None = None
-    """The number of those workers."""
+    """How many workers the group has."""
 
     @property
     def needs_ledger(self) -> bool:
@@ -80,7 +80,7 @@ class Facts(BaseModel):
 
 
 class Said(Facts):
-    """A report, with the values that belong to one answer only."""
+    """An instance's report, with the values that belong to only one response."""
 
     clock: Annotated[float, Field(ge=0, le=_MAX_CLOCK)]
     mark: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")] | None = None
@@ -90,14 +90,14 @@ class Said(Facts):
 
 
 class Began(BaseModel):
-    """The result of a probing call: the instances that began and ended it."""
+    """Probe call's result: the instances that served its first and last leg."""
 
     instance: _Id
     began: _Id
 
 
 class Look(StrEnum):
-    """The result of looking in an instance's ledger for the mark of another instance."""
+    """Result if one instance looks for another's mark in its ledger."""
 
     SEEN = "seen"
     ABSENT = "absent"
@@ -106,21 +106,21 @@ class Look(StrEnum):
 
 @dataclass(slots=True)
 class ProbedInstance:
-    """One process, by its report."""
+    """One process, known by its report."""
 
     facts: Facts
     places: set[int]
-    """The places that led to it."""
+    """The indexes of the addresses that led to the process."""
     offset: float
-    """Seconds by which its clock is ahead of this machine's."""
+    """Seconds that the process's clock is ahead of this machine's clock."""
     uncertainty: float
-    """The largest error of the offset, in seconds."""
+    """The maximum error in the offset, in seconds."""
     look: Look | None = None
-    """None if no mark was set, or no tool runs exactly once."""
+    """None if no mark was set, or if the instance needs no ledger."""
 
 
 class Trouble(StrEnum):
-    """The reason that a place could not be probed."""
+    """Reason that an address could not be probed."""
 
     UNREACHABLE = "unreachable"
     TLS = "tls"
@@ -129,14 +129,14 @@ class Trouble(StrEnum):
     NOT_FOUND = "not-found"
     NOT_MCP = "not-mcp"
     OLD = "old"
-    """It speaks no revision that returns questions."""
+    """The server supports no revision that returns questions."""
     NO_PROBE = "no-probe"
     STRANGE = "strange"
-    """It has a tool with the probe's name, which does not answer as the probe does."""
+    """The server has another tool with the probe's name."""
 
 
 class Live(StrEnum):
-    """The result of asking a question over a connection of an older revision."""
+    """Result when asking a question over an older revision's connection."""
 
     YES = "yes"
     NO = "no"
@@ -144,7 +144,7 @@ class Live(StrEnum):
 
 
 class Reached(StrEnum):
-    """The end of a probing call."""
+    """Probe call's outcome."""
 
     DONE = "done"
     REJECTED = "rejected"
@@ -153,14 +153,14 @@ class Reached(StrEnum):
 
 @dataclass(slots=True)
 class Place:
-    """One address of the service."""
+    """One of the service's addresses."""
 
     url: str
     trouble: Trouble | None = None
     detail: str = ""
     """The server's message, or the error."""
     revisions: Sequence[str] = ()
-    """The protocol revisions that it names."""
+    """The protocol revisions that the server reports."""
     older_clients: Live = Live.UNTRIED
     older_clients_detail: str = ""
     probes: int = 0
@@ -168,14 +168,14 @@ class Place:
     quiet: int = 0
     """The last requests in a row that found no new instance."""
     failures: list[str] = field(default_factory=list[str])
-    """The errors of failed requests."""
+    """The errors from failed requests."""
     ready: int | None = None
-    """The HTTP status of its readiness route; None without one."""
+    """The HTTP status of the readiness check; None if there is no such route."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbedCall:
-    """A probing call: its first leg went to one place, the second to another or the same."""
+    """A probe call. Its first leg went to one address, its second leg to another or the same."""
 
     start: int
     end: int
@@ -183,26 +183,26 @@ class ProbedCall:
     began: str | None = None
     """The instance that served the first leg."""
     ended: str | None = None
-    """The instance that served the last leg, if the call was done."""
+    """The instance that served the last leg, if the call completed."""
     detail: str = ""
 
 
 @dataclass(slots=True)
 class Observed:
-    """All observations of a service."""
+    """All observations about a service."""
 
     places: list[Place]
     instances: dict[str, ProbedInstance] = field(default_factory=dict[str, ProbedInstance])
-    """By their ids, in the order of discovery."""
+    """The instances by ID, in discovery order."""
     journeys: list[ProbedCall] = field(default_factory=list[ProbedCall])
     expected: int | None = None
-    """The number of instances that the user expects."""
+    """How many instances the user expects."""
     marker: str | None = None
     """The instance that set the mark in its ledger."""
 
     @property
     def announced(self) -> int:
-        """Return the number of instances that must exist, by the numbers of workers that the reports give."""
+        """Return how many instances must exist, by the reported worker counts."""
         groups: dict[str, list[ProbedInstance]] = {}
         for name, instance in self.instances.items():
             groups.setdefault(instance.facts.group or f"alone {name}", []).append(instance)
@@ -210,19 +210,19 @@ class Observed:
 
     @property
     def sought(self) -> int:
-        """Return the number of instances to look for."""
+        """Return how many instances to look for."""
         return max(self.announced, self.expected or 0)
 
     def label(self, instance: str | None) -> str:
-        """Return the short name of an instance in this report."""
+        """Return an instance's short name in this report."""
         ids = list(self.instances)
-        return f"#{ids.index(instance) + 1}" if instance is not None and instance in ids else "an instance not met"
+        return f"#{ids.index(instance) + 1}" if instance is not None and instance in ids else "an instance not found"
 
     def labels(self, instances: Iterable[str]) -> str:
-        """List several instances: `#1, #2 and #4`."""
+        """List several instances, such as `#1, #2 and #4`."""
         names = [self.label(instance) for instance in instances]
         return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else "none"
 
     def behind(self, place: int) -> list[str]:
-        """Return the instances that a place led to."""
+        """Return the instances that an address led to."""
         return [instance.facts.instance for instance in self.instances.values() if place in instance.places]

@@ -1,4 +1,4 @@
-"""Findings about a service, derived from the observations. Nothing here sends a request."""
+"""Findings about a service, derived from observations, without sending requests."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,22 +24,22 @@ from roundtrip.text import build_text
 T = TypeVar("T")
 
 _MAX_SKEW_SECONDS: Final = SKEW
-"""The largest difference of two clocks that tokens tolerate."""
+"""The largest clock difference that tokens tolerate."""
 _NOTED_SKEW_SECONDS: Final = 5.0
 _SAME_KEYS: Final = "Give all instances the same ROUNDTRIP_KEY_FILE or ROUNDTRIP_KEYS, or the same keys=."
 _NO_WAY_BACK: Final = "no way back"
-"""A part of the error of a server without a connection to ask an older client."""
+"""Part of a server's error when it has no connection on which to ask an older client."""
 _MAX_NAMED_TOOLS: Final = 5
 _LEDGER_RETRY: Final = "Run this again; the probe sets a limited number of marks per minute."
 _NTP: Final = "Synchronize all machines with NTP (`timedatectl`, `chronyc tracking`)."
 _UNEXPLAINED: Final = (
-    "The reports do not explain it: compare principal= and request_state_security=, look at the changes that a proxy "
-    "makes to requests, and read the log of the instance that rejected the call: it names the reason."
+    "The reports do not show the reason. Compare principal= and request_state_security=, check whether a proxy changes "
+    "requests, and read the log of the instance that rejected the call: it names the reason."
 )
 
 
 class Level(StrEnum):
-    """The severity of a finding."""
+    """Severity of a finding."""
 
     OK = "ok"
     NOTE = "note"
@@ -61,7 +61,7 @@ _Found = tuple[Level, str] | tuple[Level, str, str]
 
 
 def findings_of(seen: Observed) -> list[Finding]:
-    """Return all findings, those about places first."""
+    """Return all findings, starting with those about addresses."""
     checks: Sequence[tuple[str, Callable[[Observed], Iterator[_Found]]]] = (
         ("reach", _places),
         ("instances", _number),
@@ -86,53 +86,55 @@ def _places(seen: Observed) -> Iterator[_Found]:
             yield Level.PROBLEM, f"{place.url}: {text}{detail}", advice
         elif place.failures:
             text = f"{place.url}: {len(place.failures)} of {place.probes} probes failed, the first with: "
-            advice = "An instance behind it is down, or does not answer the probe. Try its own address."
+            advice = (
+                "An instance behind this address is down, or does not answer the probe. Try the instance's address."
+            )
             yield Level.PROBLEM, text + place.failures[0], advice
         if place.ready == 503:
-            advice = "It still answers; see its log for the reason."
-            yield Level.PROBLEM, f"{place.url}: /health/ready says that it is not ready", advice
+            advice = "The instance still answers requests; its log has the reason."
+            yield Level.PROBLEM, f"{place.url}: /health/ready reports that the instance is not ready", advice
 
 
 _TROUBLES: Final = {
-    Trouble.UNREACHABLE: ("no server answers there", "Is the instance running, and is the address right?"),
-    Trouble.TIMEOUT: ("too slow", "Is it overloaded, or does a firewall drop packets? See --timeout."),
-    Trouble.TLS: ("TLS fails", "Is its certificate valid for this name, and its authority known here?"),
-    Trouble.FORBIDDEN: ("it requires credentials", "Give them: --header 'Authorization: Bearer ${TOKEN}'."),
+    Trouble.UNREACHABLE: ("no server answers", "Is the instance running, and is the address correct?"),
+    Trouble.TIMEOUT: ("no answer in time", "Is the server overloaded, or does a firewall drop packets? See --timeout."),
+    Trouble.TLS: ("TLS fails", "Is the certificate valid for this host name, and does this machine trust its issuer?"),
+    Trouble.FORBIDDEN: ("the server requires credentials", "Pass them: --header 'Authorization: Bearer ${TOKEN}'."),
     Trouble.NOT_FOUND: ("there is no MCP server at this path", "The path is /mcp unless the server sets another one."),
-    Trouble.NOT_MCP: ("the answer is not MCP", "Is it the address of another service, or the page of a proxy?"),
+    Trouble.NOT_MCP: ("the response is not MCP", "Is this another service's address, or a proxy's error page?"),
     Trouble.OLD: (
-        "it speaks no revision of the protocol that returns questions",
-        "It is not a server of this library, or a proxy strips the parts that it does not know.",
+        "the server supports no protocol revision that returns questions",
+        "The server does not use roundtrip, or a proxy removes headers or fields that it does not know.",
     ),
     Trouble.NO_PROBE: (
-        "an MCP server without the probe",
-        "If it is a roundtrip.Server: start it with ROUNDTRIP_PROBE=1, or Server(..., probe=True). Servers of FastMCP "
-        "and the SDK cannot be probed, also after install(); examine them with roundtrip audit.",
+        "this MCP server has no probe",
+        "If it is a roundtrip.Server, start it with ROUNDTRIP_PROBE=1, or Server(..., probe=True). FastMCP and SDK "
+        "servers cannot be probed, even after install(); examine them with roundtrip audit.",
     ),
-    Trouble.STRANGE: ("its probe has no valid answer", "Does it have its own tool with the name roundtrip_probe?"),
+    Trouble.STRANGE: ("the probe's answer is not valid", "Does the server have another tool named roundtrip_probe?"),
 }
 
 
 def _number(seen: Observed) -> Iterator[_Found]:
     met = len(seen.instances)
     if seen.expected is not None and met < seen.expected:
-        text = f"{met} of {seen.expected} instances were met"
-        yield Level.PROBLEM, text, "Are the others running, and does the balancer know them?"
+        text = f"found {met} of {seen.expected} instances"
+        yield Level.PROBLEM, text, "Are the others running, and does the load balancer know them?"
     elif met < seen.announced:
-        text = f"{met} of {seen.announced} workers were met; the others were not compared"
-        advice = "Run this again: workers share a socket, and a few that are not busy may get all requests."
+        text = f"found {met} of {seen.announced} workers; the others were not compared"
+        advice = "Run this again: workers share a socket, and a few idle workers may get all requests."
         yield Level.NOTE, text, advice
     elif met > 1:
         quiet = min((place.quiet for place in seen.places if place.trouble is None), default=0)
         if any(facts.workers is not None for facts in _facts(seen)):
-            how = "as many as the servers announce"
+            how = "as many as the servers report"
         else:
-            where = "" if len(seen.places) == 1 else "at each address "
-            how = f"and {where}the last {quiet} requests met no other"
-        yield Level.OK, f"{met} were met, {how}"
+            where = "" if len(seen.places) == 1 else " at each address"
+            how = f"and the last {quiet} requests{where} found no others"
+        yield Level.OK, f"found {met}, {how}"
     if met == 1 and seen.expected != 1:
-        text = "only one instance was met, so there is nothing to compare it with"
-        advice = "To compare instances, give the address of each, or of a balancer that spreads requests over them."
+        text = "found only one instance, so there is nothing to compare"
+        advice = "To compare instances, pass each instance's address, or a load balancer's."
         yield Level.NOTE, text, advice
 
 
@@ -140,15 +142,15 @@ def _keys(seen: Observed) -> Iterator[_Found]:
     everyone = _facts(seen)
     own = [facts for facts in everyone if facts.own_key]
     if own and len(everyone) > 1:
-        text = f"{_labels(seen, own)}: the key was made by the process itself, so no other instance has it"
+        text = f"{_labels(seen, own)}: the process made its own key, so no other instance has it"
         yield Level.PROBLEM, text, _SAME_KEYS
     elif own:
-        text = f"{_labels(seen, own)} made its own key: a second instance, or a restart, could not resume its calls"
-        yield Level.NOTE, text, "Give it keys=, or ROUNDTRIP_KEYS, before you add a second one."
+        text = f"{_labels(seen, own)} made its own key, so neither a second instance nor a restart can resume its calls"
+        yield Level.NOTE, text, "Set keys=, or ROUNDTRIP_KEYS, before you add a second instance."
     unknown = [facts for facts in everyone if not facts.keys]
     if unknown and len(everyone) > 1:
-        text = f"{_labels(seen, unknown)}: the codec is the application's own, so its keys cannot be compared"
-        yield Level.NOTE, text, "See below if calls went from one instance to another."
+        text = f"{_labels(seen, unknown)}: the application has a custom codec, so its keys cannot be compared"
+        yield Level.NOTE, text, "The finding about calls shows whether calls moved between instances."
     if own:
         return
     rings = [(keys, members) for keys, members in _grouped(seen, lambda facts: facts.keys).items() if keys]
@@ -163,13 +165,13 @@ def _keys(seen: Observed) -> Iterator[_Found]:
 def _readable_rings(seen: Observed, rings: Sequence[tuple[tuple[str, ...], list[Facts]]]) -> Iterator[_Found]:
     texts = [
         f"{_labels(seen, members)} sign{'s' if len(members) == 1 else ''} with {keys[0]}"
-        + (f" and read{'s' if len(members) == 1 else ''} {', '.join(keys[1:])} too" if keys[1:] else "")
+        + (f" and also read{'s' if len(members) == 1 else ''} {', '.join(keys[1:])}" if keys[1:] else "")
         for keys, members in rings
     ]
     if len(texts) == 1 and len(rings[0][1]) > 1:
         yield Level.OK, texts[0]
     elif len(texts) > 1:
-        advice = "Each reads the tokens that the others sign, so no call is lost: a rotation is under way. Finish it."
+        advice = "Instances can read each other's tokens, so no call is lost. A rotation is under way; finish it."
         yield Level.NOTE, "; ".join(texts), advice
 
 
@@ -188,7 +190,7 @@ def _between_rings(
         f"{left} cannot read what {right} signs with {other[0]}": not back,
     }
     advice = (
-        "All instances must know a new key before any signs with it: first [old, new] on every instance, then "
+        "All instances must know a new key before one signs with it: first [old, new] on every instance, then "
         "[new, old] on every instance, then [new]."
     )
     return Level.PROBLEM, "; ".join(text for text, lost in losses.items() if lost), advice
@@ -197,11 +199,11 @@ def _between_rings(
 def _audiences(seen: Observed) -> Iterator[_Found]:
     groups = _grouped(seen, lambda facts: facts.audience)
     if len(groups) > 1:
-        text = f"the instances name different services as the audience of a token: {_group_text(seen, groups)}"
-        advice = "Give all instances of one service the same audience=, or the same name if they have none."
+        text = f"the instances have different token audiences: {_group_text(seen, groups)}"
+        advice = "Give all instances of the service the same audience=, or the same name if they have no audience=."
         yield Level.PROBLEM, text, advice
     elif len(seen.instances) > 1:
-        yield Level.OK, f"tokens are for {next(iter(groups))!r} everywhere"
+        yield Level.OK, f"all instances issue tokens for {next(iter(groups))!r}"
 
 
 def _callers(seen: Observed) -> Iterator[_Found]:
@@ -220,39 +222,39 @@ def _clocks(seen: Observed) -> Iterator[_Found]:
         (only,) = instances
         if abs(only.offset) - only.uncertainty > _MAX_SKEW_SECONDS:
             label = seen.label(only.facts.instance)
-            text = f"the clock of {label} is {_ahead(only.offset)} of this machine's; one of them is wrong"
+            text = f"{label}'s clock is {_ahead(only.offset, 'this machine')}; one of them is wrong"
             yield Level.NOTE, text, _NTP
         return
-    # This machine's clock has one vote among the others: two instances alone cannot show which of them is wrong.
+    # This machine's clock also has a vote: two instances do not show which of them is wrong.
     truth = median([0.0, *(instance.offset for instance in instances)])
     spread = _spread(instances)
     if spread > _MAX_SKEW_SECONDS:
         wrong = [instance for instance in instances if abs(instance.offset - truth) > _MAX_SKEW_SECONDS / 2]
-        clocks = "; ".join(
-            f"the clock of {seen.label(one.facts.instance)} is {_ahead(one.offset - truth)}" for one in wrong
-        )
-        text = f"{clocks}: instances may differ by {_MAX_SKEW_SECONDS:g} s, and reject each other's calls beyond that"
+        clocks = "; ".join(f"{seen.label(one.facts.instance)}'s clock is {_ahead(one.offset - truth)}" for one in wrong)
+        text = f"{clocks}; instances reject each other's calls beyond a difference of {_MAX_SKEW_SECONDS:g} s"
         yield Level.PROBLEM, text, _NTP
     elif spread > _NOTED_SKEW_SECONDS:
-        text = f"the clocks differ by {_seconds(spread)}; up to {_MAX_SKEW_SECONDS:g} s are tolerated"
-        yield Level.NOTE, text, f"Calls expire that much sooner or later than they should. {_NTP}"
+        text = f"the clocks differ by {_seconds(spread)}; instances tolerate up to {_MAX_SKEW_SECONDS:g} s"
+        yield Level.NOTE, text, f"Calls expire earlier or later by that time. {_NTP}"
     else:
-        yield Level.OK, f"the clocks agree, to {_NOTED_SKEW_SECONDS:g} s"
+        yield Level.OK, f"the clocks agree within {_NOTED_SKEW_SECONDS:g} s"
     if abs(truth) > _MAX_SKEW_SECONDS:
-        text = f"this machine's clock is {_ahead(-truth)} of the service's"
-        yield Level.NOTE, text, "The service does not depend on it."
+        text = f"this machine's clock is {_ahead(-truth, 'the service')}"
+        yield Level.NOTE, text, "The service does not depend on this machine's clock."
 
 
 def _spread(instances: Sequence[ProbedInstance]) -> float:
-    """Return the certain part of the largest difference between two clocks."""
+    """Return the largest difference between two clocks, minus its uncertainty."""
     return max(
         abs(one.offset - other.offset) - one.uncertainty - other.uncertainty
         for one, other in combinations(instances, 2)
     )
 
 
-def _ahead(offset: float) -> str:
-    return f"{_seconds(abs(offset))} {'ahead' if offset > 0 else 'behind'}"
+def _ahead(offset: float, reference: str = "") -> str:
+    if not reference:
+        return f"{_seconds(abs(offset))} {'ahead' if offset > 0 else 'behind'}"
+    return f"{_seconds(abs(offset))} {'ahead of' if offset > 0 else 'behind'} {reference}"
 
 
 def _seconds(seconds: float) -> str:
@@ -266,8 +268,8 @@ def _builds(seen: Observed) -> Iterator[_Found]:
         tools = [facts.tools for facts in _facts(seen)]
         differing = sorted({name for each in tools for name in each if len({other.get(name) for other in tools}) > 1})
         which = f". Differing tools: {_some(differing)}" if differing else ""
-        advice = "This is normal during a deploy: calls in flight go on if their plan still fits."
-        yield Level.NOTE, f"the instances are different builds ({listed}){which}", advice
+        advice = "This is normal during a deploy: calls in flight continue if their plan still fits."
+        yield Level.NOTE, f"the instances run different builds ({listed}){which}", advice
     elif len(seen.instances) > 1:
         yield Level.OK, "all instances serve the same tools"
     for package in ("roundtrip", "mcp"):
@@ -278,7 +280,7 @@ def _builds(seen: Observed) -> Iterator[_Found]:
 
 
 def builds_text(facts: Facts) -> str:
-    """Name the builds of an instance's tools as traces do."""
+    """Return the builds of an instance's tools, named as in traces."""
     builds = [build_text(build) for build in facts.builds or (facts.build,)]
     return f"build{'s' if len(builds) > 1 else ''} {_some(builds)}"
 
@@ -294,19 +296,19 @@ def _ledgers(seen: Observed) -> Iterator[_Found]:
     if down:
         text = f"{_labels(seen, down)}: the ledger does not answer"
         advice = (
-            "Its log names the ledger and the error. Until then, tools that run exactly once, and tasks, do not run."
+            "The log has the ledger and the error. Until the ledger answers, exactly-once tools and tasks do not run."
         )
         yield Level.PROBLEM, text, advice
     if len(users) == 1:
         return
     if absent:
         text = (
-            f"{_labels(seen, absent)}: a mark that {seen.label(seen.marker)} sets in its ledger is not there, so a "
-            "tool that must run exactly once may run twice, and tasks are not found"
+            f"{_labels(seen, absent)}: the ledger lacks the mark that {seen.label(seen.marker)} set, so exactly-once "
+            "tools may run twice, and tasks are not found"
         )
         yield Level.PROBLEM, text, _ledger_advice(users)
     if unsure:
-        text = f"{_labels(seen, unsure)}: the probe could not see if the ledger is shared"
+        text = f"{_labels(seen, unsure)}: the probe could not determine whether the ledger is shared"
         yield Level.NOTE, text, _LEDGER_RETRY
     if not (down or absent or unsure):
         kinds = ", ".join(sorted({one.facts.ledger for one in users}))
@@ -329,8 +331,8 @@ def _ledger_advice(users: Sequence[ProbedInstance]) -> str:
 def _tasks(seen: Observed) -> Iterator[_Found]:
     all_tasks = [(facts, tasks) for facts in _facts(seen) if (tasks := facts.tasks) is not None]
     if away := [facts for facts, tasks in all_tasks if tasks.down]:
-        text = f"{_labels(seen, away)}: the store of tasks does not answer"
-        yield Level.PROBLEM, text, "Its log has the error. Until then, neither tasks nor calls that wait go on."
+        text = f"{_labels(seen, away)}: the task store does not answer"
+        yield Level.PROBLEM, text, "The log has the error. Until the store answers, tasks and waiting calls stop."
     having = [(facts, tasks) for facts, tasks in all_tasks if not tasks.down]
     if not having:
         return
@@ -339,13 +341,13 @@ def _tasks(seen: Observed) -> Iterator[_Found]:
     # Instances that share a store report the same tasks.
     tasks = max((tasks for _, tasks in having), key=lambda tasks: sum(tasks.states.values()))
     states = ", ".join(f"{number} {state}" for state, number in sorted(tasks.states.items())) or "none"
-    first = "" if tasks.is_whole else "the first of them: "
+    first = "" if tasks.is_whole else "counted only in part: "
     keys = ", ".join(f"{number} with {key}" for key, number in sorted(tasks.keys.items()) if key)
     text = f"{first}{states}" + (f"; encrypted: {keys}" if keys else "")
     old = sorted({key for _, each in having for key in each.keys if key in each.own_keys[1:]})
     if old:
-        advice = "Before you remove a former key: `roundtrip calls rekey --server MODULE:SERVER`."
-        yield Level.NOTE, f"{text}; former keys are in use: {', '.join(old)}", advice
+        advice = "Before you remove an old key, run `roundtrip calls rekey --server MODULE:SERVER`."
+        yield Level.NOTE, f"{text}; old keys are in use: {', '.join(old)}", advice
     elif not problems:
         yield Level.OK, text
 
@@ -358,21 +360,21 @@ def _unread_tasks(seen: Observed, having: Sequence[tuple[Facts, TaskFacts]]) -> 
                 f"{seen.label(facts.instance)} cannot read {sum(unread.values())} tasks, which are encrypted with "
                 f"{', '.join(sorted(unread))}"
             )
-            advice = "Add the key to its keys=, or run `roundtrip calls rekey` where it is known."
+            advice = "Add the key to this instance's keys=, or run `roundtrip calls rekey` where the key is known."
             yield Level.PROBLEM, text, advice
 
 
 def _stuck_tasks(having: Sequence[tuple[Facts, TaskFacts]]) -> Iterator[_Found]:
     overdue = max(tasks.overdue for _, tasks in having)
     if overdue:
-        who = "" if any(tasks.runs for _, tasks in having) else ", and no instance that was met runs tasks"
-        text = f"{overdue} tasks have been due for more than a minute{who}"
-        yield Level.PROBLEM, text, "Run `roundtrip worker MODULE:SERVER`, or leave run_tasks= on. See its log."
+        who = "" if any(tasks.runs for _, tasks in having) else ", and none of the instances runs tasks"
+        text = f"{overdue} tasks are more than a minute overdue{who}"
+        yield Level.PROBLEM, text, "Run `roundtrip worker MODULE:SERVER`, or leave run_tasks= on. The log has details."
     lost = max(tasks.states.get("lost", 0) for _, tasks in having)
     if lost:
-        looked = "`roundtrip calls stored --server MODULE:SERVER --state lost`"
-        advice = f"Look at them with {looked}, and see `roundtrip calls retry`."
-        yield Level.NOTE, f"{lost} tasks are lost, because their workers died", advice
+        command = "`roundtrip calls stored --server MODULE:SERVER --state lost`"
+        advice = f"List them with {command}, and see `roundtrip calls retry`."
+        yield Level.NOTE, f"{lost} tasks were lost because their workers died", advice
 
 
 def _journeys(seen: Observed) -> Iterator[_Found]:
@@ -385,25 +387,25 @@ def _journeys(seen: Observed) -> Iterator[_Found]:
             end = seen.label(behind[0]) if len(behind) == 1 else "another instance"
             rejected.setdefault(_reason(seen, journey), []).append(f"from {seen.label(journey.began)} to {end}")
     for reason, ways in rejected.items():
-        why = f", as {reason}" if reason else ""
-        text = f"calls that went from one instance to another were rejected{why}: {', '.join(dict.fromkeys(ways))}"
+        why = f" because {reason}" if reason else ""
+        text = f"calls that moved between instances were rejected{why}: {', '.join(dict.fromkeys(ways))}"
         yield Level.PROBLEM, text, "" if reason else _UNEXPLAINED
     if failed:
-        text = f"{len(failed)} of {len(seen.journeys)} calls could not be finished, the first with: {failed[0].detail}"
+        text = f"{len(failed)} of {len(seen.journeys)} calls failed, the first with: {failed[0].detail}"
         yield Level.PROBLEM, text
     across = sum(journey.began != journey.ended for journey in done)
     if across:
         count = "a call" if across == 1 else f"{across} calls"
-        yield Level.OK, f"{count} began on one instance and ended on another"
+        yield Level.OK, f"{count} started on one instance and ended on another"
     elif done and len(seen.instances) > 1:
-        text = "every finished call ended on the instance that began it, so calls across instances were not tried"
-        yield Level.NOTE, text, "Give the instances' own addresses."
+        text = "every call ended on the instance that started it, so calls between instances were not tested"
+        yield Level.NOTE, text, "Pass the instances' own addresses."
     elif done:
-        yield Level.OK, "a call asked a question, got the answer and finished"
+        yield Level.OK, "a call asked a question, received the answer and completed"
 
 
 def _reason(seen: Observed, journey: ProbedCall) -> str:
-    """Explain a rejected token by the reports of the two instances; empty if they do not explain it."""
+    """Explain a rejected token from both instances' reports; return "" if they do not explain it."""
     behind = seen.behind(journey.end)
     start = seen.instances.get(journey.began or "")
     if start is None or len(behind) != 1:
@@ -411,9 +413,9 @@ def _reason(seen: Observed, journey: ProbedCall) -> str:
     end = seen.instances[behind[0]]
     left, right = start.facts, end.facts
     reasons = {
-        "the key is not known there": bool(left.keys and right.keys and left.keys[0] not in right.keys),
-        "the audience is another": left.audience != right.audience,
-        "the caller is another one there": left.caller != right.caller,
+        "the second instance does not know the key": bool(left.keys and right.keys and left.keys[0] not in right.keys),
+        "the audiences differ": left.audience != right.audience,
+        "the instances see different callers": left.caller != right.caller,
         "the clocks differ": _spread([start, end]) > _MAX_SKEW_SECONDS,
     }
     return " and ".join(reason for reason, holds in reasons.items() if holds)
@@ -424,17 +426,17 @@ def _older_clients(seen: Observed) -> Iterator[_Found]:
     cannot = [place for place in seen.places if place.older_clients is Live.NO]
     if can:
         where = f" at {', '.join(can)}" if cannot else ""
-        yield Level.OK, f"clients of 2025-11-25 and before can be asked by form{where}"
+        yield Level.OK, f"clients on 2025-11-25 and before can be asked by form{where}"
     if cannot:
         where = f" at {', '.join(place.url for place in cannot)}" if can else ""
         details = {place.older_clients_detail for place in cannot if _NO_WAY_BACK not in place.older_clients_detail}
         more = f" ({'; '.join(sorted(details))})" if details else ""
         advice = (
-            "If there are such clients: a server with Pages(authenticate=...) gives them a link, and the channel "
-            "'model' the questions. To ask them by form, serve with stateless_http=False and json_response=False "
-            "(roundtrip serve with one worker), and let the balancer keep each client on its instance."
+            "With Pages(authenticate=...), they get links to question pages; with the channel 'model', their model "
+            "gets the questions. To ask them by form, use roundtrip serve with one worker (on other hosts: "
+            "stateless_http=False and json_response=False), and let the load balancer keep each client on its instance."
         )
-        text = f"clients of 2025-11-25 and before cannot be asked by form{where}{more}"
+        text = f"clients on 2025-11-25 and before cannot be asked by form{where}{more}"
         yield Level.NOTE, text, advice
 
 
@@ -458,6 +460,6 @@ def _labels(seen: Observed, members: Sequence[Facts]) -> str:
 
 
 def _some(names: Sequence[str]) -> str:
-    """List some names, and count the rest."""
+    """List the first names, and count the rest."""
     more = f" and {len(names) - _MAX_NAMED_TOOLS} more" if len(names) > _MAX_NAMED_TOOLS else ""
     return f"{', '.join(names[:_MAX_NAMED_TOOLS])}{more}"

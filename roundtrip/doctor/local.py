@@ -1,4 +1,4 @@
-"""Start instances of a server on this machine, as `roundtrip serve` would, so that the doctor can examine them."""
+"""Local instances for the doctor, started with `roundtrip serve` on this machine."""
 
 import os
 import queue
@@ -14,7 +14,7 @@ from roundtrip.switches import OWN, PROBE_VARIABLE, RUN_TASKS_VARIABLE
 from roundtrip.text import printable
 
 PROBE_IGNORED: Final = f"{PROBE_VARIABLE} is ignored: only a roundtrip.Server has the probe of roundtrip doctor"
-"""The line of `roundtrip serve` about a server of another class."""
+"""The line that `roundtrip serve` prints for a FastMCP or SDK server."""
 
 _INSTANCES: Final = 2
 _START_SECONDS: Final = 60.0
@@ -24,18 +24,18 @@ _COMPLAINS: Final = "roundtrip serve: "
 
 
 class InstanceNotStarted(Exception):
-    """An instance does not serve; the text says why, and is safe to print."""
+    """An instance that does not start; the message has the reason and is safe to print."""
 
 
 @contextmanager
 def instances_of(target: str) -> Generator[list[str]]:
-    """Yield the addresses of instances of a server, which end with the `with` block.
+    """Start instances of a server, and yield their addresses. The instances end with the `with` block.
 
     Raises:
         InstanceNotStarted: The server does not start.
     """
     with ExitStack() as stack:
-        # All start at once.
+        # Start all instances before waiting for the first.
         started = [stack.enter_context(_started(target)) for _ in range(_INSTANCES)]
         yield [_address(lines, target) for lines in started]
 
@@ -43,16 +43,16 @@ def instances_of(target: str) -> Generator[list[str]]:
 @contextmanager
 def _started(target: str) -> "Generator[queue.Queue[str | None]]":
     command = [sys.executable, "-m", "roundtrip", "serve", target, "--port", "0", "--workers", "1", "--drain", "0"]
-    with subprocess.Popen(  # noqa: S603 - the command of this very interpreter
+    with subprocess.Popen(  # noqa: S603 - runs this interpreter
         [*command, "--host", "127.0.0.1", "--path", "/mcp", "--log-level", "warning"],
-        # A fleet may have the store of this server, too: its tasks are not for this process.
+        # A production fleet may share this server's store, so run only tasks from this process's clients.
         env={RUN_TASKS_VARIABLE: OWN, **os.environ, PROBE_VARIABLE: "1"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        # Ctrl-C is for the doctor, which ends them.
+        # Only the doctor handles Ctrl-C, and ends the instances.
         start_new_session=True,
     ) as process:
         lines: queue.Queue[str | None] = queue.Queue()
@@ -76,7 +76,7 @@ def _read(stderr: IO[str] | None, lines: "queue.Queue[str | None]") -> None:
 
 
 def _address(lines: "queue.Queue[str | None]", target: str) -> str:
-    """Wait until an instance says its address."""
+    """Wait until an instance reports its address."""
     said: list[str] = []
     while True:
         try:
@@ -88,10 +88,10 @@ def _address(lines: "queue.Queue[str | None]", target: str) -> str:
             raise InstanceNotStarted(printable(why, keep_newlines=True))
         if line == f"roundtrip: {PROBE_IGNORED}":
             raise InstanceNotStarted(
-                f"{target!r} has a server of FastMCP or the SDK, and only a roundtrip.Server can be probed, also after "
-                "install(); examine it with: roundtrip audit"
+                f"{target!r} is a FastMCP or SDK server, which cannot be probed, even after install(); examine it with "
+                "roundtrip audit"
             )
         if (found := _SERVES.match(line)) is not None:
             return found[1]
-        # The last complaint, with the places after it.
+        # Keep the last error, with the lines that follow it.
         said = [line.removeprefix(_COMPLAINS)] if line.startswith(_COMPLAINS) else [*said, line]

@@ -1,7 +1,7 @@
-"""Drive the probe across the places of a service, and collect the observations.
+"""The doctor's probe run: it sends requests to a service's addresses, and collects observations.
 
-Every request has a connection of its own, so that a balancer may choose an instance for each. Some requests are sent at
-once: otherwise instances that share a socket would leave all the work to one of them.
+Every request uses a new connection, so that a load balancer can choose an instance for each. Some requests run
+concurrently; otherwise, one of the instances that share a socket could get all requests.
 """
 
 import asyncio
@@ -56,9 +56,9 @@ T = TypeVar("T")
 _REQUESTS_AT_ONCE: Final = 8
 _MAX_REQUESTS_AT_ONCE: Final = 32
 _MAX_REQUESTS: Final = 256
-"""Requests to one place."""
+"""Maximum number of requests to one address."""
 _QUIET_REQUESTS_ALONE: Final = 16
-"""Requests in a row without a new instance that end the search at the only place."""
+"""Consecutive requests without a new instance that end the search if there is only one address."""
 _QUIET_REQUESTS: Final = 8
 _QUIET_REQUESTS_PER_INSTANCE: Final = 8
 _QUIET_REQUESTS_WHILE_MISSING: Final = 128
@@ -66,7 +66,7 @@ _JOURNEYS_PER_INSTANCE: Final = 6
 _MAX_RESPONSE_BYTES: Final = 8 * 1024 * 1024
 _FIRST_BAD_STATUS: Final = 300
 _MARK_SECONDS: Final = 40.0
-"""The age after which the doctor does not look for a mark; the ledger keeps it a little longer."""
+"""Maximum age of a mark that the doctor looks for; the ledger keeps marks a little longer."""
 _MAX_ROUNDS: Final = 3
 _MAX_DETAIL_CHARS: Final = 300
 _MAX_REVISIONS: Final = 32
@@ -75,11 +75,11 @@ _BEGAN_PATTERN: Final = re.compile(r"instance ([0-9a-f]{12})$", re.ASCII)
 _RESULT: Final[TypeAdapter[CallToolResult | InputRequiredResult]] = TypeAdapter(CallToolResult | InputRequiredResult)
 _AGREED: Final = ElicitResult(action="accept", content={"value": True})
 _JOURNEY: Final = LegRequest(PROBE_TOOL, {"journey": True})
-"""The first leg of a probing call."""
+"""The first leg of a probe call."""
 
 
 class _Failed(Exception):
-    """A request to a place failed."""
+    """A failed request to an address."""
 
     def __init__(self, trouble: Trouble, detail: str = "") -> None:
         super().__init__(detail)
@@ -88,29 +88,29 @@ class _Failed(Exception):
 
 
 class _RejectedToken(_Failed):
-    """An instance rejected the token of a call."""
+    """A call's token that an instance rejected."""
 
 
 async def observe(targets: Sequence[Target], *, patience: float, expected: int | None = None) -> Observed:
-    """Probe all places of a service, and each instance behind them.
+    """Probe all of a service's addresses, and each instance behind them.
 
     Args:
-        targets: The places; addresses, not commands.
-        patience: Seconds that one request may take.
-        expected: The number of instances; the search takes longer while some are missing.
+        targets: The addresses; no commands.
+        patience: The time limit for one request, in seconds.
+        expected: The number of instances. The search takes longer while some are missing.
     """
     with quiet():
         return await _Observer(targets, patience, expected).observe()
 
 
 class _Observer:
-    """One run of the probe."""
+    """One probe run."""
 
     def __init__(self, targets: Sequence[Target], timeout: float, expected: int | None) -> None:
         self._targets = targets
         self._timeout = timeout
         self._seen = Observed([Place(target.url or "") for target in targets], expected=expected)
-        # Made once: reading all certificate authorities for each client takes longer than the requests.
+        # Created once: loading all certificate authorities for each client takes longer than the requests.
         self._tls = httpx2.create_ssl_context()
         self._mark: str | None = None
         self._marked_at = 0.0
@@ -120,7 +120,7 @@ class _Observer:
         await asyncio.gather(*map(self._greet, places))
         await self._set_mark()
         await asyncio.gather(*map(self._look_around, self._answering))
-        # In the order of the places, not of the answers.
+        # Order by address, not by response time.
         self._seen.instances = dict(sorted(self._seen.instances.items(), key=lambda item: min(item[1].places)))
         await self._travel()
         if self._strangers:
@@ -134,7 +134,7 @@ class _Observer:
 
     @property
     def _strangers(self) -> set[str]:
-        """Return the instances that served a leg of a journey and were not met before."""
+        """Return the instances that served a probe call's leg, but were not found before."""
         met = {name for journey in self._seen.journeys for name in (journey.began, journey.ended) if name is not None}
         return met - self._seen.instances.keys()
 
@@ -176,13 +176,13 @@ class _Observer:
             if len(failures) == at_once:
                 break
             if quiet and len(self._seen.instances) < self._seen.sought:
-                # Workers that share a socket get the requests for which the first is too busy.
+                # More concurrent requests keep the first worker busy, so that other workers on the socket get some.
                 at_once = min(at_once * 2, _MAX_REQUESTS_AT_ONCE)
         place.probes += sent
         place.quiet = quiet
 
     def _quiet_requests(self, number: int) -> int:
-        """Return the number of requests in a row without a new instance that end the search."""
+        """Return the number of consecutive requests without a new instance that end the search."""
         if len(self._seen.instances) < self._seen.sought:
             return _QUIET_REQUESTS_WHILE_MISSING
         met = len(self._seen.behind(number))
@@ -218,7 +218,7 @@ class _Observer:
     async def _travel(self) -> None:
         places = self._answering
         ring = list(zip(places, places[1:] + places[:1], strict=True))
-        # In both directions: an instance may read the tokens of another, which cannot read its tokens.
+        # Test both directions: A may read B's tokens although B cannot read A's.
         pairs = dict.fromkeys([*ring, *((end, start) for start, end in ring)])
         for start, end in pairs:
             self._seen.journeys.append(await self._journey(start, end))
@@ -226,7 +226,7 @@ class _Observer:
             await self._travel_within(place)
 
     async def _travel_within(self, place: int) -> None:
-        """Send calls to one place until each instance behind it began one that another ended."""
+        """Send calls to one address until every instance behind it has started a call that another instance ended."""
         met = set(self._seen.behind(place))
         if len(met) < 2:
             return
@@ -297,7 +297,7 @@ class _Observer:
         )
 
     async def _on(self, number: int, era: Era, work: Callable[[ClientSession], Awaitable[T]]) -> T:
-        """Run some work on a session with a place."""
+        """Run some work in a session with an address."""
         done: list[T] = []
         statuses: list[int] = []
 
@@ -314,7 +314,7 @@ class _Observer:
                 )
                 await within(client, run, scope=anyio.fail_after(self._timeout))
         except Exception as error:
-            # A result counts, even if the connection could not be closed.
+            # A result counts even if closing the connection failed.
             if not done:
                 bad = [status for status in statuses if status >= _FIRST_BAD_STATUS]
                 raise self._failed(innermost(error), bad[-1] if bad else None) from error
@@ -328,7 +328,7 @@ class _Observer:
             case TimeoutError() | httpx2.TimeoutException():
                 return _Failed(Trouble.TIMEOUT, f"no answer within {self._timeout:g} s")
             case MCPError() if is_token_rejection(error):
-                return _RejectedToken(Trouble.STRANGE, "it rejects requests without a token")
+                return _RejectedToken(Trouble.STRANGE, "the server rejects requests without a token")
             case _ if status in (401, 403):
                 return _Failed(Trouble.FORBIDDEN, said)
             case _ if status in (404, 405):
@@ -340,7 +340,7 @@ class _Observer:
             case _ if status is not None:
                 return _Failed(Trouble.NOT_MCP, said)
             case ValidationError():
-                return _Failed(Trouble.NOT_MCP, "its answer is not valid MCP")
+                return _Failed(Trouble.NOT_MCP, "the response is not valid MCP")
             case _:
                 return _Failed(Trouble.NOT_MCP, f"{error}" or type(error).__name__)
 
@@ -353,7 +353,7 @@ async def _revisions(session: ClientSession) -> Sequence[str]:
 
 
 async def _send(session: ClientSession, leg: LegRequest) -> CallToolResult | InputRequiredResult:
-    # Not `call_tool`, which lists the tools to check the result against a schema.
+    # Do not use `call_tool`: it lists the tools to check the result against a schema.
     params = CallToolRequestParams(
         name=leg.name,
         arguments=dict(leg.arguments),
@@ -379,14 +379,14 @@ ModelT = TypeVar("ModelT", Said, Began)
 
 def _read(model: type[ModelT], result: CallToolResult | InputRequiredResult) -> ModelT:
     if isinstance(result, InputRequiredResult):
-        raise _Failed(Trouble.STRANGE, "it asks a question in place of an answer")
+        raise _Failed(Trouble.STRANGE, "the probe asks a question instead of answering")
     if result.is_error:
         text = " ".join(block.text for block in result.content if isinstance(block, TextContent))
         raise _Failed(Trouble.NO_PROBE if PROBE_TOOL in text else Trouble.STRANGE, text)
     try:
         return model.model_validate(result.structured_content)
     except ValidationError as error:
-        raise _Failed(Trouble.STRANGE, "its answer is not the probe's") from error
+        raise _Failed(Trouble.STRANGE, "the answer is not the probe's") from error
 
 
 def _is_tls(error: BaseException | None) -> bool:

@@ -64,7 +64,7 @@ async def test_declared_questions_are_reported(connect: Connect, era: Era) -> No
     assert data["protocol"] == ("2026-07-28" if era is Era.RETRY else "2025-11-25")
     assert (data["max_rounds"], data["trial"]) == (10, None)
     assert "sampling   no: it did not declare sampling" in text
-    assert "It gives a call up after 10 rounds" in text
+    assert "It gives up a call after 10 rounds" in text
 
 
 async def test_client_that_declares_nothing_can_be_asked_nothing(connect: Connect, era: Era) -> None:

@@ -92,8 +92,8 @@ def test_levels_fit_what_was_seen() -> None:
 def test_wrong_clock_is_named() -> None:
     first, second = of("clock", clocks(600, 600, 600))
     assert (first.level, second.level) == (Level.OK, Level.NOTE)
-    assert second.text == "this machine's clock is 10.0 min behind of the service's"
-    assert "the clock of #2 is 10.0 min ahead" in only("clock", clocks(0, 600)).text
+    assert second.text == "this machine's clock is 10.0 min behind the service"
+    assert "#2's clock is 10.0 min ahead" in only("clock", clocks(0, 600)).text
 
 
 def test_tools_that_differ_are_named_up_to_a_number() -> None:
@@ -184,14 +184,14 @@ def test_instances_that_were_met_are_counted() -> None:
     observed = seen(facts(1, group="g", workers=4), facts(2, group="g", workers=4), facts(3))
     assert observed.announced == 5
     note = only("instances", observed)
-    assert (note.level, note.text) == (Level.NOTE, "3 of 5 workers were met; the others were not compared")
+    assert (note.level, note.text) == (Level.NOTE, "found 3 of 5 workers; the others were not compared")
     *_, (_, ((summary, _),)) = as_lines(observed, [])
     assert summary == "3 of 5 instances met: no problems"
     observed = seen(facts(1), facts(2))
     for place, quiet in zip(observed.places, (8, 16), strict=True):
         place.quiet = quiet
     ok = only("instances", observed)
-    assert (ok.level, ok.text) == (Level.OK, "2 were met, and at each address the last 8 requests met no other")
+    assert (ok.level, ok.text) == (Level.OK, "found 2, and the last 8 requests at each address found no others")
 
 
 def tasks(**given: Any) -> dict[str, Any]:
@@ -202,7 +202,7 @@ def test_tasks_are_counted_and_their_former_keys_noted() -> None:
     found = only("tasks", seen(facts(1, tasks=tasks(states={"asking": 3, "due": 1}, keys={"new": 4}))))
     assert (found.level, found.text) == (Level.OK, "3 asking, 1 due; encrypted: 4 with new")
     found = only("tasks", seen(facts(1, tasks=tasks(states={"due": 2}, keys={"new": 1, "old": 1}))))
-    assert (found.level, "former keys are in use: old" in found.text) == (Level.NOTE, True)
+    assert (found.level, "old keys are in use: old" in found.text) == (Level.NOTE, True)
     assert "rekey" in found.advice
 
 
@@ -222,7 +222,7 @@ def test_unknown_keys_of_tasks_are_a_problem_of_the_instance() -> None:
 def test_store_of_tasks_that_is_down_is_a_problem_of_the_instance() -> None:
     stored = tasks(states={"due": 1}, keys={"new": 1})
     down, counted = of("tasks", seen(facts(1, tasks={"down": True, "runs": True}), facts(2, tasks=stored)))
-    assert (down.level, down.text) == (Level.PROBLEM, "#1: the store of tasks does not answer")
+    assert (down.level, down.text) == (Level.PROBLEM, "#1: the task store does not answer")
     assert (counted.level, counted.text) == (Level.OK, "1 due; encrypted: 1 with new")
     assert only("tasks", seen(facts(1, tasks={"down": True, "runs": True}))).level is Level.PROBLEM
 
@@ -231,6 +231,6 @@ def test_overdue_and_lost_tasks_are_found() -> None:
     overdue, lost = of("tasks", seen(facts(1, tasks=tasks(states={"due": 2, "lost": 1}, overdue=2, runs=False))))
     assert (overdue.level, overdue.text) == (
         Level.PROBLEM,
-        "2 tasks have been due for more than a minute, and no instance that was met runs tasks",
+        "2 tasks are more than a minute overdue, and none of the instances runs tasks",
     )
-    assert (lost.level, lost.text) == (Level.NOTE, "1 tasks are lost, because their workers died")
+    assert (lost.level, lost.text) == (Level.NOTE, "1 tasks were lost because their workers died")

@@ -82,7 +82,7 @@ def test_two_instances_that_fit_together_are_found_in_order(town: Town, capsys: 
     assert main(["doctor", town.at(0, "plain"), town.at(1, "plain")]) == 0
     told = capsys.readouterr().out
     assert "2 instances met: no problems" in told
-    assert "2 calls began on one instance and ended on another" in told
+    assert "2 calls started on one instance and ended on another" in told
     assert "\x1b" not in told
     assert main(["doctor", "python server.py"]) == 2
     assert "URL must be an http(s) address" in capsys.readouterr().err
@@ -91,9 +91,14 @@ def test_two_instances_that_fit_together_are_found_in_order(town: Town, capsys: 
 @pytest.mark.parametrize(
     ("shop", "other", "cause", "told"),
     [
-        ("plain", "other-keys", "keys", "the key is not known there: from #1 to #2, from #2 to #1"),
-        ("plain", "other-audience", "audience", "as the audience is another"),
-        ("other-principal", "other-principal", "caller", "the caller is another one there"),
+        (
+            "plain",
+            "other-keys",
+            "keys",
+            "because the second instance does not know the key: from #1 to #2, from #2 to #1",
+        ),
+        ("plain", "other-audience", "audience", "because the audiences differ"),
+        ("other-principal", "other-principal", "caller", "because the instances see different callers"),
     ],
 )
 def test_rejected_calls_are_explained_by_their_cause(
@@ -122,11 +127,11 @@ def test_another_build_is_only_a_note_that_names_the_tools(town: Town, doctor: A
 def test_ten_minutes_of_skew_names_the_wrong_clock(town: Town, doctor: Any) -> None:
     report = doctor(town.at(0, "plain"), town.at(1, "plain"), town.at(1, "far-behind"))
     assert report.problems == {"clock", "calls"}
-    assert "the clock of #3 is 10.0 min behind" in report.said("clock")
+    assert "#3's clock is 10.0 min behind" in report.said("clock")
     assert "NTP" in report.said("clock")
     # Around the ring of three, both ways.
     assert len({(journey["start"], journey["end"]) for journey in report.data["journeys"]}) == 6
-    assert "as the clocks differ" in report.said("calls")
+    assert "because the clocks differ" in report.said("calls")
 
 
 def test_answers_without_an_end_are_not_read_to_it(town: Town, doctor: Any) -> None:
@@ -152,7 +157,7 @@ def test_ledger_shared_by_two_processes_counts_as_one(town: Town, doctor: Any, s
 def test_ledgers_that_are_not_shared_or_down_are_a_problem(town: Town, doctor: Any) -> None:
     report = doctor(town.at(0, "paying"), town.at(1, "paying-alone"))
     assert report.problems == {"ledger"}
-    assert "#2: a mark that #1 sets in its ledger is not there" in report.said("ledger")
+    assert "#2: the ledger lacks the mark that #1 set" in report.said("ledger")
     assert "holds for one process" in report.said("ledger")
     report = doctor(town.at(0, "paying-in-vain"), town.at(1, "paying"))
     assert report.problems == {"ledger"}
@@ -164,7 +169,7 @@ def test_fewer_instances_than_expected_are_a_problem(town: Town, doctor: Any) ->
     assert doctor(town.at(0, "balanced"), "--expect", "3").code == 0
     report = doctor(town.at(0, "balanced"), "--expect", "4")
     assert report.code == 1
-    assert "3 of 4 instances were met" in report.said("instances")
+    assert "found 3 of 4 instances" in report.said("instances")
 
 
 def test_unprobed_items_are_listed_and_the_rest_continues(
@@ -184,7 +189,7 @@ def test_unprobed_items_are_listed_and_the_rest_continues(
     assert {place["url"]: place["trouble"] for place in report.data["places"][:-2]} == urls
     assert report.levels("reach") == ["problem"] * len(urls)
     assert "ROUNDTRIP_PROBE=1" in report.said("reach")
-    assert "Servers of FastMCP and the SDK cannot be probed" in report.said("reach")
+    assert "FastMCP and SDK servers cannot be probed" in report.said("reach")
     assert report.levels("keys") == ["ok"]
     assert report.code == 1
     unanswered = doctor(town.at(0, "without-probe"))

@@ -79,8 +79,8 @@ def test_server_of_another_class_cannot_be_probed(shop: Path, kind: str, capsys:
     assert main(["doctor", "doctor_shop.py"]) == 2
     told = capsys.readouterr().err
     assert told == (
-        "roundtrip doctor: 'doctor_shop.py' has a server of FastMCP or the SDK, and only a roundtrip.Server can be "
-        "probed, also after install(); examine it with: roundtrip audit\n"
+        "roundtrip doctor: 'doctor_shop.py' is a FastMCP or SDK server, which cannot be probed, even after install(); "
+        "examine it with roundtrip audit\n"
     )
 
 
