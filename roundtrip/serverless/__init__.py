@@ -1,4 +1,4 @@
-"""Serverless platforms: AWS Lambda, and hosts that send an ASGI application no lifespan, or one for each request."""
+"""Serverless platforms: AWS Lambda, and ASGI hosts that send no lifespan, or one per request."""
 
 from roundtrip.serverless.application import asgi_app
 from roundtrip.serverless.lambda_handler import lambda_handler

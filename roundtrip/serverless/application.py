@@ -1,7 +1,7 @@
 """ASGI application that starts its server at the first request, for hosts that send no lifespan.
 
-Such hosts often collect a response before they send it, and freeze the process after it. So the application answers
-requests for endless streams with an error, and saves what the server has not saved yet before the end of a response.
+Such hosts often buffer a whole response, and freeze the process after it. So the application answers requests for
+endless streams with an error, and flushes unsaved data before a response ends.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from roundtrip.untrusted import mapping_of
 logger = logging.getLogger("roundtrip")
 
 FLUSH_SECONDS: Final = 2.0
-"""Seconds for tracers that report to another machine, and for a ledger that could not be reached."""
+"""Maximum seconds to flush remote tracers, and to retry ledger writes."""
 _IMPORTED_BY_LEGS: Final = (
     "anyio._backends._asyncio",
     "roundtrip.engine.leg_run",
@@ -41,28 +41,30 @@ _IMPORTED_BY_LEGS: Final = (
     "roundtrip.threads.workers",
     "roundtrip.tokens.signing",
 )
-"""Modules that other processes import with their first leg. These hosts start processes often, and give them more of
-the processor before the first request than during it."""
-_PARSED_BYTES: Final = 64 * 1024
-"""Size limit of a request to listen; the answer to a larger one has no id."""
-_LISTENS: Final = (b"mcp-method", b"subscriptions/listen")
-_NO_STREAMS: Final = "this server runs where responses cannot stay open, so it sends no notifications to listen for"
+"""Modules that other processes import with their first leg.
 
-# The platform chooses the function by the name, so only its names arrive.
+Serverless hosts start processes often, and give them more CPU before the first request than during it.
+"""
+_PARSED_BYTES: Final = 64 * 1024
+"""Size limit for parsing a request to listen. The response to a larger request has no ID."""
+_LISTENS: Final = (b"mcp-method", b"subscriptions/listen")
+_NO_STREAMS: Final = "this server's platform cannot keep responses open, so the server sends no notifications"
+
+# The platform routes by host name, so requests for other hosts never arrive.
 _NAMES_ARE_CHECKED: Final = TransportSecuritySettings(enable_dns_rebinding_protection=False)
 
 
 def asgi_app(server: Server[Any], *, streams: bool = False, **options: Unpack[HttpOptions]) -> "ServerlessApp":
     """Return an ASGI application that starts the server at its first request, without a lifespan.
 
-    If the host sends lifespans, the server starts and stops with each of them. Otherwise it stops with its event loop.
+    If the host sends lifespans, the server starts and stops with each one. Otherwise, it stops with its event loop.
 
     Args:
         server: The server, with all its tools.
-        streams: True if the host can keep a response open. Otherwise requests to listen get an error, and what the
-            server records is saved before each response ends.
-        **options: Those of `streamable_http_app`. By default requests are `stateless_http` and get a `json_response`,
-            and any `Host` is accepted.
+        streams: True if the host can keep a response open. Otherwise, requests to listen get an error, and the server's
+            records are saved before each response ends.
+        **options: Options for `streamable_http_app`. By default, requests are `stateless_http` and get a
+            `json_response`, and any `Host` is accepted.
 
     Example:
         ```python
@@ -73,11 +75,11 @@ def asgi_app(server: Server[Any], *, streams: bool = False, **options: Unpack[Ht
 
 
 class ServerlessApp:
-    """ASGI application of a server that starts at the first request on each event loop."""
+    """ASGI application whose server starts at the first request on each event loop."""
 
     def __init__(self, server: Server[Any], *, streams: bool, options: HttpOptions) -> None:
         if not isinstance(server, Server):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"a roundtrip Server was expected, got {type(server).__name__}; pass the server itself")
+            raise TypeError(f"server must be a roundtrip.Server, got {type(server).__name__}; pass the server itself")
         self._server = server
         self._streams = streams
         self._options: HttpOptions = {
@@ -116,7 +118,7 @@ class ServerlessApp:
                 await self.flush()
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request, or a lifespan, and do not flush."""
+        """Serve one request, or a lifespan, without flushing."""
         if scope["type"] == "lifespan":
             loop = asyncio.get_running_loop()
             app = self._apps[loop] = self._idle()
@@ -128,25 +130,25 @@ class ServerlessApp:
             await (await self._started()).asgi(scope, receive, send)
 
     async def flush(self, seconds: float = FLUSH_SECONDS) -> None:
-        """Save what the server has recorded, and wait for a ledger that could not be reached, for a limited time."""
+        """Flush tracers and late ledger writes, within a time limit."""
         with anyio.move_on_after(seconds):
             for tracer in self._server.effects.tracers.tracers:
                 if isinstance(tracer, FlushedTracer):
                     try:
-                        # It may wait for another machine.
+                        # The flush may wait for another machine.
                         await anyio.to_thread.run_sync(tracer.flush, abandon_on_cancel=True)
                     except Exception:
                         logger.exception("a tracer could not be flushed")
             await finish_late_writes()
 
     async def stop(self) -> None:
-        """Stop the server, if a request on this event loop has started it."""
+        """Stop the server if a request on this event loop started it."""
         run = self._apps.pop(asyncio.get_running_loop(), None)
         if isinstance(run, _AppRun):
             await run.stop()
 
     async def _started(self) -> "_BuiltApp":
-        """Return the application of this event loop, and start the server if the host has not."""
+        """Return this event loop's application. Start the server if the host has not started it."""
         loop = asyncio.get_running_loop()
         run = self._apps.get(loop)
         if run is None:
@@ -160,7 +162,7 @@ class ServerlessApp:
         return run.app if isinstance(run, _AppRun) else run
 
     def _idle(self) -> "_BuiltApp":
-        """Return an application that does not run: a session manager serves one event loop at a time."""
+        """Return an application that is not running yet: a session manager serves one event loop at a time."""
         if is_running(self._latest.manager):
             self._latest = self._make()
         return self._latest
@@ -169,50 +171,50 @@ class ServerlessApp:
         asgi = self._server.streamable_http_app(**self._options)
         manager = self._server.session_manager
         if not self._streams:
-            # The manager's own application is inside of routes and authentication.
+            # The manager's application is inside the routes and authentication.
             cast("Any", manager).asgi_app = _NoStreams(manager.asgi_app)
         return _BuiltApp(asgi, manager)
 
 
 def _warn_of_other_instances(server: Server[Any]) -> None:
-    """Log the settings with which another instance cannot serve the next leg: the host starts instances as it likes."""
+    """Warn about settings that keep other instances from serving the next leg. The host may start any number."""
     identity = server.identity()
     if identity.own_key:
         logger.warning(
-            "server %r has made its own key, so only this instance can resume its calls; give all instances one key in "
-            "the environment variable %s (roundtrip keys new --print)",
+            "server %r made its own key, so only this instance can resume its calls; give all instances the same key "
+            "in the environment variable %s (roundtrip keys new --print)",
             server.name,
             KEYS_VARIABLE,
         )
     if identity.exactly_once and identity.reach < Reach.FLEET:
         logger.warning(
-            "server %r has tools with exactly_once, and its %s is not shared by all instances, so a call can run again "
-            "on another one; use Server(ledger=RedisLedger(URL)) or PostgresLedger(DSN)",
+            "server %r has exactly_once tools, but its %s is not shared by all instances, so a call can run again on "
+            "another instance; use Server(ledger=RedisLedger(URL)) or PostgresLedger(DSN)",
             server.name,
             identity.ledger,
         )
 
 
 class _BuiltApp(NamedTuple):
-    """Application of the SDK, and what starts and stops it."""
+    """The SDK's application and its session manager."""
 
     asgi: ASGIApp
     manager: StreamableHTTPSessionManager
 
 
 class _AppRun:
-    """Run of an application in an asyncio task of its own, which outlives the request that started it."""
+    """Run of an application in a separate asyncio task, which outlives the request that started it."""
 
     def __init__(self, app: _BuiltApp) -> None:
         self.app = app
         self._ready = asyncio.Event()
         self._stopping = asyncio.Event()
         self._failure: Exception | None = None
-        # The lifespan must not see the context variables of one request.
+        # The lifespan must not see one request's context variables.
         self._task = asyncio.get_running_loop().create_task(self._hold(), context=contextvars.Context())
 
     async def started(self) -> Exception | None:
-        """Wait until the server has started; return the error if it could not."""
+        """Wait until the server has started; return the error if it failed."""
         await self._ready.wait()
         return self._failure
 
@@ -234,17 +236,17 @@ class _AppRun:
 
 
 class _NoStreams:
-    """Middleware that answers requests for endless streams: the host would wait for their end."""
+    """Middleware that rejects requests for endless streams, because the host would wait for their end."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request for a stream with an error, and pass on others."""
+        """Answer a request for a stream with an error, and pass on other requests."""
         if scope["method"] == "GET":
             answer = _error(HTTPStatus.METHOD_NOT_ALLOWED, None, allow="POST")
             await answer(scope, receive, send)
-        # Some hosts give headers as lists.
+        # Some hosts pass headers as lists.
         elif any(tuple(header) == _LISTENS for header in scope["headers"]):
             _, body = await read_body(receive, _PARSED_BYTES)
             answer = _error(HTTPStatus.NOT_FOUND, request_id_in(body or b""))
@@ -259,7 +261,7 @@ def _error(status: HTTPStatus, request_id: int | str | None, **headers: str) -> 
 
 
 def request_id_in(body: bytes) -> int | str | None:
-    """Return the id of a JSON-RPC request; None if it cannot be read."""
+    """Return a JSON-RPC request's ID, or None if it cannot be read."""
     try:
         request: object = json.loads(body)
     except (ValueError, RecursionError):
@@ -269,7 +271,7 @@ def request_id_in(body: bytes) -> int | str | None:
 
 
 def json_body(request_id: int | str | None, code: int, message: str, **data: object) -> bytes:
-    """Return a JSON-RPC error."""
+    """Encode a JSON-RPC error."""
     error: dict[str, object] = {"code": code, "message": message}
     if data:
         error["data"] = data

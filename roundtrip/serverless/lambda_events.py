@@ -1,6 +1,6 @@
-"""Convert the events of AWS Lambda for HTTP to ASGI, and responses back.
+"""Conversion of AWS Lambda HTTP events to ASGI, and of responses back.
 
-Function URLs and the HTTP APIs of API Gateway send events of payload format 2.0.
+Function URLs and API Gateway HTTP APIs send events in payload format 2.0.
 """
 
 import base64
@@ -19,24 +19,24 @@ _HTTPS_PORT: Final = 443
 _PORT: Final = re.compile(r"[0-9]{1,5}")
 
 _REJECTED_1_0: Final = (
-    "the event has payload format 1.0, and the handler reads 2.0. In an HTTP API, set PayloadFormatVersion of the "
-    "integration to 2.0. A REST API has format 1.0 only: use an HTTP API or a function URL, or Mangum(asgi_app(server))"
+    "the event must have payload format 2.0, got 1.0. In an HTTP API, set the integration's PayloadFormatVersion to "
+    "2.0. A REST API sends only format 1.0: use an HTTP API or a function URL, or Mangum(asgi_app(server))"
 )
 _REJECTED_BALANCER: Final = (
-    "the event is of a load balancer, and the handler reads payload format 2.0: use a function URL or an HTTP API, or "
+    "the event must have payload format 2.0, got a load balancer's event: use a function URL or an HTTP API, or "
     "Mangum(asgi_app(server))"
 )
 _REJECTED: Final = (
-    "the event is not an HTTP request of payload format 2.0, which function URLs and HTTP APIs of API Gateway send: "
-    "connect one of them to the function; for other triggers, such as a schedule, use another function"
+    "the event must be an HTTP request in payload format 2.0, as function URLs and API Gateway HTTP APIs send it. "
+    "Connect one of these to the function; for other triggers, such as a schedule, use another function"
 )
 
 
 def scope_of(event: Mapping[str, Any], context: object) -> Scope:
-    """Return the ASGI scope of an event.
+    """Convert an event to an ASGI scope.
 
     Raises:
-        ValueError: The event has another format; the text says how to configure the trigger.
+        ValueError: The event has another format; the message explains how to configure the trigger.
     """
     if (reason := _reason_to_reject(event)) is not None:
         raise ValueError(reason)
@@ -47,7 +47,7 @@ def scope_of(event: Mapping[str, Any], context: object) -> Scope:
         headers["cookie"] = "; ".join(event["cookies"])
     path: str = event["rawPath"] or "/"
     stage: str = request.get("stage", _NO_STAGE)
-    # A custom domain leaves the stage out.
+    # With a custom domain, the path has no stage.
     root = f"/{stage}" if stage != _NO_STAGE and path.startswith(f"/{stage}/") else ""
     return {
         "type": "http",
@@ -62,20 +62,20 @@ def scope_of(event: Mapping[str, Any], context: object) -> Scope:
         "headers": [(_bytes(name), _bytes(value)) for name, value in headers.items()],
         "client": (request["http"]["sourceIp"], 0),
         "server": (request.get("domainName", ""), _port(headers.get("x-forwarded-port", ""))),
-        # The names of Mangum, so that code written for it finds them.
+        # Mangum's names, so that code written for Mangum finds them.
         "aws.event": event,
         "aws.context": context,
     }
 
 
 def body_of(event: Mapping[str, Any]) -> bytes:
-    """Return the body of an event."""
+    """Return an event's body."""
     body = event.get("body") or ""
     return base64.b64decode(body) if event.get("isBase64Encoded") else _bytes(body)
 
 
 def _bytes(text: str) -> bytes:
-    # A client's lone surrogate must not end the function with an error that repeats its text.
+    # A client's lone surrogate must not end the function with an error that quotes the client's text.
     return text.encode("utf-8", "surrogatepass")
 
 
@@ -94,7 +94,7 @@ def _reason_to_reject(event: object) -> str | None:
 
 
 class Collected:
-    """Response of an ASGI application, collected for Lambda."""
+    """ASGI response, collected for Lambda."""
 
     def __init__(self) -> None:
         self.is_complete = False
@@ -104,7 +104,7 @@ class Collected:
         self._body: list[bytes] = []
 
     def take(self, message: Message) -> None:
-        """Take one message of the application."""
+        """Add a message from the application."""
         if message["type"] == "http.response.start":
             self._status = message["status"]
             for name, value in message.get("headers", ()):
@@ -114,7 +114,7 @@ class Collected:
             self.is_complete = not message.get("more_body", False)
 
     def response(self) -> dict[str, Any]:
-        """Return the response as Lambda takes it."""
+        """Return the response in Lambda's format."""
         body = b"".join(self._body)
         try:
             text, is_encoded = body.decode(), False

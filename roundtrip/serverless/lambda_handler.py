@@ -1,6 +1,6 @@
-"""Serve the events of AWS Lambda with one event loop, which stays from event to event.
+"""AWS Lambda handler: it serves events on one event loop, which stays open between events.
 
-The process runs only while the handler does. So everything that an event has caused is done when the handler returns.
+The process runs only while the handler runs, so all work for an event is finished when the handler returns.
 """
 
 import asyncio
@@ -24,23 +24,23 @@ _RESERVE_SECONDS: Final = 0.5
 _SERVER_ERROR: Final = -32000
 _OK: Final = 200
 _CRASHED: Final = 500
-_OUT_OF_TIME: Final = "the time limit of the function ended the request; raise the timeout of the function"
+_OUT_OF_TIME: Final = "the function's time limit ended the request; raise the function's timeout"
 
 
 def lambda_handler(
     server: Server[Any], *, reserve: float = _RESERVE_SECONDS, **options: Unpack[HttpOptions]
 ) -> Callable[[Mapping[str, Any], Any], dict[str, Any]]:
-    """Return the function that AWS Lambda calls with each event of a function URL or an HTTP API.
+    """Return the function that AWS Lambda calls with each event from a function URL or an HTTP API.
 
-    The server's lifespan is entered at the first event, and left when the process ends in order. Requests find the
-    event and the context of Lambda in their ASGI scope, as `aws.event` and `aws.context`.
+    The server's lifespan starts at the first event, and ends when the process ends normally. Requests have Lambda's
+    event and context in their ASGI scope, as `aws.event` and `aws.context`.
 
     Args:
         server: The server, with all its tools.
-        reserve: Seconds before the time limit of the function at which a request is cancelled. Its client then gets an
-            error; Lambda would end the process instead.
-        **options: Those of `streamable_http_app`. By default requests are `stateless_http` and get a `json_response`,
-            and any `Host` is accepted.
+        reserve: Seconds before the function's time limit at which a request is cancelled, so that its client gets an
+            error before Lambda ends the process.
+        **options: Options for `streamable_http_app`. By default, requests are `stateless_http` and get a
+            `json_response`, and any `Host` is accepted.
 
     Raises:
         TypeError: `server` is not a server.
@@ -57,7 +57,7 @@ def lambda_handler(
 
 
 class _LambdaProcess:
-    """The event loop of one process, and the application that runs on it."""
+    """One process's event loop, and the application that runs on it."""
 
     def __init__(self, app: ServerlessApp, *, reserve: float) -> None:
         self._app = app
@@ -91,7 +91,7 @@ class _LambdaProcess:
 
         async def receive() -> Message:
             if not messages:
-                # Lambda does not report that a client leaves.
+                # Lambda does not report when a client disconnects.
                 await asyncio.Event().wait()
             return messages.pop()
 
@@ -105,7 +105,7 @@ class _LambdaProcess:
         if not in_time:
             serving.cancel()
             await _ended(serving, self._reserve / 3)
-            logger.error("the time limit of the function ended a request; raise the timeout of the function")
+            logger.error("the function's time limit ended a request; raise the function's timeout")
         await self._app.flush(min(FLUSH_SECONDS, ends + self._reserve * 2 / 3 - now()))
         if collected.is_complete:
             return collected.response()
@@ -116,7 +116,7 @@ class _LambdaProcess:
 
 
 async def _ended(serving: "asyncio.Task[None]", seconds: float) -> bool:
-    """Wait for a request, log its error, and return False if it still runs after some seconds."""
+    """Wait for a request and log its error; return False if it is still running after some seconds."""
     done, _ = await asyncio.wait({serving}, timeout=seconds if seconds < math.inf else None)
     if done and not serving.cancelled() and (error := serving.exception()) is not None:
         logger.error("a request failed", exc_info=error)

@@ -253,9 +253,9 @@ def test_response_has_cookies_joined_headers_bytes_or_a_logged_crash(caplog: pyt
 def test_other_events_are_rejected_with_advice() -> None:
     handler = lambda_handler(Server("shop", keys=KEYS))
     for name, advice in (
-        ("rest_api", "set PayloadFormatVersion of the integration to 2.0"),
-        ("load_balancer", "the event is of a load balancer"),
-        ("schedule", "the event is not an HTTP request of payload format 2.0"),
+        ("rest_api", "set the integration's PayloadFormatVersion to 2.0"),
+        ("load_balancer", "the event must have payload format 2.0, got a load balancer's event"),
+        ("schedule", "the event must be an HTTP request in payload format 2.0"),
     ):
         with pytest.raises(ValueError, match=advice):
             handler(event_of(name), LambdaContext())
@@ -267,7 +267,7 @@ def test_endless_streams_are_answered_at_once() -> None:
     for event in (listening, request_event(method="GET", headers={"mcp-protocol-version": "2026-07-28"})):
         response = handler(event, LambdaContext(5))
         assert (response["statusCode"], response["headers"]["allow"]) == (405, "POST")
-        assert "responses cannot stay open" in json_of(response)["error"]["message"]
+        assert "cannot keep responses open" in json_of(response)["error"]["message"]
 
     event = rpc_event("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
     response = handler(event, LambdaContext(5))
@@ -295,10 +295,10 @@ def test_leg_that_exceeds_the_time_limit_gets_an_answer(tmp_path: Path, caplog: 
     answer = handled(event, seconds=0.7)
     assert answer["id"] == json.loads(base64.b64decode(event["body"]))["id"]
     assert answer["error"]["data"] == {"reason": "out_of_time"}
-    assert "raise the timeout of the function" in answer["error"]["message"]
+    assert "raise the function's timeout" in answer["error"]["message"]
     assert cancelled == ["wait"]
     assert lines_in(transcript)[-1]["event"] == "ended"
-    assert "the time limit of the function ended a request" in caplog.text
+    assert "the function's time limit ended a request" in caplog.text
     # The handler serves on.
     assert text_in(handled.result("wait", {"minutes": 0})) == "done"
 
