@@ -1,1 +1,1 @@
-"""Serving over HTTP with one or several processes: what `roundtrip serve` does."""
+"""`roundtrip serve`: HTTP serving with one or more processes."""

@@ -1,4 +1,4 @@
-"""ASGI application of one process: the SDK's, with health checks, a choice of responses, and an orderly shutdown."""
+"""ASGI application of one process: the SDK's, plus health checks, response selection and graceful shutdown."""
 
 import asyncio
 import json
@@ -22,9 +22,9 @@ from roundtrip.serving.settings import LIVE_PATH, READY_PATH, ServeSettings
 logger = logging.getLogger("roundtrip")
 
 _PATIENCE: Final = 2.0
-"""Seconds after which a ledger that has not answered counts as down."""
+"""Seconds until a ledger that does not answer counts as down."""
 _FRESH: Final = 1.0
-"""Seconds for which an answer of the ledger is reused, as any client may ask often."""
+"""Seconds for which the ledger's answer is reused, because any client can send many health checks."""
 _PROBE: Final = "health"
 _OK: Final = 200
 _NOT_ALLOWED: Final = 405
@@ -45,20 +45,20 @@ class ProcessState:
     started: bool = False
     stopping: bool = False
     broken_off: bool = False
-    """True if a request was still running when the time to finish was over."""
+    """True if a request was still running at the end of the graceful shutdown."""
     requests: dict[int, "Exchange"] = field(default_factory=dict[int, "Exchange"])
-    """The running requests by the `id` of their scopes."""
+    """The running requests, by the `id` of their scope."""
     ended: anyio.Event = field(default_factory=anyio.Event)
-    """Event that ends listening streams and live questions."""
+    """Set when listening streams and live questions must end."""
 
     def end(self) -> None:
-        """End the streams that only listen, and the live questions, whose answers could no longer arrive."""
+        """End listening streams, and live questions, because their answers can no longer arrive."""
         self.ended.set()
         for exchange in self.requests.values():
             take_no_answers(exchange.scope)
 
     async def answer_all(self, seconds: float) -> None:
-        """Answer the requests that still run with an error, as far as their clients read it: their legs will be cut."""
+        """Answer running requests with an error before their legs are cut off."""
         running = [asyncio.ensure_future(exchange.stop()) for exchange in self.requests.values()]
         if not running:
             return
@@ -67,15 +67,17 @@ class ProcessState:
         for one in late:
             one.cancel()
         answered = sum(one.exception() is None and one.result() for one in done)
-        logger.error("the time to finish is over: %d requests still ran, %d got an error", len(running), answered)
+        logger.error(
+            "graceful shutdown timed out: %d requests were still running, %d got an error", len(running), answered
+        )
 
 
 def application_of(server: Server[Any] | OtherServer, settings: ServeSettings, state: ProcessState) -> ASGIApp:
-    """Return the ASGI application that a process serves."""
+    """Build the ASGI application that a process serves."""
     app = _app_of(server, settings) if isinstance(server, Server) else server.app(settings)
     if settings.allowed_origins:
         app = CrossOrigin(app, settings.path, settings.allowed_origins)
-    # A ledger that no tool needs must not take the instance out of service.
+    # If no tool needs the ledger, it must not take the instance out of service.
     ledger = server.ledger if server.identity().needs_ledger else None
     return _Orderly(app, _Health(ledger, state), state, path=settings.path)
 
@@ -84,12 +86,12 @@ def _app_of(server: Server[Any], settings: ServeSettings) -> ASGIApp:
     if not settings.show_errors:
         server.mask_error_details_by_default()
     elif not server.shows_error_details:
-        logger.warning("--show-errors shows nothing, as the server says mask_error_details=True")
+        logger.warning("--show-errors has no effect, because the server has mask_error_details=True")
     return chosen_responses(server.streamable_http_app(**http_options(settings)), server.session_manager, settings)
 
 
 class _Health:
-    """Answers `/health/live` and `/health/ready`."""
+    """ASGI application for `/health/live` and `/health/ready`."""
 
     def __init__(self, ledger: Ledger | None, state: ProcessState) -> None:
         self._ledger = ledger
@@ -135,10 +137,10 @@ class _Health:
 
 
 class _Orderly:
-    """Middleware that answers health checks, and lets clients leave one by one when the process is stopping.
+    """Middleware for health checks and graceful shutdown.
 
-    Once the process is stopping, every response closes its connection, so that the next request of a client goes
-    to another process. Streams that only listen, and live questions, end when the process does.
+    While the process is stopping, every response closes its connection, so the client's next request goes to another
+    process. Listening streams and live questions end with the process.
     """
 
     def __init__(self, app: ASGIApp, health: _Health, state: ProcessState, *, path: str) -> None:
@@ -167,7 +169,7 @@ class _Orderly:
                 finally:
                     del state.requests[id(scope)]
         except asyncio.CancelledError:
-            # Only the end of the process cancels here; a leaving client does not.
+            # Only shutdown cancels here; a client that disconnects does not.
             state.broken_off = True
             raise
 
@@ -190,12 +192,12 @@ class _Orderly:
             await self._app(scope, receive, send_and_note)
             tasks.cancel_scope.cancel()
         if streaming:
-            # Finish the stream: an aborted one looks like a failure, to the client and in the log.
+            # Finish the stream: an aborted stream looks like a failure to the client and in the log.
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 class Exchange:
-    """One request and its response, whose client must learn if the process stops in between."""
+    """One request and its response. If the process stops in between, the client gets an error."""
 
     __slots__ = ("_begin", "_body", "_ended", "_receive", "_room", "_send", "_state", "scope")
 
@@ -206,13 +208,13 @@ class Exchange:
         self._state = state
         self._body: list[bytes] = []
         self._room = _MAX_KEPT_BYTES if is_mcp else 0
-        """The bytes that may still be kept; a request with more is not answered."""
+        """The remaining bytes to keep; a larger request gets no error at shutdown."""
         self._begin: Message | None = None
-        """The message with which the response has begun."""
+        """The response's start message, once sent."""
         self._ended = False
 
     async def receive(self) -> Message:
-        """Receive a message, and keep what it has of the request's body."""
+        """Receive a message, and keep its part of the request body."""
         message = await self._receive()
         if self._room and (body := message.get("body")):
             self._room = max(0, self._room - len(body))
@@ -222,7 +224,7 @@ class Exchange:
         return message
 
     async def send(self, message: Message) -> None:
-        """Send a message of the response, unless it has been stopped."""
+        """Send a response message, unless the response has ended."""
         if self._ended:
             return
         if message["type"] == "http.response.start":
@@ -232,7 +234,7 @@ class Exchange:
         await self._send(message)
 
     async def stop(self) -> bool:
-        """End the response to a message with an error of the protocol; return False if that is not possible."""
+        """End the response with a protocol error; return False if that is not possible."""
         try:
             request: Any = json.loads(b"".join(self._body))
             number = request["id"]
@@ -240,7 +242,7 @@ class Exchange:
             return False
         if self._ended or not isinstance(number, str | int):
             return False
-        # In ASCII: a lone surrogate has no place in UTF-8.
+        # ASCII JSON, because UTF-8 cannot encode a lone surrogate.
         text = json.dumps({"jsonrpc": "2.0", "id": number, "error": _STOPPED}).encode()
         if self._begin is None:
             await Response(text, media_type="application/json")(self.scope, self._receive, self.send)
@@ -250,7 +252,7 @@ class Exchange:
 
 
 def closing(send: Send, state: ProcessState | None = None) -> Send:
-    """Return `send` of a response that closes its connection; with a state, only while its process is stopping."""
+    """Wrap `send` so that the response closes its connection; with a state, only while the process is stopping."""
 
     async def send_and_close(message: Message) -> None:
         await send(_closed(message) if state is None or state.stopping else message)

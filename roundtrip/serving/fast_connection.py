@@ -1,7 +1,7 @@
-"""Read requests with httptools, one at a time and within limits, as h11 does.
+"""HTTP connections that parse requests with httptools, one at a time and within limits, like h11.
 
-httptools parses everything that has come, keeps the parts of an unfinished header, passes headers behind a body on, and
-takes no body from a client that offers another protocol.
+httptools itself parses all received data, and keeps incomplete headers. It passes on headers that follow a body
+(trailers), and reads no body from a client that offers a protocol upgrade.
 """
 
 from typing import Any, Final, cast
@@ -16,13 +16,13 @@ from roundtrip.serving.plain_connection import PlainConnection
 _MAX_HEAD_BYTES: Final = 2**16
 _MAX_HEADERS: Final = 256
 _FRAMING: Final = 16
-"""Bytes of framing for which each byte of a body allows."""
+"""Bytes of chunk framing allowed for each body byte."""
 
 
 class FastConnection(BoundedConnection, HttpToolsProtocol):
-    """Connection whose requests httptools reads.
+    """Connection that parses requests with httptools.
 
-    What comes behind a request before its answer is dropped, and the answer closes the connection.
+    Data that follows a request before its response is dropped, and the response closes the connection.
     """
 
     def __init__(self, intake: Intake, *args: Any, **kwargs: Any) -> None:
@@ -31,24 +31,24 @@ class FastConnection(BoundedConnection, HttpToolsProtocol):
         self._has_begun = False
         self._has_head = False
         self._drops = False
-        """True if the rest of what comes is dropped."""
+        """True if further data is dropped."""
         self._surplus = 0
-        """Bytes of the request beyond those for which its body allows."""
+        """Request bytes beyond the body and its framing allowance."""
         self._is_fresh = False
-        """True at the beginning of what has come, if it begins a request."""
+        """True at the start of received data that starts a request."""
         self._head: bytes | None = None
-        """What has come of a head, from its first byte; None if it began behind something else."""
+        """The head received so far, from its first byte; None if other data preceded it in the same read."""
         self._offers = False
-        """True if the client offers another protocol."""
+        """True if the client offers a protocol upgrade."""
 
     @override
     def is_served(self) -> bool:
-        # Otherwise the body of the answered request is still arriving.
+        # If the request has a head but is not complete, the rest of its body is still arriving.
         return self._is_unanswered() and not (self._has_begun and self._has_head)
 
     @override
     def is_arriving(self) -> bool:
-        # Without a request and without uvicorn's limit for idle connections, something came that begins no request.
+        # Without a request and without uvicorn's idle timer, the client has sent data that does not start a request.
         return not self.is_served() and (self._has_begun or self.timeout_keep_alive_task is None)
 
     def _is_unanswered(self) -> bool:
@@ -71,7 +71,7 @@ class FastConnection(BoundedConnection, HttpToolsProtocol):
         if self._offers:
             self._hand_over()
         elif self._surplus > _MAX_HEAD_BYTES and not self._drops and not self.transport.is_closing():
-            self.send_400_response("Too much beside the body.")
+            self.send_400_response("Too much data outside the body.")
 
     @override
     def on_message_begin(self) -> None:
@@ -91,7 +91,7 @@ class FastConnection(BoundedConnection, HttpToolsProtocol):
 
     @override
     def on_header(self, name: bytes, value: bytes) -> None:
-        # A header behind the body would come after the checks of the others, and past a proxy that sets or removes it.
+        # A trailer would arrive after the headers were checked, and bypass a proxy that sets or removes this header.
         if self._drops or self._has_head:
             return
         if len(self.headers) >= _MAX_HEADERS:
@@ -106,7 +106,7 @@ class FastConnection(BoundedConnection, HttpToolsProtocol):
         version = parser.get_http_version()
         hosts = sum(name == b"host" for name, _ in self.headers)
         if version not in ("1.0", "1.1") or hosts > 1 or (version == "1.1" and hosts == 0):
-            raise ValueError("not a request of HTTP/1.1")
+            raise ValueError("not an HTTP/1.1 request")
         if parser.should_upgrade():
             self._offers = True
             return
@@ -132,22 +132,22 @@ class FastConnection(BoundedConnection, HttpToolsProtocol):
         if self.is_served():
             self._drop_rest()
         elif self._is_unanswered() and self.cycle.response_started:
-            # A second answer would be read as a part of the first.
+            # The client would read a second response as part of the first.
             self.transport.abort()
         else:
             super().send_400_response(msg)
 
     @override
     def _unsupported_upgrade_warning(self) -> None:
-        """Say nothing: h11 reads the request."""
+        """Log nothing: h11 handles the request."""
 
     def _drop_rest(self) -> None:
-        """Drop what comes from now on; uvicorn closes the connection with the end of the answer."""
+        """Drop further data; uvicorn closes the connection after the response."""
         self._drops = True
         self.cycle.keep_alive = False
 
     def _hand_over(self) -> None:
-        """Let h11 read the connection from this request on: it ignores the offer of another protocol."""
+        """Let h11 parse this connection from this request on, because it ignores the upgrade offer."""
         if self._head is None:
             self.transport.abort()
             return

@@ -1,7 +1,7 @@
-"""Limit the connections of a process, and close those of clients that send nothing or half a request.
+"""Connection limit of a process, and time limits for clients that send an incomplete request or nothing.
 
-At the limit, a new connection closes the oldest one that is idle or has an incomplete request. If every connection is
-being served, a few more are accepted: their health checks are answered, and their other requests get a 503.
+At the limit, a new connection closes the oldest connection that is idle or has an incomplete request. If all
+connections are being served, a few more are accepted: health checks are answered, and other requests get a 503.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
         def on_response_complete(self) -> None: ...
 else:
-    # One of uvicorn's protocols is the next class of a connection.
+    # A connection class has one of uvicorn's protocols as its next base class.
     _Protocol = object
 
 SURPLUS_CONNECTIONS: Final = 32
 _UNREAD_SECONDS: Final = 60.0
-"""Seconds after which a client that does not read its response is disconnected."""
+"""Seconds until a client that does not read its response is disconnected."""
 _UNAVAILABLE: Final = 503
 
 _log = LimitedLog(logging.getLogger("roundtrip"))
@@ -40,9 +40,9 @@ class Intake:
     """Connection limit of one process.
 
     Args:
-        app: Application that answers health checks beyond the limit.
-        limit: Connections at a time.
-        seconds: Seconds that a client may take to send a request.
+        app: The application that answers health checks beyond the limit.
+        limit: The maximum number of connections.
+        seconds: The seconds that a client may take to send a request.
     """
 
     def __init__(self, app: ASGIApp, *, limit: int, seconds: float) -> None:
@@ -58,7 +58,7 @@ class Intake:
         if self._connections < self._limit:
             self._connections += 1
         elif self._waiting:
-            # The oldest idle connection makes room.
+            # Close the oldest idle connection.
             self._evict(self._waiting)
         else:
             connection.app = self._turn_away
@@ -70,7 +70,7 @@ class Intake:
         self._waiting[connection] = None
 
     def leave(self, connection: "BoundedConnection") -> None:
-        """Forget a connection that has ended."""
+        """Remove a connection that has ended."""
         if connection.counts:
             connection.counts = False
             self._connections -= 1
@@ -89,10 +89,10 @@ class Intake:
     def _evict(self, connections: "dict[BoundedConnection, None]") -> None:
         oldest = next(iter(connections))
         del connections[oldest]
-        # The new connection counts instead.
+        # The new connection counts instead of this one.
         oldest.counts = False
         _log.warning(
-            "%d connections are open, the limit of --limit-connections; closed one whose request had not arrived",
+            "reached --limit-connections (%d open); closed a connection whose request had not arrived",
             self._limit,
         )
         oldest.transport.abort()
@@ -101,7 +101,7 @@ class Intake:
         app = self._app
         if scope["path"] not in (LIVE_PATH, READY_PATH):
             _log.warning(
-                "turned a request away, as %d connections are being served, the limit of --limit-connections",
+                "rejected a request because of --limit-connections: %d connections are being served",
                 self._limit,
             )
             app = PlainTextResponse("Service Unavailable", _UNAVAILABLE, {"retry-after": "1"})
@@ -109,10 +109,10 @@ class Intake:
 
 
 class _JoinedWrites:
-    """Transport that sends the head of a response together with what follows within the same step of the event loop.
+    """Transport that joins a response's head with data that follows in the same event-loop iteration.
 
-    uvicorn writes the two separately, and each write costs as much as checking a token. Nothing of a complete response
-    is ever held.
+    uvicorn writes head and body separately, and each write costs as much as a token check. A complete response is never
+    held back.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
@@ -125,7 +125,7 @@ class _JoinedWrites:
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        """Send data, unless it is the head of a response that other data may follow at once."""
+        """Send data, but hold back a response's head, because its body may follow immediately."""
         if self._head:
             data, self._head = self._head + data, b""
         elif data.startswith(b"HTTP/1."):
@@ -135,21 +135,21 @@ class _JoinedWrites:
         self._transport.write(data)
 
     def close(self) -> None:
-        """Send what is held, and close."""
+        """Send held data, and close."""
         self.flush()
         self._transport.close()
 
     def flush(self) -> None:
-        """Send what is held, unless the client has left."""
+        """Send held data, unless the client has disconnected."""
         head, self._head = self._head, b""
         if head and not self.is_closing():
             self._transport.write(head)
 
 
 class BoundedConnection(_Protocol):
-    """Mixin of uvicorn's connections: closed if the client is too slow to send a request or to read a response.
+    """Mixin for uvicorn connections that closes them if the client sends a request or reads a response too slowly.
 
-    The class of each library that reads requests says what has come of one.
+    The subclass for each parsing library reports the request's state.
     """
 
     def __init__(self, intake: Intake, *args: Any, **kwargs: Any) -> None:
@@ -161,23 +161,23 @@ class BoundedConnection(_Protocol):
         self._unread: asyncio.TimerHandle | None = None
 
     def is_served(self) -> bool:
-        """Return True while a whole request is answered."""
+        """Return True while a complete request is being served."""
         raise NotImplementedError
 
     def is_arriving(self) -> bool:
-        """Return True while no request is answered, and a part of one is there."""
+        """Return True while no request is being served, and a part of one has arrived."""
         raise NotImplementedError
 
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        # Another class of connection may have had it before.
+        # Another connection class may already have wrapped the transport.
         joined: Any = transport if isinstance(transport, _JoinedWrites) else _JoinedWrites(transport, self.loop)
         super().connection_made(joined)
         self._intake.enter(self)
         self._due = self.loop.call_later(self._intake.seconds, self._end_late)
 
     def leave(self) -> None:
-        """End the limits of this connection."""
+        """Stop this connection's timers, and remove it from the limit."""
         self._stop_clock()
         self.resume_writing()
         self._intake.leave(self)
@@ -194,7 +194,7 @@ class BoundedConnection(_Protocol):
 
     @override
     def on_response_complete(self) -> None:
-        # The response to HEAD has no body that would have taken its head along.
+        # A response to HEAD has no body to send the held head with.
         cast("_JoinedWrites", self.transport).flush()
         super().on_response_complete()
         self._look()
@@ -213,7 +213,7 @@ class BoundedConnection(_Protocol):
             self._unread = None
 
     def _look(self) -> None:
-        """Start the clock while a request is incomplete, and stop it once it has arrived."""
+        """Run the timer while a request is incomplete, and stop it when the request has arrived."""
         if self.is_served():
             self._stop_clock()
             self._intake.serve(self)

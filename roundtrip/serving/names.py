@@ -1,9 +1,7 @@
-"""Check the `Host` and `Origin` of requests, against pages that point their own name to this machine.
+"""`Host` and `Origin` checks, against web pages that point their own host name to this machine (DNS rebinding).
 
-The two are checked separately. The SDK has one switch for both, so it would ignore allowed origins where any host is
-accepted.
-
-Origins that are allowed by name get the headers of CORS, too, without which browsers let no other page call.
+The two headers are checked separately. The SDK has one switch for both, so it ignores allowed origins if any host is
+accepted. Named origins also get CORS headers: without them, browsers block calls from other origins.
 """
 
 import ipaddress
@@ -31,14 +29,14 @@ _log = LimitedLog(logging.getLogger("roundtrip"))
 
 
 class Host(NamedTuple):
-    """A name and its port; the port is None if absent, or if a rule accepts any."""
+    """A host name and its port; the port is None if absent, or if a rule accepts any port."""
 
     name: str
     port: int | None
 
 
 class Origin(NamedTuple):
-    """The scheme, name and port of a page; the port is None where a rule accepts any."""
+    """A page's scheme, host name and port; the port is None if a rule accepts any port."""
 
     scheme: str
     name: str
@@ -49,10 +47,10 @@ _NULL: Final = Origin("null", "", None)
 
 
 def host_from(text: str) -> Host:
-    """Read a host, as a `Host` header or a flag spells it.
+    """Parse a host from a `Host` header or a flag.
 
     Raises:
-        ValueError: It is not a name or address, with or without a port.
+        ValueError: The text is not a name or address, with or without a port.
     """
     if text.count(":") > 1 and not text.startswith("["):
         text = f"[{text}]"
@@ -69,10 +67,10 @@ def host_from(text: str) -> Host:
 
 
 def origin_from(text: str) -> Origin:
-    """Read an origin, as an `Origin` header or a flag spells it.
+    """Parse an origin from an `Origin` header or a flag.
 
     Raises:
-        ValueError: It is not an origin.
+        ValueError: The text is not an origin.
     """
     if text == "null":
         return _NULL
@@ -91,15 +89,15 @@ def origin_from(text: str) -> Origin:
 
 
 class Names:
-    """ASGI middleware that rejects requests for other hosts, and from pages of other origins, than those allowed.
+    """ASGI middleware that rejects requests with a `Host` or `Origin` that is not allowed.
 
     Args:
-        app: Application that serves the allowed requests.
-        hosts: Hosts that requests may name; `*` for any. An empty list means this machine's own names on a loopback
-            address, and any host elsewhere.
-        origins: Origins that pages may have besides those of the hosts; `*` for any. One origin is enough to have
-            all origins checked, for any hosts.
-        loopback: Allow the names of the loopback address too, because the service listens on it.
+        app: The application that serves allowed requests.
+        hosts: The allowed hosts; `*` for any. An empty list allows this machine's names on a loopback address, and
+            any host elsewhere.
+        origins: Allowed origins besides the hosts' own; `*` for any. If there is one origin, all origins are checked,
+            even if any host is allowed.
+        loopback: Also allow the loopback names, because the service listens on a loopback address.
     """
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str], origins: Iterable[str], *, loopback: bool) -> None:
@@ -121,14 +119,10 @@ class Names:
         app = self._app
         if scope["type"] == "http":
             if self._checks_host and not self._names_host(scope):
-                _log.warning(
-                    "rejected a request whose Host is not this server's; name the server's own with --allowed-host"
-                )
+                _log.warning("rejected a request for another Host; list this server's host names with --allowed-host")
                 app = PlainTextResponse("Invalid Host header", _MISDIRECTED)
             elif self._checks_origin and not _is_among(self._origins, _values(scope, b"origin")):
-                _log.warning(
-                    "rejected a request of a page whose Origin is not allowed; allow one with --allowed-origin"
-                )
+                _log.warning("rejected a request from a page with another Origin; allow origins with --allowed-origin")
                 app = PlainTextResponse("Invalid Origin header", _FORBIDDEN)
         await app(scope, receive, send)
 
@@ -143,17 +137,17 @@ class Names:
             return False
         if host in self._hosts or (host.name, None) in self._hosts:
             return True
-        # Clients leave out the port that the scheme implies.
+        # Clients omit the scheme's default port.
         return host.port is None and any((host.name, port) in self._hosts for port in _DEFAULT_PORTS.values())
 
 
 class CrossOrigin(CORSMiddleware):
-    """ASGI middleware that tells browsers which pages of other origins may call one path, and read its responses.
+    """ASGI middleware for CORS: browsers learn which origins may call one path and read its responses.
 
     Args:
-        app: Application that serves all requests.
-        path: The path.
-        origins: The origins, as for `Names`.
+        app: The application that serves all requests.
+        path: The path that pages may call.
+        origins: The allowed origins, as for `Names`.
     """
 
     def __init__(self, app: ASGIApp, path: str, origins: Iterable[str]) -> None:
@@ -162,10 +156,10 @@ class CrossOrigin(CORSMiddleware):
             app,
             allow_origins=[ANY] if ANY in origins else (),
             allow_methods=["GET", "POST", "DELETE"],
-            # A client sends headers of its own, such as those of `x-mcp-header`.
+            # Clients send custom headers, such as those declared by `x-mcp-header`.
             allow_headers=[ANY],
             expose_headers=["Mcp-Session-Id", "WWW-Authenticate", "Retry-After"],
-            # Pages of these origins may call a server on the user's own network.
+            # Pages with these origins may call a server on the user's private network.
             allow_private_network=ANY not in origins,
         )
         self._path = path.rstrip("/")
@@ -177,12 +171,12 @@ class CrossOrigin(CORSMiddleware):
         await (super().__call__(scope, receive, send) if is_its_own else self.app(scope, receive, send))
 
     def is_allowed_origin(self, origin: str) -> bool:
-        """Return True for an origin whose pages may call."""
+        """Return True if pages with this origin may call."""
         return self.allow_all_origins or _is_among(self._origins, [origin])
 
 
 def _is_among(known: Collection[Origin], values: Iterable[str]) -> bool:
-    """Return True if all values of `Origin` headers are known. A client other than a web page sends none."""
+    """Return True if all `Origin` header values are known. Clients other than web pages send no `Origin`."""
     try:
         origins = [origin_from(value) for value in values]
     except ValueError:

@@ -1,4 +1,4 @@
-"""Servers of FastMCP and of the SDK, with what `roundtrip serve` asks of a server."""
+"""FastMCP and SDK servers, adapted for `roundtrip serve`."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _TOO_LARGE_TEXT: Final = "Request body too large"
 
 
 def as_served(server: AnyServer) -> Server[Any] | OtherServer:
-    """Return a server of any class as `roundtrip serve` serves it."""
+    """Wrap a server in the interface that `roundtrip serve` needs; return a `roundtrip.Server` unchanged."""
     return server if isinstance(server, Server) else OtherServer(server)
 
 
 class OtherServer:
-    """Server of FastMCP or the SDK, with roundtrip installed or without.
+    """FastMCP or SDK server, with or without roundtrip installed.
 
     Args:
         server: The server.
@@ -40,31 +40,30 @@ class OtherServer:
 
     @property
     def ledger(self) -> Ledger | None:
-        """Return the ledger of its roundtrip; None without roundtrip."""
+        """Return the ledger of the installed roundtrip, or None."""
         return self._installation.ledger if self._installation is not None else None
 
     def identity(self) -> Identity:
-        """Return the facts that all instances of the service must have in common."""
+        """Return the facts that must be equal on all instances."""
         if self._installation is not None:
             return self._installation.identity()._replace(takes_probe=False)
         name = str(self._server.name)
         return Identity(name, (), name, "", "", Reach.FLEET, exactly_once=False, own_key=False, takes_probe=False)
 
     def is_one_of(self, workers: int, *, group: str) -> None:
-        """Take the number of workers that serve together.
+        """Receive the number of workers that serve together.
 
         Raises:
-            ValueError: There are several, and nothing tells whether one may continue the calls of another.
+            ValueError: There are several workers, and without roundtrip they cannot continue each other's calls.
         """
         if workers > 1 and self._installation is None:
             raise ValueError(
-                "several workers must be able to continue each other's calls, and this server has no roundtrip that "
-                "could see to it; call install() of roundtrip.fastmcp or roundtrip.install on it, or serve with "
-                "--workers 1"
+                "workers must continue each other's calls, but roundtrip is not installed on this server; call "
+                "install() from roundtrip.fastmcp or roundtrip.install on the server, or serve with --workers 1"
             )
 
     def app(self, settings: ServeSettings) -> ASGIApp:
-        """Return its ASGI application."""
+        """Return the server's ASGI application."""
         if is_fastmcp(self._server):
             app = self._server.http_app(
                 path=settings.path,
@@ -72,8 +71,8 @@ class OtherServer:
                 json_response=settings.json_response == "always",
                 host_origin_protection=False,
             )
-            # FastMCP makes its manager when the application starts. Wrap the endpoint of the route: every spelling of
-            # the path leads to it, and pages of the author do not.
+            # FastMCP creates its session manager when the application starts. Wrap the route's endpoint: every spelling
+            # of the path leads to it, and the author's pages do not.
             route = next(each for each in app.routes if isinstance(each, Route) and each.path == settings.path)
             named = Names(route.app, settings.allowed_hosts, settings.allowed_origins, loopback=settings.is_loopback)
             route.app = _OnePieceBody(BoundedJson(named), settings.max_body)
@@ -85,7 +84,7 @@ class OtherServer:
 
 
 class _OnePieceBody(AroundPosts):
-    """Middleware that rejects large requests, and passes the body of others on in one piece."""
+    """Middleware that rejects large requests, and passes other request bodies on in one piece."""
 
     def __init__(self, app: ASGIApp, max_body: int) -> None:
         super().__init__(app)
@@ -98,7 +97,7 @@ class _OnePieceBody(AroundPosts):
             if kept[-1]["type"] == "http.disconnect":
                 return
         if body is None:
-            # The connection stays: closed with unread data, it would be reset before the client reads this.
+            # Keep the connection open: closing it with unread data would reset it before the client reads this.
             await PlainTextResponse(_TOO_LARGE_TEXT, _TOO_LARGE_STATUS)(scope, receive, send)
             return
         whole = {"type": "http.request", "body": body, "more_body": False}

@@ -1,4 +1,4 @@
-"""Read requests with h11."""
+"""HTTP connections that parse requests with h11."""
 
 import h11
 from typing_extensions import override
@@ -8,7 +8,7 @@ from roundtrip.serving.intake import BoundedConnection
 
 
 class PlainConnection(BoundedConnection, H11Protocol):
-    """Connection whose requests h11 reads."""
+    """Connection that parses requests with h11."""
 
     @override
     def is_served(self) -> bool:

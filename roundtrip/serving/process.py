@@ -1,6 +1,6 @@
-"""Serve from one process, alone or as a worker: socket, logging, uvicorn, and an orderly end.
+"""One serving process, single or a worker: socket, logging, uvicorn, and graceful shutdown.
 
-A worker sends its supervisor its identity, waits for the start command, and serves.
+A worker sends its identity to the supervisor, waits for the start command, and serves.
 """
 
 import asyncio
@@ -40,9 +40,9 @@ logger = logging.getLogger("roundtrip")
 
 IDENTITY: Final = "identity"
 READY: Final = "ready"
-"""Comes with the name of the process, with which the names of its holders begin."""
+"""Sent with the process name, which is the prefix of its lease holders' names."""
 DEAD: Final = "dead"
-"""Comes from the supervisor, with the name of a worker that it has reaped."""
+"""Sent by the supervisor, with the name of a worker that it has reaped."""
 FAILED: Final = "failed"
 SERVE: Final = b"serve\n"
 IDENTITY_FORMAT: Final = TypeAdapter(Identity)
@@ -50,20 +50,20 @@ _GROUP_CHARS: Final = 12
 _MAX_FAILURE_CHARS: Final = 2000
 
 _QUIET: Final = ("mcp.server.streamable_http", "mcp.server.streamable_http_manager", "httpx", "httpx2")
-"""Loggers with a line for every request, silenced unless --log-level is debug."""
+"""Loggers that write a line for each request; silenced unless --log-level is debug."""
 _FORMAT: Final = "%(asctime)s %(levelname)s [%(process)d] %(name)s: %(message)s"
 _TICK: Final = 0.05
 _LAST_REQUESTS: Final = 0.25
-"""Seconds for the requests of the last accepted connections."""
+"""Seconds to wait for requests on the last accepted connections."""
 _ANSWERING: Final = 0.1
-"""Seconds in which the clients of the legs that will be cut are told so, at the end of the time to finish."""
+"""Seconds at the end of the graceful shutdown to send errors to clients whose requests will be cut off."""
 _MARGIN: Final = 3.0
-"""Seconds after which a stopping process exits, even if a thread still runs."""
+"""Seconds until a stopping process exits even if a thread is still running."""
 _SDK_FORMAT: Final = "%(message)s"
 _BACKLOG: Final = 2048
 _ACCEPTS: Final = 64
 _SPARE_FILES: Final = 256
-"""Open files requested beyond the connections: for the ledger, tools and transcripts."""
+"""Open files requested in addition to the connections: for the ledger, tools and transcripts."""
 _LEAST_SPARE_FILES: Final = 32
 _LEAST_CONNECTIONS: Final = 8
 _CAUSED_BY_CLIENTS: Final = (
@@ -72,7 +72,7 @@ _CAUSED_BY_CLIENTS: Final = (
     "mcp.server.streamable_http",
     "mcp.server.streamable_http_manager",
 )
-"""Loggers with a line or traceback for each malformed or aborted request, and when descriptors run out."""
+"""Loggers that write a line or traceback for each malformed or aborted request, or when descriptors run out."""
 
 
 class Served(Protocol):
@@ -83,7 +83,7 @@ class Served(Protocol):
         ...
 
     def is_one_of(self, workers: int, *, group: str) -> None:
-        """Take the number of workers, and the name of their group."""
+        """Receive the number of workers and their group's name."""
         ...
 
 
@@ -91,12 +91,12 @@ ServedT = TypeVar("ServedT", bound=Served)
 
 
 class Ended(Enum):
-    """The end of serving."""
+    """Outcome of serving."""
 
     NOT_BEGUN = 0
     IN_TIME = 1
     BROKEN_OFF = 2
-    """Requests were still running."""
+    """Requests were cut off."""
 
 
 def set_up_logging(settings: ProcessSettings) -> None:
@@ -115,8 +115,8 @@ def set_up_logging(settings: ProcessSettings) -> None:
 
 
 def _is_the_sdks(handler: logging.Handler) -> bool:
-    # With rich, its handler wraps lines to the terminal, and renders tracebacks so slowly that requests have to wait.
-    # Without it, lines have neither a time nor a level.
+    # With rich, the SDK's handler wraps lines at the terminal's width, and renders tracebacks so slowly that requests
+    # wait. Without rich, its lines have neither a time nor a level.
     if getattr(handler.formatter, "_fmt", None) != _SDK_FORMAT:
         return False
     if "rich.logging" not in sys.modules:
@@ -127,16 +127,16 @@ def _is_the_sdks(handler: logging.Handler) -> bool:
 def listen(settings: ServeSettings) -> socket.socket:
     """Open the socket from which all processes accept.
 
-    All share one queue: when a process is killed, another serves the waiting connections. With a socket for each
-    process (SO_REUSEPORT), the connections in its queue would be lost.
+    All processes share one queue: if a process is killed, another serves the waiting connections. With one socket per
+    process (SO_REUSEPORT), a killed process would lose the connections in its queue.
 
     Raises:
-        OSError: The address cannot be listened on.
+        OSError: The process cannot listen on the address.
     """
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listening = socket.create_server((settings.host, settings.port), family=family, backlog=_BACKLOG)
-    # Accepted sockets inherit it. asyncio sets it only on sockets of its own; without it, the second part of a
-    # response waits some 40 ms for the acknowledgment of the first.
+    # Accepted sockets inherit this option. asyncio sets it only on sockets that it creates. Without it, a response's
+    # second part waits about 40 ms for the acknowledgment of the first.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
 
@@ -152,29 +152,29 @@ def serve(
 
     Args:
         server: The server.
-        settings: Settings of the service.
-        listening: Socket from which it accepts.
-        on_ready: Called once it serves.
+        settings: The service's settings.
+        listening: The socket from which to accept connections.
+        on_ready: A function to call when the server is ready.
     """
     state = ProcessState()
     app = application_of(server, settings, state)
-    # sse_starlette would end every stream at the first signal, before its last answers.
+    # Otherwise, sse_starlette would end every stream at the first signal, before the last responses are sent.
     if hasattr(AppStatus, "disable_automatic_graceful_drain"):
         AppStatus.disable_automatic_graceful_drain()
     limit = connections_for(settings.limit_connections)
     if limit < settings.limit_connections:
         logger.warning(
-            "at most %d connections at a time, not %d, as this process may have few files open; raise that limit "
-            "(ulimit -n)",
+            "accepting at most %d connections, not %d, because of this process's open-file limit; raise it with "
+            "ulimit -n",
             limit,
             settings.limit_connections,
         )
     intake = Intake(app, limit=limit, seconds=settings.timeout_request)
     config = uvicorn.Config(
         app,
-        # The limits are in this protocol: never choose another by installed packages.
+        # This protocol enforces the limits, so uvicorn must not choose one by the installed packages.
         http=protocol_for(intake),  # type: ignore[arg-type]
-        # asyncio accepts this often in a row, and logs each failure.
+        # asyncio accepts up to this many connections in a row, and logs each failure.
         backlog=_ACCEPTS,
         log_config=None,
         access_log=settings.access_log,
@@ -184,7 +184,7 @@ def serve(
         timeout_graceful_shutdown=settings.timeout_graceful_shutdown,  # type: ignore[arg-type]
     )
     process = _Process(config, settings, state, on_ready)
-    # uvicorn raises the signals it caught again when it is done, which would end the process.
+    # When uvicorn has stopped, it raises the caught signals again, which would end the process.
     previous = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         process.run(sockets=[listening])
@@ -199,7 +199,7 @@ def serve(
 
 
 def connections_for(wanted: int) -> int:
-    """Raise the limit of open files as far as needed, and return the possible number of connections."""
+    """Raise the open-file limit as far as needed, and return the possible number of connections."""
     try:
         import resource
     except ImportError:  # not on Windows
@@ -216,7 +216,7 @@ def connections_for(wanted: int) -> int:
 
 
 def protocol_for(intake: Intake) -> Callable[..., asyncio.Protocol]:
-    """Return the factory of uvicorn's connections, which read requests with httptools where it is installed."""
+    """Return uvicorn's connection factory. Connections parse requests with httptools if it is installed, else h11."""
     try:
         from roundtrip.serving.fast_connection import FastConnection
     except ImportError:
@@ -231,18 +231,19 @@ def work(
     channel: socket.socket,
     run: Callable[[ServedT, Callable[[], None]], Ended],
 ) -> int:
-    """Load the server, report to the supervisor, run on its command, and return the exit code.
+    """Run a worker: load the server, report to the supervisor, wait for its command, and serve. Return the exit code.
 
     Args:
-        load: Loads the server.
-        settings: The settings of all workers.
+        load: A function that loads the server.
+        settings: The settings that all workers share.
         channel: The channel to the supervisor.
-        run: Runs the server until a signal arrives, and calls its second argument when it is ready.
+        run: A function that runs the server until a signal arrives. It calls its second argument when the server is
+            ready.
     """
     name = name_process()
     # The supervisor handles interrupts.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # A SIGHUP to all processes of a service is meant for the supervisor.
+    # A SIGHUP sent to all of a service's processes is meant for the supervisor.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
     try:
@@ -251,7 +252,7 @@ def work(
         identity = server.identity()
         supervisor = f"{socket.gethostname()} {os.getppid()}"
         server.is_one_of(settings.workers, group=hashlib.sha256(supervisor.encode()).hexdigest()[:_GROUP_CHARS])
-    except Exception as error:  # noqa: BLE001 - the supervisor reports any failure of the author's module
+    except Exception as error:  # noqa: BLE001 - the supervisor reports any failure in the author's module
         text = str(error)[:_MAX_FAILURE_CHARS] or type(error).__name__
         _tell(channel, FAILED, printable(text, keep_newlines=True))
         return 1
@@ -268,7 +269,7 @@ def _tell(channel: socket.socket, kind: str, value: Any) -> None:
 
 
 def _follow_supervisor(channel: socket.socket) -> None:
-    """Take over from the workers that the supervisor reports as dead, and end when the supervisor has ended."""
+    """Take over from workers that the supervisor reports as dead, and end when the supervisor ends."""
     with suppress(OSError, ValueError), channel.makefile("rb") as lines:
         for line in lines:
             bury(json.loads(line)[DEAD])
@@ -276,9 +277,9 @@ def _follow_supervisor(channel: socket.socket) -> None:
 
 
 def break_off_after(seconds: float, said: str) -> threading.Timer:
-    """End this process after some seconds, with a line in the log, unless the timer is cancelled.
+    """Log a line and end this process after some seconds, unless the timer is cancelled.
 
-    A plain function runs in a thread that cannot be interrupted, and Python waits for it at exit.
+    A plain function runs in a thread that cannot be interrupted, and Python waits for that thread at exit.
     """
 
     def break_off() -> None:
@@ -292,7 +293,7 @@ def break_off_after(seconds: float, said: str) -> threading.Timer:
 
 
 class _Process(uvicorn.Server):
-    """uvicorn's server, which serves on for a while after it has reported that it is not ready."""
+    """uvicorn server that keeps serving for a while after it reports that it is not ready."""
 
     def __init__(
         self, config: uvicorn.Config, settings: ServeSettings, state: ProcessState, on_ready: Callable[[], None]
@@ -315,17 +316,17 @@ class _Process(uvicorn.Server):
         self._state.stopping = True
         self._interrupts += sig == signal.SIGINT
         super().handle_exit(sig, frame)
-        # uvicorn takes an interrupt for the second one if a SIGTERM came before it, or while it was being handled.
+        # uvicorn counts an interrupt as the second one if a SIGTERM arrived before it, or during its handling.
         self.force_exit = self._interrupts > 1
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # Give the balancer time to notice, and clients with open connections time for one more request.
+        # Give the load balancer time to notice, and clients with open connections time for one more request.
         left = self._settings.drain
         while not self._interrupts and left > 0:
             # A signal handler cannot set an event.
             await anyio.sleep(min(_TICK, left))
             left -= _TICK
-        # The last accepted clients have not sent their requests yet, and would be disconnected.
+        # Without a pause, clients that connected last would be disconnected before they send their requests.
         for server in self.servers:
             server.close()
         if not self._interrupts:
@@ -345,4 +346,4 @@ class _Process(uvicorn.Server):
     def _ends_within(self, seconds: float) -> None:
         if self._last_resort is not None:
             self._last_resort.cancel()
-        self._last_resort = break_off_after(seconds, "ended with work still running")
+        self._last_resort = break_off_after(seconds, "the process ended while work was still running")

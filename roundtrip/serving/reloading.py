@@ -1,8 +1,8 @@
-"""Serve with one worker, and replace it when Python files of the project change (`roundtrip serve --reload`).
+"""`roundtrip serve --reload`: one worker, replaced when the project's Python files change.
 
-The next worker loads the changed code while the old one serves on. If the code cannot be loaded, nothing changes. The
-old worker then finishes its requests and ends before the next one accepts, so that old code never answers after new.
-Both have the keys of the supervisor's environment, so that calls of 2026-07-28 go on.
+The new worker loads the changed code while the old worker keeps serving. If the code fails to load, nothing changes.
+Otherwise, the old worker finishes its requests and ends before the new one accepts any, so old code never answers
+after new code. Both workers take their keys from the supervisor's environment, so calls of 2026-07-28 continue.
 """
 
 import asyncio
@@ -22,11 +22,11 @@ logger = logging.getLogger("roundtrip")
 
 _LOOK_SECONDS: Final = 0.25
 _SETTLE_SECONDS: Final = 0.1
-"""Editors and version control write several files; they are complete when two looks agree."""
+"""Editors and version control write several files. A change is complete when two scans agree."""
 _MAX_SHARE: Final = 0.1
-"""The largest share of a core that looking may take."""
+"""Maximum share of a core that scanning may take."""
 _END_SECONDS: Final = 2.0
-"""The longest time without service. A worker that needs more for its requests finishes them beside the next one."""
+"""Maximum seconds without service. A worker that needs longer finishes its requests beside the new one."""
 _MAX_NAMED_FILES: Final = 3
 _IGNORED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
 
@@ -38,30 +38,30 @@ class _Stamp(NamedTuple):
 
 
 def prepare_processes(environment: MutableMapping[str, str]) -> bool:
-    """Prepare the environment that the processes inherit; return True if it had a key.
+    """Prepare the environment that the workers inherit; return True if it already had a key.
 
-    They need the same key, so that each continues the calls of the one before.
+    The workers need the same key, so that each can continue its predecessor's calls.
     """
     has_key = KEYS_VARIABLE in environment or KEY_FILE_VARIABLE in environment
     if not has_key:
         environment[KEYS_VARIABLE] = os.urandom(32).hex()
-    # A compiled file counts as fresh after a change of the same length within a second.
+    # Python does not notice a change within the same second that keeps the file's length, and uses the old bytecode.
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     return has_key
 
 
 def folders_of(target: str) -> list[Path]:
-    """Return the folders to watch for a server as a command line names it: this one, and the one of its file."""
+    """Return the folders to watch: the current folder, and the folder of the server's file."""
     module = target.rpartition(":")[0]
     file = Path(module if module.endswith(".py") else target)
     return [Path.cwd(), *([file.parent] if file.suffix == ".py" else [])]
 
 
 class SourceFiles:
-    """Python files in folders, with the times of their last changes.
+    """Python files in folders, with their last modification times.
 
-    Looking at them needs no service of the operating system, so changes are seen on mounted and network folders too.
-    Hidden folders, virtual environments, installed packages and tests are left out.
+    Scanning does not depend on operating-system notifications, so it also finds changes on mounted and network folders.
+    It skips hidden folders, virtual environments, installed packages and tests.
     """
 
     def __init__(self, folders: Iterable[Path]) -> None:
@@ -69,7 +69,7 @@ class SourceFiles:
         self._seen = self._look()
 
     def changes(self) -> list[Path]:
-        """Return the files that were added, changed or removed since the last look."""
+        """Return the files that were added, changed or removed since the last scan."""
         before, self._seen = self._seen, self._look()
         return sorted({Path(file) for file, _ in before.items() ^ self._seen.items()})
 
@@ -89,7 +89,7 @@ def _stamps(folder: Path) -> Iterator[tuple[str, _Stamp]]:
             with os.scandir(waiting.pop()) as found:
                 entries = list(found)
         except OSError:
-            # It was removed meanwhile, or may not be read.
+            # The folder was just removed, or is not readable.
             continue
         for entry in entries:
             try:
@@ -104,7 +104,7 @@ def _stamps(folder: Path) -> Iterator[tuple[str, _Stamp]]:
 
 
 def _is_test(name: str) -> bool:
-    """Return True for the file of a test, which a server does not load."""
+    """Return True for a test file, which a server does not load."""
     return name.startswith("test_") or name == "conftest.py"
 
 
@@ -113,17 +113,17 @@ def _is_ignored(entry: os.DirEntry[str]) -> bool:
 
 
 class ReloadingSupervisor(Supervisor):
-    """Supervisor of one worker, which it replaces after changes.
+    """Supervisor that replaces its only worker after changes.
 
     Args:
-        plan: As for `Supervisor`.
-        on_ready: As for `Supervisor`.
-        folders: Folders whose Python files are watched.
+        plan: See `Supervisor`.
+        on_ready: See `Supervisor`.
+        folders: The folders whose Python files are watched.
     """
 
     def __init__(self, plan: WorkerPlan, *, on_ready: Callable[[Identity], None], folders: Iterable[Path]) -> None:
         super().__init__(plan, on_ready=on_ready)
-        # Before the first worker loads them: a change while it loads counts.
+        # Scan before the first worker loads the files, to notice changes during loading.
         self._files = SourceFiles(folders)
 
     def _begin(self, tasks: asyncio.TaskGroup) -> None:
@@ -140,7 +140,7 @@ class ReloadingSupervisor(Supervisor):
                 continue
             while more := await self._more_changes():
                 changed |= more
-            logger.info("reloading, as %s changed", _names(changed))
+            logger.info("reloading because %s changed", _names(changed))
             self._hung_up.set()
 
     async def _more_changes(self) -> set[Path]:
@@ -148,7 +148,7 @@ class ReloadingSupervisor(Supervisor):
         return set(await asyncio.to_thread(self._files.changes))
 
     def _objection_to(self, newcomer: Identity) -> str | None:
-        # It serves alone: what only several workers must share is not asked of it.
+        # Only one worker serves at a time, so workers need not agree.
         return None
 
     async def _roll(self, tasks: asyncio.TaskGroup) -> None:
@@ -157,11 +157,11 @@ class ReloadingSupervisor(Supervisor):
             try:
                 new = await self._introduced()
             except WorkerFailed as error:
-                self._tell_failure(f"not reloaded; the code before the change serves on: {error}")
+                self._tell_failure(f"not reloaded; the old code keeps serving: {error}")
                 return
             if (caution := caution_of_reload(new.identity, old.identity)) is not None:
                 logger.warning("%s", caution)
-            # From here on the old worker is not replaced when it ends.
+            # From here on, the old worker is not replaced when it ends.
             self._slots[0] = new
             retiring = tasks.create_task(self._retire(old))
             await asyncio.wait([retiring], timeout=_END_SECONDS)
@@ -169,19 +169,17 @@ class ReloadingSupervisor(Supervisor):
                 await self._set_to_work(new)
             except WorkerFailed as error:
                 await self._discard([new])
-                self._tell_failure(
-                    f"the changed server does not start, and nothing serves until the next change: {error}"
-                )
+                self._tell_failure(f"the changed server does not start; no server runs until the next change: {error}")
                 return
             self._employ(tasks, 0, new)
         self._tell_success()
 
     def _tell_success(self) -> None:
-        """Tell the developer that the changed code serves."""
+        """Log that the changed code is serving."""
         logger.info("reloaded")
 
     def _tell_failure(self, text: str) -> None:
-        """Tell the developer that the changed code does not serve, and why."""
+        """Log why the changed code is not serving."""
         logger.error("%s", text)
 
 

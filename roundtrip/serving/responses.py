@@ -1,11 +1,12 @@
-"""Choose for each request that the SDK's transport serves between one JSON body and a stream.
+"""Response selection for requests that the SDK's transport serves: one JSON body, or a stream.
 
-A stream costs 50 % more, and is needed for progress and log messages. On 2026-07-28 a client says in its request if it
-wants them, so most requests get a body. The SDK cancels the request of a client that disconnects only while it streams;
-otherwise `ResponseChooser` does. Older clients get log messages without requesting them, so their responses are always
-streams. The fast lane needs no choice beforehand: its response becomes a stream with the first message.
+A stream costs 50 % more, but progress and log messages need one. On 2026-07-28, a client requests such messages
+explicitly, so most requests get a JSON body. If a client disconnects, the SDK cancels its request only while it
+streams; otherwise `ResponseChooser` cancels it. Older clients get log messages without requesting them, so their
+responses are always streams. The fast lane needs no choice in advance: its response becomes a stream with the first
+message.
 
-The names of a request are checked before.
+Host and origin are checked first.
 """
 
 import asyncio
@@ -41,25 +42,25 @@ _VERSION: Final = MCP_PROTOCOL_VERSION_HEADER.lower().encode()
 _LENGTH: Final = b"content-length"
 _MAX_LENGTH_DIGITS: Final = 15
 _UNWATCHED: Final = 0.05
-"""Seconds after which a request is watched for the disconnection of its client; most end sooner."""
+"""Seconds until a request is watched for its client's disconnection. Most requests end sooner."""
 _WANTS: Final = (b"progressToken", LOG_LEVEL_META_KEY.rpartition("/")[2].encode())
-"""Names in a request that wants progress or log messages; JSON may escape the slash before the last."""
+"""Names in requests for progress or log messages: only the part after the last slash, which JSON may escape."""
 _PARSED_BYTES: Final = 64 * 1024
-"""Size limit for parsing a request here; a longer one with one of those names gets a stream."""
+"""Size limit for parsing a request here. A larger request that contains one of these names gets a stream."""
 _CHECKED_BY_NAMES: Final = TransportSecuritySettings(enable_dns_rebinding_protection=False)
 _ANSWERS_JSON: ContextVar[bool] = ContextVar("roundtrip_json_response", default=False)
 
-# An SDK that knows no limit of sessions (mcp 2.1) has nothing to override.
+# An SDK without a session limit (mcp 2.1) has nothing to override.
 _HAS_LIMIT: Final = "max_sessions" in StreamableHTTPSessionManager.__init__.__code__.co_varnames
 _ADMITTING: Final = "_server_instances _session_owners _admit_session()"
 require_names({StreamableHTTPSessionManager: _ADMITTING} if _HAS_LIMIT else {})
 
 
 class _ChoosingManager(RestartingManager):
-    """The SDK's manager, which reads `_ANSWERS_JSON` for each request, unless all responses are JSON.
+    """SDK session manager that reads `_ANSWERS_JSON` for each request, unless all responses are JSON.
 
-    At the limit of sessions, a new session ends the one that was idle longest: any client can open sessions, and idle
-    ones otherwise end after half an hour. In the protocol, a client whose session has ended opens another.
+    At the session limit, a new session ends the one that was idle longest: any client can open sessions, and idle
+    sessions otherwise end after half an hour. By the protocol, a client whose session has ended opens a new one.
     """
 
     always_json = False
@@ -79,11 +80,11 @@ class _ChoosingManager(RestartingManager):
         if not idle:
             return
         _, session, scope = min(idle, key=lambda one: one[0])
-        # Make room at once; the asyncio task of the session does the rest.
+        # Make room immediately; the session's asyncio task does the rest.
         del self._server_instances[session]
         self._session_owners.pop(session, None)
         scope.cancel()
-        _log.warning("%d sessions are open, which is the limit; ended the one that was idle longest", self.max_sessions)
+        _log.warning("reached the limit of %d sessions; ended the session that was idle longest", self.max_sessions)
 
     @property
     def json_response(self) -> bool:
@@ -95,7 +96,7 @@ class _ChoosingManager(RestartingManager):
 
 
 class ResponseChooser(AroundPosts):
-    """Middleware that chooses the kind of response for each request."""
+    """Middleware that chooses between JSON and a stream for each request."""
 
     def __init__(self, app: ASGIApp, *, max_body: int) -> None:
         super().__init__(app)
@@ -104,7 +105,7 @@ class ResponseChooser(AroundPosts):
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         version = next((value.decode("latin-1") for name, value in scope["headers"] if name == _VERSION), None)
         if version is None or is_live_era(version) or declares_too_much(scope, self._max_body):
-            # The SDK rejects what is too large before it has arrived.
+            # The SDK rejects a request that is too large before its body has arrived.
             await self._app(scope, receive, send)
             return
         kept, body = await read_body(receive, self._max_body)
@@ -119,7 +120,7 @@ class ResponseChooser(AroundPosts):
 
 
 def http_options(settings: ServeSettings) -> HttpOptions:
-    """Return the options with which the SDK makes its application."""
+    """Return the options for the SDK's HTTP application."""
     return {
         "streamable_http_path": settings.path,
         "stateless_http": not settings.keeps_sessions,
@@ -130,7 +131,7 @@ def http_options(settings: ServeSettings) -> HttpOptions:
 
 
 def chosen_responses(app: ASGIApp, manager: StreamableHTTPSessionManager, settings: ServeSettings) -> ASGIApp:
-    """Return an application of the SDK that checks names, and chooses the kind of each response."""
+    """Add host checks and response selection to an SDK application."""
     manager.__class__ = _ChoosingManager
     cast("_ChoosingManager", manager).always_json = settings.json_response == "always"
     # Wrap the endpoint itself: every spelling of the path leads to it.
@@ -146,7 +147,7 @@ def chosen_responses(app: ASGIApp, manager: StreamableHTTPSessionManager, settin
 
 @contextmanager
 def _watched(receive: Receive, request: anyio.CancelScope) -> Generator[None]:
-    """Cancel a request when its client disconnects. A timer starts the watch, as most requests are answered sooner."""
+    """Cancel a request when its client disconnects. A timer starts the watch, because most requests end sooner."""
 
     async def watch() -> None:
         while (await receive())["type"] != "http.disconnect":
@@ -165,13 +166,13 @@ def _watched(receive: Receive, request: anyio.CancelScope) -> Generator[None]:
 
 
 async def _never() -> Message:
-    # `_watched` reads on.
+    # `_watched` reads the rest.
     while True:
         await anyio.sleep_forever()
 
 
 def declares_too_much(scope: Scope, max_body: int) -> bool:
-    """Return True if the body of a request is larger than `max_body` by its own `Content-Length`."""
+    """Return True if a request's `Content-Length` exceeds `max_body`."""
     size = next((value for name, value in scope["headers"] if name == _LENGTH), b"0")
     return size.isdigit() and (len(size) > _MAX_LENGTH_DIGITS or int(size) > max_body)
 

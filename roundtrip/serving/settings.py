@@ -1,4 +1,4 @@
-"""Read the settings of `roundtrip serve` and `roundtrip worker`: from arguments, the environment, and a file."""
+"""Settings of `roundtrip serve` and `roundtrip worker`: from arguments, the environment, and a file."""
 
 import difflib
 import os
@@ -23,23 +23,23 @@ LIVE_PATH: Final = "/health/live"
 READY_PATH: Final = "/health/ready"
 _PREFIX: Final = "ROUNDTRIP_"
 _OTHER_VARIABLES: Final = (KEYS_VARIABLE, KEY_FILE_VARIABLE, TRACE_VARIABLE, PROBE_VARIABLE)
-"""Variables that are no settings of a command, and easily misspelled."""
+"""Variables that are not command settings, but are easily misspelled."""
 _FLAGS: Final = {"allowed_hosts": "allowed_host", "allowed_origins": "allowed_origin"}
-"""Settings that are lists, with the flag that adds one item."""
+"""List settings, with the flag that adds one item."""
 _RULES: Final = {"int_parsing": "Input should be a whole number", "float_parsing": "Input should be a number"}
-"""Words for what pydantic says in its own."""
+"""Replacements for pydantic's error messages."""
 
 
 class BadSettings(ValueError):
-    """An invalid setting or settings file; the text names it and its place."""
+    """Invalid setting or settings file; the message names the setting and where it was set."""
 
 
 class ProcessSettings(BaseModel):
-    """Settings of processes: each has a flag and an environment variable such as ROUNDTRIP_WORKERS."""
+    """Process settings: each has a flag and an environment variable such as ROUNDTRIP_WORKERS."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     table: ClassVar[str]
-    """The table of a settings file."""
+    """The settings file's table."""
 
     workers: int = Field(default=1, ge=1, le=256)
     drain: float = Field(default=0.0, ge=0, le=600)
@@ -80,17 +80,17 @@ class ServeSettings(ProcessSettings):
     @field_validator("allowed_hosts", "allowed_origins", mode="before")
     @classmethod
     def _listed(cls, value: object) -> object:
-        """Split the value of a variable at its commas."""
+        """Split a variable's value at the commas."""
         return tuple(one.strip() for one in value.split(",") if one.strip()) if isinstance(value, str) else value
 
     @field_validator("allowed_hosts", "allowed_origins")
     @classmethod
     def _readable(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        """Reject a name that no request could match."""
+        """Reject a name that a request cannot match."""
         read = host_from if info.field_name == "allowed_hosts" else origin_from
         for one in value:
             if one != ANY and ANY in one.removesuffix(f":{ANY}"):
-                raise PydanticCustomError("name", "'*' stands for any name alone; list each name")
+                raise PydanticCustomError("name", "'*' must stand by itself; list each name")
             try:
                 _ = None if one == ANY else read(one)
             except ValueError as error:
@@ -100,26 +100,26 @@ class ServeSettings(ProcessSettings):
     @field_validator("host")
     @classmethod
     def _bare(cls, value: str) -> str:
-        """Remove the brackets of an IPv6 address."""
+        """Remove the brackets from an IPv6 address."""
         return value[1:-1] if value.startswith("[") and value.endswith("]") else value
 
     @field_validator("path")
     @classmethod
     def _absolute(cls, value: str) -> str:
         if not value.startswith("/"):
-            raise PydanticCustomError("path", "a path must begin with '/'")
+            raise PydanticCustomError("path", "a path must start with '/'")
         if "?" in value or "#" in value or value in (LIVE_PATH, READY_PATH):
-            raise PydanticCustomError("path", "a path must have no '?' or '#', and be no health check")
+            raise PydanticCustomError("path", "a path must have no '?' or '#', and must not be a health-check path")
         return value
 
     @property
     def keeps_sessions(self) -> bool:
-        """Return True if live era clients have sessions, without which they cannot be asked."""
+        """Return True if live-era clients get sessions. The server needs a session to ask them."""
         return self.workers == 1 if self.sessions is None else self.sessions
 
     @property
     def asks_older_clients(self) -> bool:
-        """Return True if live era clients can be asked."""
+        """Return True if the server can ask live-era clients."""
         return self.keeps_sessions and self.json_response != "always"
 
     @property
@@ -129,7 +129,7 @@ class ServeSettings(ProcessSettings):
 
 
 def misspelled_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that look like one of this package but are none, each with the one that may be meant."""
+    """Return variables that look like a misspelled setting, each with the probable setting."""
     settings = (name for kind in (ServeSettings, WorkerSettings) for name in kind.model_fields)
     known = {*_OTHER_VARIABLES, *(f"{_PREFIX}{name.upper()}" for name in settings)}
     unknown = sorted(name for name in environment if name.startswith(_PREFIX) and name not in known)
@@ -145,9 +145,9 @@ def read_settings(kind: type[_SettingsT], arguments: Mapping[str, Any], *, file:
     """Read the settings from arguments, environment and file.
 
     Args:
-        kind: The model of the settings.
-        arguments: Settings of the command line by name; None where absent.
-        file: Settings file; None for `roundtrip.toml`, if it exists.
+        kind: The settings model.
+        arguments: Command-line settings by name; None if absent.
+        file: The settings file; None for `roundtrip.toml`, if it exists.
 
     Raises:
         BadSettings: A setting is invalid.
@@ -165,7 +165,7 @@ def read_settings(kind: type[_SettingsT], arguments: Mapping[str, Any], *, file:
             values[name], places[name] = os.environ[variable], variable
         single = f"{_PREFIX}{_FLAGS.get(name, name).upper()}"
         if single != variable and single in os.environ:
-            raise BadSettings(f"{single} is not read: the variable is {variable}, a list separated by commas")
+            raise BadSettings(f"{single} is ignored; the variable is {variable}, a comma-separated list")
     for name, value in arguments.items():
         if value is not None:
             values[name], places[name] = value, f"--{_FLAGS.get(name, name).replace('_', '-')}"

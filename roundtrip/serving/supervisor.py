@@ -1,7 +1,7 @@
-"""Supervisor of several workers: starts them if they agree, replaces dead ones, rolls and stops them.
+"""Worker supervisor: starts workers if they agree, replaces dead workers, rolls and stops them.
 
-All workers accept from one listening socket. A retiring worker goes on accepting for a while, and each of its responses
-closes its connection. The other workers then accept the rest of the queue, so that no request is lost.
+All workers accept from one listening socket. A retiring worker continues to accept for a while, and each of its
+responses closes its connection. The other workers then accept the rest of the queue, so no request is lost.
 """
 
 import asyncio
@@ -24,23 +24,23 @@ from roundtrip.serving.settings import ProcessSettings
 logger = logging.getLogger("roundtrip")
 
 _MARGIN: Final = 5.0
-"""Seconds that a worker may exceed its time to end."""
+"""Extra seconds that a worker may take to end."""
 _SHORT_LIFE: Final = 5.0
 _LONGEST_PAUSE: Final = 30.0
 
 
 class WorkerFailed(Exception):
-    """A worker cannot serve; the text says why."""
+    """A worker that cannot serve; the message has the reason."""
 
 
 class WorkerPlan(NamedTuple):
-    """What a supervisor starts."""
+    """Command, settings and socket of a supervisor's workers."""
 
     command: Sequence[str]
-    """Command of a worker, to which the descriptors of its channel and of the socket are appended."""
+    """A worker's command; the supervisor appends the file descriptors of the channel and the socket."""
     settings: ProcessSettings
     listening: socket.socket | None
-    """Socket from which the workers accept; None if they accept nothing."""
+    """The socket from which the workers accept; None if they accept no connections."""
 
 
 @dataclass(eq=False, slots=True)
@@ -51,7 +51,7 @@ class _WorkerProcess:
     since: float
     identity: Identity = field(init=False)
     name: str | None = None
-    """The name under which it holds leases; None before it serves, and for an earlier version."""
+    """The worker's name as a lease holder; None before it serves, and for an earlier version."""
 
     @property
     def lives(self) -> bool:
@@ -64,11 +64,11 @@ class _WorkerProcess:
 
 
 class Supervisor:
-    """Parent process of the workers: SIGTERM and SIGINT end them, SIGHUP replaces them one after another.
+    """Workers' parent process: SIGTERM and SIGINT end the workers, SIGHUP replaces them one by one.
 
     Args:
-        plan: What it starts.
-        on_ready: Called once all workers serve.
+        plan: The workers to start.
+        on_ready: A function to call when all workers serve.
     """
 
     def __init__(self, plan: WorkerPlan, *, on_ready: Callable[[Identity], None]) -> None:
@@ -77,7 +77,7 @@ class Supervisor:
         self._slots: list[_WorkerProcess] = []
         self._leaving: set[_WorkerProcess] = set()
         self._dead = deque[str](maxlen=MAX_BURIED)
-        """The names of reaped workers, for those that come later."""
+        """The names of reaped workers, for workers that start later."""
         self._changing = asyncio.Lock()
         self._stop = asyncio.Event()
         self._hung_up = asyncio.Event()
@@ -102,7 +102,7 @@ class Supervisor:
             serving.cancel()
             stopped.cancel()
             await asyncio.gather(serving, stopped, return_exceptions=True)
-            # The workers keep their own descriptors of it.
+            # The workers have their own file descriptors for this socket.
             if self._listening is not None:
                 self._listening.close()
             in_time = all(await asyncio.gather(*(self._retire(one) for one in {*self._slots, *self._leaving})))
@@ -112,7 +112,7 @@ class Supervisor:
         again = self._stop.is_set()
         self._stop.set()
         for worker in {*self._slots, *self._leaving}:
-            # `_retire` sends the first SIGTERM; an interrupt does not wait.
+            # `_retire` sends the first SIGTERM. An interrupt does not wait for it.
             if again or number == signal.SIGINT:
                 worker.signal(number)
 
@@ -128,7 +128,7 @@ class Supervisor:
                 await self._roll(tasks)
 
     def _begin(self, tasks: asyncio.TaskGroup) -> None:
-        """Start what else runs while the workers serve."""
+        """Start other asyncio tasks that run while the workers serve."""
 
     # Starting.
 
@@ -151,14 +151,14 @@ class Supervisor:
         self._on_ready(identities[0])
 
     async def _introduced(self) -> _WorkerProcess:
-        """Start a worker, and wait until it has sent its identity."""
+        """Start a worker, and wait for its identity."""
         with contextlib.ExitStack() as channel:
             try:
                 mine, its = map(channel.enter_context, socket.socketpair())
                 shared = [its, *([self._listening] if self._listening is not None else [])]
                 process = await self._spawned([one.fileno() for one in shared])
             except OSError as error:
-                raise WorkerFailed(f"no worker can be started: {error.strerror}") from error
+                raise WorkerFailed(f"cannot start a worker: {error.strerror}") from error
             its.close()
             channel.pop_all()
         reader, writer = await asyncio.open_connection(sock=mine)
@@ -171,7 +171,7 @@ class Supervisor:
         return worker
 
     async def _spawned(self, descriptors: Sequence[int]) -> asyncio.subprocess.Process:
-        # Block SIGHUP until the worker ignores it: before, the signal would end it.
+        # Block SIGHUP until the worker ignores it. Before that, the signal would end the worker.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
         try:
             return await asyncio.create_subprocess_exec(
@@ -179,7 +179,7 @@ class Supervisor:
                 *map(str, descriptors),
                 stdin=asyncio.subprocess.DEVNULL,
                 pass_fds=descriptors,
-                # Signals from the terminal are for the supervisor alone.
+                # Only the supervisor handles signals from the terminal.
                 start_new_session=True,
             )
         finally:
@@ -190,19 +190,19 @@ class Supervisor:
         worker.name = await self._heard(worker, READY)
 
     async def _heard(self, worker: _WorkerProcess, kind: str) -> Any:
-        """Read one message of the given kind from a worker."""
+        """Read one message of this kind from a worker."""
         try:
             told = json.loads(await asyncio.wait_for(worker.reader.readline(), self._settings.timeout_start))
         except TimeoutError:
             raise WorkerFailed(f"a worker was not ready within {self._settings.timeout_start:g} s") from None
         except (OSError, ValueError):
-            raise WorkerFailed("a worker ended before it served; what it logged is above") from None
+            raise WorkerFailed("a worker ended before it served; its log is above") from None
         if FAILED in told:
             raise WorkerFailed(told[FAILED])
         return told[kind]
 
     async def _brought_up(self) -> _WorkerProcess:
-        """Start one more worker, and wait until it serves."""
+        """Start another worker, and wait until it serves."""
         worker = await self._introduced()
         try:
             if why := self._objection_to(worker.identity):
@@ -214,20 +214,20 @@ class Supervisor:
         return worker
 
     def _objection_to(self, newcomer: Identity) -> str | None:
-        """Return the reason why a new worker must not serve beside the others."""
+        """Return the reason that a new worker must not serve beside the others, or None."""
         return objection_to_newcomer(newcomer, [one.identity for one in self._slots if one.lives])
 
-    # Keeping up.
+    # Replacing.
 
     def _employ(self, tasks: asyncio.TaskGroup, slot: int, worker: _WorkerProcess, pause: float = 0.0) -> None:
         self._slots[slot] = worker
-        # It may be the only one that lives.
+        # This may be the only worker alive.
         for name in self._dead:
             self._tell_of_death(worker, name)
         tasks.create_task(self._keep(tasks, slot, worker, pause))
 
     async def _keep(self, tasks: asyncio.TaskGroup, slot: int, worker: _WorkerProcess, pause: float) -> None:
-        """Replace the worker of a slot when it dies; wait longer each time that its successor does not live long."""
+        """Replace a slot's worker when it dies; wait longer after each short-lived successor."""
         await worker.process.wait()
         if worker.name is not None:
             self._dead.append(worker.name)
@@ -240,7 +240,7 @@ class Supervisor:
             async with self._changing:
                 if self._slots[slot] is not worker:
                     break
-                logger.warning("worker %d ended (%s), and is replaced", worker.process.pid, _end_text(worker))
+                logger.warning("worker %d ended (%s); starting another", worker.process.pid, _end_text(worker))
                 try:
                     self._employ(tasks, slot, await self._brought_up(), pause)
                 except WorkerFailed as error:
@@ -249,20 +249,20 @@ class Supervisor:
             worker.writer.close()
 
     def _tell_of_death(self, worker: _WorkerProcess, dead: str) -> None:
-        """Tell a worker that another was reaped, so that it does not wait for the end of its leases."""
+        """Notify a worker that another was reaped, so that it does not wait for that worker's leases to expire."""
         if worker.lives and worker.name is not None:
             worker.writer.write(json.dumps({DEAD: dead}).encode() + b"\n")
 
     async def _roll(self, tasks: asyncio.TaskGroup) -> None:
-        """Replace all workers one after another, each once its successor serves."""
-        logger.info("replacing %d workers, one after another", len(self._slots))
+        """Replace all workers one by one, each when its successor serves."""
+        logger.info("replacing %d workers, one by one", len(self._slots))
         for slot in range(len(self._slots)):
             async with self._changing:
                 old = self._slots[slot]
                 try:
                     self._employ(tasks, slot, await self._brought_up())
                 except WorkerFailed as error:
-                    logger.error("stopped replacing workers; the remaining ones serve on unchanged: %s", error)
+                    logger.error("stopped replacing workers; the remaining workers keep serving unchanged: %s", error)
                     return
             await self._retire(old)
         logger.info("replaced all workers")
@@ -270,7 +270,7 @@ class Supervisor:
     # Ending.
 
     async def _retire(self, worker: _WorkerProcess) -> bool:
-        """Let a worker finish its requests and end; return False if it was killed."""
+        """Let a worker finish its requests and end; return False if it had to be killed or failed."""
         if not worker.lives:
             return True
         self._leaving.add(worker)
@@ -279,19 +279,19 @@ class Supervisor:
         try:
             await asyncio.wait_for(worker.process.wait(), patience)
         except TimeoutError:
-            logger.error("worker %d did not end within %g s, and is killed", worker.process.pid, patience)
+            logger.error("worker %d did not end within %g s; killing it", worker.process.pid, patience)
             await self._discard([worker])
             return False
         finally:
             worker.writer.close()
-            # If this was cancelled, the worker is retired again at the end.
+            # If this coroutine was cancelled, the worker is retired again at the end.
             if not worker.lives:
                 self._leaving.discard(worker)
-        # If it does not serve yet, a worker ends by the signal itself.
+        # A worker that does not serve yet is ended by the signal itself.
         return worker.process.returncode in (0, -signal.SIGTERM)
 
     async def _discard(self, workers: Sequence[_WorkerProcess]) -> None:
-        """Kill workers that serve no request."""
+        """Kill workers that are not serving requests."""
         for worker in workers:
             worker.signal(signal.SIGKILL)
             worker.writer.close()

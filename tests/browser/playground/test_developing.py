@@ -55,7 +55,7 @@ def test_open_call_goes_on_with_the_same_token(tab: Tab, start: Start) -> None:
 def test_code_before_a_mistake_serves_on(tab: Tab, start: Start) -> None:
     playing = start("till.py")
     change(playing, "return f", "return f f")
-    broken = tab.page.get_by_role("alert").filter(has_text="not reloaded; the code before the change serves on")
+    broken = tab.page.get_by_role("alert").filter(has_text="not reloaded; the old code keeps serving")
     expect(broken).to_contain_text("SyntaxError")
     begin(tab, "charge")
     answer(tab, "1")

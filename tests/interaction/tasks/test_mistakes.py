@@ -73,7 +73,7 @@ def test_workers_with_stored_calls_in_memory_do_not_start(server_in: Any, tmp_pa
     assert why is not None
     assert "another worker would not find them" in why
     assert objection([in_file, in_file]) is None
-    assert any("are in the memory of this process" in text for text in cautions(in_memory))
+    assert any("approvals) end with this process" in text for text in cautions(in_memory))
 
 
 @pytest.mark.anyio

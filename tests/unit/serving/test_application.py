@@ -143,7 +143,7 @@ async def test_a_new_session_takes_the_place_of_the_most_idle(caplog: pytest.Log
     assert caplog.record_tuples[-1] == (
         "roundtrip",
         logging.WARNING,
-        "2 sessions are open, which is the limit; ended the one that was idle longest",
+        "reached the limit of 2 sessions; ended the session that was idle longest",
     )
 
 

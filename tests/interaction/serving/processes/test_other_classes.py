@@ -84,9 +84,9 @@ async def test_one_worker_asks_clients_of_both_eras(kind: str, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("kind", "given", "why"),
     [
-        ("plain_shop", {}, "this server has no roundtrip that could see to it; call install"),
-        ("mounting_shop", {}, "tools with exactly_once need a ledger that all workers share, and MemoryLedger"),
-        ("mcpserver_shop", {"ROUNDTRIP_KEYS": ""}, "each worker would make a key of its own"),
+        ("plain_shop", {}, "roundtrip is not installed on this server; call install"),
+        ("mounting_shop", {}, "exactly_once needs a ledger that all workers share, but MemoryLedger"),
+        ("mcpserver_shop", {"ROUNDTRIP_KEYS": ""}, "each worker would make its own key"),
     ],
 )
 def test_workers_that_would_lose_calls_do_not_start(kind: str, given: dict[str, str], why: str, tmp_path: Path) -> None:

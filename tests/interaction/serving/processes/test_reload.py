@@ -92,7 +92,7 @@ async def finished(legs: LegByLeg) -> str:
 async def test_call_in_flight_goes_on_with_the_new_code(service: Service, project: Path) -> None:
     legs = await begun(service.url)
     say(project, "new")
-    await heard(service, r"reloading, as shelf\.py changed")
+    await heard(service, r"reloading because shelf\.py changed")
     await heard(service, r"roundtrip: reloaded$")
     assert await finished(legs) == "new 3 of Dune"
     # Twice: the key outlives every process but the first.
@@ -119,7 +119,7 @@ def test_key_of_a_run_exists_in_its_processes_alone(service: Service, project: P
 async def test_broken_change_leaves_the_old_code_serving(service: Service, project: Path) -> None:
     (project / "shelf.py").write_text("WORD = \n")
     told = await heard(service, "not reloaded; .*")
-    assert "the code before the change serves on: importing 'reload_shop.py' failed: SyntaxError" in told
+    assert "the old code keeps serving: importing 'reload_shop.py' failed: SyntaxError" in told
     assert text_of(await call(service.url, Era.RETRY, "buy", {"title": "Dune"}, {"value": 1})) == "old 1 of Dune"
     say(project, "mended")
     await heard(service, r"roundtrip: reloaded$")
@@ -154,7 +154,7 @@ async def test_server_that_makes_its_own_keys_warns_that_calls_are_lost(project:
     with Service("reload_shop.py", "--reload", folder=project) as service:
         legs = await begun(service.url)
         say(project, "new")
-        await heard(service, "calls in flight are lost: the server has other keys than before")
+        await heard(service, "calls in flight are lost: the server's keys changed")
         await heard(service, r"roundtrip: reloaded$")
         with pytest.raises(MCPError, match="Invalid or expired"):
             await finished(legs)
@@ -165,7 +165,7 @@ async def test_server_that_fails_to_start_waits_for_the_next_change(project: Pat
         broken = "\nfrom contextlib import asynccontextmanager\n@asynccontextmanager\nasync def fail(server):\n"
         broken += "    raise OSError('no shelf')\n    yield\nserver = Server('shop', lifespan=fail)\n"
         (project / "reload_shop.py").write_text(SHOP.format(options="") + broken)
-        await heard(service, "the changed server does not start, and nothing serves until the next change")
+        await heard(service, "the changed server does not start; no server runs until the next change")
         (project / "reload_shop.py").write_text(SHOP.format(options=""))
         await heard(service, r"roundtrip: reloaded$")
         assert text_of(await call(service.url, Era.RETRY, "buy", {"title": "Dune"}, {"value": 1})) == "old 1 of Dune"
@@ -178,10 +178,10 @@ async def test_server_with_its_ledger_in_memory_is_replaced_too(project: Path) -
     )
     (project / "reload_shop.py").write_text(shop)
     with Service("reload_shop.py", "--reload", folder=project, ROUNDTRIP_KEYS=KEY) as service:
-        assert any("are covered within this process only" in line for line in service.log)
+        assert any("exactly_once holds only within this process" in line for line in service.log)
         (worker,) = service.workers()
         os.kill(worker, signal.SIGKILL)
-        await heard(service, "is replaced")
+        await heard(service, "starting another")
         assert text_of(await call(service.url, Era.LIVE, "buy", {"title": "Dune"}, {"value": 1})) == "old 1 of Dune"
         before = service.workers()
         say(project, "new")

@@ -336,7 +336,7 @@ async def _told(url: str, era: Era, tool: str) -> str:
         ("shop", (), False, None),
         ("shop", ("--show-errors",), True, "has no authentication"),
         ("outspoken", (), True, "has no authentication"),
-        ("discreet", ("--show-errors",), False, "--show-errors shows nothing"),
+        ("discreet", ("--show-errors",), False, "--show-errors has no effect"),
     ],
 )
 async def test_error_details_appear_where_author_or_flag_allow(
@@ -347,7 +347,7 @@ async def test_error_details_appear_where_author_or_flag_allow(
             assert ("crashed with 4711" in await _told(service.url, era, "crash")) is shown
             assert "complains of 4711" in await _told(service.url, era, "complain")
     said = "".join(service.log)
-    for warning in ("has no authentication", "--show-errors shows nothing"):
+    for warning in ("has no authentication", "--show-errors has no effect"):
         assert (warning in said) is (warning == logged)
 
 
@@ -364,8 +364,8 @@ def test_a_doctor_counts_the_workers_and_is_in_no_transcript(
     assert told["sought"] == 3
     (finding,) = [finding for finding in told["findings"] if finding["topic"] == "instances"]
     # Which of them accept is for the system to decide, as long as those that were met are counted.
-    met = "3 were met, as many as the servers announce"
-    assert finding["text"] in (met, f"{told['met']} of 3 workers were met; the others were not compared")
+    met = "found 3, as many as the servers report"
+    assert finding["text"] in (met, f"found {told['met']} of 3 workers; the others were not compared")
     assert (told["met"] == 3) is (finding["text"] == met)
     assert [json.loads(line)["tool"] for line in path.read_text().splitlines() if '"began"' in line] == ["agree"] * 2
 
@@ -418,4 +418,4 @@ async def test_plain_function_does_not_delay_the_end_of_its_process(tmp_path: Pa
             service.signal(signal.SIGTERM)
             # Far less than the function takes.
             assert await _in_thread(service.ended) == 1
-    assert any("ended with work still running" in line for line in service.log)
+    assert any("ended while work was still running" in line for line in service.log)
