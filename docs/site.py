@@ -173,7 +173,7 @@ def settings(version: str) -> dict[str, Any]:
     python = {"options": {**options, "preload_modules": ["mcp", "mcp_types"]}}
     return {
         "site_name": "roundtrip",
-        "site_description": "Multi-round elicitation for MCP servers",
+        "site_description": "Ask users questions in the middle of an MCP tool",
         "docs_dir": "pages",
         "site_dir": "site",
         "use_directory_urls": True,

@@ -48,9 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Leave out folders of other tiers, so that their modules are not imported."""
-    if collection_path.is_dir() and not is_in_tier(collection_path, current_tier()):
-        return True
-    return None
+    return True if collection_path.is_dir() and not is_in_tier(collection_path, current_tier()) else None
 
 
 @pytest.hookimpl(wrapper=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from playwright.sync_api import Browser, Page
 from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.terminal_theme import SVG_EXPORT_THEME
@@ -25,13 +26,14 @@ from tests.browser.pages.connected import connected_shop
 from tests.browser.pages.shop import DELIVERY, page_shop
 from tests.browser.playground.conftest import playing
 from tests.browser.ui.asking_tasks import begin, run
+from tests.docs.pages import ROOT, python_blocks
 from tests.interaction.tasks import workshops
 from tests.kit.operated import operating
 from tests.kit.page_calls import confirmation
 
 __all__ = ["main"]
 
-IMAGES: Final = Path(__file__).resolve().parents[2] / "docs" / "images"
+IMAGES: Final = ROOT / "docs" / "images"
 
 _PAUSE: Final = 1.5
 """The pictures show how long people take to answer."""
@@ -41,7 +43,6 @@ _ROUND: Final = 3
 
 
 def main() -> None:
-    IMAGES.mkdir(exist_ok=True)
     with TemporaryDirectory() as name:
         folder = Path(name)
         transcript = folder / "calls.jsonl"
@@ -52,6 +53,7 @@ def main() -> None:
     _photograph_questions()
     _photograph_inbox()
     _photograph_playground()
+    _photograph_readme()
     _photograph_operating()
 
 
@@ -99,14 +101,8 @@ def _photograph_playground() -> None:
         new = [sys.executable, "-m", "roundtrip", "new", "cinema", "--here"]
         subprocess.run(new, cwd=folder, check=True, stdout=subprocess.DEVNULL)
         with playing("cinema.py", folder=folder) as played, chromium() as browser:
-            tab = browser.new_page(viewport={"width": 1280, "height": 720}, color_scheme="light")
-            tab.goto(played.url)
-            tab.get_by_role("textbox", name="Film").fill("Solaris")
-            tab.get_by_role("button", name="Call", exact=True).click()
-            tab.locator("article.open").get_by_role("textbox").fill("2")
-            tab.get_by_role("button", name="Answer").click()
+            tab = _second_question(browser, played.url, height=720)
             tab.locator("article.open").get_by_label("back").check()
-            tab.locator("#states li:nth-child(8)").wait_for()
             tab.screenshot(path=IMAGES / "playground.png")
             tab.get_by_role("button", name="Answer").click()
             tab.get_by_text("Booked 2 seats").first.wait_for()
@@ -117,6 +113,30 @@ def _photograph_playground() -> None:
             phone.screenshot(path=IMAGES / "playground-phone.png")
             tab.goto("about:blank")
             phone.goto("about:blank")
+            played.end()
+
+
+def _second_question(browser: Browser, url: str, height: int) -> Page:
+    """Book seats in the playground, and return its page with the second question."""
+    tab = browser.new_page(viewport={"width": 1280, "height": height}, color_scheme="light")
+    tab.goto(url)
+    tab.get_by_role("textbox", name="Film").fill("Solaris")
+    tab.get_by_role("button", name="Call", exact=True).click()
+    tab.locator("article.open").get_by_role("textbox").fill("2")
+    tab.get_by_role("button", name="Answer").click()
+    tab.locator("#states li:nth-child(8)").wait_for()
+    return tab
+
+
+def _photograph_readme() -> None:
+    """Draw the README's program in the playground, with its second question."""
+    ((program, _),) = python_blocks(ROOT / "README.md")
+    with TemporaryDirectory() as name:
+        (Path(name) / "cinema.py").write_text(program.text, encoding="utf-8")
+        with playing("cinema.py", folder=Path(name)) as played, chromium() as browser:
+            tab = _second_question(browser, played.url, height=640)
+            tab.screenshot(path=IMAGES / "readme.png")
+            tab.goto("about:blank")
             played.end()
 
 

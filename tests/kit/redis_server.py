@@ -36,8 +36,7 @@ class RedisServer:
             pytest.skip("neither redis-server nor valkey-server is installed")
         command = [_PROGRAM, "--port", "0", "--unixsocket", str(self._socket), "--dir", str(self._folder)]
         persistence = ["--save", "", "--appendonly", "yes", "--appendfsync", "always"]
-        log = (self._folder / "redis.log").open("ab")
-        with log:
+        with (self._folder / "redis.log").open("ab") as log:
             self._process = subprocess.Popen([*command, *persistence, *options], stdout=log, stderr=log)
         ends = time.monotonic() + WAIT
         while not self._answers():

@@ -65,6 +65,17 @@ class Shell:
         assert process.returncode == 0, line
         return out.decode()
 
+    def open_playground(self, line: str) -> None:
+        """Run the playground until it prints its address."""
+        words = ["bash", "-c", f"exec {line}"]
+        with subprocess.Popen(words, cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, text=True) as dev:
+            assert dev.stdout is not None
+            assert dev.stdout.readline().startswith("http://127.0.0.1:")
+            dev.send_signal(signal.SIGINT)
+            # Read the rest before the pipe closes: a write to a closed pipe fails.
+            dev.communicate(timeout=SECONDS)
+        assert dev.returncode == 0
+
     def serve(self, line: str, port: int) -> None:
         """Start a service, and wait until it is ready."""
         started = subprocess.Popen(

@@ -1,8 +1,6 @@
 """The page of the first project runs from top to bottom in a fresh environment, with at most eight commands."""
 
 import os
-import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -34,16 +32,6 @@ def test_at_most_eight_commands_lead_to_a_green_test() -> None:
     assert [line.split()[0] for line in lines] == ["python3", "source", "pip", "roundtrip", "roundtrip", "pytest"]
 
 
-def begin_the_playground(shell: Shell, line: str) -> None:
-    """Run the playground until it prints its address."""
-    words = ["bash", "-c", f"exec {line}"]
-    with subprocess.Popen(words, cwd=shell.folder, env=shell.environment, stdout=subprocess.PIPE, text=True) as running:
-        assert running.stdout is not None
-        assert running.stdout.readline().startswith("http://127.0.0.1:")
-        running.send_signal(signal.SIGINT)
-    assert running.returncode == 0
-
-
 @pytest.fixture
 def shell(tmp_path: Path) -> Iterator[Shell]:
     """Yield a shell in an empty folder, whose environment is made and activated as the first three commands do."""
@@ -68,7 +56,7 @@ def test_page_runs_from_top_to_bottom(shell: Shell) -> None:
         if line.startswith("roundtrip call"):
             assert RESULT in shell.run_at_a_terminal(line, ANSWERS)
         elif line.startswith("roundtrip dev"):
-            begin_the_playground(shell, line)
+            shell.open_playground(line)
         elif "roundtrip serve" in line:
             shell.serve(line, port)
             served = True

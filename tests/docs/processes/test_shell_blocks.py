@@ -8,7 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Final
@@ -77,35 +77,31 @@ def shell(tmp_path: Path, without_extras: dict[str, str], forking: Path) -> Iter
     shell.stop_services()
 
 
-def programs_of(page: Path) -> tuple[list[str], str]:
-    """Return the blocks of a page's program, and the block that is a test."""
-    found = [block.text for block, _ in python_blocks(page)]
-    (test,) = (text for text in found if text.startswith("import pytest\n"))
-    return [text for text in found if text != test], test
-
-
-def write_readme_programs(folder: Path) -> Path:
-    """Write the README's Python blocks into the files that it names, and return its test."""
-    program, test = programs_of(README)
-    last = next(place for place, text in enumerate(program) if "__main__" in text)
-    (folder / "cinema.py").write_text("\n\n".join(program[: last + 1]))
-    (folder / "test_cinema.py").write_text(test)
-    return folder / "test_cinema.py"
-
-
 def write_tutorial_programs(folder: Path) -> Path:
     """Write the tutorial's Python blocks into the files that it names, and return its test."""
-    (first, *tour), test = programs_of(TUTORIAL)
+    first, *more = [block.text for block, _ in python_blocks(TUTORIAL)]
+    (test,) = (text for text in more if text.startswith("import pytest\n"))
+    tour = [text for text in more if text != test]
     (folder / "cinema.py").write_text(first)
     (folder / "tour.py").write_text("\n".join(["from cinema import *", *tour]))
     (folder / "test_tour.py").write_text(f"from tour import *\n{test}")
     return folder / "test_tour.py"
 
 
-def run_from_top_to_bottom(page: Path, shell: Shell) -> None:
-    """Run the shell blocks of a page in order; one of them serves."""
+def test_readme_runs_from_top_to_bottom_without_extras(shell: Shell) -> None:
+    ((program, _),) = python_blocks(README)
+    (shell.folder / "cinema.py").write_text(program.text)
+    demo, activate, call, play, tests = (line for block in shell_blocks(README) for line in lines_of(block))
+    assert ["pip install" in line for line in (demo, activate, tests)] == [True, False, True]
+    assert "Booked 2 seats for Solaris." in shell.run_at_a_terminal(call, "2\nyes\n")
+    shell.open_playground(play)
+
+
+def test_tutorial_runs_from_top_to_bottom_without_extras(shell: Shell) -> None:
+    write_tutorial_programs(shell.folder)
+    assert "Booked Solaris, middle row." in shell.run("python tour.py")
     served = False
-    port, text = on_a_free_port("\n".join(block.text for block in shell_blocks(page)))
+    port, text = on_a_free_port("\n".join(block.text for block in shell_blocks(TUTORIAL)))
     for line in text.splitlines():
         if "pip install" in line or line.startswith("source "):
             continue
@@ -120,20 +116,8 @@ def run_from_top_to_bottom(page: Path, shell: Shell) -> None:
     assert (shell.folder / "call.html").stat().st_size > 10_000
 
 
-def test_readme_runs_from_top_to_bottom_without_extras(shell: Shell) -> None:
-    write_readme_programs(shell.folder)
-    run_from_top_to_bottom(README, shell)
-
-
-def test_tutorial_runs_from_top_to_bottom_without_extras(shell: Shell) -> None:
-    write_tutorial_programs(shell.folder)
-    assert "Booked Solaris, middle row." in shell.run("python tour.py")
-    run_from_top_to_bottom(TUTORIAL, shell)
-
-
-@pytest.mark.parametrize("write", [write_readme_programs, write_tutorial_programs], ids=["readme", "tutorial"])
-def test_test_of_a_page_passes_in_its_own_file(write: Callable[[Path], Path], tmp_path: Path) -> None:
-    test = write(tmp_path)
+def test_test_of_the_tutorial_passes_in_its_own_file(tmp_path: Path) -> None:
+    test = write_tutorial_programs(tmp_path)
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", test.name],
         cwd=tmp_path,
