@@ -1,1 +1,1 @@
-"""Written specifications: the machine, the token and the clauses of the protocol, and the checks of them."""
+"""Written specifications (machine, token, protocol clauses), and the code that checks them."""

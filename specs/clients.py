@@ -1,4 +1,4 @@
-"""Generate the table of `docs/clients.md` from the data file of known clients."""
+"""Generate the table in `docs/clients.md` from the known-clients data file."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ _SHOWN: Final = {Support.YES: "yes", Support.NO: "no", Support.DEPENDS: "depends
 
 
 def clients_page() -> str:
-    """Return the page with its generated sections written again."""
+    """Return the page with regenerated sections."""
     text = with_section(PAGE.read_text(encoding="utf-8"), "known clients", _client_rows())
     return with_section(text, "quirks", _quirk_rows())
 

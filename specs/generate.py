@@ -1,4 +1,4 @@
-"""Writes the pages of this folder that follow from code: `python -m specs.generate`.
+"""Generator for the pages in this folder that follow from code: `python -m specs.generate`.
 
 With `--check` it writes nothing and fails if a page is stale; a test does the same.
 """
@@ -35,32 +35,33 @@ _ID: Final = re.compile(r"[SF]\d+")
 
 
 _ENTRY_TEXT: Final = """\
-A ledger has an entry for each call of a tool that runs once. A call that no entry names is `free`.
-`ledger/memory.py` and `ledger/sqlite.py` look events up in the table (`ledger/entry.py`), and `ledger/redis.py` sends
-it to Redis. A property test holds all three to it.
+If a tool runs once, a ledger has an entry for each of its calls. A call without an entry is `free`.
+`ledger/memory.py` and `ledger/sqlite.py` look up events in the table (`ledger/entry.py`), and `ledger/redis.py` sends
+the table to Redis. A property test checks that all three follow it.
 
-A ledger runs no timer. It applies `lapse` and `forget` when it reads an entry whose time has come, and `lapse` also if
-the process of the holder is certainly dead (`ledger/lease.py`): its supervisor has reaped it. A claim is `hold` or
-`start`, for a tool whose body may run again after `reopen`. Only the holder may claim an entry that is not `free`.
+A ledger runs no timer. It applies `lapse` and `forget` when it reads an entry whose time has passed. It also applies
+`lapse` if the holder's process is certainly dead (`ledger/lease.py`), because its supervisor has reaped it. A claim is
+`hold` or `start`. If the tool's body may run again, `reopen` can come first. Only the holder may claim an entry that is
+not `free`.
 
-Each claim of a `free` entry has an *epoch*, greater than those of all earlier claims. Each operation of a holder names
-its epoch, and the ledger rejects one that is not the entry's: a holder that was paused past its lease cannot overwrite
-its successor."""
+Each claim on a `free` entry has an *epoch*, greater than all earlier epochs. Each operation by a holder names its
+epoch, and the ledger rejects any epoch other than the entry's. So a holder that was paused past its lease cannot
+overwrite its successor."""
 
 
 _TASK_TEXT: Final = """\
-A task is a call that is stored. `ledger/tasks.py` looks events up in the table for every store: a store compares and
-sets, and decides nothing.
+A task is a stored call. For every store, `ledger/tasks.py` looks up events in the table: a store compares and sets,
+and decides nothing.
 
-A store runs no timer. `wake`, `lapse`, `lose` and `expire` are applied when a task is read whose time has come. `lose`
-takes the place of `lapse` while a body runs that must not begin twice.
+A store runs no timer. `ledger/tasks.py` applies `wake`, `lapse`, `lose` and `expire` when it reads a task whose time
+has passed. If the running body must not begin twice, `lose` replaces `lapse`.
 
-Each claim has a new *epoch*. Each write of a worker names its epoch, and is rejected if it is not the task's: a worker
-that was paused past its lease, or whose task was cancelled, stops there."""
+Each claim has a new *epoch*. Each write by a worker names its epoch, and is rejected if the task has another epoch.
+So a worker stops there if it was paused past its lease, or if its task was cancelled."""
 
 
 def render() -> dict[str, str]:
-    """Every generated file's name and content."""
+    """Return every generated file's name and content."""
     return {
         "machine.json": _machine_json(),
         "machine.md": _machine_page(),
@@ -97,19 +98,20 @@ def _machine_page() -> str:
         [
             "# The machines",
             "",
-            "Generated from `machine/table.py` and `ledger/machines.py` by `python -m specs.generate`. The same",
-            "in JSON is in [machine.json](machine.json). The diagrams are drawn by `transitions`.",
+            "Generated from `machine/table.py` and `ledger/machines.py` by `python -m specs.generate`.",
+            "[machine.json](machine.json) has the same in JSON. The `transitions` library draws the diagrams.",
             "",
             "An event without an arrow in a state changes nothing: a call raises `IllegalTransition`, and a ledger",
             "rejects the operation.",
             "",
             "## A call",
             "",
-            "Every call follows this machine, on both eras. Only `engine/leg.py` and `engine/rounds.py` move a call.",
+            "Every call follows this machine, in both eras. `begin_leg` in `machine/call.py` starts a leg, and only",
+            "`engine/leg_run.py`, `engine/silent_body.py` and `engine/rounds.py` move the call through it.",
             "",
             *_machine_tables(CALL_MACHINE),
             "",
-            "## An entry of a ledger",
+            "## A ledger entry",
             "",
             _ENTRY_TEXT,
             "",
@@ -155,14 +157,14 @@ def _protocol_page() -> str:
         [
             "# The protocol's clauses",
             "",
-            "Generated by `python -m specs.generate` from `specs/requirements.py` and from the docstrings of tests,",
-            "which say which clause they show (`Shows S7.`).",
+            "Generated by `python -m specs.generate` from `specs/requirements.py` and from test docstrings, which name",
+            "the clauses that they show (`Shows S7.`).",
             "",
-            "S clauses are about input-required results and request states, F clauses about forms. The ids are ours.",
-            "Levels are those of the specification. `roundtrip audit` tries the clauses, in parts, on any server.",
-            "Modules are relative to `roundtrip/`, tests to `tests/`.",
+            "S clauses concern input-required results and request states, F clauses concern forms. The ids are ours,",
+            "the levels are the specification's. `roundtrip audit` checks the clauses, in parts, on any server.",
+            "Module paths are relative to `roundtrip/`, test paths to `tests/`.",
             "",
-            "| id | level | what it demands | where it is met | tests that show it |",
+            "| id | level | requirement | modules that meet it | tests that show it |",
             "|---|---|---|---|---|",
             *rows,
             "",
@@ -184,11 +186,11 @@ def _title(test: str) -> str:
 
 
 def shown(tests: Path) -> dict[str, list[str]]:
-    """For each clause the tests that show it, as `path::name`."""
+    """Return the tests that show each clause, as `path::name`."""
     found: dict[str, list[str]] = {}
     for path in sorted(tests.rglob("test_*.py")):
         source = path.read_text(encoding="utf-8")
-        # Most show nothing, and reading Python takes a while.
+        # Most modules show no clause, and parsing all of them is slow.
         if _SHOWS.search(source) is None:
             continue
         for name, ids in _claims(ast.parse(source)):

@@ -1,4 +1,4 @@
-"""Generate the table of `docs/hosts.md` from the data file of known clients."""
+"""Generate the table in `docs/hosts.md` from the known-clients data file."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,13 +18,13 @@ _HOSTS: Final = (
     ("VS Code with GitHub Copilot", "Visual Studio Code", ""),
     ("MCP Inspector", "inspector-cli", "2.12.0"),
 )
-"""The title of each host, the name that it announces, and the version that its sources are about."""
+"""Each host's title, announced name, and the version that its sources describe."""
 _LATEST: Final = "9999"
 _SHOWN: Final = {Support.YES: "yes", Support.NO: "no", Support.DEPENDS: "depends", Support.UNKNOWN: "?"}
 
 
 def hosts_page() -> str:
-    """Return the page with its generated section written again."""
+    """Return the page with a regenerated section."""
     return with_section(PAGE.read_text(encoding="utf-8"), "hosts", _rows())
 
 

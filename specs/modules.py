@@ -1,4 +1,4 @@
-"""Generate the floors of `docs/architecture.md` and the page of all modules, from pyproject.toml and docstrings."""
+"""Generate the floors in `docs/architecture.md` and the module list, from pyproject.toml and docstrings."""
 
 import ast
 import re
@@ -25,22 +25,22 @@ _LOWEST_LAYER_OF_FLOOR: Final = {
     "roundtrip.visibility": 6,
     "roundtrip.trace.drawings": 7,
 }
-"""Each floor begins at this layer of pyproject.toml, and reaches up to the next one."""
+"""Each floor begins at this layer in pyproject.toml, and reaches up to the next floor."""
 
 
 def architecture_page() -> str:
-    """Return the page with its generated section written again."""
+    """Return the page with a regenerated section."""
     return with_section(PAGE.read_text(encoding="utf-8"), "floors", _floor_rows())
 
 
 def modules_page() -> str:
     """Return the page that lists every module."""
-    told = "Generated from docstrings by `python -m specs.generate`. Paths are relative to `roundtrip/`."
-    return "\n".join(["# Modules", "", told, "", *_module_rows(), ""])
+    introduction = "Generated from docstrings by `python -m specs.generate`. Paths are relative to `roundtrip/`."
+    return "\n".join(["# Modules", "", introduction, "", *_module_rows(), ""])
 
 
 def _layers() -> list[list[str]]:
-    """Return the layers of the import contract from the bottom, each with its packages and modules."""
+    """Return the import contract's layers from the bottom, each with its packages and modules."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
         "contracts"
     ]

@@ -1,4 +1,4 @@
-"""Requirements of protocol revision 2026-07-28 for a server, in our words, and the modules that meet them."""
+"""Server requirements in protocol revision 2026-07-28, in our words, and the modules that meet them."""
 
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -8,7 +8,7 @@ __all__ = ["REQUIREMENTS", "Requirement"]
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One clause. `later` says what it waits for, if it does not apply to anything roundtrip does yet."""
+    """One clause. If it does not apply to roundtrip yet, `later` names what it waits for."""
 
     id: str
     level: Literal["MUST", "SHOULD", "MAY"]
@@ -27,7 +27,7 @@ REQUIREMENTS: Final = (
     Requirement(
         "S2",
         "MUST",
-        'Such an answer says `resultType: "input_required"` and carries questions, a request state, or both.',
+        'Such an answer has `resultType: "input_required"` and carries questions, a request state, or both.',
         ("engine/leg.py", "server/tool_server.py"),
     ),
     Requirement(
@@ -39,14 +39,14 @@ REQUIREMENTS: Final = (
     Requirement(
         "S4",
         "MUST",
-        "A returned request state may come from an attacker: verify it, and reject it if it fails.",
+        "A returned request state may come from an attacker: verify it, and reject it if it is invalid.",
         ("tokens/token.py", "legs/boundary.py", "legs/requests.py"),
     ),
     Requirement(
         "S5",
         "SHOULD",
-        "A request state is bound to the caller, to a short time and to its request. This does not make "
-        "it valid for one use only.",
+        "A request state is bound to the caller, to a short time and to its request. It can still be used "
+        "more than once.",
         ("tokens/binding.py", "legs/boundary.py", "machine/journal_bytes.py"),
     ),
     Requirement(
@@ -55,7 +55,7 @@ REQUIREMENTS: Final = (
         "Ask only questions whose capability the client declared; otherwise name the missing one, with `-32021`.",
         ("questions/wire.py", "engine/leg.py", "tools/registered.py"),
     ),
-    Requirement("S7", "SHOULD", "A missing answer is asked for again.", ("engine/answers.py",)),
+    Requirement("S7", "SHOULD", "A missing answer is requested again.", ("engine/answers.py",)),
     Requirement("S8", "SHOULD", "An answer without a question is ignored.", ("engine/answers.py",)),
     Requirement(
         "S9",
@@ -70,7 +70,7 @@ REQUIREMENTS: Final = (
     Requirement(
         "S12",
         "MUST",
-        "The page behind a question checks that its user is the asked user.",
+        "The page behind a question checks that its visitor is the user who was asked.",
         ("tokens/tickets.py", "legs/asking.py", "server/server.py"),
     ),
     Requirement(

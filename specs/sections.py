@@ -1,4 +1,4 @@
-"""Replace generated sections of pages that people write otherwise."""
+"""Replace the generated sections in pages that people write."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ __all__ = ["with_section"]
 
 
 def with_section(text: str, name: str, rows: Iterable[str], *, command: str = "python -m specs.generate") -> str:
-    """Return a page with the rows of one section replaced.
+    """Return a page with one section's rows replaced.
 
     Raises:
         ValueError: The page does not have the section.

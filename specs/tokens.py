@@ -1,4 +1,4 @@
-"""The tokens of `vectors/`: one of each shape, of fixed content, which `specs.generate` writes and tests read."""
+"""Token vectors: one token for each shape, with fixed content. `specs.generate` writes them, and tests read them."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -17,10 +17,10 @@ __all__ = ["REFUSED", "RESTARTED", "VECTORS", "Vector", "read_vectors", "vectors
 VECTORS: Final = Path(__file__).resolve().parent / "vectors" / "v3.json"
 
 REFUSED: Final = VECTORS.with_name("v2.json")
-"""Tokens of the format before, which no version reads any more: its pins could be made to collide."""
+"""Tokens in the previous format, which no version reads any more: its pins could be made to collide."""
 
 RESTARTED: Final = VECTORS.with_name("v3-restarted.json")
-"""A token of 0.2.0, whose call began again after it had expired. No version writes such tokens anymore."""
+"""A token from 0.2.0 whose call began again after it had expired. No version writes such tokens any more."""
 
 _OLD: Final = "3919fa587bac6fb29f361ef9093d9aaf66045d4c70ecdcdd95800bb8ac4bf9f0"
 _NEW: Final = "b33cff1f671537a291ed598495553c3ed2504199406cc5a85de94a8dd367fe30"
@@ -30,10 +30,7 @@ _BORN: Final = 1_785_000_000.0
 
 @dataclass(frozen=True, kw_only=True)
 class Vector:
-    """One token, and all that it takes to make it.
-
-    `keys` are in hexadecimal, newest first; `nonces` are what sealing and then encrypting draw.
-    """
+    """One token, with everything that it takes to make it. `keys` are in hexadecimal, newest first."""
 
     name: str
     journal: Journal
@@ -50,16 +47,16 @@ class Vector:
 
     @property
     def ring(self) -> KeyRing:
-        """Its keys."""
+        """Return the vector's keys."""
         return KeyRing([bytes.fromhex(key) for key in self.keys])
 
     @property
     def claims(self) -> bytes:
-        """First bytes of its payload."""
+        """Return the first bytes of the payload."""
         params = {"uri": self.target} if self.method == "resources/read" else {"name": self.target}
         try:
             call = from_text(self.journal.call_id)
-        except ValueError:  # an id of another form
+        except ValueError:  # the id has another form
             call = bytes(9)
         claims = pack_binding(
             self.method,
@@ -71,19 +68,19 @@ class Vector:
         return claims if self.principal is None else claims + principal_digest(self.principal, call)
 
     def codecs(self) -> tuple[JournalCodec, TokenCodec]:
-        """Codec that writes and reads it, with nonces for one of each."""
-        sealer = Sealer(self.ring, purpose=b"seal", entropy=_spent(_NONCES[0]))
-        return JournalCodec(sealer), TokenCodec(self.ring, entropy=_spent(_NONCES[1]), encrypt=self.encrypt)
+        """Return the codecs that write and read the token, each with the nonce for one use."""
+        sealer = Sealer(self.ring, purpose=b"seal", entropy=_single_use(_NONCES[0]))
+        return JournalCodec(sealer), TokenCodec(self.ring, entropy=_single_use(_NONCES[1]), encrypt=self.encrypt)
 
-    def made(self) -> "Vector":
-        """The same with its payload and its token."""
+    def complete(self) -> "Vector":
+        """Return this vector with its payload and token."""
         journals, tokens = self.codecs()
         payload = self.claims + journals.write(self.journal, deflate=not self.encrypt)
         return replace(self, payload=payload, token=tokens.seal(payload))
 
 
-def _spent(nonce: str) -> Callable[[int], bytes]:
-    """Entropy that hands out these bytes once."""
+def _single_use(nonce: str) -> Callable[[int], bytes]:
+    """Return an entropy source that returns these bytes once."""
     left = [bytes.fromhex(nonce)]
 
     def entropy(size: int) -> bytes:
@@ -99,7 +96,7 @@ _CALL: Final = "Zm9vYmFyYmF6"
 
 
 def _pin(message: str, schema: str, key: str | None = _NEW) -> bytes:
-    """The pin of a question as a server with this key makes it."""
+    """Return a question's pin as a server with this key makes it."""
     keys = KeyRing([bytes.fromhex(key)]).derive(b"pin") if key is not None else ()
     return Pinner(keys).pin(_CALL, digest(message), digest(schema))
 
@@ -162,30 +159,31 @@ def _vectors() -> Iterator[Vector]:
 
 
 def vectors_page() -> str:
-    """The file, with the deflated tokens as they stand there: other implementations may deflate otherwise."""
-    kept = {vector.name: vector for vector in read_vectors()} if VECTORS.exists() else {}
-    made = [_kept(kept.get(vector.name), vector.made()) for vector in _vectors()]
-    return json.dumps([_told(vector) for vector in made], indent=2) + "\n"
+    """Return the vector file. It keeps equivalent deflated tokens, because zlib implementations differ."""
+    stored = {vector.name: vector for vector in read_vectors()} if VECTORS.exists() else {}
+    vectors = [_prefer_stored(stored.get(vector.name), vector.complete()) for vector in _vectors()]
+    return json.dumps([_to_json(vector) for vector in vectors], indent=2) + "\n"
 
 
-def _kept(before: Vector | None, made: Vector) -> Vector:
-    if before is None or not made.deflated:
+def _prefer_stored(stored: Vector | None, made: Vector) -> Vector:
+    if stored is None or not made.deflated:
         return made
-    journals, tokens = before.codecs()
+    journals, tokens = stored.codecs()
     try:
-        payload = tokens.unseal(before.token)
+        payload = tokens.unseal(stored.token)
         same = journals.read(payload.removeprefix(made.claims)) == made.journal
     except TokenRejected:
         return made
-    return before if same and _told(replace(made, payload=payload, token=before.token)) == _told(before) else made
+    restored = replace(made, payload=payload, token=stored.token)
+    return stored if same and _to_json(restored) == _to_json(stored) else made
 
 
 def read_vectors(file: Path = VECTORS) -> list[Vector]:
-    """The vectors of a file."""
-    return [_heard(told) for told in json.loads(file.read_text(encoding="utf-8"))]
+    """Return a file's vectors."""
+    return [_from_json(row) for row in json.loads(file.read_text(encoding="utf-8"))]
 
 
-def _told(vector: Vector) -> dict[str, Any]:
+def _to_json(vector: Vector) -> dict[str, Any]:
     journal = vector.journal
     return {
         "name": vector.name,
@@ -222,34 +220,34 @@ def _told(vector: Vector) -> dict[str, Any]:
     }
 
 
-def _heard(told: Mapping[str, Any]) -> Vector:
-    said = cast("dict[str, Any]", told["journal"])
+def _from_json(stored: Mapping[str, Any]) -> Vector:
+    fields = cast("dict[str, Any]", stored["journal"])
     journal = Journal(
-        said["call"],
-        born=said["born"],
-        deadline=said["deadline"],
-        end=said["end"],
-        leg=said["leg"],
-        round=said["round"],
-        fingerprint=said["plan"],
-        build=said["build"],
-        version=said["version"],
-        entries={key: _entry(row) for key, row in said["entries"].items()},
-        asked={key: Asked(bytes.fromhex(row[0]), *row[1:]) for key, row in said["asked"].items()},
-        computed={key: Computed(value) for key, value in said["computed"].items()},
-        authored=said["authored"],
-        traceparent=said["traceparent"],
-        written=said["written"],
+        fields["call"],
+        born=fields["born"],
+        deadline=fields["deadline"],
+        end=fields["end"],
+        leg=fields["leg"],
+        round=fields["round"],
+        fingerprint=fields["plan"],
+        build=fields["build"],
+        version=fields["version"],
+        entries={key: _entry(row) for key, row in fields["entries"].items()},
+        asked={key: Asked(bytes.fromhex(row[0]), *row[1:]) for key, row in fields["asked"].items()},
+        computed={key: Computed(value) for key, value in fields["computed"].items()},
+        authored=fields["authored"],
+        traceparent=fields["traceparent"],
+        written=fields["written"],
     )
     return Vector(
-        name=told["name"],
+        name=stored["name"],
         journal=journal,
-        keys=tuple(told["keys"]),
-        **told["request"],
-        encrypt=told["encrypt"],
-        deflated=told["deflated"],
-        payload=bytes.fromhex(told["payload"]),
-        token=told["token"],
+        keys=tuple(stored["keys"]),
+        **stored["request"],
+        encrypt=stored["encrypt"],
+        deflated=stored["deflated"],
+        payload=bytes.fromhex(stored["payload"]),
+        token=stored["token"],
     )
 
 

@@ -8,7 +8,7 @@ from roundtrip.machine.table import MachineTable, TableName, named
 class EntryState(TableName):
     """States of a ledger's entry."""
 
-    FREE = named("free", "No leg has the claim. There may be notes of earlier holders.")
+    FREE = named("free", "No leg has the claim. There may be notes from earlier holders.")
     HELD = named("held", "A leg has the claim, and its body has not begun.")
     RUNNING = named("running", "A leg has the claim, and its body runs.")
     LAPSED = named("lapsed", "The lease ended while the body ran. Other legs get an error: the outcome is unknown.")
@@ -22,13 +22,13 @@ class EntryEvent(TableName):
     HOLD = named("hold", "A leg claims the call tentatively. Only the holder may repeat it.")
     START = named("start", "A leg claims the call for a body that begins now. In `held`, only the holder may do this.")
     RENEW = named("renew", "The holder extends its lease.")
-    NOTE = named("note", "The holder notes a value for those who claim the call after it.")
+    NOTE = named("note", "The holder records a value for later holders.")
     SETTLE = named("settle", "The holder records the result. It may repeat the same one.")
     LOSE = named("lose", "The holder records that the outcome will never be known.")
     RELEASE = named("release", "The holder releases the claim.")
     LAPSE = named("lapse", "The lease ends.")
-    REOPEN = named("reopen", 'A leg of a tool whose body may run again (`on_unknown="rerun"`) claims the call.')
-    FORGET = named("forget", "The time to keep the entry ends, and its notes go with it.")
+    REOPEN = named("reopen", 'A leg claims the call again: the tool allows a second run (`on_unknown="rerun"`).')
+    FORGET = named("forget", "The entry's retention time has passed. Its notes are deleted with it.")
 
 
 ENTRY_MACHINE: Final = MachineTable(
@@ -60,11 +60,9 @@ class StoredState(TableName):
     WAITING = named(
         "waiting", "It waits for a time, a signal or a page, and no worker has it. The client sees `working`."
     )
-    COMPLETED = named("completed", "It has a result, which may be an error of the tool.")
-    FAILED = named("failed", "It ended with a protocol error, or its time is over.")
-    LOST = named(
-        "lost", "Its workers died, and no other continues unless an operator says so. The client sees `failed`."
-    )
+    COMPLETED = named("completed", "It has a result, which may be a tool error.")
+    FAILED = named("failed", "It ended with a protocol error, or it expired.")
+    LOST = named("lost", "Its workers died. Only an operator can let another continue. The client sees `failed`.")
     CANCELLED = named("cancelled", "The client cancelled it.")
 
 
@@ -73,19 +71,21 @@ class StoredEvent(TableName):
 
     CLAIM = named("claim", "A worker takes the lease, with a new epoch.")
     RENEW = named("renew", "The worker extends its lease.")
-    NOTE = named("note", "The worker stores the result of a step, or a status message.")
-    ASK = named("ask", "The body needs answers. The worker stores the journal, and gives the task up.")
-    WAIT = named("wait", "The body needs time, a signal or a page. The worker stores the journal, and gives it up.")
-    YIELD = named("yield", "The worker gives the task up without an end, because it shuts down or the leg is retried.")
+    NOTE = named("note", "The worker stores a step's result, or a status message.")
+    ASK = named("ask", "The body needs answers. The worker stores the journal and gives up the task.")
+    WAIT = named(
+        "wait", "The body needs time, a signal or a page. The worker stores the journal and gives up the task."
+    )
+    YIELD = named("yield", "The worker returns the task unfinished, because it shuts down or the leg is retried.")
     ANSWER = named("answer", "Some answers arrive, and questions are left.")
-    WAKE = named("wake", "All answers, a signal, or the time for which it waits are there.")
+    WAKE = named("wake", "All answers, a signal or the awaited time have arrived.")
     LAPSE = named("lapse", "The lease ends, and another worker may continue behind the stored steps.")
     FINISH = named("finish", "The worker stores the result.")
     FAIL = named("fail", "The worker stores a protocol error.")
-    LOSE = named("lose", "The worker died inside a body that must not run twice, or too many died: no other continues.")
+    LOSE = named("lose", "The worker died in a body that must not run twice, or too many workers died.")
     RETRY = named("retry", "An operator lets a worker continue behind the stored steps.")
     CANCEL = named("cancel", "The client cancels it. A worker that runs it is stopped at its next write.")
-    EXPIRE = named("expire", "Its time to live is over, or an operator ends it.")
+    EXPIRE = named("expire", "Its time to live has passed, or an operator ends it.")
 
 
 TASK_MACHINE: Final = MachineTable(

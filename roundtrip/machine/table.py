@@ -117,11 +117,11 @@ class Event(TableName):
     RESUME = named("resume", "The client came back. In the live era: the round has been answered.")
     RESOLVE = named("resolve", "Resolvers run again, with the new answers.")
     EXECUTE = named("execute", "Every parameter has its value.")
-    REVISE = named("revise", "The user changed an earlier answer. All that depends on it is resolved and run again.")
+    REVISE = named("revise", "The user changed an earlier answer. What depends on it is resolved and run again.")
     FINISH = named("finish", "The body returned.")
     RECALL = named("recall", "The ledger already has the call's result: the client gets it, and the body does not run.")
     DECLINE = named("decline", "The user declined or cancelled a question, and a parameter needs the value.")
-    REJECT = named("reject", "The server rejects the token, or cannot ask the client a question of the call.")
+    REJECT = named("reject", "The server rejects the token, or cannot ask the client one of the questions.")
     FAIL = named("fail", "An error ends the call.")
 
 
