@@ -1,1 +1,1 @@
-"""Measures roundtrip beside its peers, interleaved in one process: `python -m benchmarks`."""
+"""Benchmarks: roundtrip beside its peers, interleaved in one process (`python -m benchmarks`)."""

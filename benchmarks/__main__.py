@@ -1,4 +1,4 @@
-"""Reads the command line, measures, prints."""
+"""Command line of the benchmarks: measure and print."""
 
 import argparse
 import asyncio
@@ -22,7 +22,7 @@ _SEED = 20260728
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmarks and return the exit status."""
     options = _parser().parse_args(arguments)
-    # Peers differ in how much they log; what they would write is not what is compared.
+    # Peers log different amounts, and the comparison is not about writing logs.
     logging.disable(logging.CRITICAL)
     if options.requests and not is_possible():
         sys.stderr.write(f"{MISSING}\n")
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def _hold_to_targets(*, only: Sequence[str], effort: Effort, quick: bool) -> int:
-    """Print the line of each target as it is measured; 1 if one was missed."""
+    """Print each target's line when it is measured; return 1 if roundtrip missed one."""
     targets = [one for one in TARGETS if not only or any(text in one.row for text in only)]
     print(HEAD, flush=True)
     missed = False
@@ -59,7 +59,7 @@ async def _hold_to_targets(*, only: Sequence[str], effort: Effort, quick: bool) 
         print(line_of(verdict), flush=True)
         missed |= verdict.said == "miss"
     print(f"\n{origin()}")
-    # Of a smoke run, the figures say nothing.
+    # The figures from a smoke run mean nothing.
     return 1 if missed and not quick else 0
 
 

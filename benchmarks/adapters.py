@@ -1,4 +1,4 @@
-"""Compare calls of a tool that asks nothing, with `install` and without, in one run and by turns.
+"""Compare calls with and without `install`, alternating in one run. The tool asks nothing.
 
 python -m benchmarks.adapters            # FastMCP and the SDK's class, in both eras
 python -m benchmarks.adapters --calls 200
@@ -22,13 +22,13 @@ from roundtrip.install import install as install_in_sdk
 from roundtrip.testing import Era
 
 MOST: Final = 1.1
-"""The most that a call with `install` may cost of one without."""
+"""The limit for the cost with `install`, as a ratio to the cost without it."""
 
 _ROUNDS: Final = 30
 
 
 def add(a: int, b: int) -> int:
-    """Add."""
+    """Add two numbers."""
     return a + b
 
 
@@ -56,7 +56,7 @@ async def _seconds(client: Client, calls: int) -> float:
 
 
 async def compare(make: Callable[[bool], Any], era: Era, calls: int) -> tuple[float, float]:
-    """Return the median microseconds of a call without `install`, and the median ratio of one with it."""
+    """Return the median microseconds without `install`, and the median ratio with it."""
     async with AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(Client(make(installs), mode=era.mode)) for installs in (False, True)]
         for client in clients:
@@ -64,7 +64,7 @@ async def compare(make: Callable[[bool], Any], era: Era, calls: int) -> tuple[fl
         plain: list[float] = []
         ratios: list[float] = []
         for number in range(_ROUNDS):
-            # By turns, so that neither is always the first.
+            # Alternate, so that neither is always first.
             first = number % 2
             times = {place: await _seconds(clients[place], calls) for place in (first, 1 - first)}
             plain.append(times[0] * 1e6)
@@ -83,7 +83,7 @@ async def _report(calls: int) -> bool:
 
 
 def main() -> int:
-    """Print the figures; exit with 1 if a call costs more than the most."""
+    """Print the figures, and return 1 if a ratio is above the limit."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls", type=int, default=50, help="calls of a turn (default: %(default)s)")
     return 0 if anyio.run(_report, parser.parse_args().calls) else 1

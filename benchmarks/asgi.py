@@ -1,4 +1,4 @@
-"""Drives an ASGI application in this process, without sockets, and times nothing but the application."""
+"""Run an ASGI application in this process without sockets, and time only the application."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Scope
 
 PATH: Final = "/mcp"
 HOST: Final = "127.0.0.1:8000"
-"""With its port: servers that refuse DNS rebinding allow `127.0.0.1:*`, and the bare address does not match that."""
+"""The port matters: servers that reject DNS rebinding allow `127.0.0.1:*`, which the bare address does not match."""
 
 
 class LifespanFailed(RuntimeError):
@@ -20,7 +20,7 @@ class LifespanFailed(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """One HTTP response, and how long the application took over it."""
+    """One HTTP response, and the time that the application took."""
 
     status: int
     body: bytes
@@ -28,17 +28,17 @@ class Response:
 
 
 class Endpoint:
-    """A started application that accepts POST requests."""
+    """Started application that accepts POST requests."""
 
     __slots__ = ("_app", "_state")
 
     def __init__(self, app: ASGIApp, *, state: Mapping[str, Any]) -> None:
-        """Wrap `app`, whose lifespan has started and left `state`."""
+        """Wrap `app`, whose lifespan has started and set `state`."""
         self._app = app
         self._state = state
 
     async def post(self, body: bytes, *, headers: Mapping[str, str]) -> Response:
-        """Send one request as a server process would hand it over: whole, from a client that stays connected."""
+        """Send one request as a server process would: whole, from a client that stays connected."""
         raw = [(b"host", HOST.encode()), (b"content-length", str(len(body)).encode())]
         raw += [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
         scope: Scope = {
@@ -81,7 +81,7 @@ class Endpoint:
 
 @asynccontextmanager
 async def serving(app: ASGIApp) -> AsyncGenerator[Endpoint]:
-    """Run the lifespan of `app` once around the block.
+    """Run the lifespan of `app` around the block.
 
     Raises:
         LifespanFailed: The application did not start.
@@ -109,8 +109,8 @@ async def serving(app: ASGIApp) -> AsyncGenerator[Endpoint]:
             started.set()
 
     scope: Scope = {"type": "lifespan", "asgi": {"version": "3.0", "spec_version": "2.0"}, "state": state}
-    # In a task of its own, as under a real server: task groups opened at startup must be closed by the same task,
-    # and context variables set there must not reach the requests of another peer.
+    # The lifespan has its own task, as under a real server: the same task must close the task groups that it opens.
+    # Its context variables must not reach requests to another peer.
     task = asyncio.create_task(lifespan())
     await started.wait()
     if replies != ["lifespan.startup.complete"]:

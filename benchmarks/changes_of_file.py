@@ -1,7 +1,7 @@
-"""Count the changes of file in roundtrip while a client answers one question of one tool, over two legs.
+"""Count how often a call changes from one file to another in roundtrip. The call has one question, and so two legs.
 
-A reader who follows the request makes the same changes: from a call's file to the file of the function that is called.
-Run it as `python -m benchmarks.changes_of_file`; `--pairs` lists the files that call each other most.
+A reader who follows the request makes the same changes: from the caller's file to the called function's file. Run it as
+`python -m benchmarks.changes_of_file`; `--pairs` lists the files that call each other most.
 """
 
 import argparse
@@ -42,14 +42,14 @@ async def book(party: Annotated[Party, Resolve(ask_size)]) -> str:
 
 @dataclass
 class Way:
-    """The calls of functions of roundtrip, as a profiler sees them."""
+    """Function calls in roundtrip, as a profiler sees them."""
 
     seen: set[FrameType] = field(default_factory=set[FrameType])
     files: set[str] = field(default_factory=set[str])
     changes: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
 
     def profile(self, frame: FrameType, event: str, argument: object) -> None:
-        """Note one call. A coroutine that continues after a wait is the same call."""
+        """Record one call. A coroutine that continues after a wait is the same call."""
         file = frame.f_code.co_filename
         if event != "call" or not file.startswith(_PACKAGE) or frame in self.seen:
             return
@@ -69,7 +69,7 @@ async def answer(context: ClientRequestContext, params: ElicitRequestParams) -> 
 
 
 async def follow() -> Way:
-    """Make the call twice and count the second one, which makes nothing on first need."""
+    """Make the call twice and profile the second one, when everything lazy has been loaded."""
     way = Way()
     async with Client(server, mode="2026-07-28", elicitation_callback=answer) as client:
         await client.call_tool("book", {})

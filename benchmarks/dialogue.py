@@ -1,4 +1,4 @@
-"""Plays one whole call against a peer as a scripted client, and checks every leg of it."""
+"""Play one whole call against a peer as a scripted client, and check each leg."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from benchmarks.workloads import Workload
 
 
 class Poster(Protocol):
-    """Sender of requests."""
+    """Object that sends requests."""
 
     async def post(self, body: bytes, *, headers: Mapping[str, str]) -> Response:
         """Send one request, and time the response."""
@@ -23,16 +23,16 @@ class Leg:
 
     elapsed_ns: int
     state_bytes: int
-    """The size of the request state it handed out."""
+    """The size of the returned request state."""
     bytes: int
-    """The sizes of both bodies, the request's and the response's."""
+    """The combined size of the request and response bodies."""
 
 
 async def play(endpoint: Poster, workload: Workload) -> tuple[Leg, ...]:
-    """Make the call, answering what the workload says, until it ends.
+    """Make the call, and answer as the workload says until it ends.
 
-    Only the server is on the clock: writing requests and checking replies happens between the legs. Every reply is
-    checked, not only the first, because a leg that fails quickly would look like a leg that is fast.
+    Only the server is timed: requests are written and replies are checked between the legs. Every reply is checked,
+    because a leg that fails quickly would look fast.
 
     Raises:
         WrongReply: A leg did not do what the workload demands.

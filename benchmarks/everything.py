@@ -1,4 +1,4 @@
-"""The list of all scenarios, in the order of the table."""
+"""All scenarios, in table order."""
 
 from typing import Final
 
@@ -22,7 +22,7 @@ _STARTING: Final = Starting((Row("start", "a server process, until its first res
 
 
 def scenarios(*, quick: bool = False) -> tuple[Scenario, ...]:
-    """All of them; in a quick run, those whose size is their own are small."""
+    """Return all scenarios; in a quick run, the large ones are small."""
     return (*IN_PROCESS, _tail(3 if quick else 30), _IMPORTING, _HELPING, _STARTING)
 
 

@@ -1,7 +1,7 @@
-"""Draw where the time of a leg goes, as a flame graph in SVG: `python -m benchmarks.flame`.
+"""Draw a flame graph in SVG that shows where a leg's time goes: `python -m benchmarks.flame`.
 
-A timer interrupts the server about a thousand times a second while it serves one leg again and again over raw ASGI, and
-each time the functions on the stack are noted. A function written in C counts for the Python function that calls it.
+The server serves one leg again and again over raw ASGI. About a thousand times a second, a timer interrupts it and
+records the functions on the stack. A C function counts for the Python function that calls it.
 """
 
 import argparse
@@ -39,7 +39,7 @@ _ROOTS: Final = sorted(
     {Path(roundtrip.__file__).parent.parent, *map(Path, map(sysconfig.get_path, ("purelib", "platlib", "stdlib")))},
     key=lambda folder: -len(folder.parts),
 )
-"""Folders of modules. One may be in another one, so the deepest comes first."""
+"""Module folders. A folder may be inside another, so the deepest comes first."""
 
 _PARTS: Final = (
     ("roundtrip: the fast lane", "#f4a259", ("roundtrip.http.fast_lane",)),
@@ -52,26 +52,26 @@ _PARTS: Final = (
     ("pydantic", "#b5b0d8", ("pydantic", "pydantic_core")),
     ("the standard library, other packages", "#d5d5d5", ("",)),
 )
-"""Parts of a leg: title, color, and modules. A function belongs to the first part with its module."""
+"""The parts of a leg: title, color and modules. A function belongs to the first part that has its module."""
 
 _WIDTH: Final = 1200
 _HEIGHT: Final = 18
 _CHAR: Final = 6.7
 _LEAST: Final = 0.0025
-"""The smallest share of the whole that is drawn."""
+"""The smallest share that is drawn."""
 
 
 @dataclass(slots=True)
 class Node:
-    """Function on a stack, and the functions that it called."""
+    """Function on a stack, with the functions that it called."""
 
     module: str
     name: str
     count: int = 0
     own: int = 0
-    """Samples in which nothing below it was on the stack."""
+    """Samples in which this function was on top."""
     lines: int = 0
-    """Sum of the lines from which its caller called it, to draw calls in the order of the code."""
+    """The sum of the line numbers from which its caller called it, to draw calls in code order."""
     below: dict[CodeType, "Node"] = field(default_factory=dict["CodeType", "Node"])
 
 
@@ -96,7 +96,7 @@ def _sampling(root: Node, top: CodeType) -> Generator[None]:
                 child = node.below[code] = Node(module, code.co_qualname.replace(".<locals>", ""))
             child.count += 1
             child.lines += line
-            node, line = child, each.f_lineno or 0  # none where the bytecode has no line
+            node, line = child, each.f_lineno or 0  # Bytecode may have no line.
         node.own += 1
 
     before = signal.signal(signal.SIGALRM, note)
@@ -109,7 +109,7 @@ def _sampling(root: Node, top: CodeType) -> Generator[None]:
 
 
 async def sampled(workload: Workload, *, seconds: float) -> Node:
-    """Serve the first leg of a call for some seconds, and return the functions that took the time."""
+    """Serve a call's first leg for some seconds, and return the functions that took the time."""
     root = Node("", "")
     async with serving(build(workload)) as endpoint:
         for _ in range(_WARM_UP):
@@ -129,7 +129,7 @@ async def _leg(endpoint: Endpoint) -> None:
 
 
 def shares(root: Node) -> dict[str, float]:
-    """Return the share of each part, by its title."""
+    """Return each part's share, by its title."""
     samples: Counter[str] = Counter()
     open_nodes = [root]
     while open_nodes:
@@ -140,7 +140,7 @@ def shares(root: Node) -> dict[str, float]:
 
 
 def drawn(root: Node, title: str) -> str:
-    """Draw the graph: callers above the functions that they call, and time from the left to the right."""
+    """Draw the graph: callers above the functions that they call, time from left to right."""
     rows: list[str] = []
     depth = _draw(root, 0, 0.0, root.count, rows)
     legend: list[str] = []
@@ -167,7 +167,7 @@ def drawn(root: Node, title: str) -> str:
 
 
 def _draw(node: Node, depth: int, left: float, whole: int, rows: list[str]) -> int:
-    """Draw what is below a node, and return the number of rows."""
+    """Draw everything below a node, and return the number of rows."""
     deepest = depth
     scale = (_WIDTH - 20) / whole
     for child in sorted(node.below.values(), key=lambda one: one.lines / one.count):
@@ -202,7 +202,7 @@ def _part(module: str) -> tuple[str, str, Sequence[str]]:
 
 
 def _module(file: str) -> str:
-    """Return the name of the module in a file, without the folder of its installation; none for generated code."""
+    """Return a file's module name without the installation folder, or an empty text for generated code."""
     if file.startswith("<frozen "):
         return file.removeprefix("<frozen ").removesuffix(">")
     path = Path(file)

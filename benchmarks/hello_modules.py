@@ -1,4 +1,4 @@
-"""Count the modules and lines of roundtrip that a hello server loads until it has answered its first call.
+"""Count the modules and lines of roundtrip that a hello server loads before it has answered its first call.
 
 python -m benchmarks.hello_modules          # the two figures and the targets
 python -m benchmarks.hello_modules --list   # each module with its lines, the longest first
@@ -43,7 +43,7 @@ for name, module in sorted(sys.modules.items()):
 
 
 def loaded() -> dict[str, int]:
-    """Return the lines of each module that the server loads."""
+    """Return the line count for each module that the server loads."""
     listed = subprocess.run([sys.executable, "-c", HELLO], capture_output=True, text=True, timeout=60, check=True)
     files = (line.split(" ", 1) for line in listed.stdout.splitlines())
     return {name: len(Path(file).read_text("utf-8").splitlines()) for name, file in files}

@@ -1,4 +1,4 @@
-"""Scenarios in fresh interpreters: import a peer, show the help of its command line, and start a server."""
+"""Scenarios in fresh interpreters: import a peer, show its command-line help, and start a server."""
 
 import asyncio
 import os
@@ -35,16 +35,16 @@ print(f"\\n{{stop - began}} {{stop - start}} {{most - least}}")
 
 @dataclass(frozen=True, slots=True)
 class Importing:
-    """Imports the SDK's servers, and then a peer."""
+    """Import the SDK's servers, and then a peer."""
 
     rows: tuple[Row, ...]
-    """Both together, and what the peer adds: time of the processor, which other programs disturb least, and memory."""
+    """Both together, and what the peer adds: processor time, which other programs disturb least, and memory."""
     calls: int = 1
     most_rounds: int | None = None
 
     @asynccontextmanager
     async def prepared(self, variant: Variant) -> AsyncGenerator[Call | None]:
-        """Nothing needs to be started."""
+        """Yield the measurement."""
         program = _TIMED.format(statement=variant.imports)
 
         async def once() -> tuple[float, ...]:
@@ -56,7 +56,7 @@ class Importing:
 
 @dataclass(frozen=True, slots=True)
 class Helping:
-    """Has the command line of a peer show its help, from the start of its process to the end."""
+    """A peer's command line that shows its help, from process start to end."""
 
     rows: tuple[Row, ...]
     calls: int = 1
@@ -64,7 +64,7 @@ class Helping:
 
     @asynccontextmanager
     async def prepared(self, variant: Variant) -> AsyncGenerator[Call | None]:
-        """Nothing needs to be started; `None` where there is no command line."""
+        """Yield the measurement, or `None` if the peer has no command line."""
         command: Sequence[str] = variant.help
         if not command:
             yield None
@@ -80,7 +80,7 @@ class Helping:
 
 @dataclass(frozen=True, slots=True)
 class Starting:
-    """Starts a server in a process of its own, until it answers its first request."""
+    """Server start in a new process, until the first response."""
 
     rows: tuple[Row, ...]
     calls: int = 1
@@ -88,7 +88,7 @@ class Starting:
 
     @asynccontextmanager
     async def prepared(self, variant: Variant) -> AsyncGenerator[Call | None]:
-        """Write the module of the server; `None` for a peer without a command to serve it."""
+        """Write the server's module. Yield `None` if the peer has no command that serves it."""
         if not variant.serve:
             yield None
             return
@@ -136,14 +136,14 @@ async def _first_response(port: int) -> None:
         write.write(b"GET /mcp HTTP/1.1\r\nhost: 127.0.0.1:%d\r\nconnection: close\r\n\r\n" % port)
         head = await read.readuntil(b"\r\n")
         if not head.startswith(b"HTTP/1.1 4"):
-            # A GET that accepts no events is a mistake on every server.
+            # Every server rejects a GET that accepts no events.
             raise WrongReply(f"the server answered {head!r}")
     finally:
         write.close()
 
 
 def _environment() -> dict[str, str]:
-    # As users have it: Python keeps the bytecode.
+    # As for users: Python keeps the bytecode.
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 

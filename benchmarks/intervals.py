@@ -1,4 +1,4 @@
-"""Confidence intervals of ratios: a bootstrap over rounds, each of which measured both sides."""
+"""Confidence intervals for ratios: a bootstrap over rounds that measured both sides."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ _TAIL: Final = 0.025
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A figure, and where it lies with a probability of 95 %."""
+    """A figure, and the interval around it with 95 % probability."""
 
     figure: float
     low: float
@@ -23,7 +23,7 @@ class Interval:
 
 
 def ratio_interval(samples: Sequence[float], baseline: Sequence[float]) -> Interval:
-    """The ratio of the medians. What disturbs a round disturbs both, so rounds are drawn and not samples."""
+    """Return the ratio of the medians. It draws rounds, because a disturbance affects both sides in a round."""
 
     def ratio(rounds: Sequence[int]) -> float:
         return median(samples[index] for index in rounds) / median(baseline[index] for index in rounds)
@@ -32,7 +32,7 @@ def ratio_interval(samples: Sequence[float], baseline: Sequence[float]) -> Inter
 
 
 def interval_of(samples: Sequence[float]) -> Interval:
-    """The median."""
+    """Return the median."""
     return _bootstrapped(lambda rounds: median(samples[index] for index in rounds), len(samples))
 
 

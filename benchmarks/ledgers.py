@@ -1,6 +1,6 @@
 """Measure ledgers: a leg whose body must run once, and a repeated leg that gets the stored result.
 
-Run it as `python -m benchmarks.ledgers`. It starts a Redis of its own on the loopback interface, where it finds one.
+Run it as `python -m benchmarks.ledgers`. If Redis is installed, it starts its own Redis on the loopback interface.
 """
 
 import argparse
@@ -51,7 +51,7 @@ def _app(workload: Workload, *, ledger: Ledger | None) -> ASGIApp:
 
     @server.tool(name=TOOL, exactly_once=ledger is not None)
     async def work(name: str, consent: Annotated[Consent, Resolve(_consent)]) -> str:
-        """Ask once, and say so."""
+        """Ask once, and return the answer."""
         return said(name, [str(consent.ok)])
 
     return server.streamable_http_app(streamable_http_path=PATH, json_response=True, stateless_http=True)
@@ -62,7 +62,7 @@ def _app_without_resolvers(*, ledger: Ledger) -> ASGIApp:
 
     @server.tool(name=TOOL, exactly_once=True)
     async def work(name: str) -> str:
-        """Say what the other tool says, without asking."""
+        """Return what the other tool returns, without asking."""
         return said(name, [str(True)])
 
     return server.streamable_http_app(streamable_http_path=PATH, json_response=True, stateless_http=True)
@@ -70,7 +70,7 @@ def _app_without_resolvers(*, ledger: Ledger) -> ASGIApp:
 
 @dataclass(frozen=True, slots=True)
 class _Replays:
-    """Answers a question twice."""
+    """Client that answers a question and sends the answer twice."""
 
     rows: tuple[Row, ...] = _ROWS
     calls: int = 40
@@ -78,7 +78,7 @@ class _Replays:
 
     @asynccontextmanager
     async def prepared(self, variant: Variant) -> AsyncGenerator[Call | None]:
-        """Start a server of the variant."""
+        """Start the variant's server."""
         app = variant.build(confirm())
         if app is None:
             yield None
@@ -108,7 +108,7 @@ async def _last_legs(endpoint: Endpoint) -> AsyncGenerator[float]:
 
 
 async def _round_trips(url: str) -> str:
-    """Count the requests to Redis of each leg. Its own statistics count the scripts that it ran."""
+    """Count the Redis requests in each leg. Redis statistics count the scripts that it ran."""
     client: Any = importlib.import_module("redis").Redis.from_url(url)
 
     def scripts() -> int:
@@ -118,7 +118,7 @@ async def _round_trips(url: str) -> str:
     for title, make in (("with a resolver", partial(_app, confirm())), ("without resolvers", _app_without_resolvers)):
         ledger = RedisLedger(url)
         async with serving(make(ledger=ledger)) as endpoint:
-            # Redis learns the scripts.
+            # The first calls load the scripts into Redis.
             await _answer_twice(endpoint)
             counts = [scripts(), *[scripts() async for _ in _last_legs(endpoint)]]
         await ledger.aclose()
@@ -134,7 +134,7 @@ def _variant(name: str, title: str, make: Callable[[], Ledger | None]) -> Varian
 
 @contextmanager
 def own_redis(folder: Path) -> Generator[str | None]:
-    """The URL of a Redis that writes nothing to the disk; None where there is none."""
+    """Yield the URL of a Redis that writes nothing to disk, or None if it is not installed."""
     program = shutil.which("redis-server") or shutil.which("valkey-server")
     if program is None:
         yield None
@@ -160,7 +160,7 @@ def own_redis(folder: Path) -> Generator[str | None]:
 
 
 def _table(lines: Sequence[Line], variants: Sequence[Variant]) -> str:
-    """Medians, and in brackets the median of what each batch took more than the one without a ledger beside it."""
+    """Return medians, and in brackets the median extra time in each batch over the variant without a ledger."""
     shown: list[str] = []
     for line in lines:
         shown.append(f"{line.row.title}:")

@@ -1,4 +1,4 @@
-"""Runs the peers of one scenario side by side, so that whatever disturbs the machine disturbs them all."""
+"""Measure one scenario's peers side by side, so that a disturbance affects all of them."""
 
 import asyncio
 import gc
@@ -14,42 +14,42 @@ from benchmarks.wire import WrongReply
 
 
 class PeerFailed(RuntimeError):
-    """One peer did not do a scenario's work; says which and how."""
+    """A peer did not do a scenario's work; the message names the peer and the failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """Amount of measuring."""
+    """How much to measure."""
 
     rounds: int
     batch_scale: float
     warm_up: int
 
     def batch(self, calls: int) -> int:
-        """The number of calls in a batch that is normally `calls` long."""
+        """Return the size of a batch that normally has `calls` calls."""
         return max(1, round(calls * self.batch_scale))
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """The values of one peer in one row; each is the mean of a batch."""
+    """One peer's values in one row. Each value is a batch mean."""
 
     samples: tuple[float, ...]
 
     @property
     def median(self) -> float:
-        """The value to compare."""
+        """Return the value to compare."""
         return median(self.samples)
 
     @property
     def least(self) -> float:
-        """The value that was disturbed least."""
+        """Return the least disturbed value."""
         return min(self.samples)
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One row with the figures of the peers that can do it, by name. Samples of one place were taken in one round."""
+    """One row, with a figure for each peer that can do it. Samples with the same index come from the same round."""
 
     row: Row
     figures: dict[str, Figure]
@@ -58,10 +58,10 @@ class Line:
 async def measure(
     scenario: Scenario, variants: Sequence[Variant], *, effort: Effort, rng: random.Random
 ) -> tuple[Line, ...]:
-    """Put the variants through the scenario.
+    """Measure the scenario with each variant.
 
     Raises:
-        PeerFailed: A variant answered wrongly.
+        PeerFailed: A variant gave a wrong answer.
     """
     samples = await interleaved({variant.name: (scenario, variant) for variant in variants}, effort=effort, rng=rng)
     return tuple(
@@ -73,10 +73,10 @@ async def measure(
 async def interleaved(
     subjects: Mapping[str, tuple[Scenario, Variant]], *, effort: Effort, rng: random.Random
 ) -> dict[str, list[tuple[float, ...]]]:
-    """Put each variant through its scenario, round by round, in an order shuffled anew in every round.
+    """Measure each variant with its scenario, round by round, in a new random order each round.
 
     Raises:
-        PeerFailed: A variant answered wrongly.
+        PeerFailed: A variant gave a wrong answer.
     """
     samples: dict[str, list[tuple[float, ...]]] = {}
     most = [scenario.most_rounds for scenario, _ in subjects.values() if scenario.most_rounds is not None]
@@ -87,8 +87,8 @@ async def interleaved(
             if call is not None:
                 ready[name] = (call, scenario.calls)
         try:
-            # What the servers and their imports allocated is no garbage of any call: without the freeze every
-            # collection would walk it, and the peer that runs first would pay for the largest.
+            # Freeze what the servers and their imports allocated. Otherwise every collection would traverse it, and the
+            # peer that runs first would pay for the largest heap.
             gc.collect()
             gc.freeze()
             for name, (call, calls) in ready.items():
@@ -96,7 +96,7 @@ async def interleaved(
                 await _batch(name, call, size=min(effort.warm_up, calls))
             for _ in range(min([effort.rounds, *most])):
                 for name, (call, calls) in rng.sample(list(ready.items()), k=len(ready)):
-                    # Each batch starts clean and collects on its own account: a peer pays for its garbage only.
+                    # Each batch starts clean and collects for itself, so that a peer pays only for its own garbage.
                     gc.collect()
                     samples[name].append(await _batch(name, call, size=effort.batch(calls)))
         finally:
@@ -110,7 +110,7 @@ async def _batch(name: str, call: Call, *, size: int) -> tuple[float, ...]:
         return tuple(sum(column) / size for column in zip(*taken, strict=True))
 
     try:
-        # A task of its own: context variables that one peer leaves behind do not slow down the next.
+        # A separate task: context variables that one peer leaves behind do not slow down the next.
         return await asyncio.create_task(run())
     except WrongReply as error:
         raise PeerFailed(f"{name}: {error}") from error

@@ -1,4 +1,4 @@
-"""Measure what operators wait for with 1,000 and with 1,000,000 recorded calls.
+"""Measure what operators wait for, with 1,000 and with 1,000,000 recorded calls.
 
 python -m benchmarks.operating               # takes ten minutes, and 5 GB in the temporary directory
 python -m benchmarks.operating --large 50000
@@ -60,7 +60,7 @@ def _server(path: Path) -> Server[Any]:
 
 
 def _recorded(folder: Path, title: str) -> list[dict[str, Any]]:
-    """Return the lines of a real call of four legs."""
+    """Return the lines of a real call with four legs."""
     path = folder / f"{title}.jsonl"
     answers = {question: {"ok": True} for question in ("first", "second", "third")}
     asyncio.run(User(_server(path), answers).call("order", {"title": title}))
@@ -68,7 +68,7 @@ def _recorded(folder: Path, title: str) -> list[dict[str, Any]]:
 
 
 def record_many(folder: Path, number: int) -> None:
-    """Write the transcripts of four instances with many calls, by the lines of real ones."""
+    """Write transcripts for four instances with many calls, from real calls' lines."""
     folder.mkdir(parents=True)
     with TemporaryDirectory() as name:
         kinds = [[*map(_template, _recorded(Path(name), title))] for title in ("Dune", "broken")]
@@ -105,7 +105,7 @@ def _least(work: Callable[[], object]) -> float:
 
 
 def _measure(folder: Path) -> dict[str, float]:
-    """Return the seconds of each thing, and the memory of the pages in MiB."""
+    """Return the seconds for each operation, and the pages' memory in MiB."""
     roundtrip = [sys.executable, "-m", "roundtrip"]
     began = time.perf_counter()
     subprocess.run([*roundtrip, "trace", "index", str(folder)], check=True, stdout=subprocess.DEVNULL)
@@ -147,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--large", type=int, default=1_000_000, metavar="CALLS")
     options = parser.parse_args(arguments)
-    # The broken calls are written to the transcripts alone.
+    # The broken calls are written only to the transcripts.
     logging.disable(logging.CRITICAL)
     os.environ.pop("ROUNDTRIP_TRACE", None)
     with TemporaryDirectory(prefix="roundtrip-operating-") as name:

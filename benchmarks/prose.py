@@ -1,4 +1,4 @@
-"""Text as long as wanted that reads and compresses like English, and is the same in every run."""
+"""Generated text that reads and compresses like English, and is the same in every run."""
 
 import random
 from itertools import accumulate
@@ -20,10 +20,10 @@ _ENDS: Final = "d l ll m n nd ng nt r rd rn s ss st t ck ght tion ly ing ed er".
 
 
 def prose(characters: int, *, seed: int = 20260728) -> str:
-    """Sentences and paragraphs.
+    """Return sentences and paragraphs with a given length.
 
-    Words are as frequent as in English, where the second is half as frequent as the first and so on. Deflate
-    leaves 44 % of 20 kB, as it does of this project's own pages.
+    Word frequencies are like in English, where the second word is half as frequent as the first, and so on. Deflate
+    leaves 44 % of 20 kB, as for this project's own pages.
     """
     rng = random.Random(seed)
     words = list(dict.fromkeys([*_COMMON.split(), *(_word(rng) for _ in range(_WORDS))]))

@@ -1,4 +1,4 @@
-"""Prints what was measured, as a table for people and as JSON for programs."""
+"""Reports: a table for people, and JSON for programs."""
 
 import json
 import os
@@ -13,19 +13,19 @@ from benchmarks.scenarios import Unit
 from benchmarks.variants import Variant
 
 BASELINE: Final = "sdk"
-"""The peer that ratios refer to."""
+"""The baseline for ratios."""
 
 _PACKAGES: Final = ("mcp", "fastmcp", "roundtrip", "pydantic", "starlette", "anyio")
 
 
 def table(lines: Sequence[Line], variants: Sequence[Variant]) -> str:
-    """Lay out medians, the ratio to the baseline, and the interval in which that ratio lies."""
+    """Return a table with medians, their ratio to the baseline, and that ratio's interval."""
     header = ["", *(cell for variant in variants for cell in (variant.title, "", ""))]
     second = ["", *(cell for _ in variants for cell in ("median", f"/{BASELINE}", "95 %"))]
     grid = [header, second, *([line.row.title, *_cells(line, variants)] for line in lines)]
     widths = [max(len(row[column]) for row in grid[1:]) for column in range(len(header))]
     for index in range(1, len(header), 3):
-        # A title spans the three columns of its variant.
+        # A title spans its variant's three columns.
         widths[index] = max(widths[index], len(header[index]) - sum(widths[index + 1 : index + 3]) - 2)
     rendered = [_aligned(row, widths) for row in (second, *grid[2:])]
     spans = [f"{header[index]:^{sum(widths[index : index + 3]) + 2}}" for index in range(1, len(header), 3)]
@@ -37,7 +37,7 @@ def table(lines: Sequence[Line], variants: Sequence[Variant]) -> str:
 
 
 def as_json(lines: Sequence[Line], variants: Sequence[Variant]) -> str:
-    """Give every sample, with what is needed to compare two runs."""
+    """Return every sample, with what is needed to compare two runs."""
     document: dict[str, Any] = {
         "python": platform.python_version(),
         "machine": platform.machine(),
@@ -88,7 +88,7 @@ def _ratio(figure: Figure, baseline: Figure | None) -> float | None:
 
 
 def shown(value: float, unit: Unit) -> str:
-    """A value with its unit, short."""
+    """Return a value with its unit, in short form."""
     if unit is Unit.PER_SECOND:
         return f"{value:.0f}/s"
     if unit is Unit.RATIO:
@@ -106,7 +106,7 @@ def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def origin() -> str:
-    """On what it was measured."""
+    """Return the machine and the versions that were measured."""
     packages = ", ".join(f"{name} {number}" for name, number in _versions().items())
     return f"CPython {platform.python_version()}, {os.cpu_count()} cores; {packages}"
 

@@ -1,4 +1,4 @@
-"""Measure requests per second with wrk: one uvicorn process on a core of its own, wrk on another."""
+"""Measure requests per second with wrk: one uvicorn process on one core, wrk on another."""
 
 import asyncio
 import os
@@ -30,25 +30,25 @@ _PEERS: Final = ("sdk", "roundtrip", "fastmcp")
 _SCRIPT: Final = Path(__file__).with_suffix(".lua")
 _CONNECTIONS: Final = 16
 _SECONDS: Final = 1
-"""Length of a run. wrk takes whole seconds."""
+"""Seconds per run. wrk takes whole seconds."""
 _TRIES: Final = 3
 """On a busy machine, a run may end before its first response."""
 
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """Sends the first leg of a call over 16 connections. Each sends the next request when it has a response."""
+    """Scenario that sends a call's first leg over 16 connections. Each sends its next request after a response."""
 
     rows: tuple[Row, ...]
     work: str
-    """The call, by its name in `benchmarks.fleet.host`."""
+    """The call's name in `benchmarks.fleet.host`."""
     calls: int = 1
     most_rounds: int | None = None
     stack: Stack = Stack.PLAIN
 
     @asynccontextmanager
     async def prepared(self, variant: Variant) -> AsyncGenerator[Call | None]:
-        """Start a process with a server of the variant, and check its response; `None` without wrk."""
+        """Start a process with the variant's server, and check its response. Yield `None` without wrk."""
         if not is_possible():
             yield None
             return
@@ -64,7 +64,7 @@ class Requests:
 
 
 def requests_on(stack: Stack) -> tuple[Requests, ...]:
-    """Return the measurements of servers that run on something."""
+    """Return the measurements for servers on one stack."""
     return (
         Requests((Row("requests", "requests per second, plain call", Unit.PER_SECOND),), "plain", stack=stack),
         Requests(
@@ -84,7 +84,7 @@ def is_possible() -> bool:
 
 
 def peers(names: Sequence[str]) -> list[Variant]:
-    """Return the servers with these names; by default those that people choose from, and Starlette."""
+    """Return the servers with these names; by default those that people choose between, and Starlette."""
     return [one for one in (*installed(), STARLETTE) if one.name in (names or (*_PEERS, STARLETTE.name))]
 
 
@@ -95,10 +95,10 @@ def _cores() -> tuple[int | None, int | None]:
 
 
 async def checked(server: Process, request: Request, workload: Workload) -> str:
-    """Send the request once, and return text that only right responses have.
+    """Send the request once, and return a text that only correct responses contain.
 
     Raises:
-        WrongReply: The response is not that of the workload's first leg.
+        WrongReply: The response is not the workload's first leg.
     """
     connection = await connected(server)
     try:
@@ -117,7 +117,7 @@ async def rate(server: Process, request: Request, *, expected: str, core: int | 
     """Run wrk for a second, and return the requests per second.
 
     Raises:
-        WrongReply: A response had another status than 200, or not the expected text.
+        WrongReply: A response had another status than 200, or lacked the expected text.
         RuntimeError: wrk failed, or received no response.
     """
     body = request.body.decode().replace(f'"id":{request.id},', '"id":%d,')

@@ -1,4 +1,4 @@
-"""Scenarios that are measured in this process."""
+"""Scenarios that run in this process."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -20,11 +20,11 @@ from benchmarks.wire import WrongReply, list_tools, read_list
 from benchmarks.workloads import TOOL, Plain, Workload, compute, confirm, draft, plain, threaded, words
 
 Call: TypeAlias = Callable[[], Awaitable[tuple[float, ...]]]
-"""Does the work once, checks it, and yields one value for each row of its scenario."""
+"""Do the work once, check it, and return one value for each row in its scenario."""
 
 
 class Unit(Enum):
-    """Unit of a row's values."""
+    """Unit for a row's values."""
 
     NANOSECONDS = "ns"
     BYTES = "bytes"
@@ -40,35 +40,35 @@ class Row:
     title: str
     unit: Unit = Unit.NANOSECONDS
     is_compared: bool = True
-    """Whether a ratio of two peers says something; it does not where one of them has next to nothing to do."""
+    """True if a ratio between two peers is meaningful. It is not if one of them has almost nothing to do."""
 
 
 class Scenario(Protocol):
-    """Something every peer can be put through."""
+    """Work that every peer can do, and that can be measured."""
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """The lines of the table it fills."""
+        """Return the table rows that it fills."""
         ...
 
     @property
     def calls(self) -> int:
-        """Calls in one batch."""
+        """Return how many calls a batch has."""
         ...
 
     @property
     def most_rounds(self) -> int | None:
-        """A bound on the rounds, for what is slow and steady."""
+        """Return a limit for the rounds, if the scenario is slow and steady."""
         ...
 
     def prepared(self, variant: Variant) -> AbstractAsyncContextManager[Call | None]:
-        """Make a peer ready for it; `None` where the peer has no such feature."""
+        """Prepare a peer for it. Yield `None` if the peer has no such feature."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A row, and how its value is read from the legs of one call."""
+    """A row, and a function that reads its value from a call's legs."""
 
     row: Row
     take: Callable[[Sequence[Leg]], float]
@@ -80,7 +80,7 @@ Host: TypeAlias = Callable[[ASGIApp], AbstractAsyncContextManager[Poster]]
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """Calls a tool, by default over raw ASGI."""
+    """Scenario that calls a tool, by default over raw ASGI."""
 
     workload: Workload
     readings: tuple[Reading, ...]
@@ -90,11 +90,11 @@ class Conversation:
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """The lines of the table it fills."""
+        """Return the table rows that it fills."""
         return tuple(reading.row for reading in self.readings)
 
     def prepared(self, variant: Variant) -> AbstractAsyncContextManager[Call | None]:
-        """Start a server of the variant that has the workload's tool."""
+        """Start a server with the variant and the workload's tool."""
 
         async def once(endpoint: Poster) -> tuple[float, ...]:
             legs = await play(endpoint, self.workload)
@@ -105,25 +105,25 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class Settling:
-    """Whole calls over raw ASGI, and the work that the server does after its responses."""
+    """Scenario with whole calls over raw ASGI, and the work that the server does after its responses."""
 
     workload: Workload
     rows: tuple[Row, ...]
     calls: int = 1
     most_rounds: int | None = None
     together: int = 40
-    """The calls whose mean is one value."""
+    """How many calls one value averages."""
     pause: float = 0.05
-    """Seconds after which the server has done all of its work."""
+    """Seconds after which the server has done all its work."""
 
     def prepared(self, variant: Variant) -> AbstractAsyncContextManager[Call | None]:
-        """Start a server of the variant that has the workload's tool."""
+        """Start a server with the variant and the workload's tool."""
 
         async def once(endpoint: Poster) -> tuple[float, ...]:
             busy = 0.0
             for _ in range(self.together):
                 busy += _whole(await play(endpoint, self.workload))
-                # A turn of the loop, which a server has between two requests.
+                # One turn of the event loop, as between two requests.
                 busy += await _processor_time(asyncio.sleep(0))
             busy += await _processor_time(asyncio.sleep(self.pause))
             return (busy / self.together,)
@@ -139,7 +139,7 @@ async def _processor_time(work: Awaitable[None]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Lists the tools over raw ASGI."""
+    """Scenario that lists the tools over raw ASGI."""
 
     workload: Plain
     rows: tuple[Row, ...]
@@ -147,7 +147,7 @@ class Listing:
     most_rounds: int | None = None
 
     def prepared(self, variant: Variant) -> AbstractAsyncContextManager[Call | None]:
-        """Start a server of the variant that has the workload's tools."""
+        """Start a server with the variant and the workload's tools."""
 
         async def once(endpoint: Poster) -> tuple[float, ...]:
             request = list_tools()
@@ -168,7 +168,7 @@ async def _served(
     *,
     host: Host = serving,
 ) -> AsyncGenerator[Call | None]:
-    """A call of something on a server of the variant; `None` where the peer has no such feature."""
+    """Yield a call on a server with the variant, or `None` if the peer has no such feature."""
     app = variant.build(workload)
     if app is None:
         yield None
@@ -190,7 +190,7 @@ def _answer_leg(legs: Sequence[Leg]) -> float:
 
 
 def _carrying_bytes(legs: Sequence[Leg]) -> float:
-    # The first leg asks for the text and the second brings it; those after them carry it, the last one hither only.
+    # The first leg asks for the text, and the second brings it. Later legs carry it; the last one only in its request.
     return mean(leg.bytes for leg in legs[2:-1])
 
 
@@ -225,7 +225,7 @@ def _questions(count: int, *, calls: int) -> Conversation:
 def _token(count: int) -> Conversation:
     noun = "answer" if count == 1 else "answers"
     row = Row(f"token-{count}", f"token, {count} {noun} of 40 characters", Unit.BYTES)
-    # The state that carries the answers is the one handed out with the question that depends on them.
+    # The state with the answers is returned with the question that depends on them.
     return Conversation(words(count, 1, long=True), (Reading(row, _last_state),), calls=1, most_rounds=5)
 
 
@@ -240,7 +240,7 @@ def _sampled() -> Conversation:
 
 
 def _threaded(conversation: Conversation) -> Conversation:
-    """The same with plain `def` functions."""
+    """Return the same conversation with plain `def` functions."""
     readings = tuple(
         replace(one, row=replace(one.row, name=f"{one.row.name}-def", title=f"{one.row.title}, plain `def`"))
         for one in conversation.readings

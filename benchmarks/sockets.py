@@ -1,4 +1,4 @@
-"""Drives an ASGI application over a real socket: uvicorn on the loopback interface, and one connection that is kept."""
+"""Run an ASGI application over a real socket: uvicorn on the loopback interface, and one kept connection."""
 
 import asyncio
 import socket
@@ -16,7 +16,7 @@ _HOST: Final = "127.0.0.1"
 
 
 class Connection:
-    """A started server that accepts POST requests, one after the other."""
+    """Started server that accepts POST requests, one after another."""
 
     __slots__ = ("_head", "_read", "_write")
 
@@ -26,7 +26,7 @@ class Connection:
         self._head = f"POST {PATH} HTTP/1.1\r\nhost: {_HOST}:{port}\r\n"
 
     async def post(self, body: bytes, *, headers: Mapping[str, str]) -> Response:
-        """Send one request, and wait for the whole of the response."""
+        """Send one request, and wait for the complete response."""
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         request = f"{self._head}{lines}content-length: {len(body)}\r\n\r\n".encode("latin-1") + body
         start = perf_counter_ns()
@@ -72,7 +72,7 @@ async def listening(app: ASGIApp) -> AsyncGenerator[Connection]:
 
 
 class _Server(uvicorn.Server):
-    """Says when it listens."""
+    """Server that signals when it listens."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)

@@ -1,4 +1,4 @@
-"""Compare the costs of roundtrip with their targets: `python -m benchmarks --targets`."""
+"""Compare roundtrip's costs with their targets: `python -m benchmarks --targets`."""
 
 import random
 from collections.abc import AsyncGenerator, Sequence
@@ -20,7 +20,7 @@ _OWN: Final = "roundtrip"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Limit of one row of roundtrip's, or of its ratio to another row or a peer."""
+    """Limit for one of roundtrip's rows, or for its ratio to another row or a peer."""
 
     work: str
     row: str
@@ -29,9 +29,9 @@ class Target:
     peer: str | None = None
     """The variant to compare with."""
     peer_row: str | None = None
-    """The row of the peer, if it is another row."""
+    """The peer's row, if it differs."""
     times: float = 1
-    """The work of the row, divided by the work of the peer's row."""
+    """The row's work divided by the work in the peer's row."""
     faster: bool = False
     """True if the target is a speed: how many times as fast as the peer roundtrip is. More is better."""
     own: str = _OWN
@@ -52,7 +52,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Measurement of a target; None where the peer, or a program that measures, is not installed."""
+    """A target's measurement, or None if the peer or a measuring program is not installed."""
 
     target: Target
     measured: Interval | None
@@ -60,7 +60,7 @@ class Verdict:
 
     @property
     def said(self) -> str:
-        """Return the result of the comparison: pass, miss or -."""
+        """Return the result: pass, miss or -."""
         if self.measured is None:
             return "-"
         if self.target.faster:
@@ -112,7 +112,7 @@ TARGETS: Final[tuple[Target, ...]] = (
 async def measure_targets(
     targets: Sequence[Target], variants: Sequence[Variant], *, effort: Effort, quick: bool, seed: int
 ) -> AsyncGenerator[Verdict]:
-    """Measure both sides of each target in turns."""
+    """Measure both sides of each target, alternating."""
     rng = random.Random(seed)
     every = (*scenarios(quick=quick), *REQUESTS)
     rows = {row.name: (one, index) for one in every for index, row in enumerate(one.rows)}
@@ -134,17 +134,17 @@ async def measure_targets(
         elif not own or not others:
             yield Verdict(target, None, Unit.RATIO)
         else:
-            # Of times the less is the better, so a speed is the inverse of their ratio.
+            # Less time is better, so a speed is the inverse ratio.
             is_inverse = target.faster and unit is not Unit.PER_SECOND
             yield Verdict(target, ratio_interval(*((others, own) if is_inverse else (own, others))), Unit.RATIO)
 
 
 HEAD: Final = "| work | compared with | must be | measured | 95 % | |\n|---|---|---|---|---|---|"
-"""Head of a table in Markdown, like that in docs/performance.md."""
+"""The header of a Markdown table, as in docs/performance.md."""
 
 
 def line_of(verdict: Verdict) -> str:
-    """Return a line of that table."""
+    """Return a row for that table."""
     target, measured = verdict.target, verdict.measured
     most = f"{'≥' if target.faster else '≤'} {shown(target.most, verdict.unit)}"
     if measured is None:

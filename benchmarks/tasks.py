@@ -1,11 +1,11 @@
-"""Compare tasks with FastMCP's: `python -m benchmarks.tasks`. It starts a Redis of its own, where it finds one.
+"""Compare tasks with FastMCP's: `python -m benchmarks.tasks`. If Redis is installed, it starts its own Redis.
 
 All servers run in one process, over the same raw ASGI interface, and take turns. Each has a tool that does nothing. The
-rows are the time until a client has the handle of a task, the time until a client that polls has its result, and the
-number of tasks per second of clients that begin many at once.
+rows are the time until a client has a task handle, the time until a polling client has its result, and the tasks per
+second when clients begin many at once.
 """
 
-# FastMCP is a peer and no dependency.
+# FastMCP is a peer, not a dependency.
 # pyright: reportMissingImports=false, reportUnknownVariableType=false, reportUnknownMemberType=false
 
 import argparse
@@ -32,7 +32,7 @@ from roundtrip.ledger import Ledger, MemoryLedger, RedisLedger, SqliteLedger
 
 _EXTENSION: Final = "io.modelcontextprotocol/tasks"
 _POLL_SECONDS: Final = 0.0002
-"""Less than any of the times that are measured, which it would hide."""
+"""Shorter than every measured time, so that it hides none of them."""
 _LOST_SECONDS: Final = 60.0
 _HEADERS: Final = {
     "accept": "application/json, text/event-stream",
@@ -48,7 +48,7 @@ _META: Final = {
 
 @dataclass(slots=True)
 class _Peer:
-    """One server, with what was measured of it: milliseconds, and tasks per second."""
+    """One server with its measurements: milliseconds, and tasks per second."""
 
     name: str
     build: Callable[[], ASGIApp]

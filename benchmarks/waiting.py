@@ -1,9 +1,9 @@
 """Measure a worker among many waiting tasks: `python -m benchmarks.waiting`.
 
-It fills stores on SQLite, Redis and PostgreSQL with few and with many tasks that wait for days, and starts a server in
-a process of its own on each. It prints the memory of the server, and the time of a poll of one task, among many and as
-ratios of many to few. The exit code is 1 if many cost more than they may. The servers of the stores are its own, on
-loopback, where their programs are found.
+It fills stores on SQLite, Redis and PostgreSQL with few and with many tasks that wait for days, and starts a server
+process on each. It prints the server's memory and the time to poll one task, among many and as ratios of many to few.
+The exit code is 1 if a ratio is above its limit. It starts its own database servers on the loopback interface, if their
+programs are installed.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def _server(ledger: AnyLedger) -> Server[Any]:
 
 
 async def _fill(ledger: AnyLedger, number: int) -> None:
-    """Make one task wait, and store copies of it under other calls: only its own server could read them."""
+    """Add waiting tasks. Their content is unreadable, but nothing is due before the benchmark ends."""
     now = time.time()
     places = asyncio.Semaphore(_AT_ONCE)
 
@@ -94,7 +94,7 @@ async def _poll(endpoint: Endpoint, task_id: str) -> float:
 
 
 async def _polls(ledgers: list[AnyLedger], *, rounds: int) -> list[float]:
-    """Return the median times of a poll on each ledger, measured by turns."""
+    """Return the median poll time on each ledger, alternating between ledgers."""
     async with contextlib.AsyncExitStack() as stack:
         tasks = [await stack.enter_async_context(_waiting(_server(ledger))) for ledger in ledgers]
         times: list[list[float]] = [[] for _ in tasks]
@@ -105,7 +105,7 @@ async def _polls(ledgers: list[AnyLedger], *, rounds: int) -> list[float]:
 
 
 def _memory(kind: str, where: str) -> int:
-    """Return the kilobytes of a process that serves, and runs what is due, for some seconds."""
+    """Return the kilobytes that a process uses while it serves and runs due tasks for some seconds."""
     command = [sys.executable, "-m", "benchmarks.waiting", "--serve", kind, where]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     return int(done.stdout)
@@ -123,7 +123,7 @@ def _resident_kilobytes() -> int:
 
 @contextmanager
 def _places(kinds: list[str]) -> Generator[list[tuple[str, str, str]]]:
-    """Yield the kinds of stores, each with a place for few and a place for many tasks."""
+    """Yield the store kinds, each with one location for few tasks and one for many."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
         found = [("SQLite", f"{folder}/few.db", f"{folder}/many.db")]

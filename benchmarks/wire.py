@@ -1,4 +1,4 @@
-"""Writes `tools/call` and `tools/list` requests of protocol revision 2026-07-28 and reads what comes back."""
+"""Requests for `tools/call` and `tools/list` on protocol revision 2026-07-28, and their responses."""
 
 import json
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ _ids = count(1)
 
 
 class WrongReply(RuntimeError):
-    """A peer answered something else than the workload demands, so its times would mean nothing."""
+    """A peer's answer was not what the workload demands, so its times would mean nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Question:
 
     message: str
     field: str | None
-    """Of its form; none where the client's model is asked."""
+    """The form's field, or none if the client's model is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +72,9 @@ def call(
     answers: Mapping[str, Mapping[str, str | bool] | str] | None = None,
     state: str | None = None,
 ) -> Request:
-    """Write one leg: without `answers` the first, with them a retry that echoes `state`.
+    """Write one leg: without `answers` the first, with them a retry that returns `state`.
 
-    An answer is the content of a form, or what a model has written.
+    An answer is a form's content, or a model's text.
     """
     params: dict[str, Any] = {"_meta": _META, "name": TOOL, "arguments": ARGUMENTS}
     if answers is not None:
@@ -85,15 +85,15 @@ def call(
 
 
 def list_tools() -> Request:
-    """Write a request for the list of tools."""
+    """Write a request for the tool list."""
     return _request(_LIST_HEADERS, "tools/list", {"_meta": _META})
 
 
 def read_list(response: Response) -> list[str]:
-    """Read the names in a list of tools.
+    """Read the names in a tool list.
 
     Raises:
-        WrongReply: It is none.
+        WrongReply: The response is not a tool list.
     """
     try:
         return [tool["name"] for tool in json.loads(response.body)["result"]["tools"]]
@@ -105,7 +105,7 @@ def read(response: Response) -> Asked | Finished:
     """Read one leg's answer.
 
     Raises:
-        WrongReply: It is an error, or no result of `tools/call`.
+        WrongReply: The response is an error, or not a `tools/call` result.
     """
     try:
         result: dict[str, Any] = json.loads(response.body)["result"]
@@ -124,7 +124,7 @@ def read(response: Response) -> Asked | Finished:
 
 
 def _request(headers: Mapping[str, str], method: str, params: dict[str, Any]) -> Request:
-    # A retry is a new request, with an id of its own.
+    # A retry is a new request with a new id.
     id_ = next(_ids)
     message = {"jsonrpc": "2.0", "id": id_, "method": method, "params": params}
     return Request(headers, json.dumps(message, separators=(",", ":")).encode(), id_)

@@ -1,4 +1,4 @@
-"""Work of the benchmarked tools, defined once so that every peer does the same."""
+"""Work for the benchmarked tools, defined once so that every peer does the same."""
 
 import random
 import string
@@ -11,48 +11,48 @@ from pydantic import BaseModel
 from benchmarks.prose import prose
 
 TOOL: Final = "work"
-"""The name under which every peer registers the tool that is called."""
+"""The name under which every peer registers the called tool."""
 
 KEY: Final = b"k" * 32
-"""One key for every peer, so that none is measured with cheaper protection by accident."""
+"""One key for every peer, so that none has cheaper protection by accident."""
 
 ARGUMENTS: Final = {"name": "Ada"}
-"""Every call has an argument, as real ones do: it makes servers look up the tool's schema before anything else."""
+"""Every call has an argument, like real ones: servers then look up the tool's schema before anything else."""
 
 CONSENT_MESSAGE: Final = "0: really?"
 """The one yes-or-no question."""
 
 DRAFT_MESSAGE: Final = "0: write a report"
-"""What the client's model is asked for."""
+"""The request to the client's model."""
 
 _LONG_ANSWER: Final = 40
 _DRAFT: Final = 20_000
 
 
 class Word(BaseModel):
-    """The form of a free-text question."""
+    """Form with free text."""
 
     text: str
 
 
 class Consent(BaseModel):
-    """The form of a yes-or-no question."""
+    """Form with yes or no."""
 
     ok: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """A call and everything that must be true of it, whoever serves it."""
+    """A call and everything that must be true about it, on every server."""
 
     text: str
-    """What the finished call says."""
+    """The finished call's text."""
     messages: tuple[tuple[str, ...], ...] = ()
-    """The questions of each round; a question's number comes first in it."""
+    """Each round's questions. Each starts with its number."""
     answers: tuple[str | bool, ...] = ()
-    """What the scripted client answers, by question number."""
+    """The scripted client's answers, by question number."""
     in_threads: bool = False
-    """Whether the functions are plain `def`, which servers run in worker threads."""
+    """True if the functions are plain `def`, which servers run in worker threads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,16 +77,16 @@ class Confirm(Workload):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words(Workload):
-    """Ask free-text questions round by round; each depends on every answer of the round before its own."""
+    """Ask free-text questions round by round. Each question depends on every answer in the previous round."""
 
     rounds: tuple[int, ...]
     once: bool = False
-    """Whether a question that was answered need not be asked for again in the server, on every later leg."""
+    """True if the resolver of an answered question does not run again on later legs (`remember=True`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft(Workload):
-    """Have the client's model write a long text, then ask `questions` free-text questions, one after the other."""
+    """Request a long text from the client's model, then ask `questions` free-text questions, one after another."""
 
     questions: int
 
@@ -95,27 +95,27 @@ _W = TypeVar("_W", bound=Workload)
 
 
 def threaded(workload: _W) -> _W:
-    """Describe the same call with plain `def` functions."""
+    """Return the same call with plain `def` functions."""
     return replace(workload, in_threads=True)
 
 
 def plain(*, tools: int = 1) -> Plain:
-    """Describe a call that needs nothing but its argument."""
+    """Return a call that needs only its argument."""
     return Plain(text=said(ARGUMENTS["name"], ["hello"]), tools=tools)
 
 
 def compute(count: int, *, seconds: float) -> Compute:
-    """Describe a call whose tool is fed by `count` resolvers."""
+    """Return a call whose tool gets values from `count` resolvers."""
     return Compute(text=said(ARGUMENTS["name"], map(computed, range(count))), count=count, seconds=seconds)
 
 
 def confirm() -> Confirm:
-    """Describe a call that asks for consent."""
+    """Return a call that asks for consent."""
     return Confirm(text=said(ARGUMENTS["name"], [str(True)]), messages=((CONSENT_MESSAGE,),), answers=(True,))
 
 
 def words(*rounds: int, long: bool = False, once: bool = False) -> Words:
-    """Describe a call that asks `rounds[0]` questions, then `rounds[1]` that depend on them, and so on."""
+    """Return a call that asks `rounds[0]` questions, then `rounds[1]` that depend on them, and so on."""
     messages: list[tuple[str, ...]] = []
     answers: list[str] = []
     latest: list[str] = []
@@ -134,7 +134,7 @@ def words(*rounds: int, long: bool = False, once: bool = False) -> Words:
 
 
 def draft(questions: int) -> Draft:
-    """Describe a call in which a sampled text of 20 kB comes first."""
+    """Return a call that starts with a sampled text of 20 kB."""
     text = prose(_DRAFT)
     answers = [text, *(f"word-{number:03d}" for number in range(1, questions + 1))]
     messages = [DRAFT_MESSAGE]
@@ -148,21 +148,21 @@ def draft(questions: int) -> Draft:
 
 
 def word_message(number: int, before: Sequence[str]) -> str:
-    """Word question `number` so that a lost or swapped answer of the round before shows in it."""
+    """Word question `number` so that it shows a lost or swapped answer in the previous round."""
     return f"{number}: which word follows {'-'.join(answer[-3:] for answer in before) or 'nothing'}?"
 
 
 def said(name: str, findings: Iterable[str]) -> str:
-    """Return the result of a tool: its argument and its findings."""
+    """Return a tool's result: its argument and its findings."""
     return f"{name}: {' '.join(findings)}"
 
 
 def computed(number: int) -> str:
-    """Return the value of resolver `number`."""
+    """Return the value from resolver `number`."""
     return f"value-{number}"
 
 
 def _long_answer(number: int) -> str:
-    """Forty characters without pattern: the least that compression can gain."""
+    """Return forty characters without a pattern, which compression hardly shortens."""
     rng = random.Random(number)
     return "".join(rng.choices(string.ascii_letters + string.digits, k=_LONG_ANSWER))

@@ -1,4 +1,4 @@
-"""Throughput of several processes, and the memory of waiting calls: `python -m benchmarks.fleet`."""
+"""Throughput with several processes, and the memory that waiting calls need: `python -m benchmarks.fleet`."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""A server process of the benchmark: `python -m benchmarks.fleet.host PEER|sessions --fd N`."""
+"""Server process for the benchmark: `python -m benchmarks.fleet.host PEER|sessions --fd N`."""
 
 import argparse
 import logging
@@ -20,7 +20,7 @@ from benchmarks.workloads import Workload, confirm, plain, words
 __all__ = ["THREE_ROUNDS", "WORK"]
 
 THREE_ROUNDS: Final[Workload] = words(1, 1, 1)
-"""The call that is measured: three questions, each of which depends on the answer before it."""
+"""The measured call: three questions, each of which depends on the previous answer."""
 
 WORK: Final = MappingProxyType({"three-rounds": THREE_ROUNDS, "plain": plain(), "elicit": confirm()})
 
@@ -28,19 +28,19 @@ _SESSIONS: Final = "sessions"
 
 
 def _app(name: str, workload: Workload) -> ASGIApp:
-    """The server of a peer; of the others, nothing is imported."""
+    """Return one peer's server, without importing the others."""
     return _sessions() if name == _SESSIONS else import_module(f"benchmarks.variants.{name}_server").build(workload)
 
 
 def _sessions() -> ASGIApp:
-    """The SDK's server for clients of 2025-11-25: a session for each, which holds its question open."""
+    """Return the SDK's server for clients on 2025-11-25, with a session per client that holds its question open."""
     server: MCPServer[Any] = MCPServer("bench")
     register(server, confirm(), markers=Markers(resolve=Resolve, elicit=Elicit, sample=Sample))
     return server.streamable_http_app(streamable_http_path=PATH)
 
 
 def _serve(workload: Workload, listening: socket.socket) -> None:
-    # Imported here, so that other peers do without.
+    # Lazy: only roundtrip needs these.
     from benchmarks.variants.roundtrip_server import make
     from roundtrip.serving.process import serve
     from roundtrip.serving.settings import ServeSettings
@@ -55,7 +55,7 @@ def main() -> None:
     parser.add_argument("--work", choices=WORK, default="three-rounds", help="the call that a peer serves")
     parser.add_argument("--stack", choices=list(Stack), default=Stack.PLAIN, help="what it runs on")
     options = parser.parse_args()
-    # Log records are not what is measured.
+    # Logging is not measured.
     logging.disable(logging.CRITICAL)
     workload, stack, listening = WORK[options.work], Stack(options.stack), socket.socket(fileno=options.fd)
     if stack is Stack.SERVE and options.app == "roundtrip":

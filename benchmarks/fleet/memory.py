@@ -1,4 +1,4 @@
-"""The memory of a process while calls await input: of a stateless one, and of one with the SDK's legacy sessions."""
+"""Memory while calls await input: in a stateless process, and in one with the SDK's legacy sessions."""
 
 import asyncio
 import json
@@ -19,24 +19,24 @@ __all__ = ["Held", "awaiting", "sessions"]
 
 _AT_ONCE: Final = 8
 _SAMPLE: Final = 100
-"""So many of the calls that await input are answered in the end: they are alive."""
+"""How many of the awaiting calls are answered at the end, to show that they are alive."""
 _LEGACY: Final = "2025-11-25"
 _REPLY_SECONDS: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A process before and after."""
+    """Memory before and after."""
 
     calls: int
     before: int
-    """Bytes, after the warm-up."""
+    """Bytes after the warm-up."""
     after: int
-    """Bytes, while the calls await input."""
+    """Bytes while the calls await input."""
 
 
 def awaiting(calls: int, *, warm_up: int) -> Held:
-    """Begin calls on one process of roundtrip, all of which then await input."""
+    """Begin calls on one roundtrip process. All of them then await input."""
     with served("roundtrip") as (server,):
         return asyncio.run(_awaiting(server, calls, warm_up))
 
@@ -54,7 +54,7 @@ async def _awaiting(server: Process, calls: int, warm_up: int) -> Held:
 
 
 async def _begun(connections: Sequence[Connection], calls: int) -> list[Asked]:
-    """Calls that have been asked their first question."""
+    """Begin calls, and return those that were asked their first question."""
     numbers = iter(range(calls))
     held: list[Asked] = []
 
@@ -71,7 +71,7 @@ async def _begun(connections: Sequence[Connection], calls: int) -> list[Asked]:
 
 
 async def _finish(connection: Connection, asked: Asked) -> None:
-    """Answer whatever a call asks from here on."""
+    """Answer every question from here on."""
     reply: Asked | Finished = asked
     for answer in THREE_ROUNDS.answers:
         if isinstance(reply, Asked):
@@ -83,7 +83,7 @@ async def _finish(connection: Connection, asked: Asked) -> None:
 
 
 def sessions(calls: int, *, warm_up: int) -> Held:
-    """Begin calls on one process of the SDK, each in a session of its own, which holds the question open."""
+    """Begin calls on one SDK process. Each has a session that holds its question open."""
     with served("sessions") as (server,):
         return asyncio.run(_sessions(server, calls, warm_up))
 
@@ -99,7 +99,7 @@ async def _sessions(server: Process, calls: int, warm_up: int) -> Held:
 
 
 class _Session:
-    """A client of the older revision, whose one call has been asked its question over the open response."""
+    """Client on the older revision, whose call was asked its question over the open response."""
 
     def __init__(self, read: asyncio.StreamReader, write: asyncio.StreamWriter, *, port: int) -> None:
         self._read = read
@@ -123,7 +123,7 @@ class _Session:
         return session
 
     async def _post(self, message: Mapping[str, Any], *, until: bytes) -> str:
-        """Send a message, and read until something has been said; all that has been."""
+        """Send a message, read until a text has arrived, and return everything that was read."""
         body = json.dumps({"jsonrpc": "2.0", **message}).encode()
         headers = {
             "host": f"127.0.0.1:{self._port}",
@@ -142,7 +142,7 @@ class _Session:
                 if not part:
                     raise WrongReply(f"the connection was closed after {said[:300]!r}")
                 said += part
-        # What is left of this response must not be taken for the next one's.
+        # The next read must not take the rest of this response for its own.
         if b"text/event-stream" in said and not said.endswith(b"0\r\n\r\n") and until != b"elicitation/create":
             await self._read.readuntil(b"0\r\n\r\n")
         return said.decode()

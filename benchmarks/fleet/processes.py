@@ -1,4 +1,4 @@
-"""Server processes, and what the kernel says of them."""
+"""Server processes, and their processor time and memory."""
 
 import os
 import socket
@@ -21,15 +21,15 @@ class Stack(StrEnum):
     """What servers run on."""
 
     PLAIN = "plain"
-    """uvicorn with h11 and asyncio, as its default install has them."""
+    """uvicorn with h11 and asyncio, as in its default installation."""
     FAST = "fast"
     """uvicorn with httptools and uvloop."""
     SERVE = "serve"
-    """roundtrip by `roundtrip serve` with its extra `fast`, and the others as `PLAIN`."""
+    """roundtrip with `roundtrip serve` and the extra `fast`; other peers as `PLAIN`."""
 
 
 class Process:
-    """One server in a process of its own, on a port of its own."""
+    """Process with one server on its own port."""
 
     def __init__(self, app: str, *, work: str, core: int | None, stack: Stack) -> None:
         self._listening = socket.create_server((_HOST, 0), backlog=1024)
@@ -51,14 +51,14 @@ class Process:
 
     @property
     def cpu(self) -> float:
-        """Seconds that it has computed so far."""
-        # The name, in parentheses, may hold anything; the fields after it are numbered from three.
+        """Return the seconds of processor time so far."""
+        # The name in parentheses may contain anything. The fields after it count from three.
         fields = self._read("stat").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS
 
     @property
     def rss(self) -> int:
-        """Bytes of memory that it holds."""
+        """Return the bytes of resident memory."""
         line = next(line for line in self._read("status").splitlines() if line.startswith("VmRSS:"))
         return int(line.split()[1]) * 1024
 
@@ -72,7 +72,7 @@ class Process:
 
 
 def on_core(core: int | None) -> list[str]:
-    """Return the start of a command that keeps a process on one core."""
+    """Return the words that start a command on one core."""
     return [] if core is None else ["taskset", "-c", str(core)]
 
 
@@ -85,7 +85,7 @@ def served(
     core: int | None = None,
     stack: Stack = Stack.PLAIN,
 ) -> Generator[list[Process]]:
-    """Some processes with the same server, which has the tool of a call of `benchmarks.fleet.host`."""
+    """Run processes that all serve the tool for one call in `benchmarks.fleet.host`."""
     processes: list[Process] = []
     try:
         for _ in range(count):

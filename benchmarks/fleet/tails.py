@@ -23,18 +23,18 @@ _WARM_UP: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Makes three-round calls over 16 connections at once, each of which begins another when one has ended."""
+    """Three-round calls over 16 connections at once. Each connection begins a call when its previous one has ended."""
 
     rows: tuple[Row, ...]
-    """The 99th percentile of what a call takes by the median, and the median."""
+    """The 99th percentile divided by the median, and the median."""
     calls: int = 1
     most_rounds: int | None = None
     of_each: int = 30
-    """Calls of each connection."""
+    """Calls per connection."""
 
     @asynccontextmanager
     async def prepared(self, variant: Variant) -> AsyncGenerator[Call | None]:
-        """Start a process with a server of the variant."""
+        """Start a process with the variant's server."""
         with served(variant.name) as (server,):
             connections = [await connected(server) for _ in range(_AT_ONCE)]
             await _times(connections, min(_WARM_UP, self.of_each))

@@ -1,4 +1,4 @@
-"""Three-round calls against 1, 2, 4 processes, each leg of a call to another one."""
+"""Three-round calls against 1, 2 and 4 processes, each leg to another process."""
 
 import asyncio
 import itertools
@@ -17,23 +17,23 @@ __all__ = ["Throughput", "throughput"]
 
 _AT_ONCE: Final = 16
 _WARM_UP: Final = 10
-"""Calls of each of those at once, before anything is measured."""
+"""Unmeasured calls per client before the measurement."""
 
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """Throughput of a number of processes."""
+    """Throughput with a number of processes."""
 
     processes: int
     calls: int
     seconds: float
     server_cpu: float
-    """Seconds, of all of them together."""
+    """Seconds, summed over all servers."""
     client_cpu: float
 
 
 class _Hopping:
-    """A client with a connection to each process, which sends every request to the next one."""
+    """Client that is connected to each process, and sends every request to the next one."""
 
     def __init__(self, connections: Sequence[Connection]) -> None:
         self._next = itertools.cycle(connections)
@@ -43,7 +43,7 @@ class _Hopping:
 
 
 def throughput(processes: int, *, calls: int) -> Throughput:
-    """Make calls against new processes, and see who computes for how long."""
+    """Make calls against new processes, and measure the processor time on both sides."""
     with served("roundtrip", processes) as servers:
         return asyncio.run(_measured(servers, calls))
 
@@ -60,7 +60,7 @@ async def _measured(servers: Sequence[Process], calls: int) -> Throughput:
 
 
 async def connected(server: Process) -> Connection:
-    """A connection to a process, which may still have to start."""
+    """Connect to a process, which may still be starting."""
     read, write = await asyncio.open_connection("127.0.0.1", server.port)
     return Connection(read, write, port=server.port)
 

@@ -1,1 +1,1 @@
-"""The comparison with the SDK and FastMCP: each row runs a real server of each library."""
+"""Comparison with the SDK and FastMCP: each row runs a real server with each library."""

@@ -1,6 +1,6 @@
 """Show what roundtrip, the SDK and FastMCP do, row by row: `python -m benchmarks.peers [NAME ...]`.
 
-Each row runs a server of each library in memory, with a client of the SDK, and prints one line for each.
+Each row runs a server with each library in memory, calls it with an SDK client, and prints one line for each.
 """
 
 import argparse

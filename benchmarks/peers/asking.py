@@ -38,7 +38,7 @@ def ask_name() -> Elicit[Named]:
     return Elicit("Which name?", Named)
 
 
-# The functions below with the SDK's markers are registered unchanged on the SDK's server and on roundtrip's.
+# The functions below have the SDK's markers. The SDK's server and roundtrip's register them unchanged.
 
 
 def with_resolver(server: Any) -> Any:
@@ -300,7 +300,7 @@ def with_bound(server: Any) -> Any:
 
 
 async def corrected(server: Any, mode: str = "2026-07-28") -> str:
-    """Answer 10, and 9 if the client is asked again."""
+    """Answer 10, and then 9 if asked again."""
     person = Person({"count": 10}, {"count": 9})
     text = await said(server, mode=mode, person=person)
     if text == "9 copies" and len(person.asked) == 2:

@@ -1,4 +1,4 @@
-"""Rows about parts around a call: confirmations, tasks, approvals, pages, commands, tests, and FastMCP's own parts."""
+"""Rows about features around a call: confirmations, tasks, approvals, pages, commands, tests, and FastMCP's own."""
 
 import pkgutil
 from importlib.metadata import entry_points
@@ -130,7 +130,7 @@ async def approval_ours() -> str:
 
 
 async def unasked(server: Any) -> str:
-    """Call with a client that declares nothing."""
+    """Call with a client that declares no capability."""
     async with connect(server) as client:
         try:
             return f"a result: {short(text_of(await client.call_tool('work', {})))}"
@@ -256,7 +256,7 @@ _API: Final = {
 
 
 def members(module: Any, word: str) -> Shown:
-    """Return a function that shows the public names with a word."""
+    """Return a function that shows the public names that contain a word."""
 
     async def shown() -> str:
         found = sorted(name for name in dir(module) if word in name.lower() and not name.startswith("_"))

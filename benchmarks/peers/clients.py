@@ -1,4 +1,4 @@
-"""Clients of the SDK that call servers of any library in memory."""
+"""SDK clients that call any library's servers in memory."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias, cast
@@ -28,11 +28,11 @@ KEY: Final = b"k" * 32
 _MAX_CHARS: Final = 90
 
 Content: TypeAlias = Mapping[str, Any] | Callable[[str], Mapping[str, Any]]
-"""Content of an accepted form, or a function of the message that returns it."""
+"""The content of an accepted form, or a function that returns it for a message."""
 
 
 class Person:
-    """User who accepts every question, with these contents in order; the last one answers all that follow."""
+    """User who accepts every question, with these contents in order. The last content answers all further questions."""
 
     def __init__(self, *contents: Content) -> None:
         self._contents = contents or ({},)
@@ -47,20 +47,20 @@ class Person:
         return ElicitResult(action="accept", content=dict(content(params.message) if callable(content) else content))
 
     async def model(self, context: Any, params: CreateMessageRequestParams) -> CreateMessageResult:
-        """Answer in the place of the client's model."""
+        """Answer as the client's model."""
         self.asked.append("model")
         return CreateMessageResult(role="assistant", content=TextContent(type="text", text="done"), model="model")
 
 
 def connect(server: Any, *, mode: str = RETRY, person: Person | None = None, **options: Any) -> Client:
-    """Make a client of a server, which declares that it can be asked if there is a person."""
+    """Create a client for a server. If there is a person, it declares that it can be asked."""
     if person is not None:
         options = {"elicitation_callback": person, "sampling_callback": person.model, **options}
     return Client(cast("Any", low_level(server)), mode=mode, **options)
 
 
 def text_of(result: CallToolResult) -> str:
-    """Return the text of a result, marked if it is an error."""
+    """Return a result's text, marked if it is an error."""
     text = " ".join(one.text for one in result.content if isinstance(one, TextContent))
     return f"error: {text}" if result.is_error else text
 
@@ -73,7 +73,7 @@ async def said(
     mode: str = RETRY,
     person: Person | None = None,
 ) -> str:
-    """Call a tool, and return the text of its result or error."""
+    """Call a tool, and return the text from its result or error."""
     async with connect(server, mode=mode, person=person) as client:
         try:
             return text_of(await client.call_tool(tool, dict(arguments or {})))
@@ -93,7 +93,7 @@ async def prompted(server: Any, *, mode: str = RETRY, person: Person) -> str:
 
 
 async def asks_where(make: Callable[[], Any], *, expected: str = "done", call: Any = said) -> str:
-    """Call the tool `work` on both eras, and say on which it asks and ends with a text."""
+    """Call the tool `work` in both eras, and return in which eras it asks and ends with a text."""
     works: list[str] = []
     for mode, revision in _ERAS.items():
         person = Person({"name": "done"})
@@ -106,7 +106,7 @@ async def asks_where(make: Callable[[], Any], *, expected: str = "done", call: A
 
 
 class Legs:
-    """One call of the tool `work` on 2026-07-28, leg by leg, each through a new client."""
+    """One call to the tool `work` on 2026-07-28, leg by leg, each through a new client."""
 
     def __init__(self, **arguments: Any) -> None:
         self._arguments = arguments
@@ -115,19 +115,19 @@ class Legs:
 
     @property
     def token(self) -> str:
-        """Return the request state of the last round."""
+        """Return the last round's request state."""
         if self._asked is None or self._asked.request_state is None:
             raise AssertionError("no round has a request state")
         return self._asked.request_state
 
     @property
     def questions(self) -> list[str]:
-        """Return the messages of the last round."""
+        """Return the last round's messages."""
         requests = (self._asked.input_requests if self._asked is not None else None) or {}
         return [one.params.message for one in requests.values() if isinstance(one, ElicitRequest)]
 
     async def leg(self, server: Any, content: Content | None = None) -> str:
-        """Send the next leg with this answer to all questions, and return the text of a result, or `asked`."""
+        """Send the next leg with this answer to all questions, and return the result's text, or `asked`."""
         responses: dict[str, Any] = {}
         if self._asked is not None and content is not None:
             for key, request in (self._asked.input_requests or {}).items():
@@ -155,6 +155,6 @@ class Legs:
 
 
 def short(text: str) -> str:
-    """Return a text that fits into a cell of the table."""
+    """Return a text that fits into a table cell."""
     line = " ".join(text.split()).replace("|", "/").replace("`", "'")
     return line if len(line) <= _MAX_CHARS else f"{line[:_MAX_CHARS]}…"

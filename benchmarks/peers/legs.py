@@ -1,4 +1,4 @@
-"""Rows about calls that go over several requests: other instances, repeated requests, deploys, and tokens."""
+"""Rows about calls with several requests: other instances, repeated requests, deploys, and tokens."""
 
 import base64
 import json
@@ -35,13 +35,13 @@ ADA: Final = {"name": "Ada"}
 
 
 class Counted:
-    """Makers of servers whose body counts its runs."""
+    """Server factories whose body counts its runs."""
 
     def __init__(self) -> None:
         self.runs = 0
 
     def on(self, server: Any, **options: Any) -> Any:
-        """Register a tool that asks by a resolver."""
+        """Register a tool that asks with a resolver."""
 
         @server.tool(**options)
         async def work(named: Annotated[Named, Resolve(ask_name)]) -> str:
@@ -51,7 +51,7 @@ class Counted:
         return server
 
     def on_fastmcp(self) -> Any:
-        """Register a tool that asks by a guard."""
+        """Register a tool that asks with a guard."""
         server = fast()
 
         @server.tool
@@ -85,7 +85,7 @@ async def resume_fastmcp() -> str:
 
 
 async def runs_of(counted: Counted, server: Any) -> str:
-    """Send the last request of a call twice."""
+    """Send a call's last request twice."""
     call = Legs()
     await call.leg(server)
     await call.leg(server, ADA)
@@ -127,7 +127,7 @@ def asking_account(whose: str) -> Callable[[], Elicit[Account]]:
 
 
 def bank(server: Any, *, reordered: bool) -> Any:
-    """Register a tool with two resolvers of one factory; the other build has its parameters in another order."""
+    """Register a tool with two resolvers from one factory. The other build has its parameters in another order."""
     sender, receiver = asking_account("sender"), asking_account("receiver")
 
     def ask_sure(
@@ -162,11 +162,11 @@ def bank(server: Any, *, reordered: bool) -> Any:
 
 
 async def swapped(first: Any, second: Any, *, field: str = "owner") -> str:
-    """Answer both questions on one build, and the last on a build with reordered parameters."""
+    """Answer both questions on one build, and the last question on a build with reordered parameters."""
     call = Legs()
     await call.leg(first)
     owners = iter(("ada", "eve"))
-    # The answers are sent in the order in which the first build asks: the sender first.
+    # Answers are sent in the order in which the first build asks: the sender first.
     await call.leg(first, lambda message: {field: next(owners)})
     text = await call.leg(second, {"name": "yes"})
     return {
@@ -185,7 +185,7 @@ async def reorder_sdk() -> str:
 
 
 def guarded_bank(*, reordered: bool) -> Any:
-    """Make the bank with a guard, which stores its answers under names of its own."""
+    """Make the bank with a guard, which stores its answers under its own names."""
     server = fast()
     accounts = ("receiver", "sender") if reordered else ("sender", "receiver")
 
@@ -267,18 +267,18 @@ async def rename_fastmcp() -> str:
 
 
 class Computing:
-    """Function whose runs are counted, in a call of two requests."""
+    """Function that counts its runs, in a call with two requests."""
 
     def __init__(self) -> None:
         self.runs = 0
 
     def voucher(self) -> str:
-        """Return another text each time."""
+        """Return a different text each time."""
         self.runs += 1
         return f"voucher {self.runs}"
 
     async def called(self, server: Any) -> str:
-        """Make a call of two requests, and say how often the function ran."""
+        """Make a call with two requests, and return how often the function ran."""
         call = Legs()
         await call.leg(server)
         text = await call.leg(server, ADA)
@@ -338,7 +338,7 @@ _ADDRESS: Final = "42 Rue de la Paix, third floor, at the back"
 
 
 def of_four(server: Any) -> Any:
-    """Register a tool that asks four questions, and a fifth when it has their answers."""
+    """Register a tool that asks four questions, and a fifth after their answers."""
 
     def make(number: int) -> Callable[[], Elicit[Named]]:
         def ask() -> Elicit[Named]:
@@ -365,7 +365,7 @@ def of_four(server: Any) -> Any:
 
 
 def line(message: str) -> dict[str, str]:
-    """Return an answer of 40 characters to each of the four questions."""
+    """Return a 40-character answer to each of the four questions."""
     texts = {"Line 0?": _ANSWERS[0], "Line 1?": _ANSWERS[1], "Line 2?": _ANSWERS[2], "Line 3?": _ADDRESS}
     return {"name": texts[message].ljust(40, ".")[:40]}
 
@@ -399,7 +399,7 @@ async def size_fastmcp() -> str:
 
 
 def shows(token: str, text: str) -> bool:
-    """Return True if a text can be read in a token without its key."""
+    """Return True if a token shows a text without its key."""
     for start in range(min(len(token), 16)):
         part = token[start:]
         found = base64.urlsafe_b64decode(part[: len(part) // 4 * 4].replace(".", "A"))

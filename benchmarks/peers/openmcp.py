@@ -1,10 +1,10 @@
 """Show what OpenMCP's gates and dependencies do: `PYTHON benchmarks/peers/openmcp.py`.
 
-OpenMCP is published as `dedalus-mcp`. It needs an SDK before version 2, so it runs in an environment of its own. This
-program imports nothing of this repository. docs/comparison.md has the commands.
+OpenMCP is published as `dedalus-mcp`. It needs an SDK before version 2, so it runs in a separate environment, and this
+program imports nothing from this repository. docs/comparison.md has the commands.
 """
 
-# Nothing of that environment is known to the type checker of this one.
+# The type checker in this environment cannot see that one.
 # pyright: basic
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 
@@ -17,7 +17,7 @@ from dedalus_mcp import MCPServer, tool
 from dedalus_mcp.server.dependencies import Depends
 from mcp.shared.memory import create_connected_server_and_client_session
 
-# The schema that it makes of such a parameter has the default in it, which is no JSON.
+# The schema for such a parameter includes its default, which is not JSON.
 _NO_ARGUMENTS: Final = {"type": "object", "properties": {}}
 
 

@@ -1,4 +1,4 @@
-"""Rows of the comparison: a feature, our test of it, and a function for each library that shows what it does."""
+"""Comparison rows: a feature, our test for it, and a function per library that shows what the library does."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 __all__ = ["LIBRARIES", "Row", "Shown", "lacks", "takes", "times"]
 
 Shown: TypeAlias = Callable[[], Awaitable[str]]
-"""Function that runs a real server, and returns one line about what it did."""
+"""A function that runs a real server, and describes in one line what it did."""
 
 LIBRARIES: Final = ("roundtrip", "sdk", "fastmcp")
 
@@ -20,7 +20,7 @@ class Row:
     name: str
     feature: str
     test: str | None
-    """Our test: a path from the root of the repository, and the name of a function. None for what roundtrip lacks."""
+    """Our test: a path from the repository root, and a function name. None if roundtrip lacks the feature."""
 
     roundtrip: Shown
     sdk: Shown
@@ -35,7 +35,7 @@ def lacks(function: Callable[..., Any], *options: str) -> Shown:
     """Return a function that shows that another function takes none of these options.
 
     Raises:
-        AssertionError: It takes one of them when the row is shown.
+        AssertionError: The other function takes one of them. The returned function raises this.
     """
 
     async def shown() -> str:
@@ -51,7 +51,7 @@ def takes(function: Callable[..., Any], *options: str) -> Shown:
     """Return a function that shows that another function takes these options.
 
     Raises:
-        AssertionError: It lacks one of them when the row is shown.
+        AssertionError: The other function lacks one of them. The returned function raises this.
     """
 
     async def shown() -> str:
@@ -64,5 +64,5 @@ def takes(function: Callable[..., Any], *options: str) -> Shown:
 
 
 def times(number: int) -> str:
-    """Return how often something happened, as a word where there is one."""
+    """Return how often something happened, as a word if there is one."""
     return {1: "once", 2: "twice"}.get(number, f"{number} times")

@@ -1,4 +1,4 @@
-"""Servers of the three libraries, all with one key, and the guard pattern by which FastMCP's tools ask."""
+"""Servers for the three libraries, all with one key, and the guard pattern with which FastMCP's tools ask."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -21,28 +21,28 @@ NAME_FORM: Final[dict[str, Any]] = {
 
 
 def ours(**options: Any) -> Server[Any]:
-    """Make a server of roundtrip, which leaves no trace."""
+    """Create a roundtrip server that records no trace."""
     return Server[Any]("peer", keys=[KEY], trace=False, **options)
 
 
 def theirs() -> MCPServer[Any]:
-    """Make a server of the SDK."""
+    """Create an SDK server."""
     return MCPServer[Any]("peer", request_state_security=RequestStateSecurity(keys=[KEY]))
 
 
 def fast(**options: Any) -> FastMCP[Any]:
-    """Make a server of FastMCP."""
+    """Create a FastMCP server."""
     return FastMCP[Any]("peer", request_state_security=RequestStateSecurity(keys=[KEY]), **options)
 
 
 def asking(key: str, message: str, *, state: str | None = None) -> InputRequiredResult:
-    """Return a question for a name, as a guard of FastMCP returns it."""
+    """Return a question for a name, as a FastMCP guard returns it."""
     params = ElicitRequestFormParams(message=message, requested_schema=NAME_FORM)
     return InputRequiredResult(input_requests={key: ElicitRequest(params=params)}, request_state=state or key)
 
 
 def answer_to(ctx: Any, key: str) -> Any:
-    """Return the accepted name of a question, or None if there is no such answer."""
+    """Return the accepted name, or None if a question has no such answer."""
     answers: Mapping[str, Any] = ctx.input_responses or {}
     given = answers.get(key)
     if not isinstance(given, ElicitResult) or given.action != "accept" or given.content is None:

@@ -1,4 +1,4 @@
-"""The rows in order, and the table of docs/comparison.md."""
+"""The rows in order, and the table in docs/comparison.md."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ _MAX_SECONDS: Final = 60.0
 
 
 def versions() -> dict[str, str]:
-    """Return the version of each library."""
+    """Return each library's version."""
     return {
         "roundtrip": version("mcp-roundtrip"),
         "sdk": version("mcp"),
@@ -27,14 +27,14 @@ def versions() -> dict[str, str]:
 
 
 def rows_named(names: Sequence[str]) -> list[Row]:
-    """Return the rows of these names, or all."""
+    """Return the rows with these names, or all."""
     return [row for row in ROWS if not names or row.name in names]
 
 
 async def show(row: Row) -> dict[str, str]:
-    """Run the servers of a row, and return what each library did."""
+    """Run a row's servers, and return what each library did."""
     cells: dict[str, str] = {}
-    # Libraries differ in how much they log and warn; the table compares what they do.
+    # Libraries log and warn to different degrees. The table compares what they do.
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -49,7 +49,7 @@ async def show(row: Row) -> dict[str, str]:
 
 
 def table(shown: Iterable[tuple[Row, Mapping[str, str]]]) -> list[str]:
-    """Return the lines of the table of the page."""
+    """Return the lines of the page's table."""
     titles = {"roundtrip": "roundtrip", "sdk": "SDK `MCPServer`", "fastmcp": "FastMCP"}
     heads = " | ".join(f"{titles[library]} {number}" for library, number in versions().items())
     lines = [f"| row | feature | {heads} | our test |", "|---|---|" + "---|" * len(LIBRARIES) + "---|"]

@@ -1,4 +1,4 @@
-"""Tasks that ask, and the two processes of a task: `python -m benchmarks.peers.tasks begin | end`."""
+"""Tasks that ask, and a task in two processes: `python -m benchmarks.peers.tasks begin | end`."""
 
 import asyncio
 import logging
@@ -43,7 +43,7 @@ class Named(BaseModel):
 
 
 def with_task(**options: Any) -> Any:
-    """Make a server of roundtrip with a task that asks."""
+    """Create a roundtrip server with a task that asks."""
     server = ours(**options)
 
     @server.tool(task=True)
@@ -54,7 +54,7 @@ def with_task(**options: Any) -> Any:
 
 
 def with_fastmcp_task(url: str) -> Any:
-    """Make a server of FastMCP with a task that asks, in the store with this URL."""
+    """Create a FastMCP server with a task that asks, in the store at this URL."""
     server = fast()
     server.add_extension(TasksExtension(url=url))
 
@@ -74,7 +74,7 @@ async def tasks_client(server: Any) -> AsyncGenerator[Client]:
 
 
 async def begin(client: Client) -> str:
-    """Call the tool, and return the id of its task when it asks."""
+    """Call the tool, and return its task id when it asks."""
     created = await client.session.call_tool("work", {}, allow_claimed=True, allow_input_required=True)
     if not isinstance(created, ClientCreateTaskResult):
         raise AssertionError(f"expected a task, got {created}")
@@ -83,7 +83,7 @@ async def begin(client: Client) -> str:
 
 
 async def answered(client: Client, task_id: str) -> str:
-    """Answer the question of a task, and return the text of its result."""
+    """Answer a task's question, and return the text of its result."""
     task = await _until(client, task_id, "input_required")
     answer = {"action": "accept", "content": {"name": "Ada"}}
     responses = dict.fromkeys(task.input_requests or {}, answer)
@@ -105,7 +105,7 @@ async def _until(client: Client, task_id: str, *statuses: str) -> ClientGetTaskR
 
 
 def restarted(library: str, store: str) -> str:
-    """Begin a task in a process, answer its question in another one, and return what that one found."""
+    """Begin a task in one process, answer its question in another, and return what the second process found."""
     task_id = _run("begin", library, store)
     return _run("end", library, store, task_id)
 

@@ -1,6 +1,6 @@
-"""Rows about injected values, visibility gates, results, and lists that change."""
+"""Rows about injected values, visibility gates, results, and changing lists."""
 
-# FastMCP's dependencies are defaults of parameters.
+# FastMCP's dependencies are parameter defaults.
 # ruff: noqa: B008
 
 import asyncio
@@ -24,7 +24,7 @@ __all__ = ["ROWS"]
 
 
 class Crowd:
-    """Functions that count how many of them run at the same time."""
+    """Functions that count how many of them run at once."""
 
     SIZE: Final = 4
 
@@ -33,7 +33,7 @@ class Crowd:
         self.most = 0
 
     def member(self) -> Callable[[], Any]:
-        """Return a function that waits for a moment."""
+        """Return a function that waits briefly."""
 
         async def wait() -> str:
             self._running += 1
@@ -45,7 +45,7 @@ class Crowd:
         return wait
 
     async def at(self, server: Any) -> str:
-        """Call the tool, and say how many functions ran at the same time."""
+        """Call the tool, and return how many functions ran at once."""
         text = await said(server)
         return f"{self.most} at a time" if text == "done" else short(text)
 
@@ -95,7 +95,7 @@ class Session:
         self.events: list[str] = []
 
     async def opened(self) -> AsyncGenerator[str]:
-        """Yield the session, as dependencies of FastAPI do."""
+        """Yield the session, like FastAPI's dependencies."""
         self.events.append("opened")
         yield "session"
         self.events.append("closed")
@@ -288,7 +288,7 @@ async def cycle_fastmcp() -> str:
 
 
 async def listed(server: Any) -> str:
-    """List two tools, one behind a gate that raises."""
+    """List two tools, one with a gate that raises."""
     async with connect(server) as client:
         try:
             names = {tool.name for tool in (await client.list_tools()).tools}
@@ -324,7 +324,7 @@ async def gate_fastmcp() -> str:
 
 
 async def returned(server: Any) -> str:
-    """Call a tool that returns bytes, and say what arrives."""
+    """Call a tool that returns bytes, and return what arrives."""
     async with connect(server) as client:
         result = await client.call_tool("work", {})
     if result.is_error:
@@ -356,11 +356,11 @@ async def bytes_fastmcp() -> str:
 
 
 _SECONDS: Final = 1.0
-"""Time in which a notification arrives in memory, if one is sent."""
+"""Time within which a sent notification arrives in memory."""
 
 
 async def announced(make: Callable[[], Any]) -> str:
-    """Call a tool that adds another one, and say which clients are notified."""
+    """Call a tool that adds another tool, and return which clients are notified."""
     found: list[str] = []
     heard = anyio.Event()
 
@@ -374,7 +374,7 @@ async def announced(make: Callable[[], Any]) -> str:
             await heard.wait()
             found.append("2025-11-25")
     async with connect(make()) as client:
-        with suppress(MCPError):  # a server that does not know `subscriptions/listen` announces nothing by it
+        with suppress(MCPError):  # a server without `subscriptions/listen` announces nothing through it
             async with client.listen(tools_list_changed=True) as changes:
                 await client.call_tool("work", {})
                 with anyio.move_on_after(_SECONDS):

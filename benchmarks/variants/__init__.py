@@ -1,4 +1,4 @@
-"""The peers that are compared, as far as they are installed."""
+"""The compared peers that are installed."""
 
 from importlib import import_module
 from importlib.util import find_spec
@@ -15,11 +15,11 @@ _MODULES: Final = {
     "lowlevel_server": "mcp",
     "fastmcp_server": "fastmcp",
 }
-"""Each peer's module here, and the package it needs."""
+"""Each peer's module, and the package that it needs."""
 
 
 def installed() -> tuple[Variant, ...]:
-    """Import the peers whose package is there; one that is there and broken raises."""
+    """Import the peers whose packages are installed. A broken installation raises."""
     return tuple(
         import_module(f"{__name__}.{module}").VARIANT
         for module, package in _MODULES.items()

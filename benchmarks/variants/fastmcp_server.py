@@ -1,6 +1,6 @@
-"""FastMCP in the forms its documentation recommends: `Depends` for values, the guard pattern for questions."""
+"""FastMCP as its documentation recommends: `Depends` for values, the guard pattern for questions."""
 
-# A peer and no dependency: where it is not installed, a type checker can say nothing about this file.
+# FastMCP is a peer, not a dependency. Without it, a type checker knows nothing about this file.
 # pyright: reportMissingImports=false, reportUnknownVariableType=false, reportUnknownMemberType=false
 # pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportUntypedFunctionDecorator=false
 
@@ -25,7 +25,7 @@ _Function: TypeAlias = Callable[..., Any]
 
 
 def build(workload: Workload) -> ASGIApp | None:
-    """Make a FastMCP server with the workload's tool."""
+    """Create a FastMCP server with the workload's tool."""
     if isinstance(workload, Words) and workload.once:
         return None
     server: FastMCP[Any] = FastMCP("bench", request_state_security=RequestStateSecurity(keys=[KEY]))
@@ -55,7 +55,7 @@ def _greeter(in_threads: bool) -> _Function:
 
 def _asking(tool: guard.Guard, in_threads: bool) -> _Function:
     def work(name: str, ctx: Context) -> str | InputRequiredResult:
-        # `ctx.elicit` is refused on this protocol revision; a tool returns its questions and reads the answers itself.
+        # This protocol revision rejects `ctx.elicit`: a tool returns its questions and reads the answers itself.
         return tool(name, ctx.input_responses, ctx.request_state)
 
     parameters = {"name": str, "ctx": Context}

@@ -1,4 +1,4 @@
-"""The asking tools written by hand, as an author must where the framework only passes questions and answers through."""
+"""Asking tools written by hand, for frameworks that only pass questions and answers through."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ from benchmarks.workloads import (
 
 _M = TypeVar("_M", bound=BaseModel)
 Guard: TypeAlias = Callable[[str, InputResponses | None, str | None], str | InputRequiredResult]
-"""An asking tool: from its argument, the answers and the state to its result, or to questions."""
+"""An asking tool, from argument, answers and state to a result or to questions."""
 
 _WORD_SCHEMA: Final[dict[str, Any]] = {
     "type": "object",
@@ -50,7 +50,7 @@ _CONSENT: Final = ElicitRequest(
 
 
 def guard_of(workload: Workload) -> Guard:
-    """Return the tool of a workload that asks."""
+    """Return the tool for an asking workload."""
     match workload:
         case Confirm():
             return consent
@@ -67,7 +67,7 @@ class NotAccepted(ValueError):
 
 
 def consent(name: str, responses: InputResponses | None, state: str | None) -> str | InputRequiredResult:
-    """Ask once, then answer. The state only says that the question was asked, by this server and for this call."""
+    """Ask once, then answer. The state says only that this server asked the question in this call."""
     if responses is None or state != "asked":
         return InputRequiredResult(input_requests={"consent": _CONSENT}, request_state="asked")
     return said(name, [str(_accepted(responses, "consent", Consent).ok)])
@@ -76,7 +76,7 @@ def consent(name: str, responses: InputResponses | None, state: str | None) -> s
 def word_rounds(
     name: str, responses: InputResponses | None, state: str | None, *, rounds: Sequence[int]
 ) -> str | InputRequiredResult:
-    """Ask round by round, keeping the answers so far as the state: a checkpoint, so nothing runs twice."""
+    """Ask round by round. The state holds the answers so far: a checkpoint, so nothing runs twice."""
     checkpoint: list[list[str]] = []
     if state is not None:
         checkpoint = json.loads(state)
@@ -99,7 +99,7 @@ def word_rounds(
 def draft(
     name: str, responses: InputResponses | None, state: str | None, *, questions: int
 ) -> str | InputRequiredResult:
-    """Have a text written, then ask question after question, with all that was said so far as the state."""
+    """Request a text, then ask question after question. The state holds everything said so far."""
     said_so_far: list[str] = [] if state is None else json.loads(state)
     if state is None:
         message = SamplingMessage(role="user", content=TextContent(text=DRAFT_MESSAGE))
@@ -128,7 +128,7 @@ def _written(responses: InputResponses) -> str:
 
 
 def _numbers(rounds: Sequence[int], *, done: int) -> range:
-    """The numbers of the questions of round `done`."""
+    """Return the question numbers in round `done`."""
     first = sum(rounds[:done])
     return range(first, first + rounds[done])
 

@@ -1,4 +1,4 @@
-"""A server written by hand on the SDK's low-level class: what is left when there is no framework in the way."""
+"""A server written by hand on the SDK's low-level class: the cost without a framework."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -29,8 +29,8 @@ _SCHEMA: dict[str, Any] = {"type": "object", "properties": {"name": {"type": "st
 
 
 def build(workload: Workload) -> ASGIApp | None:
-    """Make a low-level server with the workload's tool, its request states sealed like everybody's."""
-    # Handlers of this class are coroutines.
+    """Create a low-level server with the workload's tool. It seals request states like the other servers."""
+    # Handlers on this class are coroutines.
     if workload.in_threads or (isinstance(workload, Words) and workload.once):
         return None
     bodies = {TOOL: _body(workload)}
@@ -55,7 +55,7 @@ def build(workload: Workload) -> ASGIApp | None:
         "bench",
         on_list_tools=on_list_tools,
         on_call_tool=on_call_tool,
-        # Without it the transport lists all tools before every call with arguments, to find this schema.
+        # Otherwise the transport lists all tools before every call with arguments, to find this schema.
         get_tool_input_schema={tool.name: tool.input_schema for tool in tools}.get,
     )
     server.middleware.append(RequestStateBoundary(RequestStateSecurity(keys=[KEY]), default_audience="bench"))
@@ -92,7 +92,7 @@ def _computing(count: int, seconds: float) -> _Body:
     async def body(params: CallToolRequestParams) -> str:
         if seconds:
             return said(_name(params), await asyncio.gather(*(step(number) for number in range(count))))
-        # By hand one knows that these never wait.
+        # The author knows that these never wait.
         return said(_name(params), [await step(number) for number in range(count)])
 
     return body

@@ -1,4 +1,4 @@
-"""roundtrip's `Server` as in `roundtrip_server`, writing a transcript of every call."""
+"""roundtrip's `Server` as in `roundtrip_server`, with a transcript of every call."""
 
 import atexit
 import tempfile
@@ -17,7 +17,7 @@ atexit.register(_FOLDER.cleanup)
 
 
 def build(workload: Workload) -> ASGIApp:
-    """Make a `Server` with the workload's tool, and a recorder."""
+    """Create a `Server` with the workload's tool, and a recorder."""
     return roundtrip_server.build(workload, trace=Recorder(Path(_FOLDER.name) / "calls.jsonl"))
 
 

@@ -1,4 +1,4 @@
-"""The tools in the form the SDK and roundtrip share: parameters filled by resolvers that may return a question."""
+"""Tools in the form that the SDK and roundtrip share: resolvers fill parameters, and may return a question."""
 
 import asyncio
 import time
@@ -33,17 +33,17 @@ Function: TypeAlias = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class Markers:
-    """The marker classes of one of the two: roundtrip's are subclasses of the SDK's."""
+    """The SDK's or roundtrip's marker classes. roundtrip's are subclasses of the SDK's."""
 
     resolve: Callable[[Function], Resolve]
     elicit: type[Elicit[Any]]
     sample: type[Sample]
     once: Callable[[Function], Resolve] | None = None
-    """Resolves a function whose value is final; None where there is nothing of the kind."""
+    """Marks a function whose value is final. None if the library has no such marker."""
 
 
 def register(server: MCPServer[Any], workload: Workload, *, markers: Markers) -> bool:
-    """Give the server the workload's tool; False where these markers cannot do it."""
+    """Register the workload's tool on the server. Return False if these markers cannot express it."""
     in_threads = workload.in_threads
     match workload:
         case Plain(tools=tools):
@@ -121,7 +121,7 @@ def _wording(
     latest: dict[str, Any] = {}
     for size in rounds:
         asking = {number + offset: _question(number + offset, latest, markers, in_threads) for offset in range(size)}
-        # The tool consumes the last round only; what went before reaches it through the wording of the questions.
+        # The tool receives only the last round. Earlier answers reach it through the wording of the questions.
         latest = {f"word_{key}": Annotated[Word, resolve(question)] for key, question in asking.items()}
         number += size
     return spelled(declared(work, in_threads=in_threads), name=TOOL, parameters={"name": str, **latest}, returns=str)

@@ -1,4 +1,4 @@
-"""roundtrip's `Server`, with the same tools as the SDK's and roundtrip's markers."""
+"""roundtrip's `Server`, with the same tools as the SDK's, and roundtrip's markers."""
 
 from functools import partial
 from typing import Final, Literal
@@ -25,14 +25,14 @@ def greet(name: str) -> str:
 
 
 def make(workload: Workload, *, trace: Recorder | Literal[False] = False) -> Server:
-    """Make a `Server` with the workload's tool."""
+    """Create a `Server` with the workload's tool."""
     server = Server("bench", keys=[KEY], trace=trace)
     register(server, workload, markers=_MARKERS)
     return server
 
 
 def build(workload: Workload, *, trace: Recorder | Literal[False] = False) -> ASGIApp:
-    """Return the application of a `Server` with the workload's tool."""
+    """Return the application for a `Server` with the workload's tool."""
     return make(workload, trace=trace).streamable_http_app(
         streamable_http_path=PATH, json_response=True, stateless_http=True
     )

@@ -26,7 +26,7 @@ app = server.streamable_http_app()
 
 
 def build(workload: Workload) -> ASGIApp | None:
-    """Make an `MCPServer` with the workload's tool."""
+    """Create an `MCPServer` with the workload's tool."""
     server: MCPServer[None] = MCPServer("bench", request_state_security=RequestStateSecurity(keys=[KEY]))
     if not register(server, workload, markers=Markers(resolve=Resolve, elicit=Elicit, sample=Sample)):
         return None

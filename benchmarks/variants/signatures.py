@@ -1,4 +1,4 @@
-"""Gives functions signatures that are known only at run time, as if they had been written out."""
+"""Functions whose signatures are known only at run time, as if they had been written out."""
 
 from collections.abc import Callable, Mapping
 from inspect import Parameter, Signature
@@ -23,8 +23,8 @@ def spelled(
 ) -> _F:
     """Rename a `**keywords` function and declare its parameters.
 
-    A tool with sixteen resolver parameters is sixteen lines of nothing; every framework here reads signatures with
-    `inspect.signature` and `typing.get_type_hints`, and both are answered as for a `def` that spells them.
+    A tool with sixteen resolver parameters would be sixteen lines of boilerplate. Every framework here reads signatures
+    with `inspect.signature` and `typing.get_type_hints`. Both return the same as for a `def` with these parameters.
     """
     given = defaults or {}
     signature = Signature(
@@ -37,7 +37,7 @@ def spelled(
         return_annotation=returns,
     )
     function.__name__ = function.__qualname__ = name
-    # The SDK puts the module's name into the keys that its tokens carry: a short one, so as not to overstate them.
+    # The SDK writes the module's name into the keys in its tokens. A short name does not overstate their size.
     function.__module__ = "app"
     function.__annotations__ = {**parameters, "return": returns}
     vars(function)["__signature__"] = signature

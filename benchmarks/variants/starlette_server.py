@@ -1,4 +1,4 @@
-"""Starlette alone: a route that parses JSON and answers with fixed bytes. No server on Starlette is faster."""
+"""Starlette without MCP: a route that parses JSON and returns fixed bytes. No server on Starlette is faster."""
 
 import json
 from typing import Any, Final
@@ -15,11 +15,11 @@ from benchmarks.workloads import CONSENT_MESSAGE, Confirm, Plain, Workload
 
 _SERVER: Final = {"io.modelcontextprotocol/serverInfo": {"name": "bench", "version": ""}}
 _TOKEN: Final = "t" * 142
-"""As long as roundtrip's."""
+"""As long as roundtrip's token."""
 
 
 def build(workload: Workload) -> ASGIApp | None:
-    """Make an application that gives the first response of a plain call, or of a call with one question."""
+    """Create an application that returns the first response to a plain call, or to a call with one question."""
     match workload:
         case Plain(text=text):
             result = _finished(text)

@@ -1,4 +1,4 @@
-"""Description of a peer for the harness."""
+"""A peer, as the harness sees it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ class Variant:
     name: str
     title: str
     imports: str
-    """The statement a user of it starts with."""
+    """The statement that its users start with."""
     note: str
-    """What a reader of its figures must know."""
+    """What a reader must know about its figures."""
     build: Callable[[Workload], ASGIApp | None]
-    """Make a server that has the workload's tool; `None` where the peer has no such feature."""
+    """Builds a server with the workload's tool, or returns `None` if the peer has no such feature."""
     help: tuple[str, ...] = ()
-    """What Python is given to show the help of its command line, if it has one."""
+    """Python's arguments for showing its command-line help, if it has one."""
     program: str = ""
-    """The module `shop` of a server with one tool."""
+    """The source of a module `shop`, a server with one tool."""
     serve: tuple[str, ...] = ()
-    """What Python is given to serve that module, before the port."""
+    """Python's arguments for serving that module, without the port."""
