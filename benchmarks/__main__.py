@@ -57,7 +57,7 @@ async def _hold_to_targets(*, only: Sequence[str], effort: Effort, quick: bool) 
     missed = False
     async for verdict in measure_targets(targets, installed(), effort=effort, quick=quick, seed=_SEED):
         print(line_of(verdict), flush=True)
-        missed |= verdict.said == "miss"
+        missed |= verdict.result == "miss"
     print(f"\n{origin()}")
     # The figures from a smoke run mean nothing.
     return 1 if missed and not quick else 0

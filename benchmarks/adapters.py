@@ -21,8 +21,8 @@ from roundtrip.fastmcp import install as install_in_fastmcp
 from roundtrip.install import install as install_in_sdk
 from roundtrip.testing import Era
 
-MOST: Final = 1.1
-"""The limit for the cost with `install`, as a ratio to the cost without it."""
+MAX_RATIO: Final = 1.1
+"""The limit for the cost with `install`, relative to the cost without it."""
 
 _ROUNDS: Final = 30
 
@@ -73,13 +73,13 @@ async def compare(make: Callable[[bool], Any], era: Era, calls: int) -> tuple[fl
 
 
 async def _report(calls: int) -> bool:
-    kept = True
+    within_limit = True
     for name, make in (("FastMCP", _fastmcp), ("MCPServer", _mcpserver)):
         for era in (Era.RETRY, Era.LIVE):
             microseconds, ratio = await compare(make, era, calls)
             print(f"{name:10} {era.name.lower():6} {microseconds:7.0f} us without install, {ratio:.3f} of it with")
-            kept = kept and ratio <= MOST
-    return kept
+            within_limit = within_limit and ratio <= MAX_RATIO
+    return within_limit
 
 
 def main() -> int:

@@ -109,7 +109,7 @@ async def serving(app: ASGIApp) -> AsyncGenerator[Endpoint]:
             started.set()
 
     scope: Scope = {"type": "lifespan", "asgi": {"version": "3.0", "spec_version": "2.0"}, "state": state}
-    # The lifespan has its own task, as under a real server: the same task must close the task groups that it opens.
+    # The lifespan runs in a separate task, like under a real server. That task must close its own task groups.
     # Its context variables must not reach requests to another peer.
     task = asyncio.create_task(lifespan())
     await started.wait()

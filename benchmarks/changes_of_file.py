@@ -41,8 +41,8 @@ async def book(party: Annotated[Party, Resolve(ask_size)]) -> str:
 
 
 @dataclass
-class Way:
-    """Function calls in roundtrip, as a profiler sees them."""
+class CallProfile:
+    """Function calls in roundtrip that a profiler sees."""
 
     seen: set[FrameType] = field(default_factory=set[FrameType])
     files: set[str] = field(default_factory=set[str])
@@ -68,29 +68,29 @@ async def answer(context: ClientRequestContext, params: ElicitRequestParams) -> 
     return ElicitResult(action="accept", content={"people": 3})
 
 
-async def follow() -> Way:
+async def follow() -> CallProfile:
     """Make the call twice and profile the second one, when everything lazy has been loaded."""
-    way = Way()
+    calls = CallProfile()
     async with Client(server, mode="2026-07-28", elicitation_callback=answer) as client:
         await client.call_tool("book", {})
-        sys.setprofile(way.profile)
+        sys.setprofile(calls.profile)
         try:
             result = await client.call_tool("book", {})
         finally:
             sys.setprofile(None)
     if result.structured_content != {"result": "A table for 3."}:
         raise RuntimeError(f"the call ended with {result.content}")
-    return way
+    return calls
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", action="store_true", help="list the files that call each other most")
     options = parser.parse_args()
-    way = anyio.run(follow)
-    print(f"{sum(way.changes.values())} changes of file over {len(way.files)} files, in {len(way.seen)} calls")
+    calls = anyio.run(follow)
+    print(f"{sum(calls.changes.values())} changes of file over {len(calls.files)} files, in {len(calls.seen)} calls")
     if options.pairs:
-        for (source, target), count in way.changes.most_common():
+        for (source, target), count in calls.changes.most_common():
             print(f"{count:4}  {source or '(outside)'} -> {target}")
 
 

@@ -16,7 +16,7 @@ from benchmarks.scenarios import Call, Row
 from benchmarks.variants import Variant
 from benchmarks.wire import WrongReply
 
-__all__ = ["Helping", "Importing", "Starting"]
+__all__ = ["FreshImport", "HelpCommand", "ServerStart"]
 
 _START_SECONDS: Final = 30.0
 _TIMED: Final = """\
@@ -34,7 +34,7 @@ print(f"\\n{{stop - began}} {{stop - start}} {{most - least}}")
 
 
 @dataclass(frozen=True, slots=True)
-class Importing:
+class FreshImport:
     """Import the SDK's servers, and then a peer."""
 
     rows: tuple[Row, ...]
@@ -55,7 +55,7 @@ class Importing:
 
 
 @dataclass(frozen=True, slots=True)
-class Helping:
+class HelpCommand:
     """A peer's command line that shows its help, from process start to end."""
 
     rows: tuple[Row, ...]
@@ -79,7 +79,7 @@ class Helping:
 
 
 @dataclass(frozen=True, slots=True)
-class Starting:
+class ServerStart:
     """Server start in a new process, until the first response."""
 
     rows: tuple[Row, ...]

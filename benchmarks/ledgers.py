@@ -30,7 +30,7 @@ from benchmarks.measure import Effort, Line, measure
 from benchmarks.scenarios import Call, Row
 from benchmarks.variants import Variant
 from benchmarks.wire import Asked, WrongReply, call, read
-from benchmarks.workloads import CONSENT_MESSAGE, KEY, TOOL, Consent, Workload, confirm, said
+from benchmarks.workloads import CONSENT_MESSAGE, KEY, TOOL, Consent, Workload, confirm, result_text
 from roundtrip import Elicit, Resolve, Server
 from roundtrip.ledger import Ledger, MemoryLedger, RedisLedger, SqliteLedger
 
@@ -52,7 +52,7 @@ def _app(workload: Workload, *, ledger: Ledger | None) -> ASGIApp:
     @server.tool(name=TOOL, exactly_once=ledger is not None)
     async def work(name: str, consent: Annotated[Consent, Resolve(_consent)]) -> str:
         """Ask once, and return the answer."""
-        return said(name, [str(consent.ok)])
+        return result_text(name, [str(consent.ok)])
 
     return server.streamable_http_app(streamable_http_path=PATH, json_response=True, stateless_http=True)
 
@@ -63,7 +63,7 @@ def _app_without_resolvers(*, ledger: Ledger) -> ASGIApp:
     @server.tool(name=TOOL, exactly_once=True)
     async def work(name: str) -> str:
         """Return what the other tool returns, without asking."""
-        return said(name, [str(True)])
+        return result_text(name, [str(True)])
 
     return server.streamable_http_app(streamable_http_path=PATH, json_response=True, stateless_http=True)
 

@@ -19,7 +19,7 @@ class PeerFailed(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much to measure."""
+    """Amount of measurement."""
 
     rounds: int
     batch_scale: float

@@ -28,16 +28,16 @@ def prose(characters: int, *, seed: int = 20260728) -> str:
     rng = random.Random(seed)
     words = list(dict.fromkeys([*_COMMON.split(), *(_word(rng) for _ in range(_WORDS))]))
     weights = list(accumulate(1 / (rank + 2.7) for rank in range(len(words))))
-    said: list[str] = []
+    sentences: list[str] = []
     length = 0
     while length < characters:
         chosen = rng.choices(words, cum_weights=weights, k=rng.randint(4, 24))
         if len(chosen) > 12:
             chosen[len(chosen) // 2] += ","
         sentence = " ".join(chosen).capitalize() + rng.choice("....?;") + rng.choice([" ", " ", " ", "\n\n"])
-        said.append(sentence)
+        sentences.append(sentence)
         length += len(sentence)
-    return "".join(said)[:characters]
+    return "".join(sentences)[:characters]
 
 
 def _word(rng: random.Random) -> str:

@@ -106,10 +106,10 @@ async def checked(server: Process, request: Request, workload: Workload) -> str:
     finally:
         await connection.close()
     reply = read(response)
-    said = [question.message for question in reply.questions.values()] if isinstance(reply, Asked) else [reply.text]
+    messages = [question.message for question in reply.questions.values()] if isinstance(reply, Asked) else [reply.text]
     expected = [*workload.messages[0]] if workload.messages else [workload.text]
-    if response.status != 200 or isinstance(reply, Asked) != bool(workload.messages) or said != expected:
-        raise WrongReply(f"HTTP {response.status}, {said} where {expected} was expected")
+    if response.status != 200 or isinstance(reply, Asked) != bool(workload.messages) or messages != expected:
+        raise WrongReply(f"HTTP {response.status}, {messages} where {expected} was expected")
     return f'"{expected[0]}"'
 
 

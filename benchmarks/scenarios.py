@@ -104,14 +104,14 @@ class Conversation:
 
 
 @dataclass(frozen=True, slots=True)
-class Settling:
+class SettledCalls:
     """Scenario with whole calls over raw ASGI, and the work that the server does after its responses."""
 
     workload: Workload
     rows: tuple[Row, ...]
     calls: int = 1
     most_rounds: int | None = None
-    together: int = 40
+    calls_per_value: int = 40
     """How many calls one value averages."""
     pause: float = 0.05
     """Seconds after which the server has done all its work."""
@@ -121,12 +121,12 @@ class Settling:
 
         async def once(endpoint: Poster) -> tuple[float, ...]:
             busy = 0.0
-            for _ in range(self.together):
+            for _ in range(self.calls_per_value):
                 busy += _whole(await play(endpoint, self.workload))
                 # One turn of the event loop, as between two requests.
                 busy += await _processor_time(asyncio.sleep(0))
             busy += await _processor_time(asyncio.sleep(self.pause))
-            return (busy / self.together,)
+            return (busy / self.calls_per_value,)
 
         return _served(variant, self.workload, once)
 
@@ -138,7 +138,7 @@ async def _processor_time(work: Awaitable[None]) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class ToolList:
     """Scenario that lists the tools over raw ASGI."""
 
     workload: Plain
@@ -268,8 +268,8 @@ _CONVERSATIONS: Final[tuple[Conversation, ...]] = (
 
 IN_PROCESS: Final[tuple[Scenario, ...]] = (
     *(each for one in _CONVERSATIONS for each in (one, _threaded(one))),
-    Settling(confirm(), (Row("elicit-settled", "two-round elicitation, and work after the responses"),)),
-    Listing(plain(tools=100), (Row("list-100", "list of 100 tools"),), calls=5),
+    SettledCalls(confirm(), (Row("elicit-settled", "two-round elicitation, and work after the responses"),)),
+    ToolList(plain(tools=100), (Row("list-100", "list of 100 tools"),), calls=5),
     _token(1),
     _token(4),
     _token(16),

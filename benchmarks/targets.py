@@ -31,7 +31,7 @@ class Target:
     peer_row: str | None = None
     """The peer's row, if it differs."""
     times: float = 1
-    """The row's work divided by the work in the peer's row."""
+    """The row's work divided by the peer row's work."""
     faster: bool = False
     """True if the target is a speed: how many times as fast as the peer roundtrip is. More is better."""
     own: str = _OWN
@@ -59,7 +59,7 @@ class Verdict:
     unit: Unit
 
     @property
-    def said(self) -> str:
+    def result(self) -> str:
         """Return the result: pass, miss or -."""
         if self.measured is None:
             return "-"
@@ -151,4 +151,4 @@ def line_of(verdict: Verdict) -> str:
         return f"| {target.work} | {target.against} | {most} | not installed | | - |"
     interval = f"{shown(measured.low, verdict.unit)} to {shown(measured.high, verdict.unit)}"
     figure = shown(measured.figure, verdict.unit)
-    return f"| {target.work} | {target.against} | {most} | {figure} | {interval} | {verdict.said} |"
+    return f"| {target.work} | {target.against} | {most} | {figure} | {interval} | {verdict.result} |"

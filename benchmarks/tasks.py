@@ -1,8 +1,8 @@
 """Compare tasks with FastMCP's: `python -m benchmarks.tasks`. If Redis is installed, it starts its own Redis.
 
 All servers run in one process, over the same raw ASGI interface, and take turns. Each has a tool that does nothing. The
-rows are the time until a client has a task handle, the time until a polling client has its result, and the tasks per
-second when clients begin many at once.
+rows are the time until a client has a task handle, and the time until a polling client has its result. The last row is
+the number of tasks per second when clients begin many at once.
 """
 
 # FastMCP is a peer, not a dependency.

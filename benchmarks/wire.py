@@ -35,7 +35,7 @@ class WrongReply(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question, as the client sees it."""
+    """One question that the client sees."""
 
     message: str
     field: str | None

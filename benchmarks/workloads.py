@@ -101,17 +101,17 @@ def threaded(workload: _W) -> _W:
 
 def plain(*, tools: int = 1) -> Plain:
     """Return a call that needs only its argument."""
-    return Plain(text=said(ARGUMENTS["name"], ["hello"]), tools=tools)
+    return Plain(text=result_text(ARGUMENTS["name"], ["hello"]), tools=tools)
 
 
 def compute(count: int, *, seconds: float) -> Compute:
     """Return a call whose tool gets values from `count` resolvers."""
-    return Compute(text=said(ARGUMENTS["name"], map(computed, range(count))), count=count, seconds=seconds)
+    return Compute(text=result_text(ARGUMENTS["name"], map(computed, range(count))), count=count, seconds=seconds)
 
 
 def confirm() -> Confirm:
     """Return a call that asks for consent."""
-    return Confirm(text=said(ARGUMENTS["name"], [str(True)]), messages=((CONSENT_MESSAGE,),), answers=(True,))
+    return Confirm(text=result_text(ARGUMENTS["name"], [str(True)]), messages=((CONSENT_MESSAGE,),), answers=(True,))
 
 
 def words(*rounds: int, long: bool = False, once: bool = False) -> Words:
@@ -125,7 +125,7 @@ def words(*rounds: int, long: bool = False, once: bool = False) -> Words:
         latest = [_long_answer(number) if long else f"word-{number:03d}" for number in numbers]
         answers += latest
     return Words(
-        text=said(ARGUMENTS["name"], latest),
+        text=result_text(ARGUMENTS["name"], latest),
         messages=tuple(messages),
         answers=tuple(answers),
         rounds=rounds,
@@ -140,7 +140,7 @@ def draft(questions: int) -> Draft:
     messages = [DRAFT_MESSAGE]
     messages += [word_message(number, answers[number - 1 : number]) for number in range(1, questions + 1)]
     return Draft(
-        text=said(ARGUMENTS["name"], [str(len(text)), answers[-1]]),
+        text=result_text(ARGUMENTS["name"], [str(len(text)), answers[-1]]),
         messages=tuple((message,) for message in messages),
         answers=tuple(answers),
         questions=questions,
@@ -152,7 +152,7 @@ def word_message(number: int, before: Sequence[str]) -> str:
     return f"{number}: which word follows {'-'.join(answer[-3:] for answer in before) or 'nothing'}?"
 
 
-def said(name: str, findings: Iterable[str]) -> str:
+def result_text(name: str, findings: Iterable[str]) -> str:
     """Return a tool's result: its argument and its findings."""
     return f"{name}: {' '.join(findings)}"
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Final
 
-from benchmarks.fleet.memory import Held, awaiting, sessions
+from benchmarks.fleet.memory import MemoryUse, awaiting, sessions
 from benchmarks.fleet.throughput import Throughput, throughput
 
 _PROCESSES: Final = (1, 2, 4)
@@ -57,7 +57,7 @@ def _speeds(measured: Sequence[Throughput]) -> str:
     return "\n".join(["three-round calls, every leg to the next process; ms of processor time", *lines, ""])
 
 
-def _memory(what: str, held: Held) -> str:
+def _memory(what: str, held: MemoryUse) -> str:
     grown = held.after - held.before
     return (
         f"{what}: {held.calls}\n"

@@ -15,7 +15,7 @@ from benchmarks.sockets import Connection
 from benchmarks.wire import Asked, Finished, WrongReply, call, read
 from benchmarks.workloads import ARGUMENTS, TOOL
 
-__all__ = ["Held", "awaiting", "sessions"]
+__all__ = ["MemoryUse", "awaiting", "sessions"]
 
 _AT_ONCE: Final = 8
 _SAMPLE: Final = 100
@@ -25,7 +25,7 @@ _REPLY_SECONDS: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class MemoryUse:
     """Memory before and after."""
 
     calls: int
@@ -35,25 +35,25 @@ class Held:
     """Bytes while the calls await input."""
 
 
-def awaiting(calls: int, *, warm_up: int) -> Held:
+def awaiting(calls: int, *, warm_up: int) -> MemoryUse:
     """Begin calls on one roundtrip process. All of them then await input."""
     with served("roundtrip") as (server,):
         return asyncio.run(_awaiting(server, calls, warm_up))
 
 
-async def _awaiting(server: Process, calls: int, warm_up: int) -> Held:
+async def _awaiting(server: Process, calls: int, warm_up: int) -> MemoryUse:
     connections = [await connected(server) for _ in range(_AT_ONCE)]
-    for asked in (await _begun(connections, warm_up))[:_SAMPLE]:
+    for asked in (await _begin_calls(connections, warm_up))[:_SAMPLE]:
         await _finish(connections[0], asked)
     before = server.rss
-    held = await _begun(connections, calls)
+    held = await _begin_calls(connections, calls)
     after = server.rss
     for asked in random.Random(calls).sample(held, min(_SAMPLE, calls)):
         await _finish(connections[0], asked)
-    return Held(calls, before, after)
+    return MemoryUse(calls, before, after)
 
 
-async def _begun(connections: Sequence[Connection], calls: int) -> list[Asked]:
+async def _begin_calls(connections: Sequence[Connection], calls: int) -> list[Asked]:
     """Begin calls, and return those that were asked their first question."""
     numbers = iter(range(calls))
     held: list[Asked] = []
@@ -82,20 +82,20 @@ async def _finish(connection: Connection, asked: Asked) -> None:
         raise WrongReply(f"a call that had awaited input ended with {reply}")
 
 
-def sessions(calls: int, *, warm_up: int) -> Held:
+def sessions(calls: int, *, warm_up: int) -> MemoryUse:
     """Begin calls on one SDK process. Each has a session that holds its question open."""
     with served("sessions") as (server,):
         return asyncio.run(_sessions(server, calls, warm_up))
 
 
-async def _sessions(server: Process, calls: int, warm_up: int) -> Held:
+async def _sessions(server: Process, calls: int, warm_up: int) -> MemoryUse:
     held = [await _Session.asked(server) for _ in range(warm_up)]
     before = server.rss
     held += [await _Session.asked(server) for _ in range(calls)]
     after = server.rss
     for session in held:
         session.close()
-    return Held(calls, before, after)
+    return MemoryUse(calls, before, after)
 
 
 class _Session:
@@ -135,17 +135,17 @@ class _Session:
             headers |= {"mcp-session-id": self._id, "mcp-protocol-version": _LEGACY}
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         self._write.write(f"POST {PATH} HTTP/1.1\r\n{lines}\r\n".encode() + body)
-        said = b""
+        received = b""
         async with asyncio.timeout(_REPLY_SECONDS):
-            while until not in said:
+            while until not in received:
                 part = await self._read.read(65536)
                 if not part:
-                    raise WrongReply(f"the connection was closed after {said[:300]!r}")
-                said += part
+                    raise WrongReply(f"the connection was closed after {received[:300]!r}")
+                received += part
         # The next read must not take the rest of this response for its own.
-        if b"text/event-stream" in said and not said.endswith(b"0\r\n\r\n") and until != b"elicitation/create":
+        if b"text/event-stream" in received and not received.endswith(b"0\r\n\r\n") and until != b"elicitation/create":
             await self._read.readuntil(b"0\r\n\r\n")
-        return said.decode()
+        return received.decode()
 
     def close(self) -> None:
         self._write.close()

@@ -18,7 +18,7 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
 class Stack(StrEnum):
-    """What servers run on."""
+    """HTTP parser and event loop under a server."""
 
     PLAIN = "plain"
     """uvicorn with h11 and asyncio, as in its default installation."""

@@ -29,7 +29,7 @@ class Tail:
     """The 99th percentile divided by the median, and the median."""
     calls: int = 1
     most_rounds: int | None = None
-    of_each: int = 30
+    calls_per_connection: int = 30
     """Calls per connection."""
 
     @asynccontextmanager
@@ -37,10 +37,10 @@ class Tail:
         """Start a process with the variant's server."""
         with served(variant.name) as (server,):
             connections = [await connected(server) for _ in range(_AT_ONCE)]
-            await _times(connections, min(_WARM_UP, self.of_each))
+            await _times(connections, min(_WARM_UP, self.calls_per_connection))
 
             async def once() -> tuple[float, ...]:
-                taken = await _times(connections, self.of_each)
+                taken = await _times(connections, self.calls_per_connection)
                 middle = median(taken)
                 return quantiles(taken, n=100)[-1] / middle, middle
 

@@ -32,7 +32,7 @@ class Throughput:
     client_cpu: float
 
 
-class _Hopping:
+class _RotatingClient:
     """Client that is connected to each process, and sends every request to the next one."""
 
     def __init__(self, connections: Sequence[Connection]) -> None:
@@ -49,7 +49,7 @@ def throughput(processes: int, *, calls: int) -> Throughput:
 
 
 async def _measured(servers: Sequence[Process], calls: int) -> Throughput:
-    clients = [_Hopping([await connected(server) for server in servers]) for _ in range(_AT_ONCE)]
+    clients = [_RotatingClient([await connected(server) for server in servers]) for _ in range(_AT_ONCE)]
     await _play(clients, _AT_ONCE * _WARM_UP)
     server_cpu, client_cpu = sum(server.cpu for server in servers), time.process_time()
     began = time.perf_counter()
@@ -65,10 +65,10 @@ async def connected(server: Process) -> Connection:
     return Connection(read, write, port=server.port)
 
 
-async def _play(clients: Sequence[_Hopping], calls: int) -> None:
+async def _play(clients: Sequence[_RotatingClient], calls: int) -> None:
     numbers = iter(range(calls))
 
-    async def some(client: _Hopping) -> None:
+    async def some(client: _RotatingClient) -> None:
         for _ in numbers:
             await play(client, THREE_ROUNDS)
 

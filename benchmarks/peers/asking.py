@@ -21,7 +21,7 @@ from mcp_types import (
 )
 from pydantic import BaseModel, Field
 
-from benchmarks.peers.clients import LIVE, Person, asks_where, connect, prompted, said, short
+from benchmarks.peers.clients import LIVE, Person, asks_where, call_text, connect, prompted, short
 from benchmarks.peers.row import Row, times
 from benchmarks.peers.servers import answer_to, asking, fast, ours, theirs
 from roundtrip import Context, ElicitUrl
@@ -260,7 +260,7 @@ def with_enum(server: Any) -> Any:
 
 async def enum_of(server: Any, mode: str) -> str:
     person = Person({"row": "back"})
-    text = await said(server, mode=mode, person=person)
+    text = await call_text(server, mode=mode, person=person)
     return "the form shows a choice" if text == "back" else "the call fails"
 
 
@@ -302,7 +302,7 @@ def with_bound(server: Any) -> Any:
 async def corrected(server: Any, mode: str = "2026-07-28") -> str:
     """Answer 10, and then 9 if asked again."""
     person = Person({"count": 10}, {"count": 9})
-    text = await said(server, mode=mode, person=person)
+    text = await call_text(server, mode=mode, person=person)
     if text == "9 copies" and len(person.asked) == 2:
         return "asks again, then goes on"
     return "ends the call with an error" if text.startswith("error") and len(person.asked) == 1 else short(text)
@@ -342,7 +342,7 @@ def with_time(server: Any) -> Any:
 
 async def ended(server: Any) -> str:
     person = Person({"name": "done"})
-    text = await said(server, person=person)
+    text = await call_text(server, person=person)
     if text == "done":
         return f"asks {times(len(person.asked))}, then goes on"
     culprit = "; the error names the question" if "ask_now" in text else "; the error does not name it"

@@ -25,7 +25,7 @@ from starlette.requests import Request
 
 import roundtrip
 from benchmarks.ledgers import own_redis
-from benchmarks.peers.clients import Person, connect, said, short, text_of
+from benchmarks.peers.clients import Person, call_text, connect, short, text_of
 from benchmarks.peers.row import Row, Shown, lacks, takes
 from benchmarks.peers.servers import answer_to, asking, fast, ours, theirs
 from benchmarks.peers.tasks import (
@@ -60,7 +60,7 @@ async def confirm_ours() -> str:
     async def work(path: str) -> str:
         return "done"
 
-    text = await said(server, arguments={"path": "a.txt"}, person=person)
+    text = await call_text(server, arguments={"path": "a.txt"}, person=person)
     return f"`confirm=`: asks `{person.asked[0].splitlines()[0]}`" if text == "done" else short(text)
 
 
@@ -227,7 +227,7 @@ async def testing_fastmcp() -> str:
 
 async def proxied(backend: Any) -> str:
     person = Person({"name": "Ada"})
-    text = await said(create_proxy(backend), person=person)
+    text = await call_text(create_proxy(backend), person=person)
     return "a tool asks through it" if text == "Ada" and person.asked else short(text)
 
 
@@ -279,7 +279,7 @@ async def mount_ours() -> str:
         install(server, keys=["k" * 32])
     parent.mount(with_resolver(child), namespace="child")
     person = Person({"name": "Ada"})
-    text = await said(parent, "child_work", person=person)
+    text = await call_text(parent, "child_work", person=person)
     asked = "a tool asks in it" if text == "Ada" and person.asked else short(text)
     return f"{await members(Server, 'mount')()}; `install` on FastMCP: {asked}"
 
@@ -292,7 +292,7 @@ async def mount_fastmcp() -> str:
         return "done"
 
     parent.mount(child, namespace="child")
-    return f"`mount`: the parent's `child_work` returns `{await said(parent, 'child_work')}`"
+    return f"`mount`: the parent's `child_work` returns `{await call_text(parent, 'child_work')}`"
 
 
 async def auth_fastmcp() -> str:

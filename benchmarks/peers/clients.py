@@ -19,7 +19,19 @@ from mcp_types import (
 
 from roundtrip.adapters.finding import low_level
 
-__all__ = ["KEY", "LIVE", "RETRY", "Legs", "Person", "asks_where", "connect", "prompted", "said", "short", "text_of"]
+__all__ = [
+    "KEY",
+    "LIVE",
+    "RETRY",
+    "Legs",
+    "Person",
+    "asks_where",
+    "call_text",
+    "connect",
+    "prompted",
+    "short",
+    "text_of",
+]
 
 RETRY: Final = "2026-07-28"
 LIVE: Final = "legacy"
@@ -65,7 +77,7 @@ def text_of(result: CallToolResult) -> str:
     return f"error: {text}" if result.is_error else text
 
 
-async def said(
+async def call_text(
     server: Any,
     tool: str = "work",
     arguments: Mapping[str, Any] | None = None,
@@ -92,7 +104,7 @@ async def prompted(server: Any, *, mode: str = RETRY, person: Person) -> str:
     return message.content.text if isinstance(message.content, TextContent) else "error: not a text"
 
 
-async def asks_where(make: Callable[[], Any], *, expected: str = "done", call: Any = said) -> str:
+async def asks_where(make: Callable[[], Any], *, expected: str = "done", call: Any = call_text) -> str:
     """Call the tool `work` in both eras, and return in which eras it asks and ends with a text."""
     works: list[str] = []
     for mode, revision in _ERAS.items():

@@ -64,5 +64,5 @@ def takes(function: Callable[..., Any], *options: str) -> Shown:
 
 
 def times(number: int) -> str:
-    """Return how often something happened, as a word if there is one."""
+    """Return how often something happened, in a word if there is one."""
     return {1: "once", 2: "twice"}.get(number, f"{number} times")

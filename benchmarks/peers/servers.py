@@ -36,7 +36,7 @@ def fast(**options: Any) -> FastMCP[Any]:
 
 
 def asking(key: str, message: str, *, state: str | None = None) -> InputRequiredResult:
-    """Return a question for a name, as a FastMCP guard returns it."""
+    """Return what a FastMCP guard returns to ask for a name."""
     params = ElicitRequestFormParams(message=message, requested_schema=NAME_FORM)
     return InputRequiredResult(input_requests={key: ElicitRequest(params=params)}, request_state=state or key)
 

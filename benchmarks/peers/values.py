@@ -16,7 +16,7 @@ from mcp.server.mcpserver import Resolve
 from mcp.shared.exceptions import MCPError
 from mcp_types import EmbeddedResource, TextContent, ToolListChangedNotification
 
-from benchmarks.peers.clients import LIVE, connect, said, short
+from benchmarks.peers.clients import LIVE, call_text, connect, short
 from benchmarks.peers.row import Row, lacks
 from benchmarks.peers.servers import fast, ours, theirs
 
@@ -46,7 +46,7 @@ class Crowd:
 
     async def at(self, server: Any) -> str:
         """Call the tool, and return how many functions ran at once."""
-        text = await said(server)
+        text = await call_text(server)
         return f"{self.most} at a time" if text == "done" else short(text)
 
 
@@ -116,7 +116,7 @@ async def yield_ours() -> str:
         session.events.append("body")
         return type(value).__name__
 
-    return given(await said(server), session)
+    return given(await call_text(server), session)
 
 
 async def yield_sdk() -> str:
@@ -127,7 +127,7 @@ async def yield_sdk() -> str:
         session.events.append("body")
         return type(value).__name__
 
-    return given(await said(server), session)
+    return given(await call_text(server), session)
 
 
 async def yield_fastmcp() -> str:
@@ -138,7 +138,7 @@ async def yield_fastmcp() -> str:
         session.events.append("body")
         return type(value).__name__
 
-    generator = given(await said(plain), session)
+    generator = given(await call_text(plain), session)
     managed_session, managed = Session(), fast()
     opened = asynccontextmanager(managed_session.opened)
 
@@ -147,7 +147,7 @@ async def yield_fastmcp() -> str:
         managed_session.events.append("body")
         return type(value).__name__
 
-    return f"{generator}; an `asynccontextmanager` {given(await said(managed), managed_session)}"
+    return f"{generator}; an `asynccontextmanager` {given(await call_text(managed), managed_session)}"
 
 
 def price() -> str:
@@ -156,7 +156,7 @@ def price() -> str:
 
 async def supplied(server: Any) -> str:
     """Send a value for the parameter that the server fills."""
-    text = await said(server, arguments={"value": "the client's"})
+    text = await call_text(server, arguments={"value": "the client's"})
     return {"the server's": "ignored", "the client's": "used"}.get(
         text, "the call is rejected" if text.startswith("error") else short(text)
     )
@@ -205,7 +205,7 @@ async def default_of(make: Callable[[], Any]) -> str:
         server = make()
     except Exception as error:  # noqa: BLE001 - an error of any kind is a fact
         return f"`{type(error).__name__}` at registration"
-    text = await said(server)
+    text = await call_text(server)
     return "gets its default" if text == "default" else short(text)
 
 
@@ -236,7 +236,7 @@ async def ring(make: Callable[[], Any]) -> str:
     except Exception as error:  # noqa: BLE001 - an error of any kind is a fact
         named = "first" in str(error) and "second" in str(error)
         return f"`{type(error).__name__}` at registration{', with the path' if named else ''}"
-    text = await said(server)
+    text = await call_text(server)
     return "each call fails" if text.startswith("error") else short(text)
 
 

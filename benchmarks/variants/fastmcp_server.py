@@ -19,7 +19,7 @@ from benchmarks.asgi import PATH
 from benchmarks.variants import guard
 from benchmarks.variants.signatures import declared, spelled
 from benchmarks.variants.variant import Variant
-from benchmarks.workloads import KEY, TOOL, Compute, Plain, Words, Workload, computed, said
+from benchmarks.workloads import KEY, TOOL, Compute, Plain, Words, Workload, computed, result_text
 
 _Function: TypeAlias = Callable[..., Any]
 
@@ -48,7 +48,7 @@ def _tool(workload: Workload) -> _Function:
 
 def _greeter(in_threads: bool) -> _Function:
     def work(name: str) -> str:
-        return said(name, ["hello"])
+        return result_text(name, ["hello"])
 
     return spelled(declared(work, in_threads=in_threads), name=TOOL, parameters={"name": str}, returns=str)
 
@@ -65,7 +65,7 @@ def _asking(tool: guard.Guard, in_threads: bool) -> _Function:
 
 def _computing(count: int, seconds: float, in_threads: bool) -> _Function:
     def work(name: str, **values: str) -> str:
-        return said(name, values.values())
+        return result_text(name, values.values())
 
     names = [f"value_{number}" for number in range(count)]
     return spelled(

@@ -28,7 +28,7 @@ from benchmarks.workloads import (
     Word,
     Words,
     Workload,
-    said,
+    result_text,
     word_message,
 )
 
@@ -70,7 +70,7 @@ def consent(name: str, responses: InputResponses | None, state: str | None) -> s
     """Ask once, then answer. The state says only that this server asked the question in this call."""
     if responses is None or state != "asked":
         return InputRequiredResult(input_requests={"consent": _CONSENT}, request_state="asked")
-    return said(name, [str(_accepted(responses, "consent", Consent).ok)])
+    return result_text(name, [str(_accepted(responses, "consent", Consent).ok)])
 
 
 def word_rounds(
@@ -83,7 +83,7 @@ def word_rounds(
         numbers = _numbers(rounds, done=len(checkpoint))
         checkpoint.append([_accepted(responses or {}, f"word_{number}", Word).text for number in numbers])
         if len(checkpoint) == len(rounds):
-            return said(name, checkpoint[-1])
+            return result_text(name, checkpoint[-1])
     latest = checkpoint[-1] if checkpoint else []
     return InputRequiredResult(
         input_requests={
@@ -111,7 +111,7 @@ def draft(
     else:
         said_so_far.append(_written(responses or {}))
     if number == questions:
-        return said(name, [str(len(said_so_far[0])), said_so_far[-1]])
+        return result_text(name, [str(len(said_so_far[0])), said_so_far[-1]])
     message = word_message(number + 1, said_so_far[-1:])
     question = ElicitRequest(params=ElicitRequestFormParams(message=message, requested_schema=_WORD_SCHEMA))
     return InputRequiredResult(

@@ -21,7 +21,7 @@ from starlette.types import ASGIApp
 from benchmarks.asgi import PATH
 from benchmarks.variants import guard
 from benchmarks.variants.variant import Variant
-from benchmarks.workloads import KEY, TOOL, Compute, Plain, Words, Workload, computed, said
+from benchmarks.workloads import KEY, TOOL, Compute, Plain, Words, Workload, computed, result_text
 
 _Body: TypeAlias = Callable[[CallToolRequestParams], Awaitable[str | InputRequiredResult]]
 
@@ -73,7 +73,7 @@ def _body(workload: Workload) -> _Body:
 
 
 async def _greet(params: CallToolRequestParams) -> str:
-    return said(_name(params), ["hello"])
+    return result_text(_name(params), ["hello"])
 
 
 def _asking(tool: guard.Guard) -> _Body:
@@ -91,9 +91,9 @@ def _computing(count: int, seconds: float) -> _Body:
 
     async def body(params: CallToolRequestParams) -> str:
         if seconds:
-            return said(_name(params), await asyncio.gather(*(step(number) for number in range(count))))
+            return result_text(_name(params), await asyncio.gather(*(step(number) for number in range(count))))
         # The author knows that these never wait.
-        return said(_name(params), [await step(number) for number in range(count)])
+        return result_text(_name(params), [await step(number) for number in range(count)])
 
     return body
 

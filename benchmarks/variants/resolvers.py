@@ -24,7 +24,7 @@ from benchmarks.workloads import (
     Words,
     Workload,
     computed,
-    said,
+    result_text,
     word_message,
 )
 
@@ -68,14 +68,14 @@ def register(server: MCPServer[Any], workload: Workload, *, markers: Markers) ->
 
 def _greeter(in_threads: bool) -> Function:
     def work(name: str) -> str:
-        return said(name, ["hello"])
+        return result_text(name, ["hello"])
 
     return spelled(declared(work, in_threads=in_threads), name=TOOL, parameters={"name": str}, returns=str)
 
 
 def _computing(count: int, seconds: float, markers: Markers, in_threads: bool) -> Function:
     def work(name: str, **values: str) -> str:
-        return said(name, values.values())
+        return result_text(name, values.values())
 
     steps = {f"value_{number}": _step(number, seconds, in_threads) for number in range(count)}
     parameters = {name: Annotated[str, markers.resolve(step)] for name, step in steps.items()}
@@ -105,7 +105,7 @@ def _confirming(markers: Markers, in_threads: bool) -> Function:
     consent = spelled(declared(ask, in_threads=in_threads), name="consent", parameters={}, returns=Elicit[Consent])
 
     def work(name: str, answer: Consent) -> str:
-        return said(name, [str(answer.ok)])
+        return result_text(name, [str(answer.ok)])
 
     parameters = {"name": str, "answer": Annotated[Consent, markers.resolve(consent)]}
     return spelled(declared(work, in_threads=in_threads), name=TOOL, parameters=parameters, returns=str)
@@ -115,7 +115,7 @@ def _wording(
     rounds: Sequence[int], markers: Markers, resolve: Callable[[Function], Resolve], in_threads: bool
 ) -> Function:
     def work(name: str, **values: Word) -> str:
-        return said(name, (value.text for value in values.values()))
+        return result_text(name, (value.text for value in values.values()))
 
     number = 0
     latest: dict[str, Any] = {}
@@ -142,7 +142,7 @@ def _drafting(questions: int, markers: Markers, in_threads: bool) -> Function:
         return markers.sample([message], max_tokens=6000)
 
     def work(name: str, draft: CreateMessageResult, answer: Word) -> str:
-        return said(name, [str(len(_text(draft))), answer.text])
+        return result_text(name, [str(len(_text(draft))), answer.text])
 
     writing = spelled(declared(write, in_threads=in_threads), name="draft", parameters={}, returns=Sample)
     draft = Annotated[CreateMessageResult, markers.resolve(writing)]

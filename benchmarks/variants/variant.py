@@ -1,4 +1,4 @@
-"""A peer, as the harness sees it."""
+"""The harness's description of a peer."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Variant:
     build: Callable[[Workload], ASGIApp | None]
     """Builds a server with the workload's tool, or returns `None` if the peer has no such feature."""
     help: tuple[str, ...] = ()
-    """Python's arguments for showing its command-line help, if it has one."""
+    """Python's arguments for showing its command-line help, or none."""
     program: str = ""
     """The source of a module `shop`, a server with one tool."""
     serve: tuple[str, ...] = ()
