@@ -1,7 +1,7 @@
-"""Show each account the tools of its plan. The bearer token of a request identifies the account.
+"""Show each account the tools in its plan. A request's bearer token identifies the account.
 
 Run `python -m examples.allow_list --port 8000` to serve it over HTTP. Run `python -m examples.allow_list --user ada` to
-look at it as that user. Try `ada` (a pro account) and `bob` (a free one).
+list the tools as that user. Try `ada` (a pro account) and `bob` (a free one).
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from pydantic import AnyHttpUrl
 from examples.over_http import client_with_token, serve_or_look
 from roundtrip import Depends, Server, get_access_token
 
-# These two stand for your authorization server and your database.
+# These two replace your authorization server and your database.
 ACCESS_TOKENS = {"token-of-ada": "ada", "token-of-bob": "bob"}
 PLANS = {"ada": "pro", "bob": "free"}
 
@@ -27,7 +27,7 @@ class Account:
 
 
 class Tokens:
-    """Verifier of access tokens. The SDK rejects requests with an unknown token."""
+    """Access-token verifier. The SDK rejects requests with an unknown token."""
 
     async def verify_token(self, token: str) -> AccessToken | None:
         user = ACCESS_TOKENS.get(token)
@@ -35,7 +35,7 @@ class Tokens:
 
 
 async def current_account(token: AccessToken | None = Depends(get_access_token)) -> Account:
-    """Return the account of the request. It runs once per request, although a gate and a parameter use it."""
+    """Return the request's account. It runs once per request, although a gate and a parameter use it."""
     if token is None or token.subject is None:
         raise PermissionError("the request has no user")
     return Account(token.subject, PLANS[token.subject])
@@ -54,14 +54,14 @@ server = Server(
 
 @server.tool
 async def today(city: str) -> str:
-    """Tell the weather of today."""
+    """Return today's weather."""
     return f"{city}: rain"
 
 
-# The visibility gate `enabled=` decides for each request: free accounts do not see this tool, and cannot call it.
+# `enabled=` is the visibility gate. It decides for each request: free accounts neither see this tool nor can call it.
 @server.tool(enabled=Depends(is_pro, current_account))
 async def ten_days(city: str, account: Account = Depends(current_account)) -> str:
-    """Tell the weather of the next ten days. Only pro accounts see this tool."""
+    """Return the weather for the next ten days. Only pro accounts see this tool."""
     return f"{city}: rain, ten times, {account.user}"
 
 

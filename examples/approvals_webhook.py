@@ -1,9 +1,9 @@
-"""Tell a chat of approvals that wait, by a webhook.
+"""Notify a chat about waiting approvals, with a webhook.
 
 Run it with `python examples/approvals_webhook.py https://chat.example/hook`. MCP is at `http://127.0.0.1:8000/mcp`. The
 inbox is at `http://127.0.0.1:8000/approvals`, where you log in as `fay` with the password `finance`.
 
-The chat gets the wording and a link. The link decides nothing: people log in, and decide on the page.
+The chat gets the wording and a link. Opening the link decides nothing: people log in, and decide on the page.
 """
 
 import argparse
@@ -22,18 +22,18 @@ from starlette.responses import PlainTextResponse, Response
 
 from roundtrip import Approvals, Approve, Pages, PendingApproval, Server
 
-# These stand for your login, and for your access tokens.
+# These replace your login and your access tokens.
 PASSWORDS = {"ada": "lovelace", "fay": "finance"}
 GROUPS = {"fay": ["finance"]}
 
 
 def caller(request: ServerRequestContext[Any, Any]) -> str | None:
-    """Return the user of the client; in production, the subject of the access token."""
+    """Return the client's user; in production, the access token's subject."""
     return "ada"
 
 
 async def person(request: Request) -> str | Response:
-    """Return the person of a browser, by its own login; this one is as simple as possible."""
+    """Return the person who is logged in to the browser. This login is as simple as possible."""
     scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
     try:
         user, _, password = base64.b64decode(credentials).decode().partition(":")
@@ -45,11 +45,11 @@ async def person(request: Request) -> str | Response:
 
 
 def webhook(address: str) -> Callable[[PendingApproval], Any]:
-    """Return a function that posts to a chat. If the chat is down, the error is logged, and a reminder comes."""
+    """Return a function that posts to a chat. If the chat is down, the error is logged, and a reminder follows."""
 
     async def post(approval: PendingApproval) -> None:
         what = "still waits" if approval.is_reminder else "waits"
-        # The message has texts of the caller, which must not be markup in the chat.
+        # The message contains the caller's texts, which must not become markup in the chat.
         text = f"{html.escape(approval.message)}\n{approval.caller} {what} for {approval.by}: {approval.url}"
         async with httpx2.AsyncClient(timeout=10) as http:
             (await http.post(address, json={"text": text})).raise_for_status()
@@ -58,7 +58,7 @@ def webhook(address: str) -> Callable[[PendingApproval], Any]:
 
 
 def shop(address: str, *, base_url: str = "http://127.0.0.1:8000", remind: float = 3600) -> Server[Any]:
-    """Return a server whose refunds are approved by the people of a group."""
+    """Return a server whose refunds need approval from a group."""
     server = Server[Any](
         "shop",
         principal=caller,

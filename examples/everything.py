@@ -1,11 +1,11 @@
-"""Serve a small fixture for each check of the official MCP conformance suite.
+"""Serve a small fixture for each check in the official MCP conformance suite.
 
-Run it with `python examples/everything.py --port 8000`. It answers at `http://127.0.0.1:8000/mcp`, in both eras of the
-protocol. The suite defines the names of the tools, prompts and resources, and their arguments.
+Run it with `python examples/everything.py --port 8000`. It answers at `http://127.0.0.1:8000/mcp`, in both protocol
+eras. The suite defines the names of the tools, prompts and resources, and their arguments.
 
 The interesting part is "Questions". A tool declares its needs in its signature, and a resolver asks for them. The same
 code serves 2026-07-28, where the server returns the question, and 2025-11-25, where it sends the question and waits.
-A question has the name of its resolver.
+A question has its resolver's name.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def embedded(uri: str, text: str, mime_type: str = "text/plain") -> EmbeddedReso
     return EmbeddedResource(resource=TextResourceContents(uri=uri, text=text, mime_type=mime_type))
 
 
-# Content of results --------------------------------------------------------------------------------------
+# Result content ------------------------------------------------------------------------------------------
 
 
 @server.tool()
@@ -81,13 +81,13 @@ def test_simple_text() -> str:
 
 @server.tool()
 def test_image_content() -> Image:
-    """Return a PNG of one red pixel."""
+    """Return a PNG with one red pixel."""
     return Image(data=RED_PIXEL, format="png")
 
 
 @server.tool()
 def test_audio_content() -> Audio:
-    """Return a very short WAV of silence."""
+    """Return a very short, silent WAV."""
     return Audio(data=SILENCE, format="wav")
 
 
@@ -113,7 +113,7 @@ def test_error_handling() -> str:
     raise ToolError("This tool intentionally returns an error for testing")
 
 
-# While a tool runs: progress, log messages, changes of the lists ---------------------------------------
+# While a tool runs: progress, log messages, list changes ------------------------------------------------
 
 
 @server.tool()
@@ -143,14 +143,14 @@ async def test_logging_tool(ctx: Context) -> str:
 
 @server.tool()
 async def test_trigger_tool_change(ctx: Context) -> str:
-    """Notify listeners that the list of tools changed."""
+    """Notify listeners that the tool list changed."""
     await ctx.notify_tools_changed()
     return "Listeners notified."
 
 
 @server.tool()
 async def test_trigger_prompt_change(ctx: Context) -> str:
-    """Notify listeners that the list of prompts changed."""
+    """Notify listeners that the prompt list changed."""
     await ctx.notify_prompts_changed()
     return "Listeners notified."
 
@@ -158,7 +158,7 @@ async def test_trigger_prompt_change(ctx: Context) -> str:
 @server.tool()
 async def test_reconnection(ctx: Context) -> str:
     """Close the stream during the call; the client gets the result on its next stream (2025-11-25)."""
-    # The SDK closes it at once, even before the first event: a client that has had none cannot come back.
+    # The SDK closes it at once, even before the first event. A client that has received none cannot reconnect.
     for _ in range(20):
         await anyio.sleep(0.01)
     await ctx.close_sse_stream()
@@ -166,14 +166,14 @@ async def test_reconnection(ctx: Context) -> str:
     return "Reconnected."
 
 
-# Schemas and headers of arguments -----------------------------------------------------------------------
+# Argument schemas and headers ----------------------------------------------------------------------------
 
 
 @server.tool()
 def test_custom_header(
     region: Annotated[str, WithJsonSchema({"type": "string", "x-mcp-header": "Region"})],
 ) -> str:
-    """Take an argument that clients repeat in the header `Mcp-Param-Region`, for balancers to route by."""
+    """Take an argument that clients repeat in the header `Mcp-Param-Region`, which balancers can use for routing."""
     return f"Region: {region}"
 
 
@@ -236,14 +236,14 @@ class Confirmation(BaseModel):
 
 
 class Account(BaseModel):
-    """A form whose fields carry descriptions."""
+    """A form whose fields have descriptions."""
 
     username: str = Field(description="User's response")
     email: str = Field(description="User's email address")
 
 
 class Defaults(BaseModel):
-    """A form with a default for every kind of primitive."""
+    """A form with a default for each primitive type."""
 
     name: str = "John Doe"
     age: int = 30
@@ -263,7 +263,7 @@ LEGACY = {"type": "string", "enum": ["opt1", "opt2"], "enumNames": ["Option One"
 
 
 class Choices(BaseModel):
-    """A form with each of the five ways to offer choices; the suite fixes the names of the fields."""
+    """A form with each of the five ways to offer choices. The suite defines the field names."""
 
     untitledSingle: Option
     titledSingle: Annotated[Value, WithJsonSchema({"type": "string", "oneOf": TITLED_VALUES})]
@@ -298,12 +298,12 @@ def client_roots() -> ListRoots:
 
 
 def said(answer: CreateMessageResult) -> str:
-    """Return the text of the model's answer."""
+    """Return the text in the model's answer."""
     return answer.content.text if isinstance(answer.content, TextContent) else f"[{answer.content.type}]"
 
 
 def describe(outcome: ElicitationResult[Any]) -> str:
-    """Write an outcome on one line: the action, and the content if there is any."""
+    """Describe an outcome in one line: the action, and the content if there is any."""
     content: dict[str, Any] = outcome.data.model_dump() if isinstance(outcome, AcceptedElicitation) else {}
     return f"action={outcome.action}, content={json.dumps(content)}"
 
@@ -312,7 +312,7 @@ def describe(outcome: ElicitationResult[Any]) -> str:
 
 
 def account(message: str) -> Elicit[Account]:
-    """Ask with the words of the tool's own `message` argument."""
+    """Ask with the wording in the tool's `message` argument."""
     return Elicit(message, Account)
 
 
@@ -323,7 +323,7 @@ def test_elicitation(message: str, outcome: Annotated[ElicitationResult[Account]
 
 
 def defaults() -> Elicit[Defaults]:
-    """Ask with every field filled in."""
+    """Ask with a default for each field."""
     return Elicit("Please review your details", Defaults)
 
 
@@ -336,18 +336,18 @@ def test_elicitation_sep1034_defaults(
 
 
 def choices() -> Elicit[Choices]:
-    """Ask for choices of every kind."""
+    """Ask for choices of each kind."""
     return Elicit("Please choose", Choices)
 
 
 @server.tool()
 def test_elicitation_sep1330_enums(outcome: Annotated[ElicitationResult[Choices], Resolve(choices)]) -> str:
-    """Ask with a form of single and multiple choices."""
+    """Ask with a form that has single and multiple choices."""
     return f"Elicitation completed: {describe(outcome)}"
 
 
 def completion_of(prompt: str) -> Sample:
-    """Pass the tool's own `prompt` argument to the client's model."""
+    """Pass the tool's `prompt` argument to the client's model."""
     return Sample(prompt, max_tokens=100)
 
 
@@ -365,22 +365,22 @@ def test_missing_capability(answer: Annotated[CreateMessageResult, Resolve(greet
 
 @server.tool()
 def test_streaming_elicitation(ok: Annotated[Confirmation, Resolve(confirm)]) -> str:
-    """Ask on a stream, which for a 2026-07-28 client carries the result only, never a request."""
+    """Ask on a stream. For a 2026-07-28 client it carries only the result, never a request."""
     return f"Confirmed: {ok.ok}"
 
 
-# Questions that a 2026-07-28 client answers by calling again ---------------------------------------------
+# Questions that a 2026-07-28 client answers with another request ------------------------------------------
 
 
 @server.tool()
 def test_input_required_result_elicitation(user: Annotated[Name, Resolve(user_name)]) -> str:
-    """Greet the user by the name they gave; a call without a usable answer is asked again."""
+    """Greet the user by name. A call without a usable answer is asked again."""
     return f"Hello, {user.name}!"
 
 
 @server.tool()
 def test_input_required_result_sampling(answer: Annotated[CreateMessageResult, Resolve(capital_question)]) -> str:
-    """Return the answer of the client's model."""
+    """Return the answer from the client's model."""
     return said(answer)
 
 
@@ -408,7 +408,7 @@ def test_input_required_result_multiple_inputs(
     welcome: Annotated[CreateMessageResult, Resolve(greeting)],
     roots: Annotated[ListRootsResult, Resolve(client_roots)],
 ) -> str:
-    """Ask the user, the model and the client in one round, as none of the three waits for another."""
+    """Ask the user, the model and the client in one round, because none of the three waits for another."""
     return f"{said(welcome)} {user.name}, you have {len(roots.roots)} root(s)."
 
 
@@ -426,17 +426,17 @@ def step2(first: Annotated[Name, Resolve(step1)]) -> Elicit[Color]:
 def test_input_required_result_multi_round(
     first: Annotated[Name, Resolve(step1)], second: Annotated[Color, Resolve(step2)]
 ) -> str:
-    """Ask twice, one question after the other; the state carries the first answer over."""
+    """Ask twice, one question after the other. The state carries the first answer."""
     return f"{first.name} likes {second.color}."
 
 
 def name_if_possible() -> Elicit[Name]:
-    """Ask the user if the client can show a form, otherwise use a default name."""
+    """Ask the user if the client can show a form; otherwise use a default name."""
     return Elicit("What is your name?", Name, fallback=Name(name="friend"))
 
 
 def greeting_if_possible() -> Sample:
-    """Ask the client's model if there is one, otherwise say hello."""
+    """Ask the client's model if there is one; otherwise say hello."""
     hello = CreateMessageResult(role="assistant", content=TextContent(text="Hello"), model="none")
     return Sample("Generate a greeting", max_tokens=50, fallback=hello)
 
@@ -467,7 +467,7 @@ def test_prompt_with_arguments(arg1: str, arg2: str) -> str:
 
 @server.prompt()
 def test_prompt_with_embedded_resource(resourceUri: str) -> list[UserMessage]:
-    """A prompt that carries a resource."""
+    """A prompt with a resource."""
     return [
         UserMessage(embedded(resourceUri, "Embedded resource content for testing.")),
         UserMessage("Please process the embedded resource above."),
@@ -476,7 +476,7 @@ def test_prompt_with_embedded_resource(resourceUri: str) -> list[UserMessage]:
 
 @server.prompt()
 def test_prompt_with_image() -> list[UserMessage]:
-    """A prompt that carries an image."""
+    """A prompt with an image."""
     return [UserMessage(Image(data=RED_PIXEL, format="png")), UserMessage("Please analyze the image above.")]
 
 
@@ -487,7 +487,7 @@ class Topic(BaseModel):
 
 
 def user_context() -> Elicit[Topic]:
-    """Ask the user for the topic of a prompt."""
+    """Ask the user for the prompt's topic."""
     return Elicit("What context should the prompt use?", Topic)
 
 
@@ -501,7 +501,7 @@ def test_input_required_result_prompt(topic: Annotated[Topic, Resolve(user_conte
 async def complete(
     ref: PromptReference | ResourceTemplateReference, argument: CompletionArgument, context: CompletionContext | None
 ) -> Completion | None:
-    """Suggest values for the arguments of `test_prompt_with_arguments`."""
+    """Suggest values for the arguments to `test_prompt_with_arguments`."""
     if not isinstance(ref, PromptReference):
         return None
     return Completion(values=[word for word in ("paris", "park", "party") if word.startswith(argument.value)])
@@ -546,7 +546,7 @@ async def subscribe(ctx: ServerRequestContext[Any], params: SubscribeRequestPara
 
 
 async def unsubscribe(ctx: ServerRequestContext[Any], params: UnsubscribeRequestParams) -> EmptyResult:
-    """Forget it again."""
+    """Forget the resource again."""
     subscriptions.discard(params.uri)
     return EmptyResult()
 
@@ -561,7 +561,7 @@ async def set_level(ctx: ServerRequestContext[Any], params: SetLevelRequestParam
 
 @server.tool()
 async def greet(name: str) -> str:
-    """Greet somebody, at once and never as a task."""
+    """Greet a person at once, never as a task."""
     return f"Hello, {name}!"
 
 
@@ -574,14 +574,14 @@ async def slow_compute(seconds: float = 1, label: str = "") -> str:
 
 @server.tool(task="required")
 async def failing_job() -> str:
-    """Fail as a tool does: the task completes, with an error result."""
+    """Fail like a tool: the task completes with an error result."""
     await anyio.sleep(0.5)
     raise ToolError("This job intentionally fails.")
 
 
 @server.tool(task=True)
 async def protocol_error_job() -> str:
-    """Fail as a protocol does: the task fails."""
+    """Fail like a protocol: the task fails."""
     raise MCPError(code=INTERNAL_ERROR, message="This job intentionally breaks off.")
 
 
@@ -600,30 +600,30 @@ async def confirm_delete(filename: str, ctx: Context) -> str:
 
 @server.tool(task=True)
 async def multi_input(ctx: Context) -> str:
-    """Ask two questions at once inside the task; their answers may come apart."""
+    """Ask two questions at once inside the task. Their answers may arrive separately."""
     answers = await ctx.ask_all({"first": Elicit("Your name?", Name), "second": Elicit("Another name?", Name)})
     return " and ".join(answer.name for answer in answers.values())
 
 
 @server.tool(task="required")
 async def test_tool_with_task(user_name: Annotated[Name, Resolve(user_name)]) -> str:
-    """Ask before the task exists, and go on as a task."""
+    """Ask before the task exists, and continue as a task."""
     return f"Hello, {user_name.name}, from a task."
 
 
 class Events(EventStore):
-    """Messages of this process, for clients on 2025-11-25 that reconnect for missed ones."""
+    """This process's messages, for clients on 2025-11-25 that reconnect for missed ones."""
 
     def __init__(self) -> None:
         self._sent: list[tuple[StreamId, JSONRPCMessage | None]] = []
 
     async def store_event(self, stream_id: StreamId, message: JSONRPCMessage | None) -> EventId:
-        """Keep a message and number it."""
+        """Store a message, and number it."""
         self._sent.append((stream_id, message))
         return str(len(self._sent))
 
     async def replay_events_after(self, last_event_id: EventId, send_callback: EventCallback) -> StreamId | None:
-        """Send the later messages of an event's stream."""
+        """Send the later messages in an event's stream."""
         seen = int(last_event_id) if last_event_id.isdecimal() else 0
         if not 0 < seen <= len(self._sent):
             return None
@@ -637,8 +637,8 @@ class Events(EventStore):
 def asgi_app() -> Starlette:
     """Return the server as an ASGI application, with its endpoint at `/mcp`."""
     app = server.streamable_http_app(event_store=Events(), retry_interval=100)
-    # The high-level server has no decorators for these three, so register them on the low-level server,
-    # which rejects them for 2026-07-28 clients.
+    # The high-level server has no decorators for these three, so register them on the low-level server.
+    # It rejects them for 2026-07-28 clients.
     protocol = server.session_manager.app
     protocol.add_request_handler("resources/subscribe", SubscribeRequestParams, subscribe)
     protocol.add_request_handler("resources/unsubscribe", UnsubscribeRequestParams, unsubscribe)

@@ -1,10 +1,10 @@
-"""Ask for a PIN on a page of this server, because a PIN must never be in a form.
+"""Ask for a PIN on this server's own page, because a PIN must never be in a form.
 
 Run it with `python examples/login_page.py --port 8000`. MCP is at `http://127.0.0.1:8000/mcp`, and the page at
 `http://127.0.0.1:8000/card`.
 
 The link to the page carries a ticket, which is bound to the user who was asked. The page opens only in a browser where
-that user is logged in. So a user who mails the link to another person gets nothing of theirs.
+that user is logged in. So a user who mails the link to another person learns nothing from them.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from roundtrip.errors import TicketRejected
 
 PAGE = "http://127.0.0.1:8000/card"
 
-# These stand for your authorization server, your login for browsers, and your database.
+# These replace your authorization server, your browser login, and your database.
 ACCESS_TOKENS = {"token-of-ada": "ada", "token-of-eve": "eve"}
 PASSWORDS = {"ada": "lovelace", "eve": "moneypenny"}
 LOANS = {"1815": ["Emma"], "1972": ["Dune"]}
@@ -37,7 +37,7 @@ cards: dict[str, str] = {}
 
 
 class Tokens:
-    """Verifier of access tokens."""
+    """Access-token verifier."""
 
     async def verify_token(self, token: str) -> AccessToken | None:
         user = ACCESS_TOKENS.get(token)
@@ -45,7 +45,7 @@ class Tokens:
 
 
 def user_of(request: ServerRequestContext[Any, Any]) -> str | None:
-    """Return the user, whom the page below knows too. The default would include the client."""
+    """Return the user, whom the page below also knows. The default would include the client."""
     token = get_access_token()
     return None if token is None else token.subject
 
@@ -91,7 +91,7 @@ FORM = """<!doctype html><title>Library card</title>
 
 
 def logged_in(request: Request) -> str | None:
-    """Return the user of the browser, by its own login; this one is as simple as possible."""
+    """Return the user who is logged in to the browser. This login is as simple as possible."""
     scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "basic":
         return None

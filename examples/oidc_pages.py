@@ -1,13 +1,13 @@
-"""Log the readers of question pages in with OpenID Connect, at the provider that also logs in the users of clients.
+"""Log readers of question pages in with OpenID Connect, at the provider that also logs in the clients' users.
 
 Register this program at the provider as a web application with the redirect address `BASE_URL/login`. Then:
 
     pip install 'mcp-roundtrip[pages]' authlib httpx 'pyjwt[crypto]'
-    OIDC_ISSUER=https://login.example OIDC_CLIENT_ID=pages OIDC_CLIENT_SECRET=… BASE_URL=https://cinema.example \\
+    OIDC_ISSUER=https://login.example OIDC_CLIENT_ID=pages OIDC_CLIENT_SECRET=… BASE_URL=https://cinema.example \
         python examples/oidc_pages.py --port 8000
 
-A client names its user by an access token, and a browser by a login. Both are the same user if issuer and subject
-agree.
+An access token identifies a client's user, and a login identifies a browser's. They are the same user if issuer and
+subject agree.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from roundtrip import Context, Pages, Server
 
 
 class AccessTokens:
-    """Verifier of the access tokens that clients send: signed by the issuer, and meant for this server."""
+    """Verifier for the clients' access tokens: the issuer signed them, and they are meant for this server."""
 
     def __init__(self, issuer: str, resource: str) -> None:
         self._issuer, self._resource = issuer, resource
@@ -67,11 +67,11 @@ class AccessTokens:
 
 
 class BrowserLogin:
-    """Login of browsers: the authorization code flow, with PKCE and a nonce."""
+    """Browser login: the authorization code flow, with PKCE and a nonce."""
 
     def __init__(self, issuer: str, client_id: str, client_secret: str, base_url: str) -> None:
         self._back = f"{base_url}/login"
-        registry: Any = OAuth()  # It has no types.
+        registry: Any = OAuth()  # The library has no types.
         self._provider = registry.register(
             "provider",
             client_id=client_id,
@@ -83,21 +83,21 @@ class BrowserLogin:
     async def user(self, request: Request) -> AccessToken | Response:
         """Return the user who is logged in, or send the browser to the provider. `Pages` calls this for each page."""
         if (user := request.session.get("user")) is not None:
-            # It names the user in the form of the client's token. No one sends it anywhere.
+            # It identifies the user in the same form as the client's token. It is never sent anywhere.
             return AccessToken(token="", client_id="pages", scopes=[], **user)
         response: Response = await self._provider.authorize_redirect(request, self._back)
-        # The address of a page begins with BASE_URL, so nobody can make this server redirect elsewhere.
+        # The page's address begins with BASE_URL, so an attacker cannot make this server redirect elsewhere.
         request.session["page"] = request.state.page_url
         return response
 
     async def finish(self, request: Request) -> Response:
-        """Take the provider's answer, and send the browser back to its page."""
+        """Read the provider's answer, and send the browser back to its page."""
         page = request.session.get("page")
         try:
             token: dict[str, Any] = await self._provider.authorize_access_token(request)
         except OAuthError:
             return PlainTextResponse("The login failed, or took too long. Open your link again.", 400)
-        # A new session, so that nothing from before the login stays.
+        # A new session, so that nothing from before the login remains.
         request.session.clear()
         user = token["userinfo"]
         request.session["user"] = {"subject": user["sub"], "claims": {"iss": user["iss"]}}
@@ -105,12 +105,12 @@ class BrowserLogin:
 
 
 def cinema(issuer: str, client_id: str, client_secret: str, base_url: str) -> Starlette:
-    """Return an application with MCP at /mcp, pages at /ask/…, and the end of a login at /login."""
+    """Return an application with MCP at /mcp, pages at /ask/…, and the login's return address at /login."""
     resource = f"{base_url}/mcp"
     login = BrowserLogin(issuer, client_id, client_secret, base_url)
     server = Server(
         "cinema",
-        # From text: clients compare the issuer exactly, and `AnyHttpUrl(…)` would add a slash to it.
+        # Parsed from text: clients compare the issuer exactly, and `AnyHttpUrl(…)` would append a slash.
         auth=AuthSettings.model_validate(
             {"issuer_url": issuer, "resource_server_url": resource, "validate_token_resource": True}
         ),
@@ -126,7 +126,7 @@ def cinema(issuer: str, client_id: str, client_secret: str, base_url: str) -> St
         return f"{seats} seats for {film}"
 
     app = server.streamable_http_app()
-    # With several instances, give all the same secret.
+    # If there are several instances, give all of them the same secret.
     secret = os.environ.get("SESSION_SECRET") or secrets.token_hex(32)
     app.add_middleware(SessionMiddleware, secret_key=secret, https_only=base_url.startswith("https:"))
     return app

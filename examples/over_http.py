@@ -1,6 +1,6 @@
 """Serve an example over HTTP, and call it as a client.
 
-Other examples import this module, so that they show only their lesson.
+The other examples import this module, so that they show only their own lesson.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from roundtrip import Server
 
 @asynccontextmanager
 async def served(server: Server, port: int = 0) -> AsyncGenerator[str]:
-    """Serve on a port of this machine, and yield the address."""
+    """Serve on a local port, and yield the address."""
     listening = socket.create_server(("127.0.0.1", port))
     web = uvicorn.Server(uvicorn.Config(server.streamable_http_app(), log_level="warning"))
     task = asyncio.create_task(web.serve([listening]))
@@ -32,9 +32,9 @@ async def served(server: Server, port: int = 0) -> AsyncGenerator[str]:
 
 @asynccontextmanager
 async def client_with_token(url: str, token: str) -> AsyncGenerator[Client]:
-    """Connect as the user of a bearer token."""
+    """Connect as the user with this bearer token."""
     async with (
-        # A server with pages answers after up to `Pages(wait=...)`, and the default of httpx2 is five seconds.
+        # A server with pages answers within `Pages(wait=...)`, and the default timeout in httpx2 is five seconds.
         httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=60) as web,
         Client(streamable_http_client(url, http_client=web)) as client,
     ):

@@ -1,6 +1,6 @@
-"""Ask a series of questions in one function, with a loop and a branch.
+"""Ask several questions in one function, with a loop and a branch.
 
-Run it with `python examples/wizard.py`, as MCP clients run servers over stdio. A client on 2026-07-28 gets one question
+Run it with `python examples/wizard.py`; MCP clients run servers over stdio. A client on 2026-07-28 gets one question
 per request, and each request may reach another process. An older client is asked while the function waits. The code is
 the same for both.
 """

@@ -42,7 +42,7 @@ async def order(
     """Order a book."""
     if shelf.left:
         return f"{title} is yours today."
-    # A "no" in the form is an accepted answer, so the call goes on.
+    # A "no" in the form is an accepted answer, so the call continues.
     return f"{title} is ordered from the publisher." if patience.will_wait else f"{title} is not ordered."
 
 

@@ -23,7 +23,7 @@ async def find_on_shelf(title: str) -> Shelf:
     return Shelf(title=title, left=SHELVES.get(title, 0))
 
 
-# roundtrip fills a function's parameters in the same way as a tool's.
+# roundtrip fills this function's parameters as it fills a tool's.
 def days_until_ready(shelf: Annotated[Shelf, Resolve(find_on_shelf)]) -> int:
     return 1 if shelf.left else 14
 

@@ -19,14 +19,14 @@ class Shelf(BaseModel):
     left: int
 
 
-# `title` is the tool's own validated argument, because the names are equal.
+# `title` is the tool's validated argument, because the names are equal.
 async def find_on_shelf(title: str) -> Shelf:
     return Shelf(title=title, left=SHELVES.get(title, 0))
 
 
 @server.tool()
 async def set_aside(title: str, shelf: Annotated[Shelf, Resolve(find_on_shelf)]) -> str:
-    """Set a copy of a book aside for the customer."""
+    """Set a book aside for the customer."""
     if not shelf.left:
         return f"There is no copy of {title} left."
     return f"A copy of {title} is set aside; {shelf.left - 1} left."

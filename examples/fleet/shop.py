@@ -1,7 +1,7 @@
 """Serve a shop on many instances. An order asks three questions and is placed once, on any network.
 
 `roundtrip serve shop.py:server --sessions --port 8001` starts one instance. All instances share the keys from the
-environment (ROUNDTRIP_KEYS or ROUNDTRIP_KEY_FILE), and the Redis of SHOP_REDIS.
+environment (ROUNDTRIP_KEYS or ROUNDTRIP_KEY_FILE), and the Redis at SHOP_REDIS.
 """
 
 import json
@@ -21,7 +21,7 @@ server = Server("shop", ledger=RedisLedger(redis_url), subscriptions=RedisSubscr
 
 
 def database() -> Any:
-    """Connect to the database; this one stands for yours."""
+    """Connect to the database. This one replaces yours."""
     return Redis.from_url(redis_url)  # pyright: ignore[reportUnknownMemberType]
 
 
@@ -50,7 +50,7 @@ async def order(
     """Order a book."""
     if not agreed:
         return f"Nothing was ordered; {title} can wait."
-    # The database recognizes a repeated order by `ctx.call.id`.
+    # The database recognizes a repeated order by its `ctx.call.id`.
     async with database() as books:
         await books.rpush("shop:orders", json.dumps({"call": ctx.call.id, "title": title, "copies": copies}))
     await ctx.notify_resource_updated("shop://orders")
@@ -59,6 +59,6 @@ async def order(
 
 @server.resource("shop://orders")
 async def orders() -> str:
-    """Count the orders. Subscribers get a notification for each new one, from any instance."""
+    """Count the orders. Every instance notifies subscribers about each new order."""
     async with database() as books:
         return str(await books.llen("shop:orders"))

@@ -1,4 +1,4 @@
-"""A cinema whose metrics Prometheus scrapes on port 9464."""
+"""A cinema with metrics that Prometheus scrapes on port 9464."""
 
 import os
 
@@ -20,6 +20,6 @@ async def book(film: str, ctx: Context) -> str:
 
 
 def make_server() -> Server:
-    """Return the server, and serve its metrics beside it."""
+    """Return the server, and serve its metrics on another port."""
     start_http_server(int(os.environ.get("METRICS_PORT", "9464")), addr="127.0.0.1")
     return server

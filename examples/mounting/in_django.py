@@ -24,7 +24,7 @@ async def loans(request: ASGIRequest) -> HttpResponse:
 
 urlpatterns = [path("loans", loans)]
 
-# A project has a settings module instead, and names it in DJANGO_SETTINGS_MODULE.
+# A real project has a settings module, and names it in DJANGO_SETTINGS_MODULE.
 settings.configure(ROOT_URLCONF=__name__, ALLOWED_HOSTS=["127.0.0.1"])  # pyright: ignore[reportUnknownMemberType]
 django = get_asgi_application()
 

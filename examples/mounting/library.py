@@ -1,4 +1,4 @@
-"""A library with an MCP server, which each application in this folder serves at /tools/mcp, beside a page of its own.
+"""A library with an MCP server. Each application in this folder serves it at /tools/mcp, beside the application's page.
 
 Run one of them with `uvicorn examples.mounting.in_starlette:app`, `in_fastapi:app` or `in_django:app`.
 """
@@ -18,12 +18,12 @@ from roundtrip import Elicit, Resolve, Server, get_access_token, get_request
 ENDPOINT = AnyHttpUrl(os.environ.get("LIBRARY_ENDPOINT", "http://127.0.0.1:8000/tools/mcp"))
 LOGIN = AnyHttpUrl("https://login.example")
 
-# This stands for your authorization server.
+# This replaces your authorization server.
 ACCESS_TOKENS = {"token-of-ada": "ada", "token-of-eve": "eve"}
 
 
 class Tokens:
-    """Verifier of access tokens. The SDK rejects requests with an unknown token, and tokens for other servers."""
+    """Access-token verifier. The SDK rejects requests with unknown tokens or tokens for other servers."""
 
     async def verify_token(self, token: str) -> AccessToken | None:
         user = ACCESS_TOKENS.get(token)
@@ -34,7 +34,7 @@ class Tokens:
 
 @dataclass
 class Catalog:
-    """It stands for your database."""
+    """Catalog that replaces your database."""
 
     loans: list[str] = field(default_factory=list[str])
     is_open: bool = True
@@ -51,7 +51,7 @@ async def which_copy(title: str) -> Elicit[Literal["paper", "audio"]]:
 async def borrow(title: str, copy: Annotated[str, Resolve(which_copy)]) -> str:
     """Borrow a book."""
     token = get_access_token()
-    # The application's lifespan put it there, for its own pages and for tools.
+    # The application's lifespan stored it there, for the application's pages and for tools.
     catalog: Catalog = get_request().state.catalog
     catalog.loans.append(title)
     return f"{token.subject if token else 'nobody'} has {title} ({copy})"
@@ -67,7 +67,7 @@ server.add_tool(borrow)
 
 @asynccontextmanager
 async def lifespan(app: object) -> AsyncGenerator[State]:
-    """Surround the whole application. Nothing starts the lifespan of a mounted one, so start the server here."""
+    """Wrap the whole application. Nothing starts a mounted application's lifespan, so start the server here."""
     catalog = Catalog()
     async with server.session_manager.run():
         yield {"catalog": catalog}

@@ -20,7 +20,7 @@ class Snack(BaseModel):
 
 
 def price_of(row: str) -> int:
-    """Return the current price of a seat."""
+    """Return a seat's current price."""
     return PRICES[row]
 
 
@@ -47,7 +47,7 @@ async def book(
 
 
 def make_server(keys: Sequence[str | bytes]) -> Server[Any]:
-    """Make one instance. All instances of a fleet get the same keys."""
+    """Create one instance. All instances in a fleet get the same keys."""
     server = Server[Any]("cinema", keys=keys)
     server.add_tool(book)
     return server
