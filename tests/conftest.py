@@ -1,4 +1,4 @@
-"""Fixtures of all tests: the event loop, the two eras of the protocol, and no certificates."""
+"""Shared fixtures: the event loop, both protocol eras, and no certificates."""
 
 import gc
 import os
@@ -25,11 +25,11 @@ _OF_FULL: Final = re.compile("No module named '(?!roundtrip|tests)")
 _NEEDS_FULL: Final = "needs packages of the extra full"
 _LEASE_SECONDS: Final = 30.0
 _LOADED_FIRST: Final = (httpcore2,)
-"""`httpx2` keeps the errors of this module. Loaded by a test with `pytester`, it would be loaded again later."""
+"""`httpx2` keeps this module's errors. If a `pytester` test were the first to load it, it would be loaded twice."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options of the tiers: see CONTRIBUTING.md."""
+    """Add the tier options: see CONTRIBUTING.md."""
     parser.addoption("--full", action="store_true", help="also run tests with processes, servers and browsers")
     parser.addoption("--without-first", action="store_true", help="with --full: leave out the tests of the first tier")
     parser.addoption("--nightly", action="store_true", help="run all tests, and property tests with more examples")
@@ -41,13 +41,13 @@ def pytest_configure(config: pytest.Config) -> None:
         tier_of(config)
         if (config.getoption("--full") or config.getoption("--nightly")) and find_spec("fastmcp") is None:
             raise pytest.UsageError("--full needs more packages; run: .venv/bin/pip install -e '.[full]'")
-    # A suite in the background ignores the signal, and its child processes would inherit that.
+    # A suite in the background ignores the signal, and its child processes would inherit this.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     watch_budgets()
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Leave out folders of other tiers, so that their modules are not imported."""
+    """Skip folders in other tiers, so that their modules are not imported."""
     return True if collection_path.is_dir() and not is_in_tier(collection_path, current_tier()) else None
 
 
@@ -55,7 +55,7 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 def pytest_make_collect_report(
     collector: pytest.Collector,
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Skip a module that needs packages of the extra `full`, if only the extra `test` is installed."""
+    """Skip a module that needs packages from the extra `full`, if only the extra `test` is installed."""
     report = yield
     if report.failed and _OF_FULL.search(str(report.longrepr)) and find_spec("fastmcp") is None:
         report.outcome = "skipped"
@@ -65,7 +65,7 @@ def pytest_make_collect_report(
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Generator[None]:
-    """Skip a test whose block of code or whose body imports such a package."""
+    """Skip a test that imports such a package in a code block or in its body."""
     try:
         yield
     except ImportError as error:
@@ -76,7 +76,7 @@ def pytest_runtest_call() -> Generator[None]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect tests of the full tier that stand beside tests of the first one: they need a program."""
+    """Deselect full-tier tests in first-tier folders: they need a program."""
     if current_tier() is not Tier.FIRST:
         # Processes start slowly on a busy machine.
         seconds = _NIGHTLY_SECONDS if current_tier() is Tier.NIGHTLY else _FULL_SECONDS
@@ -105,7 +105,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Count skipped tests by their reasons, in one line."""
+    """Count skipped tests by reason, in one line."""
     reports = terminalreporter.stats.get("skipped", [])
     line = describe_missing(str(report.longrepr[2]).removeprefix("Skipped: ") for report in reports)
     if line is not None:
@@ -113,16 +113,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leave what is imported by now out of all later collections of garbage, which took a seventh of the time."""
+    """Exclude everything imported so far from garbage collection, which took a seventh of the time."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown() -> None:
-    """Give calls their lease back, and log lines their budget.
+    """Restore the lease that calls have, and the budget that log lines have.
 
-    Servers for other processes shorten the lease, also where a test makes one itself.
+    Servers for other processes shorten the lease. So do tests that create such a server themselves.
     """
     refill()
     lease: Any = sys.modules.get("roundtrip.ledger.lease")
@@ -143,13 +143,13 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 def era(roundtrip_era: Era) -> Era:
-    """Run the test once on the retry era and once on the live era."""
+    """Run the test once in the retry era and once in the live era."""
     return roundtrip_era
 
 
 @pytest.fixture
 def held() -> Generator[Held]:
-    """Yield a function that holds its threads until the test, or its end, lets them go."""
+    """Yield a function that holds its threads until the test releases them or ends."""
     held = Held()
     yield held
     held.release.set()
@@ -157,8 +157,8 @@ def held() -> Generator[Held]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_certificates(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:  # pyright: ignore[reportUnusedFunction]
-    """Prevent HTTP clients, here and in processes started from here, from reading the machine's certificates."""
-    # Reading them takes 0.1 s for each of some thousand clients, none of which uses TLS.
+    """Keep HTTP clients, also in child processes, from reading the machine's certificates."""
+    # Reading them takes 0.1 s in each of several thousand clients, and none of these uses TLS.
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("SSL_CERT_FILE", raising=False)
         patch.setenv("SSL_CERT_DIR", str(tmp_path_factory.mktemp("no_certificates")))

@@ -1,4 +1,4 @@
-"""A shop whose refunds others approve, and the people who do."""
+"""A shop whose refunds need approval, and the people who approve."""
 
 import html
 import re
@@ -36,7 +36,7 @@ def how_much(order: str) -> Elicit[int]:
 
 
 def shop(*, approvals: Approvals | None = None, wait: float = 20, **options: Any) -> Server[Any]:
-    """Return a server whose tools ask for approvals in each way."""
+    """Return a server whose tools ask for approvals in every way."""
     given: dict[str, Any] = {"keys": [KEY], "principal": user_of, **options}
     server = Server[Any](
         "shop",
@@ -57,7 +57,7 @@ def shop(*, approvals: Approvals | None = None, wait: float = 20, **options: Any
 
     @server.tool()
     async def partly(order: str, amount: Annotated[int, Resolve(how_much)], ctx: Context) -> str:
-        """Refund a part of an order."""
+        """Refund part of an order."""
         try:
             approval = await ctx.approve("ok", f"Refund {amount} of {order}?", by="finance", within=600)
         except ApprovalRejected as error:
@@ -68,7 +68,7 @@ def shop(*, approvals: Approvals | None = None, wait: float = 20, **options: Any
 
     @server.tool(task="required")
     async def close_books(year: int, ctx: Context) -> str:
-        """Close the books of a year."""
+        """Close a year's books."""
         first = await ctx.approve("finance", f"Close {year}?", by="finance", within=3 * 24 * 3600, remind=3600)
         second = await ctx.approve("safety", f"Is {year} safe?", by="safety", within=60, fallback="unsure")
         return f"{year}: {first.who}, {second if isinstance(second, str) else second.who}"
@@ -77,7 +77,7 @@ def shop(*, approvals: Approvals | None = None, wait: float = 20, **options: Any
 
 
 class Person(Browser):
-    """Person who decides, on the pages or by the API."""
+    """Person who decides, on the pages or with the API."""
 
     def __init__(self, url: str, name: str | None) -> None:
         super().__init__(url, name)
@@ -87,7 +87,7 @@ class Person(Browser):
         return await self.open(path if path.startswith(BASE) else f"{self.url}{path}")
 
     async def inbox(self) -> list[tuple[str, str]]:
-        """Return the ids and headings of everything on the pages of the inbox."""
+        """Return the ids and headings on all inbox pages."""
         found: list[tuple[str, str]] = []
         path = "/approvals"
         while path:
@@ -100,7 +100,7 @@ class Person(Browser):
         return found
 
     async def one(self, start: str = "") -> str:
-        """Return the id of the approval whose heading begins with a text, when it is there."""
+        """Wait for an approval whose heading begins with a text, and return its id."""
         found: list[str] = []
 
         async def is_there() -> bool:
@@ -113,7 +113,7 @@ class Person(Browser):
     async def post(
         self, approval: str, choice: str, reason: str = "", *, page: str | None = None, **headers: str
     ) -> httpx.Response:
-        """Send the form of an approval's page."""
+        """Send the form on an approval's page."""
         if page is None:
             page = (await self.get(f"/approvals/{approval}")).text
         tokens = re.findall(r'name="token" value="([^"]+)"', page)
@@ -129,7 +129,7 @@ class Person(Browser):
         return approval
 
     async def api(self, path: str = "", **options: Any) -> httpx.Response:
-        """Send a request to the API: a POST if there is JSON."""
+        """Send a request to the API: a POST if it has JSON."""
         headers = {"authorization": f"Bearer token-of-{self.name}"} if self.name else {}
         async with httpx.AsyncClient(headers=headers, timeout=WAIT) as http:
             method = "POST" if "json" in options else "GET"

@@ -1,4 +1,4 @@
-"""Requests over plain ASGI, for tests of an application without a server in front of it."""
+"""Requests over plain ASGI, for testing an application without a server."""
 
 import json
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ __all__ = ["Post", "calling"]
 
 
 class Post:
-    """Request as an ASGI server passes it on, whose client stays until `leave` is set."""
+    """Request from an ASGI server. Its client stays until `leave` is set."""
 
     def __init__(self, body: bytes, headers: Mapping[str, str], *, method: str = "POST") -> None:
         sent = {"host": "127.0.0.1:8000", "content-type": "application/json", **headers}
@@ -43,14 +43,14 @@ class Post:
 
     @property
     def answer(self) -> bytes:
-        """Return the body that was sent."""
+        """Return the sent body."""
         return b"".join(message.get("body", b"") for message in self.sent)
 
 
 def calling(
     tool: str, arguments: Json | None = None, *, revision: str = Era.RETRY.value, meta: Json | None = None, **more: Any
 ) -> Post:
-    """Return the request of one leg of a call, with `more` as further parameters."""
+    """Return the request for one leg, with `more` as additional parameters."""
     envelope = meta_of("post", EVERYTHING) if revision == Era.RETRY.value else {}
     params = {"name": tool, "arguments": arguments or {}, **more, "_meta": {**envelope, **(meta or {})}}
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}

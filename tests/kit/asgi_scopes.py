@@ -1,4 +1,4 @@
-"""Scopes of HTTP requests for an ASGI application, as a server on this machine would make them."""
+"""HTTP request scopes for an ASGI application, like those from a local server."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,7 @@ __all__ = ["scope_of"]
 
 
 def scope_of(headers: Sequence[tuple[bytes, bytes]], *, verb: str = "POST", state: dict[str, Any]) -> Scope:
-    """Return the scope of a request to `/mcp`."""
+    """Return the scope for a request to `/mcp`."""
     return {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.3"},

@@ -1,4 +1,4 @@
-"""The server of most of these tests: a bookshop that looks things up, and asks if needed."""
+"""The most common test server: a bookshop that looks things up, and asks if needed."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""Spans and metrics of one process, as OpenTelemetry's own SDK receives them."""
+"""One process's spans and metrics, as OpenTelemetry's SDK receives them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,26 +26,26 @@ __all__ = [
 
 
 class Collected(Spans):
-    """Spans and metrics of one process, as OpenTelemetry's objects."""
+    """One process's spans and metrics, as OpenTelemetry objects."""
 
     @property
     def all_spans(self) -> Sequence[ReadableSpan]:
-        """Return every span in the order of their ends."""
+        """Return every span, in the order in which they ended."""
         return self.exporter.get_finished_spans()
 
     def become_the_provider_of_the_process(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Become the provider for requests; a process can set its real provider only once."""
+        """Become the provider for requests. A process can set its real provider only once."""
         monkeypatch.setattr(mcp.shared._otel, "_tracer", self.tracers.get_tracer("mcp"))
         monkeypatch.setattr(roundtrip.server.attach, "get_tracer_provider", lambda: self.tracers)
 
     @property
     def spans(self) -> list[ReadableSpan]:
-        """Return the spans of roundtrip."""
+        """Return roundtrip's spans."""
         return [span for span in self.all_spans if span.name.startswith("roundtrip.")]
 
     @property
     def points(self) -> dict[str, list[NumberDataPoint | HistogramDataPoint]]:
-        """Return the points of the metrics so far, by the metric's name."""
+        """Return the metric points so far, by metric name."""
         data = self.reader.get_metrics_data()
         if data is None:
             return {}

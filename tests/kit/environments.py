@@ -14,11 +14,11 @@ __all__ = ["SECONDS", "Environment"]
 
 
 class Environment:
-    """A fresh virtual environment that sees the packages of this one, and has this checkout installed."""
+    """Fresh virtual environment that sees this one's packages, and has this checkout installed."""
 
     def __init__(self, folder: Path) -> None:
         self.python = folder / "bin" / "python"
-        # Without pip: it takes seconds, and a file of paths does what it would do.
+        # Without pip, which takes seconds: a path file has the same effect.
         venv.create(folder, with_pip=False)
         (site,) = folder.glob("lib/python*/site-packages")
         installed = [path for path in sys.path if path.endswith("site-packages")]

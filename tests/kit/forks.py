@@ -1,7 +1,7 @@
-"""Start processes that have already imported everything, by forking them from a server process.
+"""Fork processes that have already imported everything from a server process.
 
-An interpreter takes two seconds to start and import the SDK, which is most of the time of many tests. A forked process
-is a normal process otherwise: it has its own id, environment and streams, receives signals, and dies alone.
+An interpreter takes two seconds to start and import the SDK, which is most of the time that many tests take. Otherwise
+a forked process is normal: it has a separate id, environment and streams, receives signals, and dies separately.
 """
 
 import atexit
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 _COMMANDS: Final = ["roundtrip.client.call", "roundtrip.cli", "roundtrip.demo.tour", "roundtrip.ui.app"]
-"""Modules of the `roundtrip` command that take long to import."""
+"""Modules in the `roundtrip` command that import slowly."""
 
 FORKS: Final = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
@@ -60,11 +60,11 @@ FORKS.set_forkserver_preload(
 T = TypeVar("T")
 
 Program = Callable[[Sequence[str]], int | None]
-"""The `main` of a module, which takes the words of a command line and returns the exit code."""
+"""A module's `main`, which takes the command-line words and returns the exit code."""
 
 
 class _Descriptor:
-    """A file descriptor that is sent to another process, where its number differs."""
+    """File descriptor that is sent to another process, where it gets another number."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -94,19 +94,19 @@ def _run(
 
 
 def _opened(stream: int, mode: str, **options: Any) -> io.TextIOWrapper:
-    # The streams stay open after collection, as an interpreter's do.
+    # Like an interpreter's streams, these stay open after collection.
     raw = open(stream, f"{mode}b", closefd=False)  # noqa: SIM115
     return io.TextIOWrapper(raw, encoding="utf-8", **options)
 
 
 def alone(work: Callable[..., T], *arguments: Any) -> T:
-    """Call a function in a process of its own, which takes with it what the function leaves in memory."""
+    """Call a function in a separate process, so that nothing stays in this process's memory."""
     with FORKS.Pool(1) as pool:
         return pool.apply(work, arguments)
 
 
 class Started:
-    """A process that has been started."""
+    """Started process."""
 
     def __init__(self, process: ForkServerProcess) -> None:
         self._process = process
@@ -115,11 +115,11 @@ class Started:
         self.pid: int = process.pid
 
     def poll(self) -> int | None:
-        """Return the exit code, or the negative number of the signal that ended the process; None while it runs."""
+        """Return the exit code, or the negative signal number that ended the process; None while it runs."""
         return self._process.exitcode
 
     def wait(self, seconds: float) -> int:
-        """Wait for the end of the process, and return its exit code.
+        """Wait until the process ends, and return its exit code.
 
         Raises:
             TimeoutExpired: The process still runs.
@@ -149,11 +149,11 @@ def start(
     stdout: int | None = None,
     stderr: int | None = None,
 ) -> Started:
-    """Run a program in a process of its own.
+    """Run a program in a separate process.
 
     Args:
         program: The program.
-        arguments: The words of its command line.
+        arguments: The words on its command line.
         cwd: Its working directory.
         env: Its environment; by default this process's.
         stdin: Its input; by default empty.
@@ -172,7 +172,7 @@ def start(
 
 
 def is_readable(descriptor: int, seconds: float) -> bool:
-    """Wait until a descriptor can be read, or the seconds are over. `select.select` takes no number above 1,023."""
+    """Wait until a descriptor is readable, or the time has passed. `select.select` accepts no number above 1,023."""
     return bool(wait([descriptor], max(0.0, seconds)))
 
 
@@ -182,7 +182,7 @@ _KILLED_SECONDS: Final = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Piped:
-    """A process with pipes to its streams."""
+    """Process with pipes to its streams."""
 
     process: Started
     stdin: IO[str]
@@ -224,11 +224,11 @@ with socket.socket(socket.AF_UNIX) as broker:
     code = broker.recv(1)
 os._exit(code[0] if code else 1)
 """
-"""A program that imports nothing heavy: it passes its streams on, and ends as the process that uses them."""
+"""A program that imports nothing heavy. It passes its streams to a forked process, and ends with its exit code."""
 
 
 def command_of(program: Program, *arguments: str) -> list[str]:
-    """Return a command line that runs a program in a forked process, on the streams of the command.
+    """Return a command line that runs a program in a forked process, on the command's streams.
 
     The forked process ends when the command is killed, and the command ends when the forked process does.
     """
@@ -242,7 +242,7 @@ def _relayed(path: str, program: Program, *arguments: str) -> list[str]:
 
 @functools.cache
 def _broker() -> str:
-    """Start the process that serves commands, and return the path of its socket."""
+    """Start the process that serves commands, and return its socket's path."""
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     with _listening(f"{folder}/broker") as listening:
@@ -252,9 +252,9 @@ def _broker() -> str:
 
 @contextmanager
 def commands_with(env: Mapping[str, str], folder: Path) -> Generator[Callable[..., list[str]]]:
-    """Yield a function like `command_of` for processes that have imported everything in another environment.
+    """Yield a function like `command_of`, for processes that have imported everything in another environment.
 
-    The environment may hide modules, for example.
+    For example, that environment can hide modules.
     """
     program = (
         f"import sys, {', '.join(_COMMANDS)}; from tests.kit.forks import serve_commands; serve_commands(sys.argv[1])"
@@ -272,14 +272,14 @@ def commands_with(env: Mapping[str, str], folder: Path) -> Generator[Callable[..
 @contextmanager
 def _listening(path: str) -> Generator[socket.socket]:
     with socket.socket(socket.AF_UNIX) as listening:
-        # Bound before a process serves it, so that no command comes too early.
+        # Bind before a process serves the socket, so that no command comes too early.
         listening.bind(path)
         listening.listen(64)
         yield listening
 
 
 def serve_commands(descriptor: str) -> None:
-    """Serve the commands of a socket until the end of the standard input."""
+    """Serve the commands on a socket until standard input ends."""
     _serve_commands(int(descriptor), 0)
 
 

@@ -1,4 +1,4 @@
-"""Functions that hold their threads until a test lets them go."""
+"""Functions that hold their threads until a test releases them."""
 
 import threading
 
@@ -8,7 +8,7 @@ __all__ = ["Held"]
 
 
 class Held:
-    """Plain function that runs until the test lets it go, with the numbers of its begun and ended runs."""
+    """Plain function that runs until the test releases it. It counts started and ended runs."""
 
     def __init__(self) -> None:
         self.release = threading.Event()

@@ -1,4 +1,4 @@
-"""Serve in other processes, on a port of this machine and on stdio, and applications on the event loop of a test.
+"""Servers in other processes, on a local port or on stdio, and applications on a test's event loop.
 
 A socket listens before its server starts, so that a client can connect at once.
 The processes run `main`, with the arguments `MODULE:FACTORY [--fd N] [--skew SECONDS]`.
@@ -48,10 +48,10 @@ Factory = Callable[[], MCPServer[Any]]
 
 
 def listening(port: int = 0) -> socket.socket:
-    """Listen on a port of this machine, by default a free one, without delays of what is sent.
+    """Listen on a local port, by default a free one, and send without delay.
 
-    asyncio switches them off only for sockets of its own. The second part of a response would wait some 40 ms for the
-    acknowledgment of the first.
+    asyncio disables the delay only for its own sockets. Otherwise a response's second part would wait some 40 ms until
+    the first part is acknowledged.
     """
     door = socket.create_server(("127.0.0.1", port))
     door.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -59,7 +59,7 @@ def listening(port: int = 0) -> socket.socket:
 
 
 def is_listening(port: int) -> bool:
-    """Return True if something on this machine accepts connections on a port."""
+    """Return True if a local port accepts connections."""
     try:
         socket.create_connection(("127.0.0.1", port), timeout=1).close()
     except OSError:
@@ -70,7 +70,7 @@ def is_listening(port: int) -> bool:
 def free_port() -> int:
     """Return a port for a server that opens it itself.
 
-    It is below those that the system gives to clients, so no other test takes it before the server starts.
+    It is below the ports that the system gives to clients, so no other test takes it before the server starts.
     """
     for port in random.sample(_SERVER_PORTS, len(_SERVER_PORTS)):
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
@@ -111,9 +111,9 @@ def own_loop() -> Generator[None]:
 
 
 class PatientServer(uvicorn.Server):
-    """uvicorn's server, which at its end also closes connections that it has accepted, and not made yet.
+    """uvicorn server that, at its end, also closes accepted connections for which it has no protocol object yet.
 
-    uvicorn overlooks those, and serves what comes on them until it cancels the last request.
+    uvicorn overlooks these, and serves requests on them until it cancels the last one.
     """
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -124,7 +124,7 @@ class PatientServer(uvicorn.Server):
 
 
 class HttpProcess:
-    """A server in its own process, which can be killed, and started again on the same port as another build."""
+    """Server in its own process. It can be killed, and restarted on the same port with another build."""
 
     def __init__(self) -> None:
         self._listening = listening()
@@ -142,14 +142,14 @@ class HttpProcess:
         self._process = start(main, arguments, cwd=ROOT, stdin=self._listening.fileno())
 
     def stop(self) -> None:
-        """End the process as a deployment does: it finishes its work first."""
+        """End the process like a deployment: it finishes its work first."""
         if self._process is not None:
             self._process.send_signal(signal.SIGTERM)
             self._process.wait(WAIT)
             self._process = None
 
     def kill(self) -> None:
-        """End the process at once, like a power cut."""
+        """End the process at once, like a power failure."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(WAIT)

@@ -1,4 +1,4 @@
-"""Read the form of an HTML page as a browser does, fill it in, and encode it as a browser sends it."""
+"""Read the form on an HTML page like a browser, fill it in, and encode it as a browser sends it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ __all__ = ["HtmlControl", "HtmlForm", "read_page"]
 
 @dataclass(slots=True)
 class HtmlControl:
-    """One control; of radio buttons, checkboxes and buttons there are several with one name."""
+    """One control. Several radio buttons, checkboxes or buttons can share one name."""
 
     name: str
     kind: str
@@ -20,7 +20,7 @@ class HtmlControl:
 
 
 class HtmlForm(HTMLParser):
-    """The only form of a page, and all elements and texts of the page."""
+    """The only form on a page, and all the page's elements and texts."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -72,14 +72,14 @@ class HtmlForm(HTMLParser):
 
     @property
     def text(self) -> str:
-        """Return the visible text of the page, on one line."""
+        """Return the page's visible text, on one line."""
         return " ".join(" ".join(self.texts).split())
 
     def named(self, name: str) -> list[HtmlControl]:
         return [control for control in self.controls if control.name == name]
 
     def with_id(self, id: str) -> dict[str, str]:
-        """Return the attributes of an element."""
+        """Return an element's attributes."""
         (found,) = [attributes for _, attributes in self.elements if attributes.get("id") == id]
         return found
 
@@ -90,7 +90,7 @@ class HtmlForm(HTMLParser):
         return self
 
     def choose(self, name: str, *values: str) -> "HtmlForm":
-        """Choose these of the options of a control, and no other one."""
+        """Choose these options in a control, and no others."""
         for control in self.named(name):
             control.chosen = control.value in values
         return self
@@ -116,7 +116,7 @@ def encoded(pairs: Sequence[tuple[str, str]]) -> bytes:
 def read_page(html: str) -> HtmlForm:
     """Read a page."""
     form = HtmlForm()
-    # The parser of a browser knows one kind of newline.
+    # A browser's parser knows one kind of newline.
     form.feed(html.replace("\r\n", "\n").replace("\r", "\n"))
     form.close()
     return form

@@ -1,4 +1,4 @@
-"""Run pytest inside pytest, on tests of a small server."""
+"""Run pytest inside pytest, on tests for a small server."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ import pytest
 
 from roundtrip import testing
 
-# A pytest inside forgets the modules that it is the first to import, and `testing` would keep names of them.
+# An inner pytest unloads the modules that it imports first, and `testing` would keep their names.
 for _name in testing.__all__:
     getattr(testing, _name)
 
@@ -41,10 +41,10 @@ async def book(film: str, seat: Annotated[Seat, Resolve(seat)]) -> str:
 
 
 def run_pytest(pytester: pytest.Pytester, *more: str) -> pytest.RunResult:
-    """Run pytest in this process, with syrupy as at the start of a process."""
+    """Run pytest in this process, with syrupy as in a new process."""
     with pytest.MonkeyPatch.context() as patch:
-        # syrupy keeps one session in each process, and that of the pytest outside has to go on afterwards.
+        # syrupy has one session per process, and the outer pytest's session must continue afterwards.
         patch.setattr("syrupy._syrupy", None)
-        # It leaves it to the main process to report unused snapshots, and takes this one for a worker of it.
+        # syrupy lets the main process report unused snapshots, and takes this process for a worker.
         patch.delenv("PYTEST_XDIST_WORKER", raising=False)
         return pytester.runpytest_inprocess(*QUIET, *more)

@@ -1,4 +1,4 @@
-"""Builds of one shop, as the processes of the chaos tests run them."""
+"""Builds of one shop that the chaos tests run in processes."""
 
 import os
 from typing import Annotated, Any
@@ -14,7 +14,7 @@ async def how_many(choice: Annotated[Choice, Resolve(sure)]) -> Elicit[Copies]:
 
 
 async def price() -> int:
-    # What only this process could have come up with: the other legs must get it from the token.
+    # Only this process can know this value: the other legs must get it from the token.
     return os.getpid()
 
 
@@ -43,7 +43,7 @@ def shop(build: str = "1", **options: Any) -> Server[Any]:
 
 
 def next_shop() -> Server[Any]:
-    """Return a later build: parameters in another order, one more of them, and a note in the result."""
+    """Return a later build: reordered parameters, one more parameter, and a note in the result."""
     server = Server[Any]("shop", keys=[KEY], build="2")
 
     async def discount() -> int:

@@ -18,7 +18,7 @@ HEADERS: Final = {**ACCEPT, "mcp-protocol-version": _LIVE}
 
 
 class Session:
-    """A session of a client on the live era."""
+    """Client session in the live era."""
 
     def __init__(self, http: httpx.AsyncClient, url: str) -> None:
         self.http = http
@@ -39,7 +39,7 @@ class Session:
         assert (await self.http.post(self.url, json=ready, headers=HEADERS)).status_code == 202
 
     async def _messages(self, params: dict[str, Any]) -> AsyncGenerator[dict[str, Any]]:
-        """Call a tool, and yield each message of the response."""
+        """Call a tool, and yield each message in the response."""
         body = {"jsonrpc": "2.0", "id": next(self._ids), "method": "tools/call", "params": params}
         async with self.http.stream("POST", self.url, json=body, headers=HEADERS) as response:
             async for line in response.aiter_lines():
@@ -48,7 +48,7 @@ class Session:
 
     @asynccontextmanager
     async def calling(self, tool: str, arguments: dict[str, Any] | None = None) -> AsyncGenerator[dict[str, Any]]:
-        """Call a tool, and yield its first message; leave the request at the end of the `with` block."""
+        """Call a tool, and yield its first message. Leave the request at the end of the `with` block."""
         params = {"name": tool, "arguments": arguments or {}, "_meta": {"progressToken": 1}}
         async with aclosing(self._messages(params)) as messages:
             yield await anext(messages)

@@ -1,4 +1,4 @@
-"""Give each test the whole budget of lines that may be logged in a minute."""
+"""Give each test the full per-minute budget for log lines."""
 
 from collections.abc import Callable
 from typing import Any, Final, cast
@@ -10,11 +10,11 @@ __all__ = ["refill", "watch_budgets"]
 _Budget: Final[Any] = vars(limited_logs)["_Budget"]
 _spend: Final = cast("Callable[[Any, object], int | None]", _Budget.spend)
 _spent: Final[list[Any]] = []
-"""Budgets of which a test has spent something."""
+"""Budgets that a test has spent from."""
 
 
 def watch_budgets() -> None:
-    """Note which budgets tests spend from: one process has one of each, and runs many tests in a minute."""
+    """Record which budgets tests spend from. A process has one of each, and runs many tests in a minute."""
     _Budget.spend = _spend_and_note
 
 
@@ -24,7 +24,7 @@ def _spend_and_note(budget: Any, kind: object) -> int | None:
 
 
 def refill() -> None:
-    """Fill all budgets again."""
+    """Refill all budgets."""
     for budget in _spent:
         cast("dict[object, Any]", vars(budget)["_kinds"]).clear()
     _spent.clear()

@@ -1,4 +1,4 @@
-"""Name the cases of a test equally in every process that collects it."""
+"""Test-case names that are equal in every process that collects the test."""
 
 import re
 
@@ -6,5 +6,5 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 def case(value: object) -> str:
-    """Return the `repr` of a value without its address in memory."""
+    """Return a value's `repr` without its memory address."""
     return _ADDRESS.sub("", ascii(value))

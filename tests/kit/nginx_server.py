@@ -1,6 +1,6 @@
-"""An nginx of a test's own in front of running instances, where the program is found.
+"""A test's own nginx in front of running instances, if the program is installed.
 
-It listens on loopback only, runs as the user of the test, and keeps its files in a folder that goes with it.
+It listens only on loopback, runs as the test's user, and keeps its files in a temporary folder.
 """
 
 import os
@@ -50,12 +50,12 @@ http {{
 
 
 def host_of(address: str) -> str:
-    """Return host and port of an instance, given as they are or as a URL"""
+    """Return an instance's host and port, from `host:port` or a URL."""
     return urlsplit(address).netloc or address
 
 
 def runnable(text: str, folder: Path) -> str:
-    """Return a configuration of the machine's own nginx as one that any user may run from a folder."""
+    """Return a system-wide nginx configuration in a form that any user may run from a folder."""
     places = "".join(
         f"{name}_temp_path {folder}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
@@ -65,14 +65,14 @@ def runnable(text: str, folder: Path) -> str:
 
 @contextmanager
 def serving(configuration: Path, *sockets: socket.socket) -> Generator[subprocess.Popen[bytes]]:
-    """Run nginx on a file of configuration that listens where the sockets do; clients may connect at once."""
+    """Run nginx with a configuration file that listens where the sockets do. Clients may connect at once."""
     if NGINX is None:
         pytest.skip("nginx is not installed")
     folder = configuration.parent
     inherited = {"NGINX": "".join(f"{one.fileno()};" for one in sockets)} if sockets else {}
-    # A socket that is handed over is one that no other process can take in between.
+    # nginx inherits the socket, so that no other process can take the port in between.
     for one in sockets:
-        # nginx takes for granted that it does not block, and would wait for ever if a client has left already.
+        # nginx assumes that the socket does not block. Otherwise it would wait forever if a client has already left.
         one.setblocking(False)
     command = [NGINX, "-p", str(folder), "-c", str(configuration), "-e", str(folder / "start.log"), "-g", "daemon off;"]
     process = subprocess.Popen(
@@ -96,7 +96,7 @@ def serving(configuration: Path, *sockets: socket.socket) -> Generator[subproces
 
 @contextmanager
 def nginx(upstreams: Sequence[str], *, extra: str = "") -> Generator[str]:
-    """The address (`http://127.0.0.1:PORT`) of an nginx that goes round robin over instances.
+    """Yield the address (`http://127.0.0.1:PORT`) of an nginx that balances round robin over instances.
 
     Args:
         upstreams: The instances, as URLs or as `host:port`.

@@ -20,7 +20,7 @@ __all__ = ["Operated", "UiAnswer", "basic", "operating"]
 
 @dataclass(frozen=True, slots=True)
 class UiAnswer:
-    """Response of the pages."""
+    """Response from the pages."""
 
     status: int
     headers: Message
@@ -28,23 +28,23 @@ class UiAnswer:
 
     @property
     def data(self) -> Any:
-        """Return its JSON."""
+        """Return the response's JSON."""
         return json.loads(self.body)
 
 
 class Operated:
-    """The command, and the address that it printed."""
+    """Running command, with the address that it printed."""
 
     def __init__(self, running: Piped) -> None:
         self._process = running.process
         self._stderr = running.stderr
-        # It ends with the process, so this cannot wait for ever.
+        # The pipe closes when the process ends, so this cannot wait forever.
         self.url = running.stdout.readline().strip()
         self.note = running.stdout.readline().strip()
 
     @property
     def port(self) -> int:
-        """Return the port of the pages."""
+        """Return the pages' port."""
         return urlsplit(self.url).port or 0
 
     @property
@@ -55,7 +55,7 @@ class Operated:
     def request(
         self, place: str, *, method: str = "GET", body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> UiAnswer:
-        """Request a path, which is below the secret unless it begins with a slash."""
+        """Request a path, relative to the secret unless it begins with a slash."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT)
         try:
             path = place if place.startswith("/") else f"/{self.secret}/{place}"
@@ -66,17 +66,17 @@ class Operated:
             connection.close()
 
     def post(self, place: str, asked: Any, **headers: str) -> UiAnswer:
-        """Send a change as a page does."""
+        """Send a change like a page."""
         sent = {"Origin": f"http://127.0.0.1:{self.port}", "Content-Type": "application/json", **headers}
         return self.request(place, method="POST", body=json.dumps(asked).encode(), headers=sent)
 
     def end(self) -> int:
-        """End the command as Ctrl-C does, and return its exit code."""
+        """End the command like Ctrl-C, and return its exit code."""
         self._process.send_signal(signal.SIGINT)
         return self._process.wait(WAIT)
 
     def errors(self) -> str:
-        """Return what the command has written to its error output, after its end."""
+        """Return what the command wrote to its error output. Call this after it has ended."""
         return self._stderr.read()
 
 
@@ -88,5 +88,5 @@ def operating(*arguments: str) -> Generator[Operated]:
 
 
 def basic(name: str, token: str) -> dict[str, str]:
-    """Return the header with a name and its token."""
+    """Return the header for a name and a token."""
     return {"Authorization": f"Basic {base64.b64encode(f'{name}:{token}'.encode()).decode()}"}

@@ -1,7 +1,7 @@
-"""Install packages whose versions conflict with those of this environment into an environment of their own.
+"""Install packages whose versions conflict with this environment into separate environments.
 
-`python -m tests.kit.own_environments` does it beforehand; the tests do it when they need it. Only the standard library
-is used, so any Python can run this.
+`python -m tests.kit.own_environments` installs them beforehand; otherwise the tests install them when needed. Only the
+standard library is used, so any Python can run this.
 """
 
 import fcntl
@@ -20,7 +20,7 @@ _PIP_SECONDS: Final = 300
 
 
 class OwnEnvironment(NamedTuple):
-    """A Python with packages, and a folder with older versions of some, which has to come first in its path."""
+    """Python with packages, and a folder with older versions that must come first in its path."""
 
     folder: Path
     packages: tuple[str, ...]
@@ -31,12 +31,12 @@ class OwnEnvironment(NamedTuple):
         return self.folder / "venv" / "bin" / "python"
 
     def install(self) -> None:
-        """Install the packages if they are not there; raise SubprocessError if pip fails, which says why."""
+        """Install missing packages. Raise SubprocessError with the reason if pip fails."""
         self.folder.mkdir(parents=True, exist_ok=True)
         done = self.folder / "done"
         wanted = "\n".join([*self.packages, *self.older_packages, sys.version, str(_PROJECT)])
         with (self.folder / "lock").open("w") as lock:
-            # Of several processes that want it, one installs.
+            # If several processes need it, one installs.
             fcntl.flock(lock, fcntl.LOCK_EX)
             if done.exists() and done.read_text(encoding="utf-8") == wanted:
                 return
@@ -48,7 +48,7 @@ class OwnEnvironment(NamedTuple):
 
     def install_or_skip(self) -> None:
         """Install the packages, and skip the test if that fails."""
-        import pytest  # not where CI installs beforehand
+        import pytest  # CI installs beforehand, without pytest
 
         try:
             self.install()
@@ -56,7 +56,7 @@ class OwnEnvironment(NamedTuple):
             pytest.skip(str(error))
 
     def _pip(self, *arguments: str) -> None:
-        # Without compiling: Python does it for the modules that are imported.
+        # Without compiling: Python compiles the modules that are imported.
         command = [str(self.python), "-m", "pip", "install", "-q", "--no-compile", *arguments]
         subprocess.run(command, timeout=_PIP_SECONDS, check=True)
 
@@ -64,14 +64,14 @@ class OwnEnvironment(NamedTuple):
 CLIENTS: Final = OwnEnvironment(
     ROOT / ".ci" / "clients",
     ("langchain-mcp-adapters==0.3.2", "openai-agents==0.24.0", "mcp==1.30.0"),
-    # The last version of the SDK that speaks 2025-06-18 and no later revision.
+    # The last SDK version that speaks 2025-06-18 and no later revision.
     ("mcp==1.22.0",),
 )
 """Python clients."""
 
 OLDEST: Final = {"mcp": "2.1.1", "fastmcp": "4.0.11"}
 NEWEST: Final = {"mcp": "2.3.0", "fastmcp": "4.2.3"}
-"""The versions of the SDK and FastMCP between which roundtrip works: the lowest allowed, and the highest tried."""
+"""The SDK and FastMCP versions between which roundtrip works: the lowest allowed, and the highest tried."""
 
 
 def _pins(mcp: str, fastmcp: str) -> tuple[str, ...]:
@@ -79,7 +79,7 @@ def _pins(mcp: str, fastmcp: str) -> tuple[str, ...]:
 
 
 WINDOW: Final = OwnEnvironment(ROOT / ".ci" / "window", ("-e", f"{ROOT}[test]", *_pins(**NEWEST)), _pins(**OLDEST))
-"""This checkout, beside the newest versions, and the oldest ones."""
+"""This checkout with the newest versions, and with the oldest."""
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Calls in memory behind question pages: each ticket has a script of rounds, and records the answers to them."""
+"""In-memory calls behind question pages: each ticket has a scripted call that records its answers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,18 +14,18 @@ KEY: Final = b"a key of the pages in these tests"
 
 
 def form(message: str, properties: Mapping[str, Any], *, required: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the request of a question with a form."""
+    """Return the request for a question with a form."""
     schema: dict[str, Any] = {"type": "object", "properties": dict(properties), "required": list(required)}
     return _request({"mode": "form", "message": message, "requestedSchema": schema})
 
 
 def confirmation(message: str) -> dict[str, Any]:
-    """Return the request of a question without fields."""
+    """Return the request for a question without fields."""
     return form(message, {})
 
 
 def link(message: str, url: str) -> dict[str, Any]:
-    """Return the request of a question in URL mode."""
+    """Return the request for a question in URL mode."""
     return _request({"mode": "url", "message": message, "url": url, "elicitationId": "e1"})
 
 
@@ -43,9 +43,9 @@ class ScriptedCall:
     is_error: bool = False
     is_expired: bool = False
     is_working: bool = False
-    """True while the page has to wait for the next round or the end."""
+    """True while the page must wait for the next round or the end."""
     seconds: int = 1
-    """The page that waits loads itself again after this time."""
+    """Seconds after which the waiting page reloads itself."""
     answers: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
     def state(self) -> PageState:
@@ -58,7 +58,7 @@ class ScriptedCall:
 
 
 class MemoryCalls:
-    """The calls of one server, by ticket."""
+    """One server's calls, by ticket."""
 
     def __init__(self, calls: Mapping[str, ScriptedCall]) -> None:
         self.calls = dict(calls)

@@ -55,7 +55,7 @@ def user_of(ctx: Any) -> str | None:
 
 
 class Browser:
-    """Browser of one user, which fills in the text fields of pages."""
+    """One user's browser, which fills in the text fields on pages."""
 
     def __init__(self, url: str, user: str | None) -> None:
         self.url = url
@@ -74,7 +74,7 @@ class Browser:
             return await http.get(link.replace(BASE, self.url))
 
     async def open_with(self, link: str, text: str) -> str:
-        """Load a page again until it has a text, as browsers do, and return it."""
+        """Reload a page like a browser until it has a text, and return it."""
         page = ""
 
         async def has_it() -> bool:
@@ -86,7 +86,7 @@ class Browser:
         return page
 
     async def send(self, link: str, page: str, *texts: str, decision: str = "answer") -> httpx.Response:
-        """Fill in the text fields of a page in their order, and press a button."""
+        """Fill in a page's text fields in order, and press a button."""
         (token,) = re.findall(r'name="token" value="([^"]+)"', page)
         names = re.findall(r'<input type="text" id="[^"]+" name="([^"]+)"', page)
         fields = {"token": token, "decision": decision, **dict(zip(names, texts, strict=False))}
@@ -95,7 +95,7 @@ class Browser:
             return await http.post(link.replace(BASE, self.url), data=fields, headers=headers)
 
     async def answer_all(self, link: str, answers: Mapping[str, str]) -> str:
-        """Answer page after page until the call has ended, and return the heading of the last one."""
+        """Answer page after page until the call has ended, and return the last heading."""
         with anyio.fail_after(WAIT):
             while True:
                 page = (await self.open(link)).text
@@ -132,13 +132,13 @@ def handle_in(result: Any) -> str:
 
 
 async def go_on(client: Client, asked: Any, answers: Mapping[str, Any] | None = None) -> Any:
-    """Continue the call whose handle a result has."""
+    """Continue the call whose handle is in a result."""
     given = {} if answers is None else {"answers": answers}
     return await client.call_tool("continue_call", {"handle": handle_in(asked), **given})
 
 
 def declare_only(monkeypatch: pytest.MonkeyPatch, elicitation: ElicitationCapability) -> None:
-    """Let clients declare one mode of elicitation: the SDK's own declares both or none."""
+    """Let clients declare one mode of elicitation. The SDK's client declares both or none."""
     build: Any = vars(ClientSession)["_build_capabilities"]
 
     def capabilities(session: ClientSession, version: str) -> ClientCapabilities:
@@ -172,7 +172,7 @@ def cinema(**options: Any) -> Server[Any]:
 
     @server.tool()
     async def offer(ctx: Context) -> str:
-        """Ask why if the user declines."""
+        """Ask why, if the user declines."""
         seats = await ctx.ask_outcome("seats", "How many?", int)
         return f"{seats.action}d, as {await ctx.ask('why', 'Why not?', str)}"
 
@@ -183,7 +183,7 @@ def cinema(**options: Any) -> Server[Any]:
 
     @server.tool()
     async def pay(ctx: Context) -> str:
-        """Ask by form, by a link, and by form again."""
+        """Ask with a form, with a link, and with a form again."""
         card = await ctx.ask("card", "Which card?", int)
         await ctx.ask("bank", ElicitUrl("Pay at your bank", "https://bank.example/pay"))
         return f"paid by {card}, tip {await ctx.ask('tip', 'Which tip?', int)}"

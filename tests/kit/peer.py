@@ -1,4 +1,4 @@
-"""Raw client of the Tasks extension over HTTP, as any client could be written."""
+"""Raw HTTP client for the Tasks extension."""
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -18,7 +18,7 @@ WAIT_SECONDS: Final = WAIT
 
 
 class Peer:
-    """Client of one address."""
+    """Client for one address."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Peer:
         self._ids = 0
 
     def _request(self, method: str, header: str | None, params: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments of a POST."""
+        """Return the arguments for a POST."""
         self._ids += 1
         capabilities: dict[str, Any] = {"sampling": {}, **self._elicitation}
         if self.declares:
@@ -62,7 +62,7 @@ class Peer:
 
     @asynccontextmanager
     async def listen(self, *task_ids: str, **kinds: Any) -> AsyncGenerator["Stream"]:
-        """Listen for tasks, and yield the stream behind its acknowledgement."""
+        """Listen for tasks, and yield the stream after its acknowledgment."""
         wanted = self._request("subscriptions/listen", None, {"notifications": {"taskIds": list(task_ids), **kinds}})
         async with self.http.stream("POST", self.url, **wanted) as response:
             stream = Stream(response.aiter_lines(), self._ids)
@@ -86,7 +86,7 @@ class Peer:
         await self.ask("tasks/update", taskId=task_id, inputResponses=responses)
 
     async def until(self, task_id: str, *statuses: str) -> dict[str, Any]:
-        """Return the task when it has one of these statuses, or has ended."""
+        """Wait until the task has one of these statuses or has ended, and return it."""
         with anyio.fail_after(WAIT_SECONDS):
             while True:
                 task = await self.get(task_id)
@@ -96,7 +96,7 @@ class Peer:
                 await anyio.sleep(0.01)
 
     async def asked(self, task_id: str, *keys: str) -> dict[str, Any]:
-        """Return the open questions when they have exactly these keys."""
+        """Wait until the open questions have exactly these keys, and return them."""
         with anyio.fail_after(WAIT_SECONDS):
             while True:
                 task = await self.get(task_id)
@@ -108,7 +108,7 @@ class Peer:
 
 
 class Stream:
-    """Notifications of one listening request."""
+    """Notifications for one listening request."""
 
     def __init__(self, lines: AsyncIterator[str], request_id: int) -> None:
         self._lines = lines
@@ -116,7 +116,7 @@ class Stream:
         self.acknowledged: dict[str, Any] = {}
 
     async def next(self, method: str = "notifications/tasks") -> dict[str, Any]:
-        """Return the parameters of the next notification, which must be of this method."""
+        """Return the parameters of the next notification, which must have this method."""
         with anyio.fail_after(WAIT_SECONDS):
             async for line in self._lines:
                 if line.startswith("data:") and (data := line.removeprefix("data:").strip()):
@@ -136,7 +136,7 @@ class Stream:
 
 @asynccontextmanager
 async def peers(*servers: Server[Any], declares: bool = True) -> AsyncGenerator[list[Peer]]:
-    """Serve servers over HTTP, each at its own address, and yield a client of each."""
+    """Serve each server over HTTP at its own address, and yield a client for each."""
     async with AsyncExitStack() as stack:
         http = await stack.enter_async_context(httpx.AsyncClient(timeout=WAIT_SECONDS))
         found: list[Peer] = []

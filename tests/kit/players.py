@@ -1,4 +1,4 @@
-"""Real MCP clients, for tests of declared capabilities and of messages during a call."""
+"""Real MCP clients, for testing declared capabilities and messages during a call."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -37,7 +37,7 @@ __all__ = [
 
 
 Reply = ElicitResult | Mapping[str, Any] | str
-"""A scripted answer to a form: a whole result, the content of an accepted form, or `decline` / `cancel`."""
+"""A scripted answer to a form: a whole result, an accepted form's content, or `decline` / `cancel`."""
 
 Answerer = Callable[[ElicitRequestFormParams], Reply]
 
@@ -51,7 +51,7 @@ def reply_of(reply: Reply) -> ElicitResult:
 
 
 class Person:
-    """A user who answers forms in order or by a function, and keeps the questions in `asked`."""
+    """User who answers forms in order or with a function. `asked` records the questions."""
 
     def __init__(self, *replies: Reply, answer: Answerer | None = None) -> None:
         self._replies = iter(replies)
@@ -71,7 +71,7 @@ class Person:
 
 
 async def sample(context: ClientRequestContext, params: CreateMessageRequestParams) -> CreateMessageResult:
-    """Sample from a model that repeats the last message."""
+    """Answer like a model that repeats the last message."""
     del context
     said = params.messages[-1].content
     text = said.text if isinstance(said, TextContent) else "?"
@@ -85,7 +85,7 @@ async def roots(context: ClientRequestContext) -> ListRootsResult:
 
 @asynccontextmanager
 async def connect(server: Instance, era: Era, person: Person | None = None, **options: Any) -> AsyncGenerator[Client]:
-    """Connect a real client, which declares forms only with a `person`."""
+    """Connect a real client. It declares forms only with a `person`."""
     async with Client(cast("Any", server), mode=era.value, elicitation_callback=person, **options) as client:
         yield client
 
@@ -99,14 +99,14 @@ async def call(
     answer: Answerer | None = None,
     **options: Any,
 ) -> CallToolResult:
-    """Play one whole call with these replies."""
+    """Make one whole call with these replies."""
     person = Person(*replies, answer=answer)
     async with connect(server, era, person, **options) as client:
         return await client.call_tool(tool, arguments or {})
 
 
 def text_of(result: CallToolResult | InputRequiredResult) -> str:
-    """Return the text of a final result with a single text block."""
+    """Return the text in a final result with a single text block."""
     if isinstance(result, InputRequiredResult):
         raise AssertionError(f"the call still asks {list(result.input_requests or {})}")
     (block,) = result.content

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of a test's own, where its programs are found."""
+"""A test's own PostgreSQL server, if its programs are installed."""
 
 import os
 import pwd
@@ -27,12 +27,12 @@ _OPTIONS: Final = ("fsync=off", "full_page_writes=off", "listen_addresses=")
 
 
 def is_installed() -> bool:
-    """Return True if the programs are found."""
+    """Return True if the programs are installed."""
     return None not in (_INITDB, _POSTGRES, _PSQL)
 
 
 class PostgresServer:
-    """Server on a socket file, which tests can end and start again."""
+    """Server on a socket file. Tests can stop and restart it."""
 
     def __init__(self, folder: Path, *, durable: bool) -> None:
         self._folder = folder
@@ -71,7 +71,7 @@ class PostgresServer:
         return subprocess.run(command, capture_output=True, text=True, timeout=WAIT).stdout.strip()
 
     def kill(self) -> None:
-        """End the server at once. It takes its processes along."""
+        """End the server and its processes at once."""
         if self._process is not None:
             self._process.send_signal(3)  # SIGQUIT: without a shutdown, as after a crash
             self._process.wait(WAIT)
@@ -88,9 +88,9 @@ def postgres_server(*, durable: bool = False) -> Generator[PostgresServer]:
     """Run a server.
 
     Args:
-        durable: Let what was committed survive `PostgresServer.kill`.
+        durable: Keep committed data after `PostgresServer.kill`.
     """
-    # A socket's path must be short, shorter than pytest's own folders are.
+    # A socket's path must be short, and pytest's folders have long paths.
     with TemporaryDirectory(prefix="rt") as folder:
         server = PostgresServer(Path(folder), durable=durable)
         server.create()

@@ -1,4 +1,4 @@
-"""Programs that tests use beside Python, and the mark of tests that need one."""
+"""Programs that tests use besides Python, and the marker for tests that need one."""
 
 import shutil
 from collections import Counter
@@ -13,7 +13,7 @@ __all__ = ["describe_missing", "find_chromium", "is_found", "missing_program", "
 
 
 def find_chromium() -> str | None:
-    """Return the path of Chromium or Chrome."""
+    """Return the path to Chromium or Chrome."""
     return _find("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
@@ -41,12 +41,12 @@ _PROGRAMS: Final[dict[str, Callable[[], Any]]] = {
 
 @cache
 def is_found(program: str) -> bool:
-    """Return True if a program of the table is installed."""
+    """Return True if a program in the table is installed."""
     return bool(_PROGRAMS[program]())
 
 
 def needs(*programs: str) -> pytest.MarkDecorator:
-    """Mark a test, a module or a parameter that needs programs: it runs in the full tier, where they are installed."""
+    """Mark a test, module or parameter that needs programs. It runs in the full tier, where they are installed."""
     unknown = set(programs) - set(_PROGRAMS)
     if unknown:
         raise ValueError(f"programs must be among {sorted(_PROGRAMS)}, got {sorted(unknown)}")
@@ -54,13 +54,13 @@ def needs(*programs: str) -> pytest.MarkDecorator:
 
 
 def missing_program(item: pytest.Item) -> str | None:
-    """Return the name of a program that a test needs, and that is not installed."""
+    """Return the name of a missing program that a test needs."""
     needed = (program for mark in item.iter_markers("needs") for program in mark.args)
     return next((program for program in needed if not is_found(program)), None)
 
 
 def describe_missing(reasons: Iterable[str]) -> str | None:
-    """Return one line that counts skipped tests by their reasons."""
+    """Return one line that counts skipped tests by reason."""
     counts = Counter(reasons)
     if not counts:
         return None

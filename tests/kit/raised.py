@@ -1,4 +1,4 @@
-"""The error that a call raises, for tables of what is rejected."""
+"""The error that a call raises, for tables with rejected input."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ __all__ = ["raised"]
 
 
 def raised(call: Callable[..., object], *arguments: object, **options: object) -> Exception | None:
-    """Return the error of a call, or None if there is none."""
+    """Return a call's error, or None if it succeeds."""
     try:
         call(*arguments, **options)
     except Exception as error:  # noqa: BLE001 - returned

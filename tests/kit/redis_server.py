@@ -1,4 +1,4 @@
-"""A Redis (or Valkey) server of a test's own, where the program is found."""
+"""A test's own Redis (or Valkey) server, if the program is installed."""
 
 import shutil
 import signal
@@ -20,7 +20,7 @@ _PROGRAM: Final = shutil.which("redis-server") or shutil.which("valkey-server")
 
 
 class RedisServer:
-    """Server on a socket file, which tests can end, start again, stop and continue."""
+    """Server on a socket file. Tests can kill, restart, suspend and resume it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -57,7 +57,7 @@ class RedisServer:
             self._process = None
 
     def stop(self) -> None:
-        """Suspend the server, as when its machine is stuck."""
+        """Suspend the server, as if its machine hung."""
         if self._process is not None:
             self._process.send_signal(signal.SIGSTOP)
 

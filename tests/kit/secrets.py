@@ -1,4 +1,4 @@
-"""Keys, entropy and payloads of fixed content, so that tokens in tests are always the same."""
+"""Keys, entropy and payloads with fixed content, so that tests always get the same tokens."""
 
 import base64
 from itertools import count
@@ -18,12 +18,12 @@ BORN: Final = 1_700_000_000.0
 
 
 def pinned(message: str, schema: str = "schema", *, call: str = "call-1", key: bytes = NEW) -> bytes:
-    """Return the pin of a question, as a server with this key makes it."""
+    """Return a question's pin as a server with this key makes it."""
     return Pinner(KeyRing([key]).derive(b"pin")).pin(call, digest(message), digest(schema))
 
 
 class CountedEntropy:
-    """Entropy of bytes that count up, with the number of drawn ones."""
+    """Entropy that counts up, and records the sizes drawn."""
 
     def __init__(self) -> None:
         self._numbers = count()
@@ -47,7 +47,7 @@ def sealer(*keys: bytes) -> Sealer:
 
 
 def journal(*, answers: int = 1, chars: int = 10, computed: str | None = None, authored: str | None = None) -> Journal:
-    """Return a journal with some answers, an open question, and optionally a value to seal."""
+    """Return a journal with answers, an open question, and optionally a value to seal."""
     entries = {
         f"question_{number}": Entry(Action.ACCEPT, pinned(str(number)), {"text": "a" * chars})
         for number in range(answers)
@@ -78,7 +78,7 @@ def claims(
     principal: str | None = None,
     call: bytes = bytes(9),
 ) -> bytes:
-    """Return the claims at the begin of a payload."""
+    """Return the claims at the start of a payload."""
     named = {"uri": tool} if method == "resources/read" else {"name": tool, "arguments": arguments}
     bound = principal is not None
     claimed = pack_binding(method, named, audience=audience_digest(audience), call=call, bound=bound)
@@ -92,5 +92,5 @@ def payload(what: Journal | bytes, *keys: bytes, deflate: bool = True, **claimed
 
 
 def decoded(part: str) -> bytes:
-    """Return a part of a token, as any client can read it."""
+    """Decode part of a token, as any client can."""
     return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))

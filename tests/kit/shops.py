@@ -1,4 +1,4 @@
-"""Questions, resolvers and models that most tests of a question use, and servers with one tool."""
+"""Questions, resolvers and models that most question tests use, and servers with one tool."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -25,7 +25,7 @@ class Seat(BaseModel):
 
 
 class Copies(BaseModel):
-    """Form with one number."""
+    """Form with one number field."""
 
     copies: int
 

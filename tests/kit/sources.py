@@ -1,4 +1,4 @@
-"""The modules of the package as parsed sources, and those that a server of plain tools does without."""
+"""The package's modules as parsed sources, and those that a plain-tools server does not load."""
 
 import ast
 from collections.abc import Iterator, Mapping
@@ -40,26 +40,26 @@ UNUSED: Final = frozenset(
         "roundtrip.tracing",
     )
 )
-"""Modules that a server of plain tools does without."""
+"""Modules that a plain-tools server does not load."""
 
 _BLOCKS: Final = (ast.stmt, ast.ExceptHandler, ast.match_case)
 
 
 @cache
 def sources() -> Mapping[Path, ast.Module]:
-    """Return all modules by their paths in the package."""
+    """Return all modules, by their paths in the package."""
     paths = sorted(PACKAGE.rglob("*.py"))
     return {path.relative_to(PACKAGE): ast.parse(path.read_text(encoding="utf-8")) for path in paths}
 
 
 def name_of(path: Path) -> str:
-    """Return the name under which a module is imported."""
+    """Return a module's import name."""
     parts = ("roundtrip", *path.with_suffix("").parts)
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def imported(tree: ast.Module, known: Mapping[str, ast.Module]) -> set[str]:
-    """Return the modules among the known ones that a module imports, for type checkers too."""
+    """Return the known modules that a module imports, including imports for type checkers."""
     names = set(loaded_on_use(tree))
     for statement in _imports(tree):
         if isinstance(statement, ast.Import):
@@ -74,7 +74,7 @@ def imported(tree: ast.Module, known: Mapping[str, ast.Module]) -> set[str]:
 
 
 def loaded_on_use(tree: ast.Module) -> list[str]:
-    """Return the modules that a module imports when it first uses them."""
+    """Return the modules that a module imports on first use."""
     calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "load_on_use")
     return [ast.literal_eval(module) for call in calls for module in call.args[1:]]
 

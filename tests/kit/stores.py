@@ -1,6 +1,6 @@
-"""Ledgers of every kind, the servers that they need, and stores of tasks with a clock that tests turn.
+"""Ledgers of every kind, their servers, and task stores with a clock that tests set.
 
-Folders get the fixtures by an import in their `conftest.py`.
+A folder gets the fixtures when its `conftest.py` imports them.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ KINDS: Final[tuple[Any, ...]] = (
     pytest.param("redis", marks=needs("redis")),
     pytest.param("postgres", marks=needs("postgres")),
 )
-"""The kinds of ledgers, as values of a parameter."""
+"""The ledger kinds, as parameter values."""
 
 SHARED: Final = KINDS[1:]
 """The kinds that several processes can share."""
@@ -46,7 +46,7 @@ CREATE OR REPLACE FUNCTION {s}.clock() RETURNS double precision LANGUAGE sql VOL
 
 
 class Servers:
-    """The servers of a test's module, each started when it is first needed."""
+    """One test module's servers, each started on first use."""
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
@@ -61,7 +61,7 @@ class Servers:
 
 
 def place_of(kind: str, started: Servers, folder: Path) -> str:
-    """Return a new place for a ledger, as `ledger_at` reads it in any process."""
+    """Return a new location for a ledger, as `ledger_at` reads it in any process."""
     name = f"s{next(_NAMES)}"
     match kind:
         case "sqlite":
@@ -73,7 +73,7 @@ def place_of(kind: str, started: Servers, folder: Path) -> str:
 
 
 def ledger_at(place: str, **options: Any) -> AnyLedger:
-    """Return a ledger at a place."""
+    """Return a ledger at a location."""
     match place.split(" "):
         case ["sqlite", path]:
             return SqliteLedger(path)
@@ -99,7 +99,7 @@ def started() -> Generator[Servers]:
 
 @pytest.fixture
 def redis(started: Servers) -> RedisServer:
-    """Return a running server without data."""
+    """Return a running, empty server."""
     started.redis.command("flushall")
     return started.redis
 
@@ -111,7 +111,7 @@ def postgres(started: Servers) -> PostgresServer:
 
 @pytest.fixture(scope="module")
 def cluster() -> Generator[str]:
-    """Yield the URL of a cluster of one node."""
+    """Yield a one-node cluster's URL."""
     port, bus = str(free_port()), str(free_port())
     options = ["--cluster-enabled", "yes", "--port", port, "--cluster-port", bus, "--bind", "127.0.0.1"]
     with redis_server(*options, "--cluster-announce-ip", "127.0.0.1") as server:
@@ -122,14 +122,14 @@ def cluster() -> Generator[str]:
 
 @pytest.fixture(params=KINDS)
 async def ledger(request: pytest.FixtureRequest, started: Servers, tmp_path: Path) -> AsyncGenerator[AnyLedger]:
-    """Yield a new ledger of each kind."""
+    """Yield a new ledger for each kind."""
     made = ledger_of(request.param, started, tmp_path)
     yield made
     await made.aclose()
 
 
 def ledger_of(kind: str, started: Servers, folder: Path, *, system: System = SYSTEM) -> AnyLedger:
-    """Return a new ledger of a kind, which shares nothing with others; those of this process may have other clocks."""
+    """Return a new, separate ledger of a kind. In-process ledgers can have another clock."""
     match kind:
         case "memory":
             return MemoryLedger(system=system)
@@ -141,7 +141,7 @@ def ledger_of(kind: str, started: Servers, folder: Path, *, system: System = SYS
 
 @asynccontextmanager
 async def turned_ledger(kind: str, started: Servers, folder: Path, clock: Clock) -> AsyncGenerator[AnyLedger]:
-    """Yield a ledger whose store of tasks reads a clock of the test."""
+    """Yield a ledger whose task store reads a test's clock."""
     ledger = ledger_of(kind, started, folder, system=System(time=clock))
     if isinstance(ledger, RedisLedger):
         _turn_redis(ledger._connections, clock)  # pyright: ignore[reportPrivateUsage]
@@ -154,7 +154,7 @@ async def turned_ledger(kind: str, started: Servers, folder: Path, clock: Clock)
 
 
 def _turn_redis(connections: RedisConnections, clock: Clock) -> None:
-    """Let scripts read the time of a test's clock, which is set before each of them."""
+    """Let scripts read the test's clock: set its time before each script."""
     run = connections.run
 
     async def turned(script: RedisScript, key: str, args: Any) -> Any:
@@ -167,7 +167,7 @@ def _turn_redis(connections: RedisConnections, clock: Clock) -> None:
 
 
 def _turn_postgres(connections: PostgresConnections, clock: Clock) -> None:
-    """Let statements read the time of a test's clock, which is set before each of them."""
+    """Let statements read the test's clock: set its time before each statement."""
     fetch = connections.fetch
     is_turned, lock = False, asyncio.Lock()
 

@@ -1,4 +1,4 @@
-"""Tables of inputs that one test checks, so that a failure names every row that is wrong."""
+"""Input tables that one test checks, so that a failure names every wrong row."""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -8,10 +8,10 @@ __all__ = ["check_each"]
 
 
 def check_each(rows: Iterable[Any], check: Callable[..., None]) -> None:
-    """Check all rows of a table; a function with several parameters receives the parts of a row.
+    """Check all rows in a table. A function with several parameters receives a row's parts.
 
     Raises:
-        AssertionError: Some rows failed; it names them with their errors.
+        AssertionError: Some rows failed. The message names them with their errors.
     """
     is_single = len(inspect.signature(check).parameters) == 1
     failures: list[str] = []

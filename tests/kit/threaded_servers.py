@@ -1,4 +1,4 @@
-"""Serve an application from a thread, for clients in other processes or without an event loop."""
+"""Serve an application in a thread, for clients in other processes or without an event loop."""
 
 import threading
 from collections.abc import Generator
@@ -15,7 +15,7 @@ __all__ = ["in_thread"]
 
 @contextmanager
 def in_thread(app: ASGIApp, *, port: int = 0, lifespan: Literal["auto", "on", "off"] = "auto") -> Generator[str]:
-    """Serve an application inside a `with` block, and yield the address of its `/mcp`."""
+    """Serve an application inside a `with` block, and yield its `/mcp` address."""
     server = uvicorn.Server(
         uvicorn.Config(app, log_config=None, ws="none", lifespan=lifespan, timeout_graceful_shutdown=1)
     )

@@ -1,4 +1,4 @@
-"""Tiers of tests: the first needs only Python, `--full` runs all, and `--nightly` tries more examples."""
+"""Test tiers: the first needs only Python, `--full` runs all tests, and `--nightly` tries more examples."""
 
 import os
 from enum import IntEnum
@@ -35,10 +35,10 @@ FULL_FOLDERS: Final = frozenset(
         "thorough",
     )
 )
-"""Names of folders, at any depth, of the full tier.
+"""Names of full-tier folders, at any depth.
 
-Their tests start processes, need packages of the extra `full`, or repeat for many values (`thorough`) what a test of
-the first tier shows for some.
+Their tests start processes, need packages from the extra `full`, or repeat first-tier tests for many values
+(`thorough`).
 """
 
 _SAMPLED_FOLDERS: Final = frozenset(("combinations", "property", "simulation"))
@@ -48,11 +48,11 @@ NIGHTLY_FOLDER: Final = "nightly"
 """The name of folders, at any depth, whose tests take minutes."""
 
 _VARIABLE: Final = "ROUNDTRIP_TESTS_TIER"
-"""Tells the tier to worker processes, and to modules while they are imported."""
+"""Passes the tier to worker processes, and to modules during import."""
 
 
 class Tier(IntEnum):
-    """A part of the tests; each tier contains the ones before it."""
+    """A group of tests. Each tier contains the previous ones."""
 
     FIRST = 0
     FULL = 1
@@ -60,9 +60,9 @@ class Tier(IntEnum):
 
 
 def tier_of(config: pytest.Config) -> Tier:
-    """Return the tier of a run, and tell it to everything that the run imports and starts.
+    """Return a run's tier, and pass it to everything that the run imports and starts.
 
-    All tests of a folder run if the command line names the folder, and all rows of a table that a run writes.
+    If the command line names a folder, all its tests run. If a run writes a table, all its rows run.
     """
     if config.getoption("--nightly") or config.getoption("update_snapshots", default=False):
         tier = Tier.NIGHTLY
@@ -80,19 +80,19 @@ def _holds_all(argument: str) -> bool:
 
 
 def current_tier() -> Tier:
-    """Return the tier of this process."""
+    """Return this process's tier."""
     return Tier[os.environ.get(_VARIABLE, Tier.FIRST.name)]
 
 
 def is_in_tier(folder: Path, tier: Tier) -> bool:
-    """Return True if the tests of a folder run in a tier."""
+    """Return True if a folder's tests run in a tier."""
     if folder.name == NIGHTLY_FOLDER:
         return tier >= Tier.NIGHTLY
     return tier >= Tier.FULL or folder.name not in FULL_FOLDERS
 
 
 def adds_to_first(item: pytest.Item) -> bool:
-    """Return True if a test shows more in the full tier than in the first one, or runs only in the full tier."""
+    """Return True if a test checks more in the full tier than in the first one, or runs only in the full tier."""
     folders = {folder.name for folder in item.path.parents}
     return bool(folders & (FULL_FOLDERS | _SAMPLED_FOLDERS)) or item.get_closest_marker("needs") is not None
 

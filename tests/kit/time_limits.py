@@ -1,4 +1,4 @@
-"""Time limits of tools that pass when a test says so, and not before."""
+"""Tool time limits that expire only when a test says so."""
 
 import math
 from collections.abc import AsyncGenerator, Callable, Generator
@@ -14,34 +14,34 @@ from tests.kit.waiting import until
 __all__ = ["LIMIT", "TimeLimits", "hang", "limits", "limits_held"]
 
 LIMIT: Final = 5.0
-"""Seconds for the `timeout=` of tools, which no test waits for."""
+"""Seconds for a tool's `timeout=`, which no test waits for."""
 
 _NEVER: Final = 1e6
 
 
 class TimeLimits:
-    """The time limits of the legs that have begun. A leg's limit does not run while a person or page is waited for."""
+    """Time limits for all legs that have begun. A leg's limit pauses while a person or page is awaited."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
-        """The limit of each clock, once for each time that it started."""
+        """Each clock's limit, once for each start."""
         self._clocks: list[tuple[anyio.CancelScope, float]] = []
 
     def start(self, scope: anyio.CancelScope, seconds: float) -> None:
-        """Do what `cancel_after` does, without a limit that passes by itself."""
+        """Replace `cancel_after` with a limit that does not expire by itself."""
         self.seconds.append(seconds)
         self._clocks.append((scope, seconds))
         scope.deadline = anyio.current_time() + _NEVER
 
     def expire(self, seconds: float | None = None) -> None:
-        """End the time of all clocks that run, or of those with this limit."""
+        """Expire all running clocks, or those with this limit."""
         for scope, limit in self._clocks:
             if scope.deadline < math.inf and seconds in (None, limit):
                 scope.deadline = -math.inf
 
     @asynccontextmanager
     async def expiring(self, condition: Callable[[], object], seconds: float | None = None) -> AsyncGenerator[None]:
-        """End the time as soon as a condition is true, while the body of this context runs."""
+        """Expire the limits once a condition is true, while the body of this context runs."""
 
         async def expire() -> None:
             await until(condition)
@@ -58,7 +58,7 @@ _held: list[TimeLimits] = []
 
 @contextmanager
 def limits_held() -> Generator[TimeLimits]:
-    """Let no time limit of a leg pass by itself."""
+    """Keep all legs' time limits from expiring by themselves."""
     held = TimeLimits()
     _held.append(held)
     with pytest.MonkeyPatch.context() as patch:
@@ -68,7 +68,7 @@ def limits_held() -> Generator[TimeLimits]:
 
 
 async def hang(seconds: float | None = None) -> None:
-    """End the time of the legs that run, or of those with this limit, and never return."""
+    """Expire the running legs' limits, or those with this limit, and never return."""
     for held in _held:
         held.expire(seconds)
     await anyio.sleep_forever()
@@ -76,6 +76,6 @@ async def hang(seconds: float | None = None) -> None:
 
 @pytest.fixture
 def limits() -> Generator[TimeLimits]:
-    """Let time limits of tools pass when the test says so."""
+    """Let tools' time limits expire when the test says so."""
     with limits_held() as held:
         yield held

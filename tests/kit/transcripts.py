@@ -1,4 +1,4 @@
-"""Lines of transcripts for tests, with defaults for all other fields."""
+"""Transcript lines for tests, with defaults for all other fields."""
 
 import io
 from collections.abc import Iterable
@@ -45,11 +45,11 @@ __all__ = [
 ]
 
 AT: Final = 1_795_000_000.0
-"""The time of the first line."""
+"""The first line's time."""
 
 
 def kept(value: Any) -> dict[str, Any]:
-    """Return a value as a recorder writes it with `reveal="all"`; a digest stays as it is."""
+    """Return a value as a recorder writes it with `reveal="all"`. Return a digest unchanged."""
     if isinstance(value, dict) and "digest" in value:
         return cast("dict[str, Any]", value)
     return {"value": value}
@@ -69,7 +69,7 @@ def answer(key: str = "format", action: str | None = "accept", how: str = "taken
 
 
 def _line(event: str, at: float, fields: dict[str, Any]) -> Any:
-    """Make a line. `at` counts from the first line, and each leg of an instance is a request."""
+    """Create a line. `at` counts from the first line, and each leg on an instance is one request."""
     head = {"v": 1, "event": event, "at": AT + at, "instance": "a", "serving": fields.get("leg") or 1}
     return LINE.validate_python({**head, **fields})
 
@@ -114,18 +114,18 @@ def stopped(at: float = 5.0, how: str = "cancelled", **fields: Any) -> StoppedLi
 
 
 def _of_none(event: str, at: float, fields: dict[str, Any]) -> Any:
-    """Make a line that belongs to no request."""
+    """Create a line that belongs to no request."""
     return LINE.validate_python({"v": 1, "event": event, "at": AT + at, "call": "call-1", "tool": "order", **fields})
 
 
 def call_of(*lines: Line) -> TracedCall:
-    """Return the only call in some lines."""
+    """Return the only call in these lines."""
     (call,) = join(lines).calls.values()
     return call
 
 
 def shown(*lines: Line, now: float = AT + 310) -> str:
-    """Return what `roundtrip trace show` prints of the only call in some lines."""
+    """Return what `roundtrip trace show` prints for the only call in these lines."""
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     show(call_of(*lines), Screen(out), now=now)
     out.seek(0)
@@ -133,7 +133,7 @@ def shown(*lines: Line, now: float = AT + 310) -> str:
 
 
 def write(path: Path, lines: Iterable[Line | str]) -> Path:
-    """Write lines to a transcript; texts are written as they are."""
+    """Write lines to a transcript, and texts unchanged."""
     texts = [line if isinstance(line, str) else line.model_dump_json(exclude_unset=True) for line in lines]
     with path.open("a", encoding="utf-8") as file:
         file.writelines(f"{text}\n" for text in texts)

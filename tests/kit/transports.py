@@ -17,7 +17,7 @@ TRANSPORTS: Final[dict[str, dict[str, bool] | None]] = {
     "http json": {"json_response": True},
     "http stateless json": {"stateless_http": True, "json_response": True},
 }
-"""Transports by name, with the options of those over HTTP."""
+"""Transports by name, with their HTTP options."""
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Visitors of pages: a client whose user visits the pages, and a tool that sends them there."""
+"""Page visitors: a client whose user visits pages, and a tool that sends users there."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -20,15 +20,15 @@ from roundtrip.testing.networks.fleet import Instance
 from tests.kit.players import Reply, reply_of
 
 PLACES: Final = ("resolver", "body")
-"""Where a question may stand."""
+"""Where a question can be."""
 
 Visit = Callable[[ElicitRequestURLParams], Awaitable[object] | None]
 
 
 class Visitor:
-    """Answers pages with the actions in turn (the last one for ever), and forms with `form`.
+    """User who answers pages with the actions in turn, repeating the last one, and forms with `form`.
 
-    `visit` is what the user does on a page they agreed to see, before the client hears that they agreed.
+    `visit` is what the user does on a page after agreeing to open it, before the client hears that they agreed.
     """
 
     def __init__(self, *actions: str, visit: Visit | None = None, form: Reply = "cancel") -> None:
@@ -72,7 +72,7 @@ async def visiting(server: Instance, era: Era, visitor: Visitor, **options: Any)
 
 
 def page_of(question: AskedQuestion) -> ElicitRequestURLParams:
-    """Return the page that a question of the retry era names."""
+    """Return the page in a retry-era question."""
     if not isinstance(question.params, ElicitRequestURLParams):
         raise TypeError(f"a page was expected, not {question}")
     return question.params

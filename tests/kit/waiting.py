@@ -1,4 +1,4 @@
-"""Bounded waiting for conditions, in event loops and in threads."""
+"""Bounded waits for conditions, in event loops and in threads."""
 
 import inspect
 import time
@@ -10,16 +10,16 @@ import anyio
 __all__ = ["WAIT", "until", "until_plain"]
 
 WAIT: Final = 60.0
-"""Seconds after which a test gives up. A busy machine may be ten times as slow as an idle one."""
+"""Seconds after which a test gives up. A busy machine can be ten times slower than an idle one."""
 
 _PAUSE: Final = 0.01
 
 
 async def until(condition: Callable[[], object | Awaitable[object]], *, what: str = "the condition") -> None:
-    """Wait until a condition, which may be a coroutine function, returns something true.
+    """Wait until a condition, which may be a coroutine function, returns a true value.
 
     Raises:
-        AssertionError: It stayed false for `WAIT` seconds.
+        AssertionError: The value stayed false for `WAIT` seconds.
     """
     ends = time.monotonic() + WAIT
     while True:
@@ -33,10 +33,10 @@ async def until(condition: Callable[[], object | Awaitable[object]], *, what: st
 
 
 def until_plain(condition: Callable[[], object], *, what: str = "the condition") -> None:
-    """Wait in a thread until a condition returns something true.
+    """Wait in a thread until a condition returns a true value.
 
     Raises:
-        AssertionError: It stayed false for `WAIT` seconds.
+        AssertionError: The value stayed false for `WAIT` seconds.
     """
     ends = time.monotonic() + WAIT
     while not condition():

@@ -20,7 +20,7 @@ _NAME_PARAMS: Final = {"tools/call": "name", "prompts/get": "name", "resources/r
 
 
 def meta_of(client: str, capabilities: Json) -> Json:
-    """Return the `_meta` of a request on the retry era."""
+    """Return the `_meta` for a retry-era request."""
     return {
         "io.modelcontextprotocol/protocolVersion": Era.RETRY.value,
         "io.modelcontextprotocol/clientInfo": {"name": client, "version": "1"},
@@ -29,7 +29,7 @@ def meta_of(client: str, capabilities: Json) -> Json:
 
 
 def headers_of(method: str, params: Mapping[str, Any] | None, revision: str = Era.RETRY.value) -> dict[str, str]:
-    """Return the headers of a request."""
+    """Return a request's headers."""
     routing = {"mcp-protocol-version": revision, "mcp-method": method}
     if method in _NAME_PARAMS and params is not None:
         routing["mcp-name"] = str(params[_NAME_PARAMS[method]])
@@ -37,7 +37,7 @@ def headers_of(method: str, params: Mapping[str, Any] | None, revision: str = Er
 
 
 class Wire:
-    """A client that posts requests and returns whole JSON-RPC responses, also errors."""
+    """Client that posts requests and returns whole JSON-RPC responses, including errors."""
 
     def __init__(self, client: httpx.AsyncClient, url: str, capabilities: Json) -> None:
         self._client = client
@@ -64,18 +64,18 @@ class Wire:
         return answer
 
     async def call(self, tool: str, arguments: Json | None = None, **more: Any) -> Json:
-        """Send one leg of a tool call, with `more` as further parameters of the request."""
+        """Send one leg of a tool call, with `more` as additional request parameters."""
         return await self.post("tools/call", {"name": tool, "arguments": arguments or {}, **more})
 
     async def result(self, tool: str, arguments: Json | None = None, **more: Any) -> Json:
-        """Send a leg as `call` does, and return the result; a protocol error fails the test."""
+        """Send a leg like `call`, and return its result. A protocol error fails the test."""
         answer = await self.call(tool, arguments, **more)
         if "error" in answer:
             raise AssertionError(answer["error"])
         return answer["result"]
 
     async def error(self, tool: str, arguments: Json | None = None, **more: Any) -> Json:
-        """Send a leg as `call` does, and return the protocol error; a result fails the test."""
+        """Send a leg like `call`, and return its protocol error. A result fails the test."""
         answer = await self.call(tool, arguments, **more)
         if "result" in answer:
             raise AssertionError(answer["result"])
@@ -89,5 +89,5 @@ async def wire(url: str, *, capabilities: Json = EVERYTHING) -> AsyncGenerator[W
 
 
 def accept(**content: Any) -> Json:
-    """Return an accepted form, as on the wire."""
+    """Return an accepted form in its wire format."""
     return {"action": "accept", "content": content}
