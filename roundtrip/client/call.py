@@ -193,17 +193,17 @@ class _Caller:
             self._status = task.shown
             self._terminal.say(f"... {printable(task.shown)}", style="dim")
 
-    async def _answer_round(self, asked: InputRequiredResult) -> Mapping[str, InputResponse]:
-        requests = asked.input_requests or {}
+    async def _answer_round(self, round_: InputRequiredResult) -> Mapping[str, InputResponse]:
+        requests = round_.input_requests or {}
         self._count("rounds")
         responses: dict[str, InputResponse] = {}
         with self._time_limit.paused():
             if self._plan.step:
                 asks = ", ".join(f"{printable(key)} ({kind_of_question(one)})" for key, one in requests.items())
-                size = "none" if asked.request_state is None else f"{len(asked.request_state.encode())} bytes"
+                size = "none" if round_.request_state is None else f"{len(round_.request_state.encode())} bytes"
                 await self._wait_for_enter(f"Round {self._question_count}: asks {asks}; request state: {size}")
             for key, request in requests.items():
-                name = question_name(key, self._names) if isinstance(asked, TaskRound) else key
+                name = question_name(key, self._names) if isinstance(round_, TaskRound) else key
                 self._names.add(name)
                 response = await self._answerer.answer(request, key=name)
                 if isinstance(response, ErrorData):

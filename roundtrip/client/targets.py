@@ -177,7 +177,7 @@ def _header(number: int, text: str) -> tuple[str, str]:
     for variable in _VARIABLE.findall(value):
         if variable not in os.environ:
             raise CallFailed(f"the header {name!r} needs the environment variable {variable}, which is not set")
-    value = _VARIABLE.sub(lambda found: os.environ[found[1]], value).strip()
+    value = _VARIABLE.sub(lambda match: os.environ[match[1]], value).strip()
     if not value.isascii() or not value.isprintable():
         raise CallFailed(f"the value of the header {name!r} must be printable ASCII")
     return name, value

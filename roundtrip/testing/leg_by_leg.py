@@ -75,12 +75,13 @@ class LegByLeg:
         Raises:
             MCPError: The server answered with a protocol error.
         """
-        asked = {name: one for round_ in self.rounds for name, one in _questions_of(round_).items()}
+        questions = {name: one for round_ in self.rounds for name, one in _questions_of(round_).items()}
         responses: dict[str, InputResponse] | None = None
         if answers is not None:
             # Send the answer to an unknown question as a form answer.
             responses = {
-                name: response_to(asked.get(name, AskedQuestion(name, _FORM)), reply) for name, reply in answers.items()
+                name: response_to(questions.get(name, AskedQuestion(name, _FORM)), reply)
+                for name, reply in answers.items()
             }
         result = await self.send(LegRequest(tool, dict(arguments or {}), responses, state, meta=meta))
         return cast("CallToolResult | InputRequiredResult", result)
@@ -97,5 +98,5 @@ class LegByLeg:
         return result
 
 
-def _questions_of(asked: InputRequiredResult) -> dict[str, AskedQuestion]:
-    return {name: AskedQuestion(name, asking(request)) for name, request in (asked.input_requests or {}).items()}
+def _questions_of(round_: InputRequiredResult) -> dict[str, AskedQuestion]:
+    return {name: AskedQuestion(name, asking(request)) for name, request in (round_.input_requests or {}).items()}

@@ -113,14 +113,14 @@ def browser_on(server: AttachedServer, **options: Any) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), **options)
 
 
-def pages_among(asked: InputRequiredResult | None, server: object) -> set[str]:
+def pages_among(round_: InputRequiredResult | None, server: object) -> set[str]:
     """Return the questions that only link to a question page, whose answers do not pass through the client."""
-    return {key for key, url in urls_in(asked).items() if page_at(url, server) is not None}
+    return {key for key, url in urls_in(round_).items() if page_at(url, server) is not None}
 
 
-def urls_in(asked: InputRequiredResult | None) -> dict[str, str]:
+def urls_in(round_: InputRequiredResult | None) -> dict[str, str]:
     """Return the URLs of URL questions for any site, by question name."""
-    requests = (asked.input_requests if asked is not None else None) or {}
+    requests = (round_.input_requests if round_ is not None else None) or {}
     return {
         key: request.params.url
         for key, request in requests.items()
@@ -159,18 +159,18 @@ class QuestionPage:
                     AskedQuestion(content.asked.names[key], ElicitRequest.model_validate(request).params, page=self.url)
                     for key, request in content.user_questions.items()
                 ]
-                shown = await browser.get(self.url)
-                self._require(shown, 200, "opened")
-                sent, before = None, None
-                while sent is None or sent.status_code == _MISTAKES_STATUS:
+                page = await browser.get(self.url)
+                self._require(page, 200, "opened")
+                response, before = None, None
+                while response is None or response.status_code == _MISTAKES_STATUS:
                     answers = await answer(questions)
                     if answers is None:
                         return False
-                    if sent is not None and answers == before:
+                    if response is not None and answers == before:
                         break
                     before = answers
-                    sent = await self._send(browser, shown.text, content, questions, answers)
-                self._require(sent, 303, "answered")
+                    response = await self._send(browser, page.text, content, questions, answers)
+                self._require(response, 303, "answered")
         return True
 
     async def _wait_for_pause(self) -> StoredView | None:
@@ -228,17 +228,17 @@ class QuestionPage:
 
 
 def _typed_pairs(view: FieldView, content: Mapping[str, Any]) -> list[tuple[str, str]]:
-    typed = view.typed
+    texts = view.typed
     if view.field.name in content:
         value = content[view.field.name]
-        filled = view_of_field(view.id, replace(view.field, has_default=value is not None, default=value))
+        filled_view = view_of_field(view.id, replace(view.field, has_default=value is not None, default=value))
         # Type an invalid value unchanged, so that the page reports the mistake.
-        typed = filled.typed or (
+        texts = filled_view.typed or (
             () if value in (None, []) else (value if isinstance(value, str) else json.dumps(value),)
         )
     if view.control is Control.CHECKBOXES:
-        return [(view.id, text) for text in typed]
-    return list(zip(view.names, typed, strict=False))
+        return [(view.id, text) for text in texts]
+    return list(zip(view.names, texts, strict=False))
 
 
 class _PageParser(HTMLParser):

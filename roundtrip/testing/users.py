@@ -433,18 +433,18 @@ class _UserCall:
         Approvers cannot see approvals of their own calls or of other groups.
         """
         patience = self.patience * ELSEWHERE_FACTOR
-        awaited, since = "", anyio.current_time()
+        approvals, since = "", anyio.current_time()
         while True:
             await anyio.sleep(_LOOK_SECONDS)
-            before, call_id = awaited, self.stored_call
-            awaited = await open_approvals(self.fleet.at, call_id) if call_id is not None else ""
-            if not awaited or awaited != before:
+            before, call_id = approvals, self.stored_call
+            approvals = await open_approvals(self.fleet.at, call_id) if call_id is not None else ""
+            if not approvals or approvals != before:
                 since = anyio.current_time()
             elif anyio.current_time() - since >= patience:
                 self.failure = self.failure or AssertionError(
-                    f"{awaited} still waits after {patience:g} s: no approver= can see it or has a verdict for it; an "
-                    "Approver must have a matching verdict, log in as a member of that group, and not be the caller. "
-                    "If the decision takes longer, raise patience="
+                    f"{approvals} still waits after {patience:g} s: no approver= can see it or has a verdict for it; "
+                    "an Approver must have a matching verdict, log in as a member of that group, and not be the "
+                    "caller. If the decision takes longer, raise patience="
                 )
                 self.waiting.cancel()
                 return
@@ -494,13 +494,13 @@ class _UserCall:
                 return PageUnfinished(agreed.question, visits=agreed.visits, waited=waited)
         return None
 
-    async def _answer_round(self, asked: InputRequiredResult) -> dict[str, InputResponse] | None:
+    async def _answer_round(self, round_: InputRequiredResult) -> dict[str, InputResponse] | None:
         """Answer a round of questions; return None if the user stops."""
         self.conversation.rounds.append([])
-        self.conversation.tokens.append(asked.request_state)
+        self.conversation.tokens.append(round_.request_state)
         answers: dict[str, InputResponse] = {}
-        for key, request in (asked.input_requests or {}).items():
-            name = question_name(key, self.conversation.names) if isinstance(asked, TaskRound) else key
+        for key, request in (round_.input_requests or {}).items():
+            name = question_name(key, self.conversation.names) if isinstance(round_, TaskRound) else key
             answer = await self._answer(AskedQuestion(name, asking(request)))
             if answer is not None:
                 answers[key] = answer

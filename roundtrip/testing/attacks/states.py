@@ -93,13 +93,13 @@ def _change_values(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         fields = cast("Mapping[str, Any]", value)
         for name, item in fields.items():
             yield from (
-                (place, {**fields, name: other}) for place, other in _change_values(item, f"{path}.{name}".strip("."))
+                (where, {**fields, name: other}) for where, other in _change_values(item, f"{path}.{name}".strip("."))
             )
     elif isinstance(value, list):
         items = cast("list[Any]", value)
-        for place, item in enumerate(items):
-            changed = _change_values(item, f"{path}[{place}]")
-            yield from ((where, [*items[:place], other, *items[place + 1 :]]) for where, other in changed)
+        for index, item in enumerate(items):
+            changed = _change_values(item, f"{path}[{index}]")
+            yield from ((where, [*items[:index], other, *items[index + 1 :]]) for where, other in changed)
     elif value is not None:
         yield from ((path, other) for other in other_values(value)[:1])
 

@@ -284,14 +284,15 @@ class Interleave:
         past = [one.leg for one in history]
         if past:
             other = await route.aside(past[0])
-            begun, genuine = other.names, history[0].names
+            other_names, own_names = other.names, history[0].names
             if _is_merged(other, history[-1], route):
                 return await route.onward(leg)
-            if not other.is_rejected and begun != genuine:
+            if not other.is_rejected and other_names != own_names:
                 raise Breach(
                     f"another call of {leg.name!r} began at the same time and asked "
-                    f"{_quote(sorted(begun)) or 'nothing'}, but this call first asked {_quote(sorted(genuine))}: does "
-                    "the server keep something from one call to the next (a global, a cache)?"
+                    f"{_quote(sorted(other_names)) or 'nothing'}, but this call first asked "
+                    f"{_quote(sorted(own_names))}: does the server keep something from one call to the next (a global, "
+                    "a cache)?"
                 )
             for one in past[1:]:
                 if other.asks is None:
@@ -340,12 +341,12 @@ def _is_stored(leg: LegRequest, route: Route) -> bool:
     return leg.task_id is not None or any(pages_among(one.asks, route.fleet.at) for one in route.history(leg))
 
 
-def _is_merged(begun: LegDelivery, waiting: LegDelivery, route: Route) -> bool:
+def _is_merged(repeated: LegDelivery, waiting: LegDelivery, route: Route) -> bool:
     """Return True if the server merged the repeated call into the user's waiting call.
 
     The server requests an approval only once.
     """
-    return all(bool(one.names) and one.names == pages_among(one.asks, route.fleet.at) for one in (begun, waiting))
+    return all(bool(one.names) and one.names == pages_among(one.asks, route.fleet.at) for one in (repeated, waiting))
 
 
 def _require_rejection(delivery: LegDelivery, what: str, hint: str = "", *, may_fail: bool = False) -> None:

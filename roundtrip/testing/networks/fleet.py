@@ -225,21 +225,21 @@ class NetworkFleet:
     async def _follow(self, delivery: LegDelivery) -> LegResult:
         """Send a leg. If its call is or becomes a task, poll the task until it asks or ends."""
         changed_at = anyio.current_time()
-        shown: str | None = None
+        status: str | None = None
         delivery.task_id = delivery.leg.task_id
 
-        def seen(task: RemoteTask) -> None:
-            nonlocal changed_at, shown
+        def check_progress(task: RemoteTask) -> None:
+            nonlocal changed_at, status
             delivery.task_id = task.task_id
-            now, before = anyio.current_time(), shown
-            shown = task.shown
-            if shown != before:
+            now, before = anyio.current_time(), status
+            status = task.shown
+            if status != before:
                 changed_at = now
             elif now - changed_at > (longest := self.patience * ELSEWHERE_FACTOR):
                 raise TaskUnfinished(task, longest)
 
         session = self.session
-        return await follow(session, delivery.leg, send=partial(send, session), seen=seen, pace=_POLL_SECONDS)
+        return await follow(session, delivery.leg, send=partial(send, session), seen=check_progress, pace=_POLL_SECONDS)
 
     def take_worker_transitions(self, call_id: str) -> list[Transition]:
         """Return and clear a call's new transitions, from legs that workers ran without a client request."""

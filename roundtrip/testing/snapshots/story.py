@@ -45,7 +45,7 @@ def story_of(call: Conversation, redaction: SnapshotRedaction) -> Story:
     story: Story = {"method": first.method, "name": first.name, "era": call.era.name.lower()}
     story["arguments"] = redaction.data(_plain(first.arguments))
     tokens = [*call.tokens, *[None] * len(call.rounds)]
-    order = {key: place for place, key in reversed([*enumerate(call.names)])}
+    order = {key: index for index, key in reversed([*enumerate(call.names)])}
     story["rounds"] = [
         {
             "questions": [_question(question, redaction) for question in round_],

@@ -42,7 +42,7 @@ class Sieve:
             }
         if isinstance(value, list):
             return [
-                self.apply(item, _child_path(path, place, item)) for place, item in enumerate(cast("list[Any]", value))
+                self.apply(item, _child_path(path, index, item)) for index, item in enumerate(cast("list[Any]", value))
             ]
         return value
 
