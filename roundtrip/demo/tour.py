@@ -161,9 +161,8 @@ def _conclude(legs: list[_TourLeg], result: CallToolResult) -> bool:
         is_placed, text = False, " ".join(block.text for block in result.content if isinstance(block, TextContent))
     _say(f"\nResult: {text}")
     route = ", ".join(f"{leg.name} (pid {leg.pid})" for leg in legs)
-    is_apart = len({leg.pid for leg in legs}) == len(legs) and all(
-        leg.served_by == frozenset({leg.pid}) for leg in legs
-    )
+    pids = {leg.pid for leg in legs}
+    is_apart = len(pids) == len(legs) and all(leg.served_by == frozenset({leg.pid}) for leg in legs)
     _say(f"Served by {route}: {'each leg had its own process' if is_apart else 'not every leg had its own process'}.")
     _say("The order went through." if is_placed else "The order did not go through.")
     return is_placed and is_apart

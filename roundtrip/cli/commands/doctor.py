@@ -44,9 +44,7 @@ def _configure(parser: OptionsAnywhere) -> None:
     )
     add_header(parser)
     add_timeout(parser, _TIMEOUT_SECONDS, "time limit for one request")
-    parser.add_option(
-        "--expect", "N", "the expected number of instances; finding fewer is a problem", type=whole_number(1)
-    )
+    parser.add_option("--expect", "N", "the expected number of instances; fewer is a problem", type=whole_number(1))
     parser.add_switch("--client", "report what a client can be asked; takes no URL")
     parser.add_switch("--stdio", "with --client: serve on standard input and output")
     parser.add_option("--port", "N", "with --client: the port, 0 for a free port", type=PORT, default=_PORT)

@@ -24,11 +24,7 @@ _REPORTS: Final = {
     "Roll out the file to all instances, wait {max_age:g} s after the last one, and run `rotate` again for step 3.",
     3: "Step 3 of 3: dropped the old key.\nRoll out the file to all instances. The rotation is complete.",
 }
-_ROLE_TEXTS: Final = {
-    Role.SIGNS: "signs",
-    Role.NEXT: "verifies, and will sign",
-    Role.FORMER: "verifies tokens that it has signed",
-}
+_ROLE_TEXTS: Final = {Role.SIGNS: "signs", Role.NEXT: "verifies, and will sign", Role.FORMER: "verifies older tokens"}
 
 _DESCRIPTION: Final = f"""\
 Create and rotate a server's keys without losing calls. All instances of a service need the same keys, from the
@@ -50,9 +46,7 @@ exit codes:
 
 def _configure(parser: OptionsAnywhere) -> None:
     actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
-    new = actions.add_parser(
-        "new", help="create a key", description="Create a key in a new file that only its owner can read."
-    )
+    new = actions.add_parser("new", help="create a key", description="Create a key in a new, private file.")
     new.add_argument("file", nargs="?", metavar="FILE", help="the new file; an existing file is not changed")
     new.add_switch("--print", f"print the key instead, for {KEYS_VARIABLE}")
     rotate = actions.add_parser(
@@ -108,9 +102,7 @@ def _lock_rotation(path: Path) -> Generator[None]:
         try:
             stack.enter_context(locked_folder_of(path, waits=False))
         except BlockingIOError:
-            raise CommandFailed(
-                f"another `rotate` is changing {str(path)!r} or a file beside it; check the result with `show`"
-            ) from None
+            raise CommandFailed(f"another `rotate` is changing {str(path)!r} or a file beside it; see `show`") from None
         yield
 
 

@@ -116,17 +116,15 @@ def _object(text: str, where: str) -> Mapping[str, Any]:
 @asynccontextmanager
 async def _connected(arguments: Namespace, limits: AuditLimits) -> AsyncGenerator[AuditWire]:
     """Connect to an address, a command, or a `MODULE:SERVER`, which this process serves locally."""
-    address: str | None = arguments.server
+    name: str | None = arguments.server
     async with AsyncExitStack() as stack:
-        if address is not None and (_MODULE.fullmatch(address) or re.fullmatch(r"\S+\.py", address)):
+        if name is not None and (_MODULE.fullmatch(name) or re.fullmatch(r"\S+\.py", name)):
             with running_own_tasks():
-                server = load_any_server(address)
+                server = load_any_server(name)
             # A server under attack logs a lot. To see its log, run `roundtrip serve` and audit the address.
             stack.enter_context(without_log())
-            address = await stack.enter_async_context(served(server))
-        target = (
-            Target(command=(*arguments.command_words,)) if address is None else target_of(address, arguments.header)
-        )
+            name = await stack.enter_async_context(served(server))
+        target = Target(command=(*arguments.command_words,)) if name is None else target_of(name, arguments.header)
         if target.url is not None:
             other = target_of(target.url, arguments.other_header or arguments.header)
             wire = http_wire(target.url, limits.timeout, (target.headers, other.headers))

@@ -72,20 +72,20 @@ def run(arguments: Namespace) -> int:
         traced = open_calls(arguments, files or [os.environ[TRACE_VARIABLE]])
         newest = next(traced.rows(CallFilter()), None)
         calls = [newest["call"] if word == LAST and newest is not None else word for word in calls]
-    return _with_stored_calls(arguments, partial(_act_on_each, calls=calls, transcripts=files))
+    return _with_stored_calls(arguments, partial(_act_on, calls=calls, transcripts=files))
 
 
 # Stored calls.
 
 
-class _StoredCalls(NamedTuple):
-    """A server's stored calls."""
+class _CallAccess(NamedTuple):
+    """Access to a server's stored calls."""
 
     book: CallBook
     operations: CallOperations
 
 
-def _with_stored_calls(arguments: Namespace, work: Callable[[_StoredCalls, Namespace], Awaitable[T]]) -> T:
+def _with_stored_calls(arguments: Namespace, work: Callable[[_CallAccess, Namespace], Awaitable[T]]) -> T:
     """Load the server that the arguments name, and run asynchronous work on its stored calls.
 
     Raises:
@@ -104,16 +104,16 @@ def _with_stored_calls(arguments: Namespace, work: Callable[[_StoredCalls, Names
             "SqliteLedger, a RedisLedger or a PostgresLedger"
         )
     with report_errors(LedgerDown, OperatorLogUnwritable):
-        return anyio.run(work, _StoredCalls(service.book, CallOperations(service.book)), arguments)
+        return anyio.run(work, _CallAccess(service.book, CallOperations(service.book)), arguments)
 
 
-async def _find_call(stored: _StoredCalls, text: str) -> str:
+async def _find_call(access: _CallAccess, text: str) -> str:
     """Return the id of the stored call that a text names.
 
     Raises:
         CommandFailed: Not exactly one stored call matches.
     """
-    call_id = await stored.operations.find(text)
+    call_id = await access.operations.find(text)
     if call_id is None:
         raise CommandFailed(
             f"{text!r} matches no stored call, or several; give a full id from `roundtrip calls stored`. A call that "
@@ -136,11 +136,11 @@ def operator_log_of(arguments: Namespace, transcripts: Sequence[str]) -> Path | 
     return operator_log_path(arguments.operator_log, transcripts, os.environ)
 
 
-def _logged_operations(stored: _StoredCalls, arguments: Namespace, transcripts: Sequence[str]) -> LoggedOperations:
+def _logged_operations(access: _CallAccess, arguments: Namespace, transcripts: Sequence[str]) -> LoggedOperations:
     """Return operations that log each action under this process's user. Without an operator log, print a warning.
 
     Args:
-        stored: The stored calls.
+        access: The stored calls.
         arguments: The command's arguments.
         transcripts: The transcripts that the user named.
     """
@@ -148,24 +148,22 @@ def _logged_operations(stored: _StoredCalls, arguments: Namespace, transcripts: 
     if path is None:
         note = f"this action is not logged; name an operator log with --operator-log, or set {OPERATOR_LOG_VARIABLE}"
         print(f"roundtrip {arguments.command}: {note}", file=sys.stderr)
-    return LoggedOperations(stored.operations, OperatorLog(path, program="command", by=user_of_system()))
+    return LoggedOperations(access.operations, OperatorLog(path, program="command", by=user_of_system()))
 
 
-async def _act_on_each(
-    stored: _StoredCalls, arguments: Namespace, calls: Sequence[str], transcripts: Sequence[str]
-) -> int:
+async def _act_on(access: _CallAccess, arguments: Namespace, calls: Sequence[str], transcripts: Sequence[str]) -> int:
     """Perform the action on each call, print the outcomes, and return the exit code.
 
     Raises:
         OperatorLogUnwritable: The operator log cannot be written.
         LedgerDown: The store is unavailable.
     """
-    operations = _logged_operations(stored, arguments, transcripts)
+    operations = _logged_operations(access, arguments, transcripts)
     even_once: bool = getattr(arguments, "even_once", False)
     failed = 0
     for text in calls:
         try:
-            call_id = await _find_call(stored, text)
+            call_id = await _find_call(access, text)
             await operations.act(call_id, arguments.action, even_once=even_once)
         except (CommandFailed, CallNotChanged) as error:
             failed += 1
@@ -175,9 +173,9 @@ async def _act_on_each(
     return 1 if failed else 0
 
 
-async def _list_stored(stored: _StoredCalls, arguments: Namespace) -> int:
+async def _list_stored(access: _CallAccess, arguments: Namespace) -> int:
     states = [StoredState(state) for state in arguments.state or ()]
-    entries = await stored.book.store.list(limit=arguments.limit, states=states)
+    entries = await access.book.store.list(limit=arguments.limit, states=states)
     columns = (
         Column("call"),
         Column("tool", folds=True),
@@ -208,17 +206,17 @@ def _as_data(entry: EntrySummary) -> dict[str, Any]:
     return {**entry._asdict(), "state": entry.state.value, "due": entry.due if _is_due(entry.state) else None}
 
 
-async def _rekey(stored: _StoredCalls, arguments: Namespace) -> int:
+async def _rekey(access: _CallAccess, arguments: Namespace) -> int:
     renewed = current = unreadable = 0
-    async for entry in stored.operations.scan():
+    async for entry in access.operations.scan():
         try:
-            if await stored.operations.renew_key(entry):
+            if await access.operations.renew_key(entry):
                 renewed += 1
             else:
                 current += 1
         except ContentUnreadable:
             unreadable += 1
-    print(f"{renewed} encrypted with the newest key ({stored.book.seal.hint}), {current} already were")
+    print(f"{renewed} encrypted with the newest key ({access.book.seal.hint}), {current} already were")
     if unreadable:
         print(f"{unreadable} could not be read: this server does not have their key")
     return 1 if unreadable else 0
@@ -245,7 +243,7 @@ def _show_stored(arguments: Namespace) -> int:
     return 0 if facts is None or facts.get("readable", True) else 1
 
 
-async def _load_call(stored: _StoredCalls, arguments: Namespace) -> tuple[TracedCall | None, Mapping[str, Any] | None]:
+async def _load_call(access: _CallAccess, arguments: Namespace) -> tuple[TracedCall | None, Mapping[str, Any] | None]:
     """Return a call from the transcripts, and its stored facts. Either may be None."""
     call: TracedCall | None = None
     if arguments.files or os.environ.get(TRACE_VARIABLE):
@@ -253,10 +251,10 @@ async def _load_call(stored: _StoredCalls, arguments: Namespace) -> tuple[Traced
             call = find_call(arguments)
         except CommandFailed:
             # A stored call may outlive its transcripts.
-            if await stored.operations.find(arguments.call) is None:
+            if await access.operations.find(arguments.call) is None:
                 raise
-    call_id = call.id if call is not None else await _find_call(stored, arguments.call)
-    return call, await _stored_facts(stored, call_id, reveal=arguments.reveal)
+    call_id = call.id if call is not None else await _find_call(access, arguments.call)
+    return call, await _stored_facts(access, call_id, reveal=arguments.reveal)
 
 
 def _is_due(state: StoredState) -> bool:
@@ -264,25 +262,25 @@ def _is_due(state: StoredState) -> bool:
     return state is not StoredState.ASKING and state not in ENDED
 
 
-async def _stored_facts(stored: _StoredCalls, call_id: str, *, reveal: bool) -> dict[str, Any] | None:
+async def _stored_facts(access: _CallAccess, call_id: str, *, reveal: bool) -> dict[str, Any] | None:
     """Return the stored facts about a call, or None if the store does not have the call.
 
     Args:
-        stored: The stored calls.
+        access: The stored calls.
         call_id: The call's id.
         reveal: True to include values, not only names and times.
     """
-    entry, now = await stored.book.store.load(call_id)
+    entry, now = await access.book.store.load(call_id)
     if entry is None:
         return None
     entry.advance(now)
     facts = _facts(entry, now)
     try:
-        content = stored.book.seal.read(entry.content, call_id)
-        steps = [name for _, name, _ in stored.book.seal.notes(entry)]
+        content = access.book.seal.read(entry.content, call_id)
+        steps = [name for _, name, _ in access.book.seal.notes(entry)]
     except ContentUnreadable:
         return facts | {"readable": False}
-    journal = stored.book.read_journal(content)
+    journal = access.book.read_journal(content)
     facts |= {
         "asks": list(content.asked.questions),
         "waits for": content.waits,
@@ -362,17 +360,17 @@ def _answer(arguments: Namespace) -> int:
     return _with_stored_calls(arguments, _answer_one)
 
 
-async def _answer_one(stored: _StoredCalls, arguments: Namespace) -> int:
-    operations = _logged_operations(stored, arguments, arguments.files)
+async def _answer_one(access: _CallAccess, arguments: Namespace) -> int:
+    operations = _logged_operations(access, arguments, arguments.files)
     try:
-        call_id = await _find_call(stored, arguments.call)
+        call_id = await _find_call(access, arguments.call)
         if arguments.value in (":decline", ":cancel"):
             response: dict[str, Any] = {"action": arguments.value[1:]}
         else:
             # Without a form, the store rejects the action and the operator log records it.
             form: Mapping[str, Any] = {}
             with suppress(CallNotChanged):
-                form = await stored.operations.open_form(call_id, arguments.name)
+                form = await access.operations.open_form(call_id, arguments.name)
             response = {"action": "accept", "content": _content(form, arguments.value)}
         await operations.answer(call_id, arguments.name, response)
     except (CommandFailed, CallNotChanged) as error:

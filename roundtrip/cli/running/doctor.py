@@ -59,8 +59,7 @@ def _serve_http(port: int, *, as_json: bool) -> int:
         print(
             f"Add this server to your client, by its address ({url}) or by its command:",
             json.dumps({"mcpServers": {NAME: command}}, indent=2),
-            "Each client that connects here is reported below. "
-            f"Then tell the model to call {TOOL} with try_a_form=true.",
+            f"Each client that connects is reported below. Then tell the model to call {TOOL} with try_a_form=true.",
             sep="\n",
             flush=True,
         )
@@ -75,10 +74,10 @@ def _compare(urls: list[str], arguments: Namespace) -> int:
         if target.url is None:
             raise CommandFailed(f"URL must be an http(s) address, got {url!r}; a stdio command is a single process")
 
-    observed = anyio.run(partial(observe, targets, patience=arguments.timeout, expected=arguments.expect))
-    findings = findings_of(observed)
-    present(arguments, lambda: as_data(observed, findings), lambda screen: screen.lines(as_lines(observed, findings)))
-    if not observed.instances:
+    fleet = anyio.run(partial(observe, targets, patience=arguments.timeout, expected=arguments.expect))
+    findings = findings_of(fleet)
+    present(arguments, lambda: as_data(fleet, findings), lambda screen: screen.lines(as_lines(fleet, findings)))
+    if not fleet.instances:
         return CommandFailed.exit_code
     return 1 if any(finding.level is Level.PROBLEM for finding in findings) else 0
 
@@ -86,63 +85,58 @@ def _compare(urls: list[str], arguments: Namespace) -> int:
 # The report.
 
 
-def as_lines(observed: Observed, findings: Sequence[Finding]) -> Iterator[Line]:
+def as_lines(fleet: Observed, findings: Sequence[Finding]) -> Iterator[Line]:
     """Yield the report's lines. Text from servers is not escaped."""
-    for instance in observed.instances.values():
+    for instance in fleet.instances.values():
         facts = instance.facts
-        urls = ", ".join(observed.places[number].url for number in sorted(instance.places))
-        yield (
-            0,
-            ((f"{observed.label(facts.instance)}  {facts.name}", "bold"), f" at {urls} (instance {facts.instance})"),
-        )
+        urls = ", ".join(fleet.places[number].url for number in sorted(instance.places))
+        yield 0, ((f"{fleet.label(facts.instance)}  {facts.name}", "bold"), f" at {urls} (instance {facts.instance})")
         keys = ", ".join(facts.keys) if facts.keys else "of a custom codec"
         remark = "" if facts.needs_ledger else " (not needed)"
         yield 4, (f"keys {keys}; audience {facts.audience}; {builds_text(facts)}; ledger {facts.ledger}{remark}",)
         clock = f"clock {instance.offset:+.1f} s (give or take {instance.uncertainty:.1f})"
-        revisions = ", ".join(observed.places[min(instance.places)].revisions)
+        revisions = ", ".join(fleet.places[min(instance.places)].revisions)
         versions = f"roundtrip {facts.roundtrip}, mcp {facts.mcp}, Python {facts.python}; protocol {revisions}"
         if facts.transport is not None:
             versions += f"; served by {facts.transport}"
         yield 4, (f"{clock}; {versions}",)
-    if observed.instances:
+    if fleet.instances:
         yield 0, ()
     for finding in findings:
         yield 0, ((f"{finding.level.value:<9}", _STYLES[finding.level]), f"{finding.topic}: {finding.text}")
         if finding.advice:
             yield 9, (finding.advice,)
     yield 0, ()
-    yield 0, ((_summary(observed, findings), "bold"),)
+    yield 0, ((_summary(fleet, findings), "bold"),)
 
 
-def _summary(observed: Observed, findings: Sequence[Finding]) -> str:
+def _summary(fleet: Observed, findings: Sequence[Finding]) -> str:
     problems = sum(finding.level is Level.PROBLEM for finding in findings)
-    count = len(observed.instances)
-    count_text = f"{count} of {observed.sought}" if count < observed.sought else str(count)
+    count = len(fleet.instances)
+    count_text = f"{count} of {fleet.sought}" if count < fleet.sought else str(count)
     plural = "" if count_text == "1" else "s"
     return f"{count_text} instance{plural} met: {problems or 'no'} problem{'' if problems == 1 else 's'}"
 
 
-def as_data(observed: Observed, findings: Sequence[Finding]) -> dict[str, Any]:
+def as_data(fleet: Observed, findings: Sequence[Finding]) -> dict[str, Any]:
     """Return the report as JSON data."""
     return {
-        "met": len(observed.instances),
-        "sought": observed.sought,
-        "places": [
-            {**asdict(place), "instances": observed.behind(number)} for number, place in enumerate(observed.places)
-        ],
+        "met": len(fleet.instances),
+        "sought": fleet.sought,
+        "places": [{**asdict(place), "instances": fleet.behind(number)} for number, place in enumerate(fleet.places)],
         "instances": [
             {
-                "label": observed.label(instance.facts.instance),
+                "label": fleet.label(instance.facts.instance),
                 **instance.facts.model_dump(mode="json", include=set(Facts.model_fields)),
                 "offset": round(instance.offset, 3),
                 "uncertainty": round(instance.uncertainty, 3),
                 "ledger_seen": instance.look,
             }
-            for instance in observed.instances.values()
+            for instance in fleet.instances.values()
         ],
         "journeys": [
-            {**asdict(journey), "start": observed.places[journey.start].url, "end": observed.places[journey.end].url}
-            for journey in observed.journeys
+            {**asdict(journey), "start": fleet.places[journey.start].url, "end": fleet.places[journey.end].url}
+            for journey in fleet.journeys
         ],
         "findings": [asdict(finding) for finding in findings],
     }

@@ -30,9 +30,7 @@ from roundtrip.serving.others import OtherServer, as_served
 from roundtrip.switches import OWN, RUN_TASKS_VARIABLE
 from roundtrip.text import printable
 
-_TARGET_FORMS: Final = (
-    "write MODULE:SERVER, such as shop.app:server or shop.py:server, or a file with one server, shop.py"
-)
+_TARGETS: Final = "write MODULE:SERVER, such as shop.app:server or shop.py:server, or a file with one server, shop.py"
 _MAX_CAUSES: Final = 5
 _MAX_LISTED_FILES: Final = 5
 
@@ -73,7 +71,7 @@ class FoundServer(NamedTuple):
     server: Any
     module: ModuleType
     attribute: str
-    """The name of the server, or of the function that makes it."""
+    """The server's name, or the name of a function that makes it."""
 
 
 def names_server(text: str) -> bool:
@@ -94,7 +92,7 @@ class _ServerKind:
     kind: str
     fits: Callable[[object], bool]
     hint: Callable[[object], str] = lambda found: ""
-    """Returns advice for a server of the wrong kind, or an empty text."""
+    """Returns advice for an unsuitable server, or an empty text."""
 
 
 def load_server(target: str) -> Server[Any]:
@@ -108,7 +106,7 @@ def load_server(target: str) -> Server[Any]:
 
 
 def load_served(target: str) -> Server[Any] | OtherServer:
-    """Load a server of any class for `roundtrip serve`. See `load_server`.
+    """Load any server for `roundtrip serve`. See `load_server`.
 
     Raises:
         CommandFailed: The module or server is missing or fails.
@@ -117,7 +115,7 @@ def load_served(target: str) -> Server[Any] | OtherServer:
 
 
 def load_attached(target: str) -> AttachedServer:
-    """Load the roundtrip integration of a server of any class. See `load_server`.
+    """Load any server's roundtrip integration. See `load_server`.
 
     Raises:
         CommandFailed: The module or server is missing or fails, or the server does not use roundtrip.
@@ -172,7 +170,7 @@ def _require_installed(server: object) -> None:
 def _load(text: str, server_kind: _ServerKind) -> FoundServer:
     target = _parse_target(text)
     if target is None:
-        raise CommandFailed(f"{text!r} does not name a server; {_TARGET_FORMS}")
+        raise CommandFailed(f"{text!r} does not name a server; {_TARGETS}")
     # Standard output is reserved for the command, which may print JSON or serve there.
     with redirect_stdout(sys.stderr):
         return _find(target, server_kind)
@@ -297,7 +295,7 @@ def _import_file(path: Path) -> ModuleType:
         elif others:
             hint = f"{str(path.parent)!r} has {', '.join(map(repr, others[:_MAX_LISTED_FILES]))}"
         else:
-            hint = _TARGET_FORMS
+            hint = _TARGETS
         raise CommandFailed(f"no file {str(path)!r}; {hint}")
     name = f"roundtrip_target_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path.resolve())

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def load_for_rehearsal(target: str) -> AttachedServer:
-    """Load the roundtrip integration of a server of any class.
+    """Load any server's roundtrip integration.
 
     Raises:
         CommandFailed: The module or server is missing or fails, or the server does not use roundtrip.

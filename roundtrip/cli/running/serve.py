@@ -56,11 +56,7 @@ def run(arguments: Namespace) -> int:
         )
     if arguments.reload:
         return _serve_and_reload(arguments.target, settings)
-    return (
-        _serve_in_process(arguments.target, settings)
-        if settings.workers == 1
-        else _serve_workers(arguments.target, settings)
-    )
+    return _serve_one(arguments.target, settings) if settings.workers == 1 else _serve_many(arguments.target, settings)
 
 
 def _check_stdio(arguments: Namespace, flags: dict[str, Any]) -> None:
@@ -112,7 +108,7 @@ def _serve_and_reload(target: str, settings: ServeSettings) -> int:
         raise
 
 
-def _serve_in_process(target: str, settings: ServeSettings) -> int:
+def _serve_one(target: str, settings: ServeSettings) -> int:
     server = load_served(target)
     set_up_logging(settings)
     identity = server.identity()
@@ -127,7 +123,7 @@ def _cannot_roll(number: int, frame: FrameType | None) -> None:
     logger.warning("a single worker cannot be replaced while it serves; see --workers")
 
 
-def _serve_workers(target: str, settings: ServeSettings) -> int:
+def _serve_many(target: str, settings: ServeSettings) -> int:
     require_fork(NO_WORKERS)
     plan, listening = _prepare_workers(target, settings)
     return supervise(Supervisor(plan, on_ready=lambda served: _announce(served, settings, listening)))

@@ -44,12 +44,8 @@ def _index(arguments: Namespace) -> int:
 
 
 def _prune_options(parser: OptionsAnywhere) -> None:
-    parser.add_option(
-        "--older-than", "AGE", "delete files last written before this time: 30d, 2026-11-01", type=read_age
-    )
-    parser.add_option(
-        "--max-size", "SIZE", "delete the oldest files until the rest fit into this size: 500M, 20G", type=_size
-    )
+    parser.add_option("--older-than", "AGE", "delete files older than this: 30d, 2026-11-01", type=read_age)
+    parser.add_option("--max-size", "SIZE", "delete the oldest files until this size is left: 500M, 20G", type=_size)
     parser.add_switch("--dry-run", "only print the files that would be deleted")
 
 
@@ -94,10 +90,9 @@ def _prune(arguments: Namespace) -> int:
 
 COMMANDS: Final = {
     "index": view(
-        "Create or update the index of a transcript file or directory, in an SQLite file beside it. With an index, "
-        "`ls`, `show` and the other views find a call among millions at once; they also keep the index up to date. "
-        "The index holds names and times, but no values. The transcripts remain the source of truth; you can delete "
-        "the index at any time.",
+        "Create or update the index of a transcript file or directory, in an SQLite file beside it. With it, `ls`, "
+        "`show` and the other views find a call among millions at once, and keep the index up to date. It holds names "
+        "and times, but no values. The transcripts remain the source of truth; you can delete the index at any time.",
         _index,
     ),
     "prune": view(

@@ -75,9 +75,7 @@ def _options(parser: OptionsAnywhere) -> None:
         repeats=True,
         type=read_reason,
     )
-    parser.add_option(
-        "--since", "TIME", "calls with events since this time: 10m, 2h, 3d, 2026-11-21T09:30", type=read_age
-    )
+    parser.add_option("--since", "TIME", "calls with events since TIME: 10m, 2h, 3d, 2026-11-21T09:30", type=read_age)
     parser.add_option("--rounds", "NUMBER", "calls with this number of rounds: 2, '>2', '<=3'", type=_rounds)
     for kind, description in _OTHER_FACETS.items():
         parser.add_option(f"--{kind}", kind.upper(), f"calls {description}; may have wildcards", repeats=True)
@@ -194,11 +192,7 @@ def _list_rejections(calls: CallSource, arguments: Namespace) -> int:
         arguments, lambda: [{**line.model_dump(mode="json"), "text": explain_rejection(line)} for line in lines], draw
     )
     if not lines:
-        warn(
-            "no rejected token matches the filters"
-            if _has_filter(arguments)
-            else "no token of an unknown call was rejected"
-        )
+        warn("no rejection matches the filters" if _has_filter(arguments) else "no token without a call was rejected")
     return 0 if lines else 1
 
 

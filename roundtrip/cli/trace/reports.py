@@ -78,8 +78,7 @@ def _diff(arguments: Namespace) -> int:
             screen.line("No differences, except in times.")
 
     summaries = {name: summary(call) for name, call in calls.items()}
-    data = [dataclasses.asdict(difference) for difference in differences]
-    present(arguments, lambda: {**summaries, "differences": data}, draw)
+    present(arguments, lambda: {**summaries, "differences": [*map(dataclasses.asdict, differences)]}, draw)
     return 1 if differences else 0
 
 

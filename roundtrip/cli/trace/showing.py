@@ -176,15 +176,8 @@ class _CallView:
             self._screen.line((f"{event} {duration_text(line.waited)}", _DIM), indent=2)
         self._answers(line.answers, line.ignored)
         for decision in line.decisions:
-            style = "" if decision.outcome == "approved" else _WARN
-            self._screen.line(
-                "approval ",
-                (decision.key, _HEAD),
-                ": ",
-                (decision.outcome, style),
-                f" {_value(decision.data)}",
-                indent=2,
-            )
+            name, outcome = (decision.key, _HEAD), (decision.outcome, "" if decision.outcome == "approved" else _WARN)
+            self._screen.line("approval ", name, ": ", outcome, f" {_value(decision.data)}", indent=2)
         self._runs(line.nodes, line.steps, line.bodies, uncovered=line.uncovered)
         if isinstance(line, AskedLine):
             self._asked(line)

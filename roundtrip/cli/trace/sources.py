@@ -57,9 +57,7 @@ def named_files(arguments: Namespace) -> list[str]:
         id = getattr(arguments, "call", None)
         if isinstance(id, str) and os.path.exists(id):
             raise CommandFailed(f"a call must come before the transcript, got {id!r}; write: {LAST} {id}")
-        raise CommandFailed(
-            f"there is no transcript; name a file or directory as the last argument, or set {TRACE_VARIABLE}"
-        )
+        raise CommandFailed(f"no transcript is given; name a file or directory last, or set {TRACE_VARIABLE}")
     return [default]
 
 

@@ -124,7 +124,7 @@ def test_no_match_exits_like_grep(tmp_path: Path, path: Path, capsys: pytest.Cap
         assert capsys.readouterr() == (out, f"roundtrip trace: {err}\n")
 
     strays = "and 1 token rejected without a known call (list them with --rejections)\n"
-    none = "no rejected token matches the filters"
+    none = "no rejection matches the filters"
     check_each(
         [
             (["--tool", "none", str(path)], strays, "no recorded call matches the filters"),
@@ -168,7 +168,7 @@ def test_command_without_its_transcript_says_how_to_name_one(
         assert main(["trace", *arguments]) == 2
         assert message in capsys.readouterr().err
 
-    how = "there is no transcript; name a file or directory as the last argument, or set ROUNDTRIP_TRACE"
+    how = "no transcript is given; name a file or directory last, or set ROUNDTRIP_TRACE"
     check_each(
         [
             (["ls"], how),
