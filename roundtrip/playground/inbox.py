@@ -45,7 +45,7 @@ class PlayedInbox:
     async def refresh(self) -> bool:
         """Fetch the pending approvals; return True if they have changed."""
         before = self._pending, self._note
-        status, body = await self._request()
+        status, body = await self._send()
         if not status:
             # A reload may be replacing the server process.
             return False
@@ -63,13 +63,11 @@ class PlayedInbox:
             ValueError: The server rejected the decision.
         """
         sent = {"decision": decision, "reason": reason}
-        status, body = await self._request(f"/{quote(approval, safe='')}", sent)
+        status, body = await self._send(f"/{quote(approval, safe='')}", sent)
         if status != HTTPStatus.OK:
             raise ValueError(printable(str(body.get("error") or f"the server answered with status {status}")))
 
-    async def _request(
-        self, path: str = "", decision: Mapping[str, str] | None = None
-    ) -> tuple[int, Mapping[str, Any]]:
+    async def _send(self, path: str = "", decision: Mapping[str, str] | None = None) -> tuple[int, Mapping[str, Any]]:
         """Return the status and JSON body of the server's response; status 0 without a response."""
         try:
             status, body = await self._inbox.ask(path, decision)

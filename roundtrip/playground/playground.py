@@ -90,7 +90,7 @@ class Playground:
         self._keys = keys
         self._inbox = inbox
         self._calls: dict[str, PlayedCall] = {}
-        self._call_count = 0
+        self._count = 0
         self._traces = CallIndex([folder], index_path([folder])) if folder is not None else None
         self._trace_version = 0
         self._tool_list = _ToolList()
@@ -172,14 +172,14 @@ class Playground:
         self._reload_failure = ""
         if self._inbox is not None:
             self._inbox.exists = True
-        self.schedule_listing()
+        self.list_again()
 
     def show_reload_failure(self, reason: str) -> None:
         """Show why the new code does not start."""
         self._reload_failure = printable(reason, keep_newlines=True)
         self.mark_changed()
 
-    def schedule_listing(self) -> None:
+    def list_again(self) -> None:
         """Schedule another tool listing. Several requests before it starts share one listing."""
         self._listing_due.set()
 
@@ -231,10 +231,8 @@ class Playground:
             raise RuntimeError("the playground page must be served before a call starts")
         if sum(not call.has_ended for call in self._calls.values()) >= _MAX_OPEN_CALLS:
             raise TooManyCalls(f"{_MAX_OPEN_CALLS} calls are open; stop some of them")
-        self._call_count += 1
-        call = PlayedCall(
-            f"c{self._call_count}", settings, self._target, self._terminal, self.mark_changed, self.schedule_listing
-        )
+        self._count += 1
+        call = PlayedCall(f"c{self._count}", settings, self._target, self._terminal, self.mark_changed, self.list_again)
         self._calls[call.id] = call
         over = [id for id, one in self._calls.items() if one.has_ended]
         for id in over[: max(0, len(self._calls) - _MAX_CALLS)]:
@@ -293,7 +291,7 @@ class Playground:
         found = self._traces.find(id)
         return (found, self._trace_version) if found is not None else None
 
-    def list_traces(self, *, without: Collection[str | None] = ()) -> list[TracedCall]:
+    def traces(self, *, without: Collection[str | None] = ()) -> list[TracedCall]:
         """Return the traced calls, newest first, except those with the ids in `without`."""
         if self._traces is None:
             return []
@@ -309,7 +307,7 @@ class Playground:
             if call.trace_id is None:
                 unmatched.append(call)
         matched_ids = {call.trace_id for call in self._calls.values()}
-        candidates = self.list_traces(without=matched_ids)[::-1]
+        candidates = self.traces(without=matched_ids)[::-1]
         for matches in (_has_same_arguments, _may_match):
             for call in unmatched:
                 traced = next((one for one in candidates if matches(one, call)), None)

@@ -78,8 +78,7 @@ class PlaygroundApp:
     async def _get(self, place: str, request: Request) -> Response:
         query = request.query_params
         if place == "":
-            page = page_of(PLAYGROUND_PAGE, "Playground", self._data(query.get("call", "")))
-            return page_answer(page)
+            return page_answer(page_of(PLAYGROUND_PAGE, "Playground", self._data(query.get("call", ""))))
         if place == "state.json":
             seen = query.get("seen", "")
             if seen.isascii() and seen.isdigit():
@@ -95,8 +94,7 @@ class PlaygroundApp:
             if query.get("seen") == str(version):
                 return json_answer(None)
             return json_answer({**data_of(call), "live": live})
-        page = call_page(call, live=live)
-        return page_answer(page)
+        return page_answer(call_page(call, live=live))
 
     def _data(self, call_id: str) -> Data:
         return {**self._playground.data(call_id), "writesTests": self._writer is not None}
@@ -131,9 +129,7 @@ class PlaygroundApp:
         if self._writer is None:
             raise ValueError("a test needs an importable server; start roundtrip dev with MODULE:SERVER or a file")
         call = self._call(body)
-        return await self._writer.write(
-            self._playground.get_trace(call), self._playground.list_traces(), call.settings.tool
-        )
+        return await self._writer.write(self._playground.get_trace(call), self._playground.traces(), call.settings.tool)
 
     def _call(self, body: Mapping[str, Any]) -> PlayedCall:
         call = self._playground.call(string_member(body, "call"))

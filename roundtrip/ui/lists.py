@@ -153,9 +153,7 @@ def _parse_filter(chosen: Query) -> tuple[CallFilter, CallPosition | None]:
     after = chosen.get("after")
     start = chosen.get("q", [""])[-1].strip()
     facets = {kind: chosen[kind] for kind in FACETS if kind in chosen}
-    return CallFilter(facets, since=since, before=before, start=start), None if after is None else _parse_position(
-        after[-1]
-    )
+    return CallFilter(facets, since=since, before=before, start=start), None if after is None else _position(after[-1])
 
 
 def _parse_time(chosen: Query, name: str) -> float | None:
@@ -172,7 +170,7 @@ def _parse_number(text: str) -> int:
     return number
 
 
-def _parse_position(text: str) -> CallPosition:
+def _position(text: str) -> CallPosition:
     started, _, number = text.partition(":")
     try:
         return float(started), _parse_number(number)

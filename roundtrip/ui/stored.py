@@ -39,22 +39,18 @@ _UNREADABLE: Final = "None of this server's keys opens it, or it belongs to anot
 _END_STATES: Final = (StoredState.COMPLETED, StoredState.FAILED, StoredState.LOST, StoredState.CANCELLED)
 
 _CALL_STATES: Final[Mapping[str, State]] = {
-    StoredState.DUE: State.RECEIVED,
-    StoredState.RUNNING: State.EXECUTING,
-    StoredState.ASKING: State.AWAITING_INPUT,
-    StoredState.WAITING: State.AWAITING_INPUT,
-    StoredState.COMPLETED: State.COMPLETED,
-    StoredState.FAILED: State.FAILED,
-    StoredState.LOST: State.FAILED,
-    StoredState.CANCELLED: State.FAILED,
+    **{StoredState.DUE: State.RECEIVED, StoredState.RUNNING: State.EXECUTING},
+    **dict.fromkeys((StoredState.ASKING, StoredState.WAITING), State.AWAITING_INPUT),
+    **dict.fromkeys((StoredState.LOST, StoredState.CANCELLED), State.FAILED),
 }
+"""Words of the store that the trace does not share."""
 
 StoredAction = Literal["cancel", "retry", "expire", "remind"]
 """Operator action on a stored call, besides answering as a test user."""
 
 
 def call_state(stored_state: str) -> str:
-    """Return the trace's word for a stored call's state; an unknown word is returned unchanged."""
+    """Return the trace's word for a stored call's state."""
     return _CALL_STATES.get(stored_state, stored_state)
 
 

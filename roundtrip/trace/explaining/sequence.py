@@ -91,11 +91,9 @@ def exchange_of(call: TracedCall) -> MessageSequence:
                 step += 1
                 before = line
         if not request.is_over:
-            note = "no recorded end"
-            messages.append(SequenceMessage(MessageKind.NOTE, place, place, note, step))
+            messages.append(SequenceMessage(MessageKind.NOTE, place, place, "no recorded end", step))
     if call.omitted.requests:
-        text = omitted_text(call)
-        messages.append(SequenceMessage(MessageKind.NOTE, CLIENT, CLIENT, text, step))
+        messages.append(SequenceMessage(MessageKind.NOTE, CLIENT, CLIENT, omitted_text(call), step))
     caller = "Caller" if call.began is not None and call.began.era == "direct" else "Client"
     return MessageSequence((caller, *places), tuple(messages))
 

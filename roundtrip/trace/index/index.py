@@ -264,16 +264,16 @@ class CallIndex:
             facets.sort(key=lambda one: sum(calls for _, calls in one))
             before = min(after or _END_POSITION, _END_POSITION if filter.before is None else (filter.before, 0))
             if filter.start:
-                places = self._ordered_positions(_BEGINNING_WITH, (filter.start, f"{filter.start}\U0010ffff"), before)
+                places = self._in_order(_BEGINNING_WITH, (filter.start, f"{filter.start}\U0010ffff"), before)
             elif filter.since is not None and not self._is_rarer(facets, filter.since):
-                places = self._ordered_positions(_ACTIVE, (filter.since,), before)
+                places = self._in_order(_ACTIVE, (filter.since,), before)
             elif facets:
                 leading = [self._facet_positions(number, before) for number, _ in facets.pop(0)]
                 for one in leading:
                     stack.callback(one.close)
                 places = (place for place, _ in groupby(heapq.merge(*leading, reverse=True)))
             else:
-                places = self._ordered_positions(_ALL, (), before)
+                places = self._in_order(_ALL, (), before)
             others = [[number for number, _ in one] for one in facets]
             for place in places:
                 if all(self._has_one(place, numbers) for numbers in others):
@@ -292,9 +292,7 @@ class CallIndex:
         ).fetchall()
         return rarest < len(active)
 
-    def _ordered_positions(
-        self, condition: str, values: tuple[object, ...], before: CallPosition
-    ) -> Iterator[CallPosition]:
+    def _in_order(self, condition: str, values: tuple[object, ...], before: CallPosition) -> Iterator[CallPosition]:
         return self._database.execute(
             f"SELECT started, number FROM calls {condition} < (?, ?) ORDER BY started DESC, number DESC",  # noqa: S608
             (*values, *before),

@@ -40,16 +40,16 @@ class PageKind:
     """Directives, each followed by a semicolon and a space."""
 
 
-_LIVE_POLICY: Final = "connect-src 'self'; "
+_LIVE: Final = "connect-src 'self'; "
 """The policy for a page that sends requests to its server."""
 _CALL: Final = PageKind("call.html", (*STEP_SCRIPTS, "call.js"))
-_LIVE_CALL: Final = PageKind("call.html", (*STEP_SCRIPTS, "call.js"), policy=_LIVE_POLICY)
+_LIVE_CALL: Final = PageKind("call.html", (*STEP_SCRIPTS, "call.js"), policy=_LIVE)
 _UI_STYLES: Final = ("page.css", "controls.css", "ui/ui.css")
 
 
 def _list_page(script: str) -> PageKind:
     scripts = ("dom.js", "sending.js", "ui/pages.js", "ui/acting.js", "ui/filters.js", "ui/list.js", script)
-    return PageKind("ui/list.html", scripts, _UI_STYLES, _LIVE_POLICY)
+    return PageKind("ui/list.html", scripts, _UI_STYLES, _LIVE)
 
 
 UI_PAGES: Final[Mapping[str, PageKind]] = {
@@ -62,14 +62,12 @@ UI_PAGES: Final[Mapping[str, PageKind]] = {
             *("ui/stored.js", "ui/fork_form.js", "ui/forked.js", "ui/call.js", "call.js"),
         ),
         _UI_STYLES,
-        _LIVE_POLICY,
+        _LIVE,
     ),
     "tasks": _list_page("ui/tasks.js"),
     "approvals": _list_page("ui/approvals.js"),
     "rejected": _list_page("ui/rejected.js"),
-    "fleet": PageKind(
-        "ui/fleet.html", ("dom.js", "ui/pages.js", "ui/bars.js", "ui/fleet.js"), _UI_STYLES, _LIVE_POLICY
-    ),
+    "fleet": PageKind("ui/fleet.html", ("dom.js", "ui/pages.js", "ui/bars.js", "ui/fleet.js"), _UI_STYLES, _LIVE),
     "actions": _list_page("ui/actions.js"),
 }
 """The pages of `roundtrip ui`, by path."""

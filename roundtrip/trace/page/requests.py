@@ -77,8 +77,7 @@ def is_change(request: Request) -> bool:
         PageRejected: The request has another method.
     """
     if request.method not in ("GET", "HEAD", "POST"):
-        text = "only GET, HEAD and POST are allowed"
-        raise PageRejected(HTTPStatus.METHOD_NOT_ALLOWED, text, Allow="GET, HEAD, POST")
+        raise PageRejected(HTTPStatus.METHOD_NOT_ALLOWED, "use GET, HEAD or POST", Allow="GET, HEAD, POST")
     return request.method == "POST"
 
 

@@ -518,12 +518,10 @@ def _continued_serving(servings: Sequence[Serving], *, later: Serving | None) ->
     earlier = [serving for serving in fitting if later is None or serving.started_at <= later.started_at]
     # Instance clocks differ, so possibly no serving is earlier.
     candidates = earlier or fitting
-    return max(enumerate(candidates), key=lambda item: (*_serving_rank(item[1], continues=later is not None), item[0]))[
-        1
-    ]
+    return max(enumerate(candidates), key=lambda item: (*_rank(item[1], continues=later is not None), item[0]))[1]
 
 
-def _serving_rank(serving: Serving, *, continues: bool) -> tuple[bool, ...]:
+def _rank(serving: Serving, *, continues: bool) -> tuple[bool, ...]:
     """Return a serving's rank among the servings of its leg. Between equal ranks, the last serving wins."""
     was_stopped = serving.ended is not None and serving.ended.state in _RETRIABLE and not serving.bodies
     is_answered = serving.is_over and not was_stopped

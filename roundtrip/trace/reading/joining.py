@@ -88,29 +88,24 @@ def _join_call(id: str, servings: list[Serving], rejections: list[RejectedLine],
     rounds: list[Round] = []
     asked = _PreviousRounds(is_cut=omitted.is_cut)
     for serving in servings:
-        current = asked.round_for(serving)
-        if current is not None and current.answered_at is None:
-            current.answered_at = serving.started_at
+        out = asked.round_for(serving)
+        if out is not None and out.answered_at is None:
+            out.answered_at = serving.started_at
         for line in serving.happened:
-            if current is not None and line.answers and current.read_by in (None, serving):
-                current.read_by = serving
-                current.answers.extend(line.answers)
+            if out is not None and line.answers and out.read_by in (None, serving):
+                out.read_by = serving
+                out.answers.extend(line.answers)
             if isinstance(line, AskedLine):
-                current = Round(line, serving)
-                rounds.append(current)
-                asked.add(current)
-            elif isinstance(line, AnsweredLine) and current is not None:
+                out = Round(line, serving)
+                rounds.append(out)
+                asked.add(out)
+            elif isinstance(line, AnsweredLine) and out is not None:
                 if line.keys:
-                    current.answered_at = line.at
+                    out.answered_at = line.at
                 else:
-                    current.given_up_at = line.at
-            elif (
-                isinstance(line, EndedLine)
-                and current is not None
-                and current.serving is serving
-                and current.waited_ms is None
-            ):
-                current.given_up_at = line.at
+                    out.given_up_at = line.at
+            elif isinstance(line, EndedLine) and out is not None and out.serving is serving and out.waited_ms is None:
+                out.given_up_at = line.at
     return TracedCall(id, servings, rounds, rejections, omitted=omitted)
 
 

@@ -32,11 +32,9 @@ def choose_requests(call: TracedCall) -> tuple[list[Serving], list[RejectedLine]
     is_cut = len(kept) > MAX_REQUESTS
     if is_cut:
         # The requests that the client continued with determine the call's state, so no others may displace them.
-        continued_places = _first_and_last(
-            [place for place in kept if id(requests[place]) in continued], MAX_REQUESTS - 2 * MAX_EQUAL
-        )
-        others = sorted({*kept} - {*continued_places})
-        kept = [*continued_places, *_first_and_last(others, MAX_REQUESTS - len(continued_places))]
+        chain = _both_ends([place for place in kept if id(requests[place]) in continued], MAX_REQUESTS - 2 * MAX_EQUAL)
+        others = sorted({*kept} - {*chain})
+        kept = [*chain, *_both_ends(others, MAX_REQUESTS - len(chain))]
     chosen = {id(requests[place]) for place in kept}
     servings = [serving for serving in call.servings if id(serving) in chosen]
     return servings, [line for line in call.rejections if id(line) in chosen], is_cut
@@ -56,7 +54,7 @@ def count_omitted(whole: TracedCall, kept: TracedCall) -> Omitted:
     )
 
 
-def _first_and_last(places: list[int], most: int) -> list[int]:
+def _both_ends(places: list[int], most: int) -> list[int]:
     """Return the first and last places, at most `most`."""
     half = most // 2
     return places if len(places) <= most else places[:half] + places[-half:]

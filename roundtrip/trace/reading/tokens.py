@@ -85,13 +85,11 @@ def view_token(token: str, keys: Sequence[bytes] = ()) -> TokenView:
     if payload is not None:
         try:
             claims, size = read_binding(payload)
-            journal, sealed, journal_reason = _journal(
-                payload[size:], ring if signature is SignatureCheck.VALID else None
-            )
+            journal, sealed, defect = _journal(payload[size:], ring if signature is SignatureCheck.VALID else None)
         except TokenRejected as error:
-            sealed, journal_reason = Sealed.NONE, error.reason
+            sealed, defect = Sealed.NONE, error.reason
         if signature is SignatureCheck.VALID:
-            reason = reason or journal_reason
+            reason = reason or defect
     return TokenView(
         kind=_TOKEN_KINDS[parsed.kind],
         size=len(token),

@@ -21,9 +21,7 @@ function shortened(text, length) {
 }
 
 // A state in a sentence: `awaiting_input` becomes `awaiting input`.
-function stateWords(state) {
-  return state.replaceAll("_", " ");
-}
+const stateWords = (state) => state.replaceAll("_", " ");
 
 function fill(element, content) {
   for (const part of content) {

@@ -590,8 +590,6 @@ function drawLog() {
   }
 }
 
-// Whole page.
-
 function take(fresh) {
   const isOther = fresh.call && chosenCall && fresh.call.id !== chosenCall;
   state = isOther ? { ...fresh, call: state.call } : fresh;
