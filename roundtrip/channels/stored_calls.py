@@ -211,6 +211,11 @@ class StoredCalls(LegExtension):
         return stored
 
     @property
+    def channel_names(self) -> tuple[str, ...]:
+        """Return the names of the server's channels, sorted."""
+        return tuple(sorted(self._channels.names))
+
+    @property
     def gives_links(self) -> bool:
         """Return True if a result may have the address of a page, which only its user can open."""
         return "link" in self._channels.names

@@ -77,6 +77,8 @@ class Identity(NamedTuple):
     """True if calls may be stored: for tasks, question pages, models or approvals."""
     takes_probe: bool = True
     """True if the server can have the probe of `roundtrip doctor`; only a `roundtrip.Server` can."""
+    channels: tuple[str, ...] = ("form",)
+    """The channels in which the server's questions can reach users."""
 
     @property
     def needs_ledger(self) -> bool:
@@ -84,7 +86,15 @@ class Identity(NamedTuple):
         return self.exactly_once or self.stores_calls
 
 
-def identity_of(name: str, *, parts: Parts, tools: Iterable[str], exactly_once: bool, stores_calls: bool) -> Identity:
+def identity_of(
+    name: str,
+    *,
+    parts: Parts,
+    tools: Iterable[str],
+    exactly_once: bool,
+    stores_calls: bool,
+    channels: tuple[str, ...],
+) -> Identity:
     """Return the identity of a server whose legs run here.
 
     Args:
@@ -93,6 +103,7 @@ def identity_of(name: str, *, parts: Parts, tools: Iterable[str], exactly_once: 
         tools: A text for each tool, which differs where the tool does.
         exactly_once: True if any tool must run exactly once.
         stores_calls: True if it can store calls.
+        channels: The channels that its questions use.
     """
     protection, ledger = parts.protection, parts.effects.ledger
     audience = protection.policy.audience
@@ -106,10 +117,13 @@ def identity_of(name: str, *, parts: Parts, tools: Iterable[str], exactly_once: 
         exactly_once=exactly_once,
         own_key=protection.own_key,
         stores_calls=stores_calls,
+        channels=channels,
     )
 
 
-def identity_of_tools(name: str, *, parts: Parts, tools: Iterable[RegisteredTool], stores_calls: bool) -> Identity:
+def identity_of_tools(
+    name: str, *, parts: Parts, tools: Iterable[RegisteredTool], stores_calls: bool, channels: tuple[str, ...]
+) -> Identity:
     """Return the identity of a `roundtrip.Server` with these tools."""
     tools = list(tools)
     told = (
@@ -118,7 +132,9 @@ def identity_of_tools(name: str, *, parts: Parts, tools: Iterable[RegisteredTool
         for tool in tools
     )
     exactly_once = any(tool.spec.get("exactly_once") for tool in tools)
-    return identity_of(name, parts=parts, tools=told, exactly_once=exactly_once, stores_calls=stores_calls)
+    return identity_of(
+        name, parts=parts, tools=told, exactly_once=exactly_once, stores_calls=stores_calls, channels=channels
+    )
 
 
 class Probe:

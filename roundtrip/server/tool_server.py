@@ -347,5 +347,10 @@ class ToolServer(PromptsAndResources[LifespanResultT]):
 
     def identity(self) -> probe.Identity:
         """Return the facts that all instances of the service must have in common, now that tools are registered."""
-        stores = self.storage.tasks is not None
-        return probe.identity_of_tools(self.name, parts=self._parts, tools=self._tools.registered, stores_calls=stores)
+        return probe.identity_of_tools(
+            self.name,
+            parts=self._parts,
+            tools=self._tools.registered,
+            stores_calls=self.storage.tasks is not None,
+            channels=self._channel_names,
+        )

@@ -6,12 +6,20 @@ from typing import Final
 from roundtrip.ledger.contract import Reach
 from roundtrip.server.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE
 from roundtrip.server.probe import Identity
+from roundtrip.serving.settings import ServeSettings
 
 _GIVE_KEYS = (
     f"give all of them the same key: ROUNDTRIP_KEYS=$(roundtrip keys new --print), or a file with {KEY_FILE_VARIABLE} "
     "(roundtrip keys new FILE)"
 )
 _GIVE_LEDGER = "Give the server ledger=SqliteLedger(PATH), RedisLedger(URL) or PostgresLedger(DSN)"
+
+_WITHOUT_FORMS: Final = {
+    "link": "get links to question pages",
+    "local": "are asked on local pages only",
+    "model": "are asked through their model",
+}
+"""How a server asks clients that it cannot send a form, by the channel that it uses first."""
 
 _DIFFERENCES: Final = {
     "audience": "the workers belong to different services, {0.audience!r} and {1.audience!r}, and would reject each "
@@ -72,6 +80,24 @@ def cautions(identity: Identity) -> list[str]:
             f"{identity.ledger}. {_GIVE_LEDGER}"
         )
     return warnings
+
+
+def caution_for_older_clients(identity: Identity, settings: ServeSettings) -> str | None:
+    """Return a warning if clients on 2025-11-25 and before cannot be asked by form, else None."""
+    if settings.asks_older_clients:
+        return None
+    if settings.workers > 1:
+        reason, fix = "several workers keep no sessions", "serve with --workers 1"
+    elif not settings.keeps_sessions:
+        reason, fix = "--no-sessions is set", "leave it out"
+    else:
+        reason, fix = "--json-response is always", "set it to auto"
+    channel = next((name for name in _WITHOUT_FORMS if name in identity.channels), None)
+    if channel is None:
+        effect, advice = "cannot be asked", f"Give the server Pages(authenticate=...), or {fix}"
+    else:
+        effect, advice = _WITHOUT_FORMS[channel], f"To ask them by form, {fix}"
+    return f"clients on 2025-11-25 and before {effect}, because {reason}. {advice}."
 
 
 def caution_of_reload(newcomer: Identity, before: Identity) -> str | None:

@@ -20,7 +20,7 @@ from roundtrip.cli.running.starting import NO_WORKERS, exit_code_of, listen_for,
 from roundtrip.doctor.local import PROBE_IGNORED
 from roundtrip.server.key_files import KEYS_VARIABLE
 from roundtrip.server.probe import Identity
-from roundtrip.serving.agreement import cautions
+from roundtrip.serving.agreement import caution_for_older_clients, cautions
 from roundtrip.serving.process import logger, serve, set_up_logging, work
 from roundtrip.serving.reloading import ReloadingSupervisor, folders_of, prepare_processes
 from roundtrip.serving.settings import BadSettings, ServeSettings, misspelled_variables, read_settings
@@ -146,8 +146,8 @@ def _announce(identity: Identity, settings: ServeSettings, listening: socket.soc
     workers = "one worker" if settings.workers == 1 else f"{settings.workers} workers"
     notes = [PROBE_IGNORED] if not identity.takes_probe and _wants_probe(os.environ) else []
     notes.append(f"{printable(identity.name)} serves on {url} with {workers}")
-    if not settings.asks_older_clients:
-        notes.append(_older_clients_note(settings))
+    if (caution := caution_for_older_clients(identity, settings)) is not None:
+        notes.append(caution)
     if not settings.is_loopback and not settings.allowed_hosts:
         notes.append(
             "requests with any Host are accepted; restrict them with --allowed-host, or silence this warning with "
@@ -162,20 +162,6 @@ def _wants_probe(environment: Mapping[str, str]) -> bool:
         return is_on(None, PROBE_VARIABLE, environment=environment, default=False)
     except ValueError:
         return True
-
-
-def _older_clients_note(settings: ServeSettings) -> str:
-    if settings.workers > 1:
-        reason, fix = "several workers keep no sessions", "run one or more servers with --workers 1"
-    elif not settings.keeps_sessions:
-        reason, fix = "--no-sessions keeps no sessions", "remove it"
-    else:
-        reason, fix = "--json-response always cannot carry questions", "use --json-response auto"
-    return (
-        f"clients on 2025-11-25 and before, still the majority, cannot be asked by form, because {reason}. With "
-        "Pages(authenticate=...), a tool sends them a link; with the channel 'model', it asks through the model. "
-        f"Otherwise, the tool fails with an error, and each error is logged. To ask these clients by form, {fix}"
-    )
 
 
 def _serve_as_worker() -> int:

@@ -4,7 +4,8 @@ from typing import Any
 
 from roundtrip.ledger import Reach
 from roundtrip.server.probe import Identity
-from roundtrip.serving.agreement import cautions, objection, objection_to_newcomer
+from roundtrip.serving.agreement import caution_for_older_clients, cautions, objection, objection_to_newcomer
+from roundtrip.serving.settings import ServeSettings
 from tests.kit.tables import check_each
 
 ONE = Identity(
@@ -67,3 +68,27 @@ def test_new_and_running_workers_verify_each_others_tokens() -> None:
         for running, newcomer, _ in KEYS
     ]
     assert joined == [joins for *_, joins in KEYS]
+
+
+OLDER_CLIENTS: list[tuple[dict[str, Any], tuple[str, ...], str]] = [
+    ({"workers": 2}, ("form",), "cannot be asked, because several workers keep no sessions. Give the server Pages("),
+    ({"workers": 2}, ("form", "link", "model", "url"), "get links to question pages, because several workers"),
+    ({"sessions": False}, ("form", "model"), "through their model, because --no-sessions is set. To ask them by form"),
+    (
+        {"json_response": "always"},
+        ("form", "local"),
+        "are asked on local pages only, because --json-response is always",
+    ),
+]
+
+
+def test_caution_for_older_clients_fits_the_channels() -> None:
+    assert caution_for_older_clients(ONE, ServeSettings()) is None
+
+    def check(settings: dict[str, Any], channels: tuple[str, ...], text: str) -> None:
+        caution = caution_for_older_clients(ONE._replace(channels=channels), ServeSettings(**settings))
+        assert caution is not None
+        assert text in caution
+        assert caution.count(". ") == 1
+
+    check_each(OLDER_CLIENTS, check)
