@@ -33,15 +33,15 @@ def make_server(tell: Callable[[ClientReport], None] | None = None) -> Server[An
             default, it prints the report to standard error.
     """
     tell = _print if tell is None else tell
-    told = set[tuple[str, str, str, str]]()
+    reported = set[tuple[str, str, str, str]]()
 
     async def greet(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """Report each client once, at the first request after its handshake."""
         if ctx.session.client_params is not None:
             report = client_report(ctx)
             key = (report.name, report.version, report.revision, repr(report.declared))
-            if key not in told and len(told) < _MAX_CLIENTS:
-                told.add(key)
+            if key not in reported and len(reported) < _MAX_CLIENTS:
+                reported.add(key)
                 tell(report)
         return await call_next(ctx)
 
@@ -65,10 +65,10 @@ def make_server(tell: Callable[[ClientReport], None] | None = None) -> Server[An
         if try_a_form and not report.obstacles["form"]:
             began = await ctx.step("began", _now)
             outcome = await ctx.ask_outcome("seen", _QUESTION, bool)
-            said = OUTCOMES[outcome.action]
+            answer = OUTCOMES[outcome.action]
             if outcome.action == "accept":
-                said += f" with {'yes' if outcome.data else 'no'}"
-            report = replace(report, trial=Trial(said, max(_now() - began, 0.0)))
+                answer += f" with {'yes' if outcome.data else 'no'}"
+            report = replace(report, trial=Trial(answer, max(_now() - began, 0.0)))
             tell(report)
         return ToolResult(content="\n".join(report.lines()), structured_content=report.as_data())
 

@@ -79,7 +79,7 @@ class Facts(BaseModel):
         return self.exactly_once or self.tasks is not None
 
 
-class Said(Facts):
+class InstanceReport(Facts):
     """An instance's report, with the values that belong to only one response."""
 
     clock: Annotated[float, Field(ge=0, le=_MAX_CLOCK)]
@@ -89,14 +89,14 @@ class Said(Facts):
     looked: Literal["seen", "absent", "down"] | None = None
 
 
-class Began(BaseModel):
+class ProbeCallResult(BaseModel):
     """Probe call's result: the instances that served its first and last leg."""
 
     instance: _Id
     began: _Id
 
 
-class Look(StrEnum):
+class LedgerCheck(StrEnum):
     """Result if one instance looks for another's mark in its ledger."""
 
     SEEN = "seen"
@@ -109,17 +109,17 @@ class ProbedInstance:
     """One process, known by its report."""
 
     facts: Facts
-    places: set[int]
+    endpoints: set[int]
     """The indexes of the addresses that led to the process."""
     offset: float
     """Seconds that the process's clock is ahead of this machine's clock."""
     uncertainty: float
     """The maximum error in the offset, in seconds."""
-    look: Look | None = None
+    look: LedgerCheck | None = None
     """None if no mark was set, or if the instance needs no ledger."""
 
 
-class Trouble(StrEnum):
+class EndpointProblem(StrEnum):
     """Reason that an address could not be probed."""
 
     UNREACHABLE = "unreachable"
@@ -135,7 +135,7 @@ class Trouble(StrEnum):
     """The server has another tool with the probe's name."""
 
 
-class Live(StrEnum):
+class LiveQuestion(StrEnum):
     """Result when asking a question over an older revision's connection."""
 
     YES = "yes"
@@ -143,7 +143,7 @@ class Live(StrEnum):
     UNTRIED = "untried"
 
 
-class Reached(StrEnum):
+class ProbeOutcome(StrEnum):
     """Probe call's outcome."""
 
     DONE = "done"
@@ -152,16 +152,16 @@ class Reached(StrEnum):
 
 
 @dataclass(slots=True)
-class Place:
+class Endpoint:
     """One of the service's addresses."""
 
     url: str
-    trouble: Trouble | None = None
+    trouble: EndpointProblem | None = None
     detail: str = ""
     """The server's message, or the error."""
     revisions: Sequence[str] = ()
     """The protocol revisions that the server reports."""
-    older_clients: Live = Live.UNTRIED
+    older_clients: LiveQuestion = LiveQuestion.UNTRIED
     older_clients_detail: str = ""
     probes: int = 0
     """Requests sent to find instances."""
@@ -179,7 +179,7 @@ class ProbedCall:
 
     start: int
     end: int
-    reached: Reached
+    reached: ProbeOutcome
     began: str | None = None
     """The instance that served the first leg."""
     ended: str | None = None
@@ -191,7 +191,7 @@ class ProbedCall:
 class Observed:
     """All observations about a service."""
 
-    places: list[Place]
+    endpoints: list[Endpoint]
     instances: dict[str, ProbedInstance] = field(default_factory=dict[str, ProbedInstance])
     """The instances by ID, in discovery order."""
     journeys: list[ProbedCall] = field(default_factory=list[ProbedCall])
@@ -223,6 +223,6 @@ class Observed:
         names = [self.label(instance) for instance in instances]
         return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else "none"
 
-    def behind(self, place: int) -> list[str]:
+    def behind(self, endpoint: int) -> list[str]:
         """Return the instances that an address led to."""
-        return [instance.facts.instance for instance in self.instances.values() if place in instance.places]
+        return [instance.facts.instance for instance in self.instances.values() if endpoint in instance.endpoints]

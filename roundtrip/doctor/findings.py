@@ -8,15 +8,15 @@ from statistics import median
 from typing import Final, TypeVar
 
 from roundtrip.doctor.facts import (
+    EndpointProblem,
     Facts,
-    Live,
-    Look,
+    LedgerCheck,
+    LiveQuestion,
     Observed,
     ProbedCall,
     ProbedInstance,
-    Reached,
+    ProbeOutcome,
     TaskFacts,
-    Trouble,
 )
 from roundtrip.legs.requests import SKEW
 from roundtrip.text import build_text
@@ -56,14 +56,14 @@ class Finding:
     advice: str = ""
 
 
-_Found = tuple[Level, str] | tuple[Level, str, str]
+_UntitledFinding = tuple[Level, str] | tuple[Level, str, str]
 """A finding without its topic."""
 
 
 def findings_of(seen: Observed) -> list[Finding]:
     """Return all findings, starting with those about addresses."""
-    checks: Sequence[tuple[str, Callable[[Observed], Iterator[_Found]]]] = (
-        ("reach", _places),
+    checks: Sequence[tuple[str, Callable[[Observed], Iterator[_UntitledFinding]]]] = (
+        ("reach", _endpoints),
         ("instances", _number),
         ("keys", _keys),
         ("audience", _audiences),
@@ -72,73 +72,90 @@ def findings_of(seen: Observed) -> list[Finding]:
         ("build", _builds),
         ("ledger", _ledgers),
         ("tasks", _tasks),
-        ("calls", _journeys),
+        ("calls", _calls),
         ("older clients", _older_clients),
     )
     return [Finding(level, topic, *texts) for topic, check in checks for level, *texts in check(seen)]
 
 
-def _places(seen: Observed) -> Iterator[_Found]:
-    for place in seen.places:
-        if place.trouble is not None:
-            text, advice = _TROUBLES[place.trouble]
-            detail = f" ({place.detail})" if place.detail and place.trouble is not Trouble.NO_PROBE else ""
-            yield Level.PROBLEM, f"{place.url}: {text}{detail}", advice
-        elif place.failures:
-            text = f"{place.url}: {len(place.failures)} of {place.probes} probes failed, the first with: "
+def _endpoints(seen: Observed) -> Iterator[_UntitledFinding]:
+    for endpoint in seen.endpoints:
+        if endpoint.trouble is not None:
+            text, advice = _PROBLEM_TEXTS[endpoint.trouble]
+            detail = (
+                f" ({endpoint.detail})" if endpoint.detail and endpoint.trouble is not EndpointProblem.NO_PROBE else ""
+            )
+            yield Level.PROBLEM, f"{endpoint.url}: {text}{detail}", advice
+        elif endpoint.failures:
+            text = f"{endpoint.url}: {len(endpoint.failures)} of {endpoint.probes} probes failed, the first with: "
             advice = (
                 "An instance behind this address is down, or does not answer the probe. Try the instance's address."
             )
-            yield Level.PROBLEM, text + place.failures[0], advice
-        if place.ready == 503:
+            yield Level.PROBLEM, text + endpoint.failures[0], advice
+        if endpoint.ready == 503:
             advice = "The instance still answers requests; its log has the reason."
-            yield Level.PROBLEM, f"{place.url}: /health/ready reports that the instance is not ready", advice
+            yield Level.PROBLEM, f"{endpoint.url}: /health/ready reports that the instance is not ready", advice
 
 
-_TROUBLES: Final = {
-    Trouble.UNREACHABLE: ("no server answers", "Is the instance running, and is the address correct?"),
-    Trouble.TIMEOUT: ("no answer in time", "Is the server overloaded, or does a firewall drop packets? See --timeout."),
-    Trouble.TLS: ("TLS fails", "Is the certificate valid for this host name, and does this machine trust its issuer?"),
-    Trouble.FORBIDDEN: ("the server requires credentials", "Pass them: --header 'Authorization: Bearer ${TOKEN}'."),
-    Trouble.NOT_FOUND: ("there is no MCP server at this path", "The path is /mcp unless the server sets another one."),
-    Trouble.NOT_MCP: ("the response is not MCP", "Is this another service's address, or a proxy's error page?"),
-    Trouble.OLD: (
+_PROBLEM_TEXTS: Final = {
+    EndpointProblem.UNREACHABLE: ("no server answers", "Is the instance running, and is the address correct?"),
+    EndpointProblem.TIMEOUT: (
+        "no answer in time",
+        "Is the server overloaded, or does a firewall drop packets? See --timeout.",
+    ),
+    EndpointProblem.TLS: (
+        "TLS fails",
+        "Is the certificate valid for this host name, and does this machine trust its issuer?",
+    ),
+    EndpointProblem.FORBIDDEN: (
+        "the server requires credentials",
+        "Pass them: --header 'Authorization: Bearer ${TOKEN}'.",
+    ),
+    EndpointProblem.NOT_FOUND: (
+        "there is no MCP server at this path",
+        "The path is /mcp unless the server sets another one.",
+    ),
+    EndpointProblem.NOT_MCP: ("the response is not MCP", "Is this another service's address, or a proxy's error page?"),
+    EndpointProblem.OLD: (
         "the server supports no protocol revision that returns questions",
         "The server does not use roundtrip, or a proxy removes headers or fields that it does not know.",
     ),
-    Trouble.NO_PROBE: (
+    EndpointProblem.NO_PROBE: (
         "this MCP server has no probe",
         "If it is a roundtrip.Server, start it with ROUNDTRIP_PROBE=1, or Server(..., probe=True). FastMCP and SDK "
         "servers cannot be probed, even after install(); examine them with roundtrip audit.",
     ),
-    Trouble.STRANGE: ("the probe's answer is not valid", "Does the server have another tool named roundtrip_probe?"),
+    EndpointProblem.STRANGE: (
+        "the probe's answer is not valid",
+        "Does the server have another tool named roundtrip_probe?",
+    ),
 }
 
 
-def _number(seen: Observed) -> Iterator[_Found]:
-    met = len(seen.instances)
-    if seen.expected is not None and met < seen.expected:
-        text = f"found {met} of {seen.expected} instances"
+def _number(seen: Observed) -> Iterator[_UntitledFinding]:
+    count = len(seen.instances)
+    if seen.expected is not None and count < seen.expected:
+        text = f"found {count} of {seen.expected} instances"
         yield Level.PROBLEM, text, "Are the others running, and does the load balancer know them?"
-    elif met < seen.announced:
-        text = f"found {met} of {seen.announced} workers; the others were not compared"
+    elif count < seen.announced:
+        text = f"found {count} of {seen.announced} workers; the others were not compared"
         advice = "Run this again: workers share a socket, and a few idle workers may get all requests."
         yield Level.NOTE, text, advice
-    elif met > 1:
-        quiet = min((place.quiet for place in seen.places if place.trouble is None), default=0)
+    elif count > 1:
+        quiet = min((endpoint.quiet for endpoint in seen.endpoints if endpoint.trouble is None), default=0)
         if any(facts.workers is not None for facts in _facts(seen)):
             how = "as many as the servers report"
         else:
-            where = "" if len(seen.places) == 1 else " at each address"
+            where = "" if len(seen.endpoints) == 1 else " at each address"
             how = f"and the last {quiet} requests{where} found no others"
-        yield Level.OK, f"found {met}, {how}"
-    if met == 1 and seen.expected != 1:
+        yield Level.OK, f"found {count}, {how}"
+    if count == 1 and seen.expected != 1:
         text = "found only one instance, so there is nothing to compare"
         advice = "To compare instances, pass each instance's address, or a load balancer's."
         yield Level.NOTE, text, advice
 
 
-def _keys(seen: Observed) -> Iterator[_Found]:
+def _keys(seen: Observed) -> Iterator[_UntitledFinding]:
     everyone = _facts(seen)
     own = [facts for facts in everyone if facts.own_key]
     if own and len(everyone) > 1:
@@ -162,7 +179,7 @@ def _keys(seen: Observed) -> Iterator[_Found]:
     yield from problems or _readable_rings(seen, rings)
 
 
-def _readable_rings(seen: Observed, rings: Sequence[tuple[tuple[str, ...], list[Facts]]]) -> Iterator[_Found]:
+def _readable_rings(seen: Observed, rings: Sequence[tuple[tuple[str, ...], list[Facts]]]) -> Iterator[_UntitledFinding]:
     texts = [
         f"{_labels(seen, members)} sign{'s' if len(members) == 1 else ''} with {keys[0]}"
         + (f" and also read{'s' if len(members) == 1 else ''} {', '.join(keys[1:])}" if keys[1:] else "")
@@ -177,7 +194,7 @@ def _readable_rings(seen: Observed, rings: Sequence[tuple[tuple[str, ...], list[
 
 def _between_rings(
     one: tuple[str, ...], left: str, other: tuple[str, ...], right: str, left_count: int
-) -> _Found | None:
+) -> _UntitledFinding | None:
     forth, back = one[0] in other, other[0] in one
     if forth and back:
         return None
@@ -196,7 +213,7 @@ def _between_rings(
     return Level.PROBLEM, "; ".join(text for text, lost in losses.items() if lost), advice
 
 
-def _audiences(seen: Observed) -> Iterator[_Found]:
+def _audiences(seen: Observed) -> Iterator[_UntitledFinding]:
     groups = _grouped(seen, lambda facts: facts.audience)
     if len(groups) > 1:
         text = f"the instances have different token audiences: {_group_text(seen, groups)}"
@@ -206,7 +223,7 @@ def _audiences(seen: Observed) -> Iterator[_Found]:
         yield Level.OK, f"all instances issue tokens for {next(iter(groups))!r}"
 
 
-def _callers(seen: Observed) -> Iterator[_Found]:
+def _callers(seen: Observed) -> Iterator[_UntitledFinding]:
     groups = _grouped(seen, lambda facts: facts.caller or "anonymous")
     if len(groups) > 1:
         text = "the instances see different callers in the same request, so they reject each other's calls"
@@ -214,7 +231,7 @@ def _callers(seen: Observed) -> Iterator[_Found]:
         yield Level.PROBLEM, f"{text}: {_group_text(seen, groups)}", advice
 
 
-def _clocks(seen: Observed) -> Iterator[_Found]:
+def _clocks(seen: Observed) -> Iterator[_UntitledFinding]:
     instances = list(seen.instances.values())
     if not instances:
         return
@@ -261,7 +278,7 @@ def _seconds(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if seconds >= 2 * _MAX_SKEW_SECONDS else f"{seconds:.0f} s"
 
 
-def _builds(seen: Observed) -> Iterator[_Found]:
+def _builds(seen: Observed) -> Iterator[_UntitledFinding]:
     builds = _grouped(seen, lambda facts: facts.build)
     if len(builds) > 1:
         listed = "; ".join(f"{_labels(seen, members)}: {builds_text(members[0])}" for members in builds.values())
@@ -285,13 +302,15 @@ def builds_text(facts: Facts) -> str:
     return f"build{'s' if len(builds) > 1 else ''} {_some(builds)}"
 
 
-def _ledgers(seen: Observed) -> Iterator[_Found]:
+def _ledgers(seen: Observed) -> Iterator[_UntitledFinding]:
     users = [instance for instance in seen.instances.values() if instance.facts.needs_ledger]
     if not users:
         if seen.instances:
             yield Level.OK, "no tool runs exactly once or as a task, so no ledger is needed"
         return
-    by_look = {look: [one.facts for one in users if one.look is look] for look in (Look.DOWN, Look.ABSENT, None)}
+    by_look = {
+        look: [one.facts for one in users if one.look is look] for look in (LedgerCheck.DOWN, LedgerCheck.ABSENT, None)
+    }
     down, absent, unsure = by_look.values()
     if down:
         text = f"{_labels(seen, down)}: the ledger does not answer"
@@ -328,23 +347,23 @@ def _ledger_advice(users: Sequence[ProbedInstance]) -> str:
     return "Give all the same address, database and prefix, and no address of a replica."
 
 
-def _tasks(seen: Observed) -> Iterator[_Found]:
-    all_tasks = [(facts, tasks) for facts in _facts(seen) if (tasks := facts.tasks) is not None]
-    if away := [facts for facts, tasks in all_tasks if tasks.down]:
-        text = f"{_labels(seen, away)}: the task store does not answer"
+def _tasks(seen: Observed) -> Iterator[_UntitledFinding]:
+    all_reports = [(facts, tasks) for facts in _facts(seen) if (tasks := facts.tasks) is not None]
+    if unreachable := [facts for facts, tasks in all_reports if tasks.down]:
+        text = f"{_labels(seen, unreachable)}: the task store does not answer"
         yield Level.PROBLEM, text, "The log has the error. Until the store answers, tasks and waiting calls stop."
-    having = [(facts, tasks) for facts, tasks in all_tasks if not tasks.down]
-    if not having:
+    reports = [(facts, tasks) for facts, tasks in all_reports if not tasks.down]
+    if not reports:
         return
-    problems = [*_unread_tasks(seen, having), *_stuck_tasks(having)]
+    problems = [*_unread_tasks(seen, reports), *_stuck_tasks(reports)]
     yield from problems
     # Instances that share a store report the same tasks.
-    tasks = max((tasks for _, tasks in having), key=lambda tasks: sum(tasks.states.values()))
+    tasks = max((tasks for _, tasks in reports), key=lambda tasks: sum(tasks.states.values()))
     states = ", ".join(f"{number} {state}" for state, number in sorted(tasks.states.items())) or "none"
     first = "" if tasks.is_whole else "counted only in part: "
     keys = ", ".join(f"{number} with {key}" for key, number in sorted(tasks.keys.items()) if key)
     text = f"{first}{states}" + (f"; encrypted: {keys}" if keys else "")
-    old = sorted({key for _, each in having for key in each.keys if key in each.own_keys[1:]})
+    old = sorted({key for _, each in reports for key in each.keys if key in each.own_keys[1:]})
     if old:
         advice = "Before you remove an old key, run `roundtrip calls rekey --server MODULE:SERVER`."
         yield Level.NOTE, f"{text}; old keys are in use: {', '.join(old)}", advice
@@ -352,8 +371,8 @@ def _tasks(seen: Observed) -> Iterator[_Found]:
         yield Level.OK, text
 
 
-def _unread_tasks(seen: Observed, having: Sequence[tuple[Facts, TaskFacts]]) -> Iterator[_Found]:
-    for facts, tasks in having:
+def _unread_tasks(seen: Observed, reports: Sequence[tuple[Facts, TaskFacts]]) -> Iterator[_UntitledFinding]:
+    for facts, tasks in reports:
         unread = {key: number for key, number in tasks.keys.items() if key and key not in tasks.own_keys}
         if unread:
             text = (
@@ -364,25 +383,25 @@ def _unread_tasks(seen: Observed, having: Sequence[tuple[Facts, TaskFacts]]) -> 
             yield Level.PROBLEM, text, advice
 
 
-def _stuck_tasks(having: Sequence[tuple[Facts, TaskFacts]]) -> Iterator[_Found]:
-    overdue = max(tasks.overdue for _, tasks in having)
+def _stuck_tasks(reports: Sequence[tuple[Facts, TaskFacts]]) -> Iterator[_UntitledFinding]:
+    overdue = max(tasks.overdue for _, tasks in reports)
     if overdue:
-        who = "" if any(tasks.runs for _, tasks in having) else ", and none of the instances runs tasks"
+        who = "" if any(tasks.runs for _, tasks in reports) else ", and none of the instances runs tasks"
         text = f"{overdue} tasks are more than a minute overdue{who}"
         yield Level.PROBLEM, text, "Run `roundtrip worker MODULE:SERVER`, or leave run_tasks= on. The log has details."
-    lost = max(tasks.states.get("lost", 0) for _, tasks in having)
+    lost = max(tasks.states.get("lost", 0) for _, tasks in reports)
     if lost:
         command = "`roundtrip calls stored --server MODULE:SERVER --state lost`"
         advice = f"List them with {command}, and see `roundtrip calls retry`."
         yield Level.NOTE, f"{lost} tasks were lost because their workers died", advice
 
 
-def _journeys(seen: Observed) -> Iterator[_Found]:
-    done = [journey for journey in seen.journeys if journey.reached is Reached.DONE]
-    failed = [journey for journey in seen.journeys if journey.reached is Reached.FAILED]
+def _calls(seen: Observed) -> Iterator[_UntitledFinding]:
+    done = [journey for journey in seen.journeys if journey.reached is ProbeOutcome.DONE]
+    failed = [journey for journey in seen.journeys if journey.reached is ProbeOutcome.FAILED]
     rejected: dict[str, list[str]] = {}
     for journey in seen.journeys:
-        if journey.reached is Reached.REJECTED:
+        if journey.reached is ProbeOutcome.REJECTED:
             behind = seen.behind(journey.end)
             end = seen.label(behind[0]) if len(behind) == 1 else "another instance"
             rejected.setdefault(_reason(seen, journey), []).append(f"from {seen.label(journey.began)} to {end}")
@@ -421,15 +440,17 @@ def _reason(seen: Observed, journey: ProbedCall) -> str:
     return " and ".join(reason for reason, holds in reasons.items() if holds)
 
 
-def _older_clients(seen: Observed) -> Iterator[_Found]:
-    can = [place.url for place in seen.places if place.older_clients is Live.YES]
-    cannot = [place for place in seen.places if place.older_clients is Live.NO]
+def _older_clients(seen: Observed) -> Iterator[_UntitledFinding]:
+    can = [endpoint.url for endpoint in seen.endpoints if endpoint.older_clients is LiveQuestion.YES]
+    cannot = [endpoint for endpoint in seen.endpoints if endpoint.older_clients is LiveQuestion.NO]
     if can:
         where = f" at {', '.join(can)}" if cannot else ""
         yield Level.OK, f"clients on 2025-11-25 and before can be asked by form{where}"
     if cannot:
-        where = f" at {', '.join(place.url for place in cannot)}" if can else ""
-        details = {place.older_clients_detail for place in cannot if _NO_WAY_BACK not in place.older_clients_detail}
+        where = f" at {', '.join(endpoint.url for endpoint in cannot)}" if can else ""
+        details = {
+            endpoint.older_clients_detail for endpoint in cannot if _NO_WAY_BACK not in endpoint.older_clients_detail
+        }
         more = f" ({'; '.join(sorted(details))})" if details else ""
         advice = (
             "With Pages(authenticate=...), they get links to question pages; with the channel 'model', their model "

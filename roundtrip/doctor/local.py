@@ -36,12 +36,12 @@ def instances_of(target: str) -> Generator[list[str]]:
     """
     with ExitStack() as stack:
         # Start all instances before waiting for the first.
-        started = [stack.enter_context(_started(target)) for _ in range(_INSTANCES)]
-        yield [_address(lines, target) for lines in started]
+        started = [stack.enter_context(_start_instance(target)) for _ in range(_INSTANCES)]
+        yield [_wait_for_address(lines, target) for lines in started]
 
 
 @contextmanager
-def _started(target: str) -> "Generator[queue.Queue[str | None]]":
+def _start_instance(target: str) -> "Generator[queue.Queue[str | None]]":
     command = [sys.executable, "-m", "roundtrip", "serve", target, "--port", "0", "--workers", "1", "--drain", "0"]
     with subprocess.Popen(  # noqa: S603 - runs this interpreter
         [*command, "--host", "127.0.0.1", "--path", "/mcp", "--log-level", "warning"],
@@ -75,16 +75,16 @@ def _read(stderr: IO[str] | None, lines: "queue.Queue[str | None]") -> None:
     lines.put(None)
 
 
-def _address(lines: "queue.Queue[str | None]", target: str) -> str:
+def _wait_for_address(lines: "queue.Queue[str | None]", target: str) -> str:
     """Wait until an instance reports its address."""
-    said: list[str] = []
+    error_lines: list[str] = []
     while True:
         try:
             line = lines.get(timeout=_START_SECONDS)
         except queue.Empty:
             raise InstanceNotStarted(f"an instance was not ready within {_START_SECONDS:g} s") from None
         if line is None:
-            why = "\n".join(said) or "an instance ended before it served"
+            why = "\n".join(error_lines) or "an instance ended before it served"
             raise InstanceNotStarted(printable(why, keep_newlines=True))
         if line == f"roundtrip: {PROBE_IGNORED}":
             raise InstanceNotStarted(
@@ -94,4 +94,4 @@ def _address(lines: "queue.Queue[str | None]", target: str) -> str:
         if (found := _SERVES.match(line)) is not None:
             return found[1]
         # Keep the last error, with the lines that follow it.
-        said = [line.removeprefix(_COMPLAINS)] if line.startswith(_COMPLAINS) else [*said, line]
+        error_lines = [line.removeprefix(_COMPLAINS)] if line.startswith(_COMPLAINS) else [*error_lines, line]

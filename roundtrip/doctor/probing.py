@@ -37,16 +37,16 @@ from roundtrip.client.failures import innermost, quiet
 from roundtrip.client.legs import Era, LegRequest, callbacks, drive, within
 from roundtrip.client.targets import UNCOMPRESSED, Target, TooLarge, size_limit
 from roundtrip.doctor.facts import (
-    Began,
-    Live,
-    Look,
+    Endpoint,
+    EndpointProblem,
+    InstanceReport,
+    LedgerCheck,
+    LiveQuestion,
     Observed,
-    Place,
+    ProbeCallResult,
     ProbedCall,
     ProbedInstance,
-    Reached,
-    Said,
-    Trouble,
+    ProbeOutcome,
 )
 from roundtrip.legs.requests import is_token_rejection
 from roundtrip.switches import PROBE_TOOL
@@ -62,7 +62,7 @@ _QUIET_REQUESTS_ALONE: Final = 16
 _QUIET_REQUESTS: Final = 8
 _QUIET_REQUESTS_PER_INSTANCE: Final = 8
 _QUIET_REQUESTS_WHILE_MISSING: Final = 128
-_JOURNEYS_PER_INSTANCE: Final = 6
+_CALLS_PER_INSTANCE: Final = 6
 _MAX_RESPONSE_BYTES: Final = 8 * 1024 * 1024
 _FIRST_BAD_STATUS: Final = 300
 _MARK_SECONDS: Final = 40.0
@@ -74,20 +74,20 @@ _BEGAN_PATTERN: Final = re.compile(r"instance ([0-9a-f]{12})$", re.ASCII)
 
 _RESULT: Final[TypeAdapter[CallToolResult | InputRequiredResult]] = TypeAdapter(CallToolResult | InputRequiredResult)
 _AGREED: Final = ElicitResult(action="accept", content={"value": True})
-_JOURNEY: Final = LegRequest(PROBE_TOOL, {"journey": True})
+_PROBE_CALL: Final = LegRequest(PROBE_TOOL, {"journey": True})
 """The first leg of a probe call."""
 
 
-class _Failed(Exception):
+class _RequestFailed(Exception):
     """A failed request to an address."""
 
-    def __init__(self, trouble: Trouble, detail: str = "") -> None:
+    def __init__(self, trouble: EndpointProblem, detail: str = "") -> None:
         super().__init__(detail)
         self.trouble = trouble
         self.detail = detail[:_MAX_DETAIL_CHARS]
 
 
-class _RejectedToken(_Failed):
+class _RejectedToken(_RequestFailed):
     """A call's token that an instance rejected."""
 
 
@@ -109,68 +109,70 @@ class _Observer:
     def __init__(self, targets: Sequence[Target], timeout: float, expected: int | None) -> None:
         self._targets = targets
         self._timeout = timeout
-        self._seen = Observed([Place(target.url or "") for target in targets], expected=expected)
+        self._seen = Observed([Endpoint(target.url or "") for target in targets], expected=expected)
         # Created once: loading all certificate authorities for each client takes longer than the requests.
         self._tls = httpx2.create_ssl_context()
         self._mark: str | None = None
         self._marked_at = 0.0
 
     async def observe(self) -> Observed:
-        places = range(len(self._targets))
-        await asyncio.gather(*map(self._greet, places))
+        endpoints = range(len(self._targets))
+        await asyncio.gather(*map(self._check_endpoint, endpoints))
         await self._set_mark()
-        await asyncio.gather(*map(self._look_around, self._answering))
+        await asyncio.gather(*map(self._find_instances, self._working_endpoints))
         # Order by address, not by response time.
-        self._seen.instances = dict(sorted(self._seen.instances.items(), key=lambda item: min(item[1].places)))
-        await self._travel()
-        if self._strangers:
-            await asyncio.gather(*map(self._look_around, self._answering))
-        await asyncio.gather(*map(self._ask_live, self._answering))
+        self._seen.instances = dict(sorted(self._seen.instances.items(), key=lambda item: min(item[1].endpoints)))
+        await self._try_calls()
+        if self._new_instances:
+            await asyncio.gather(*map(self._find_instances, self._working_endpoints))
+        await asyncio.gather(*map(self._ask_live, self._working_endpoints))
         return self._seen
 
     @property
-    def _answering(self) -> list[int]:
-        return [number for number, place in enumerate(self._seen.places) if place.trouble is None]
+    def _working_endpoints(self) -> list[int]:
+        return [number for number, endpoint in enumerate(self._seen.endpoints) if endpoint.trouble is None]
 
     @property
-    def _strangers(self) -> set[str]:
+    def _new_instances(self) -> set[str]:
         """Return the instances that served a probe call's leg, but were not found before."""
-        met = {name for journey in self._seen.journeys for name in (journey.began, journey.ended) if name is not None}
-        return met - self._seen.instances.keys()
+        found_instances = {
+            name for journey in self._seen.journeys for name in (journey.began, journey.ended) if name is not None
+        }
+        return found_instances - self._seen.instances.keys()
 
-    async def _greet(self, number: int) -> None:
-        place = self._seen.places[number]
+    async def _check_endpoint(self, number: int) -> None:
+        endpoint = self._seen.endpoints[number]
         try:
-            place.revisions = await self._on(number, Era.AUTO, _revisions)
-            if Era.RETRY.mode not in place.revisions:
-                raise _Failed(Trouble.OLD, ", ".join(place.revisions))
+            endpoint.revisions = await self._in_session(number, Era.AUTO, _revisions)
+            if Era.RETRY.mode not in endpoint.revisions:
+                raise _RequestFailed(EndpointProblem.OLD, ", ".join(endpoint.revisions))
             await self._facts(number)
-        except _Failed as failure:
-            place.trouble, place.detail = failure.trouble, failure.detail
+        except _RequestFailed as failure:
+            endpoint.trouble, endpoint.detail = failure.trouble, failure.detail
             return
-        place.ready = await self._readiness(number)
+        endpoint.ready = await self._readiness(number)
 
     async def _set_mark(self) -> None:
-        for number in self._answering:
+        for number in self._working_endpoints:
             try:
-                said = await self._facts(number, claim=True)
-            except _Failed:
+                report = await self._facts(number, claim=True)
+            except _RequestFailed:
                 continue
-            if said.marked == "down":
-                self._seen.instances[said.instance].look = Look.DOWN
-            if said.mark is not None:
-                self._mark, self._marked_at, self._seen.marker = said.mark, anyio.current_time(), said.instance
+            if report.marked == "down":
+                self._seen.instances[report.instance].look = LedgerCheck.DOWN
+            if report.mark is not None:
+                self._mark, self._marked_at, self._seen.marker = report.mark, anyio.current_time(), report.instance
                 return
 
-    async def _look_around(self, number: int) -> None:
-        place = self._seen.places[number]
+    async def _find_instances(self, number: int) -> None:
+        endpoint = self._seen.endpoints[number]
         sent = quiet = 0
         at_once = _REQUESTS_AT_ONCE
         while quiet < self._quiet_requests(number) and sent < _MAX_REQUESTS:
             before = len(self._seen.behind(number))
-            ends = await asyncio.gather(*(self._look(number) for _ in range(at_once)))
+            ends = await asyncio.gather(*(self._probe_once(number) for _ in range(at_once)))
             failures = [end for end in ends if end is not None]
-            place.failures += failures
+            endpoint.failures += failures
             sent += at_once
             quiet = quiet + at_once if len(self._seen.behind(number)) == before else 0
             if len(failures) == at_once:
@@ -178,104 +180,109 @@ class _Observer:
             if quiet and len(self._seen.instances) < self._seen.sought:
                 # More concurrent requests keep the first worker busy, so that other workers on the socket get some.
                 at_once = min(at_once * 2, _MAX_REQUESTS_AT_ONCE)
-        place.probes += sent
-        place.quiet = quiet
+        endpoint.probes += sent
+        endpoint.quiet = quiet
 
     def _quiet_requests(self, number: int) -> int:
         """Return the number of consecutive requests without a new instance that end the search."""
         if len(self._seen.instances) < self._seen.sought:
             return _QUIET_REQUESTS_WHILE_MISSING
-        met = len(self._seen.behind(number))
+        found_instances = len(self._seen.behind(number))
         least = _QUIET_REQUESTS_ALONE if len(self._targets) == 1 else _QUIET_REQUESTS
-        return max(least, _QUIET_REQUESTS_PER_INSTANCE * met if met > 1 else 0)
+        return max(least, _QUIET_REQUESTS_PER_INSTANCE * found_instances if found_instances > 1 else 0)
 
-    async def _look(self, number: int) -> str | None:
+    async def _probe_once(self, number: int) -> str | None:
         fresh = self._mark is not None and anyio.current_time() - self._marked_at < _MARK_SECONDS
         try:
             await self._facts(number, **({"look": self._mark} if fresh else {}))
-        except _Failed as failure:
+        except _RequestFailed as failure:
             return f"{failure.trouble}: {failure.detail}" if failure.detail else failure.trouble.value
         return None
 
-    async def _facts(self, number: int, **arguments: Any) -> Said:
-        async def ask(session: ClientSession) -> tuple[Said, float, float]:
+    async def _facts(self, number: int, **arguments: Any) -> InstanceReport:
+        async def ask(session: ClientSession) -> tuple[InstanceReport, float, float]:
             sent_at, started = time.time(), time.perf_counter()
             result = await _send(session, LegRequest(PROBE_TOOL, arguments))
             took = time.perf_counter() - started
-            return _read(Said, result), sent_at + took / 2, took / 2
+            return _read(InstanceReport, result), sent_at + took / 2, took / 2
 
-        said, midpoint, uncertainty = await self._on(number, Era.RETRY, ask)
-        offset = said.clock - midpoint
-        known = self._seen.instances.setdefault(said.instance, ProbedInstance(said, set(), offset, uncertainty))
-        known.places.add(number)
+        report, midpoint, uncertainty = await self._in_session(number, Era.RETRY, ask)
+        offset = report.clock - midpoint
+        known = self._seen.instances.setdefault(report.instance, ProbedInstance(report, set(), offset, uncertainty))
+        known.endpoints.add(number)
         if uncertainty < known.uncertainty:
             known.offset, known.uncertainty = offset, uncertainty
-        if said.looked is not None and known.look is not Look.DOWN:
-            foreign = said.looked == "seen" and said.saw != self._seen.marker
-            known.look = Look.ABSENT if foreign else Look(said.looked)
-        return said
+        if report.looked is not None and known.look is not LedgerCheck.DOWN:
+            foreign = report.looked == "seen" and report.saw != self._seen.marker
+            known.look = LedgerCheck.ABSENT if foreign else LedgerCheck(report.looked)
+        return report
 
-    async def _travel(self) -> None:
-        places = self._answering
-        ring = list(zip(places, places[1:] + places[:1], strict=True))
+    async def _try_calls(self) -> None:
+        endpoints = self._working_endpoints
+        neighbors = list(zip(endpoints, endpoints[1:] + endpoints[:1], strict=True))
         # Test both directions: A may read B's tokens although B cannot read A's.
-        pairs = dict.fromkeys([*ring, *((end, start) for start, end in ring)])
+        pairs = dict.fromkeys([*neighbors, *((end, start) for start, end in neighbors)])
         for start, end in pairs:
-            self._seen.journeys.append(await self._journey(start, end))
-        for place in places:
-            await self._travel_within(place)
+            self._seen.journeys.append(await self._play_call(start, end))
+        for endpoint in endpoints:
+            await self._try_calls_within(endpoint)
 
-    async def _travel_within(self, place: int) -> None:
+    async def _try_calls_within(self, endpoint: int) -> None:
         """Send calls to one address until every instance behind it has started a call that another instance ended."""
-        met = set(self._seen.behind(place))
-        if len(met) < 2:
+        found_instances = set(self._seen.behind(endpoint))
+        if len(found_instances) < 2:
             return
-        left = min(_JOURNEYS_PER_INSTANCE * len(met), _MAX_REQUESTS)
-        while left > 0 and not met <= self._travelled():
+        left = min(_CALLS_PER_INSTANCE * len(found_instances), _MAX_REQUESTS)
+        while left > 0 and not found_instances <= self._moved_starts():
             left -= _REQUESTS_AT_ONCE
             self._seen.journeys += await asyncio.gather(
-                *(self._journey(place, place) for _ in range(_REQUESTS_AT_ONCE))
+                *(self._play_call(endpoint, endpoint) for _ in range(_REQUESTS_AT_ONCE))
             )
 
-    def _travelled(self) -> set[str]:
+    def _moved_starts(self) -> set[str]:
         return {
             journey.began
             for journey in self._seen.journeys
             if journey.began is not None and journey.ended is not None and journey.began != journey.ended
         }
 
-    async def _journey(self, start: int, end: int) -> ProbedCall:
+    async def _play_call(self, start: int, end: int) -> ProbedCall:
         began: str | None = None
-        places = chain([start], repeat(end))
+        endpoints = chain([start], repeat(end))
 
         async def send_leg(leg: LegRequest) -> CallToolResult | InputRequiredResult:
-            return await self._on(next(places), Era.RETRY, partial(_send, leg=leg))
+            return await self._in_session(next(endpoints), Era.RETRY, partial(_send, leg=leg))
 
-        async def agree(asked: InputRequiredResult) -> Mapping[str, InputResponse]:
+        async def accept(asked: InputRequiredResult) -> Mapping[str, InputResponse]:
             nonlocal began
             began = _began(asked)
             return dict.fromkeys(asked.input_requests or {}, _AGREED)
 
         try:
-            reached = _read(Began, await drive(_JOURNEY, send=send_leg, answer=agree, max_rounds=_MAX_ROUNDS))
+            reached = _read(
+                ProbeCallResult, await drive(_PROBE_CALL, send=send_leg, answer=accept, max_rounds=_MAX_ROUNDS)
+            )
         except _RejectedToken:
-            return ProbedCall(start, end, Reached.REJECTED, began)
-        except _Failed as failure:
-            return ProbedCall(start, end, Reached.FAILED, began, detail=failure.detail or failure.trouble.value)
-        return ProbedCall(start, end, Reached.DONE, reached.began, reached.instance)
+            return ProbedCall(start, end, ProbeOutcome.REJECTED, began)
+        except _RequestFailed as failure:
+            return ProbedCall(start, end, ProbeOutcome.FAILED, began, detail=failure.detail or failure.trouble.value)
+        return ProbedCall(start, end, ProbeOutcome.DONE, reached.began, reached.instance)
 
     async def _ask_live(self, number: int) -> None:
-        place = self._seen.places[number]
+        endpoint = self._seen.endpoints[number]
         try:
-            result = await self._on(number, Era.LIVE, partial(_send, leg=_JOURNEY))
-            _read(Began, result)
-        except _Failed as failure:
-            place.older_clients, place.older_clients_detail = Live.NO, failure.detail or failure.trouble.value
+            result = await self._in_session(number, Era.LIVE, partial(_send, leg=_PROBE_CALL))
+            _read(ProbeCallResult, result)
+        except _RequestFailed as failure:
+            endpoint.older_clients, endpoint.older_clients_detail = (
+                LiveQuestion.NO,
+                failure.detail or failure.trouble.value,
+            )
         else:
-            place.older_clients = Live.YES
+            endpoint.older_clients = LiveQuestion.YES
 
     async def _readiness(self, number: int) -> int | None:
-        url = urljoin(self._seen.places[number].url, "/health/ready")
+        url = urljoin(self._seen.endpoints[number].url, "/health/ready")
         try:
             with anyio.fail_after(self._timeout):
                 async with self._carrier(number, []) as carrier, carrier.stream("GET", url) as response:
@@ -296,7 +303,7 @@ class _Observer:
             event_hooks={"response": [note, size_limit(_MAX_RESPONSE_BYTES)]},
         )
 
-    async def _on(self, number: int, era: Era, work: Callable[[ClientSession], Awaitable[T]]) -> T:
+    async def _in_session(self, number: int, era: Era, work: Callable[[ClientSession], Awaitable[T]]) -> T:
         """Run some work in a session with an address."""
         done: list[T] = []
         statuses: list[int] = []
@@ -307,42 +314,42 @@ class _Observer:
         try:
             async with self._carrier(number, statuses) as carrier:
                 client = Client(
-                    streamable_http_client(self._seen.places[number].url, http_client=carrier),
+                    streamable_http_client(self._seen.endpoints[number].url, http_client=carrier),
                     mode=era.mode,
                     cache=None,
-                    **callbacks(_agree_live, sample=False, list_roots=False),
+                    **callbacks(_accept_live, sample=False, list_roots=False),
                 )
                 await within(client, run, scope=anyio.fail_after(self._timeout))
         except Exception as error:
             # A result counts even if closing the connection failed.
             if not done:
                 bad = [status for status in statuses if status >= _FIRST_BAD_STATUS]
-                raise self._failed(innermost(error), bad[-1] if bad else None) from error
+                raise self._failure_of(innermost(error), bad[-1] if bad else None) from error
         return done[0]
 
-    def _failed(self, error: Exception, status: int | None) -> _Failed:
-        said = f"HTTP status {status}" if status is not None else ""
+    def _failure_of(self, error: Exception, status: int | None) -> _RequestFailed:
+        status_text = f"HTTP status {status}" if status is not None else ""
         match error:
-            case _Failed():
+            case _RequestFailed():
                 return error
             case TimeoutError() | httpx2.TimeoutException():
-                return _Failed(Trouble.TIMEOUT, f"no answer within {self._timeout:g} s")
+                return _RequestFailed(EndpointProblem.TIMEOUT, f"no answer within {self._timeout:g} s")
             case MCPError() if is_token_rejection(error):
-                return _RejectedToken(Trouble.STRANGE, "the server rejects requests without a token")
+                return _RejectedToken(EndpointProblem.STRANGE, "the server rejects requests without a token")
             case _ if status in (401, 403):
-                return _Failed(Trouble.FORBIDDEN, said)
+                return _RequestFailed(EndpointProblem.FORBIDDEN, status_text)
             case _ if status in (404, 405):
-                return _Failed(Trouble.NOT_FOUND, said)
+                return _RequestFailed(EndpointProblem.NOT_FOUND, status_text)
             case httpx2.TransportError() if _is_tls(error):
-                return _Failed(Trouble.TLS, f"{error}")
+                return _RequestFailed(EndpointProblem.TLS, f"{error}")
             case httpx2.TransportError():
-                return _Failed(Trouble.UNREACHABLE, f"{error}" or type(error).__name__)
+                return _RequestFailed(EndpointProblem.UNREACHABLE, f"{error}" or type(error).__name__)
             case _ if status is not None:
-                return _Failed(Trouble.NOT_MCP, said)
+                return _RequestFailed(EndpointProblem.NOT_MCP, status_text)
             case ValidationError():
-                return _Failed(Trouble.NOT_MCP, "the response is not valid MCP")
+                return _RequestFailed(EndpointProblem.NOT_MCP, "the response is not valid MCP")
             case _:
-                return _Failed(Trouble.NOT_MCP, f"{error}" or type(error).__name__)
+                return _RequestFailed(EndpointProblem.NOT_MCP, f"{error}" or type(error).__name__)
 
 
 async def _revisions(session: ClientSession) -> Sequence[str]:
@@ -363,7 +370,7 @@ async def _send(session: ClientSession, leg: LegRequest) -> CallToolResult | Inp
     return await session.send_request(CallToolRequest(params=params), _RESULT)
 
 
-async def _agree_live(request: InputRequest) -> InputResponse:
+async def _accept_live(request: InputRequest) -> InputResponse:
     return _AGREED
 
 
@@ -374,19 +381,19 @@ def _began(asked: InputRequiredResult) -> str | None:
     return None
 
 
-ModelT = TypeVar("ModelT", Said, Began)
+ModelT = TypeVar("ModelT", InstanceReport, ProbeCallResult)
 
 
 def _read(model: type[ModelT], result: CallToolResult | InputRequiredResult) -> ModelT:
     if isinstance(result, InputRequiredResult):
-        raise _Failed(Trouble.STRANGE, "the probe asks a question instead of answering")
+        raise _RequestFailed(EndpointProblem.STRANGE, "the probe asks a question instead of answering")
     if result.is_error:
         text = " ".join(block.text for block in result.content if isinstance(block, TextContent))
-        raise _Failed(Trouble.NO_PROBE if PROBE_TOOL in text else Trouble.STRANGE, text)
+        raise _RequestFailed(EndpointProblem.NO_PROBE if PROBE_TOOL in text else EndpointProblem.STRANGE, text)
     try:
         return model.model_validate(result.structured_content)
     except ValidationError as error:
-        raise _Failed(Trouble.STRANGE, "the answer is not the probe's") from error
+        raise _RequestFailed(EndpointProblem.STRANGE, "the answer is not the probe's") from error
 
 
 def _is_tls(error: BaseException | None) -> bool:

@@ -7,7 +7,17 @@ import pytest
 from pydantic import ValidationError
 
 from roundtrip.cli.running.doctor import as_lines
-from roundtrip.doctor.facts import Facts, Live, Look, Observed, Place, ProbedCall, ProbedInstance, Reached, Said
+from roundtrip.doctor.facts import (
+    Endpoint,
+    Facts,
+    InstanceReport,
+    LedgerCheck,
+    LiveQuestion,
+    Observed,
+    ProbedCall,
+    ProbedInstance,
+    ProbeOutcome,
+)
 from roundtrip.doctor.findings import Finding, Level, findings_of
 from tests.kit.tables import check_each
 
@@ -34,7 +44,7 @@ def facts(number: int, **given: Any) -> Facts:
 
 def seen(*of: Facts, offsets: Sequence[float] = (), uncertainty: float = 0.01, **given: Any) -> Observed:
     """Return observations of instances, each at its own address."""
-    observed = Observed([Place(f"http://{number}") for number, _ in enumerate(of)], **given)
+    observed = Observed([Endpoint(f"http://{number}") for number, _ in enumerate(of)], **given)
     for number, one in enumerate(of):
         offset = offsets[number] if offsets else 0.0
         observed.instances[one.instance] = ProbedInstance(one, {number}, offset, uncertainty)
@@ -119,7 +129,7 @@ def test_the_advice_on_ledgers_fits_their_kinds() -> None:
             for number, (kind, reach) in enumerate((one, other), start=1)
         ]
         observed = seen(*both, marker=both[0].instance)
-        for instance, look in zip(observed.instances.values(), (Look.SEEN, Look.ABSENT), strict=True):
+        for instance, look in zip(observed.instances.values(), (LedgerCheck.SEEN, LedgerCheck.ABSENT), strict=True):
             instance.look = look
         finding = only("ledger", observed)
         assert finding.level is Level.PROBLEM
@@ -131,8 +141,8 @@ def test_the_advice_on_ledgers_fits_their_kinds() -> None:
 def test_calls_are_judged_by_their_ends_elsewhere() -> None:
     rejected, same = seen(facts(1), facts(2)), seen(facts(1), facts(2))
     instance = facts(1).instance
-    rejected.journeys.append(ProbedCall(0, 1, Reached.REJECTED, instance))
-    same.journeys.append(ProbedCall(0, 0, Reached.DONE, instance, instance))
+    rejected.journeys.append(ProbedCall(0, 1, ProbeOutcome.REJECTED, instance))
+    same.journeys.append(ProbedCall(0, 0, ProbeOutcome.DONE, instance, instance))
     finding = only("calls", rejected)
     assert finding.level is Level.PROBLEM
     assert finding.text.endswith("were rejected: from #1 to #2")
@@ -142,9 +152,9 @@ def test_calls_are_judged_by_their_ends_elsewhere() -> None:
 
 def test_what_an_address_answered_is_quoted() -> None:
     observed = seen(facts(1))
-    place = observed.places[0]
-    place.failures, place.probes = ["not-mcp: HTTP status 502"], 12
-    place.older_clients, place.older_clients_detail = Live.NO, "Session not found"
+    endpoint = observed.endpoints[0]
+    endpoint.failures, endpoint.probes = ["not-mcp: HTTP status 502"], 12
+    endpoint.older_clients, endpoint.older_clients_detail = LiveQuestion.NO, "Session not found"
     assert "1 of 12 probes failed, the first with: not-mcp: HTTP status 502" in only("reach", observed).text
     assert "(Session not found)" in only("older clients", observed).text
 
@@ -152,7 +162,7 @@ def test_what_an_address_answered_is_quoted() -> None:
 def test_an_answer_out_of_bounds_is_not_read() -> None:
     def check(hostile: dict[str, Any]) -> None:
         with pytest.raises(ValidationError):
-            Said.model_validate({**facts(1).model_dump(), "clock": 1.0, **hostile})
+            InstanceReport.model_validate({**facts(1).model_dump(), "clock": 1.0, **hostile})
 
     check_each(
         [
@@ -188,8 +198,8 @@ def test_instances_that_were_met_are_counted() -> None:
     *_, (_, ((summary, _),)) = as_lines(observed, [])
     assert summary == "3 of 5 instances met: no problems"
     observed = seen(facts(1), facts(2))
-    for place, quiet in zip(observed.places, (8, 16), strict=True):
-        place.quiet = quiet
+    for endpoint, quiet in zip(observed.endpoints, (8, 16), strict=True):
+        endpoint.quiet = quiet
     ok = only("instances", observed)
     assert (ok.level, ok.text) == (Level.OK, "found 2, and the last 8 requests at each address found no others")
 
