@@ -9,7 +9,7 @@ from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY
 
 from roundtrip.audit.messages import ABSENT, FULL, NONE, Ending, WireLeg, on_wire
 from roundtrip.audit.sessions import AuditedCall, AuditedTool, AuditSession, Reaction, reaction_to
-from roundtrip.audit.watching import parsed
+from roundtrip.audit.watching import parse_question
 from roundtrip.client.failures import CallFailed
 from roundtrip.testing.attacks.answers import NOT_ASKED, UNASKED_ANSWER, invalid_responses
 from roundtrip.untrusted import mapping_of
@@ -31,7 +31,7 @@ _MALFORMED_ANSWERS: Final[tuple[tuple[str, Any], ...]] = (
 )
 
 
-class _AskedOtherwise(Exception):
+class _DifferentQuestions(Exception):
     """Equal calls get different questions, so an attack cannot reach the same leg as the honest call."""
 
 
@@ -54,43 +54,43 @@ class AnswerAttacks:
         """Attack each round's answers."""
         attacks = (self._missing, self._unknown, self._early, self._malformed, self._invalid, self._oversized)
         for number in self._honest.asked:
-            place = number + 1
-            if place < len(self._honest.legs) and self._honest.responses[number].questions:
+            index = number + 1
+            if index < len(self._honest.legs) and self._honest.responses[number].questions:
                 for attack in attacks:
-                    with suppress(_AskedOtherwise):
-                        await attack(place)
+                    with suppress(_DifferentQuestions):
+                        await attack(index)
                 await self._session.is_alive()
         await self._stateless()
         if await self._serves_after_abandoned_calls():
-            with suppress(_AskedOtherwise):
+            with suppress(_DifferentQuestions):
                 await self._incapable()
 
-    async def _leg(self, place: int) -> WireLeg:
+    async def _leg(self, index: int) -> WireLeg:
         """Play a new call up to a leg, and return the leg.
 
         Raises:
             _AskedOtherwise: The call gets other questions than the honest call.
         """
-        leg = await self._session.unsent_leg(self._tool, self._honest, place)
+        leg = await self._session.unsent_leg(self._tool, self._honest, index)
         if leg is None:
             self._notes.untried("S7.missing", "equal calls get different questions")
-            raise _AskedOtherwise
+            raise _DifferentQuestions
         return leg
 
-    async def _try(self, leg: WireLeg, place: int, what: str) -> Reaction:
+    async def _try(self, leg: WireLeg, index: int, description: str) -> Reaction:
         response = await self._session.call(leg)
         crashed = response.ending is Ending.CRASHED
-        self._notes.require(not crashed, "A5", f"{what} was answered with {response.told}")
-        return reaction_to(response, self._honest, place)
+        self._notes.require(not crashed, "A5", f"{description} was answered with {response.summary}")
+        return reaction_to(response, self._honest, index)
 
-    async def _missing(self, place: int) -> None:
-        for key in list(self._honest.responses[place - 1].questions)[:_MAX_KEYS]:
-            leg = await self._leg(place)
+    async def _missing(self, index: int) -> None:
+        for key in list(self._honest.responses[index - 1].questions)[:_MAX_KEYS]:
+            leg = await self._leg(index)
             kept = {name: answer for name, answer in leg.answers.items() if name != key}
-            reaction = await self._try(replace(leg, answers=kept), place, f"a missing answer to {key!r}")
+            reaction = await self._try(replace(leg, answers=kept), index, f"a missing answer to {key!r}")
             response = reaction.response
             asked = reaction.asked_again and key in response.questions
-            text = f"a request without the answer to {key!r} was answered with {response.told}"
+            text = f"a request without the answer to {key!r} was answered with {response.summary}"
             self._notes.require(asked, "S7.missing", text)
             if not asked:
                 continue
@@ -99,61 +99,63 @@ class AnswerAttacks:
             except CallFailed:
                 continue
             again = await self._session.call(leg.answering(response, answers))
-            went_on = reaction_to(again, self._honest, place).went_on
-            text = f"the request with the missing answer to {key!r} was answered with {again.told}"
-            self._notes.require(went_on, "S7.goes-on", text)
+            continued = reaction_to(again, self._honest, index).continued
+            text = f"the request with the missing answer to {key!r} was answered with {again.summary}"
+            self._notes.require(continued, "S7.goes-on", text)
 
-    async def _unknown(self, place: int) -> None:
-        leg = await self._leg(place)
-        what = "an answer to an unknown question"
+    async def _unknown(self, index: int) -> None:
+        leg = await self._leg(index)
+        description = "an answer to an unknown question"
         extra = replace(leg, answers={**leg.answers, NOT_ASKED: on_wire(UNASKED_ANSWER)})
-        reaction = await self._try(extra, place, what)
-        text = f"a request with {what} was answered with {reaction.response.told}"
-        honest = self._honest.responses[place]
-        ignored = reaction.went_on or reaction.response.ending is honest.ending
+        reaction = await self._try(extra, index, description)
+        text = f"a request with {description} was answered with {reaction.response.summary}"
+        honest = self._honest.responses[index]
+        ignored = reaction.continued or reaction.response.ending is honest.ending
         self._notes.require(ignored, "S8.unknown", text)
 
-    async def _early(self, place: int) -> None:
+    async def _early(self, index: int) -> None:
         """Send later rounds' answers too early: instead of the expected answers, and together with them."""
-        asked = self._honest.responses[place - 1].questions
-        later = {key: answer for key, answer in self._honest.answers(place + 1).items() if key not in asked}
-        if not later or not self._honest.responses[place].questions:
+        asked = self._honest.responses[index - 1].questions
+        later = {key: answer for key, answer in self._honest.answers(index + 1).items() if key not in asked}
+        if not later or not self._honest.responses[index].questions:
             return
-        what = "answers to questions of a later round"
+        description = "answers to questions of a later round"
         if not self._notes.has_failed("S7.missing"):
-            leg = await self._leg(place)
-            reaction = await self._try(replace(leg, answers=later), place, what)
+            leg = await self._leg(index)
+            reaction = await self._try(replace(leg, answers=later), index, description)
             text = f"answers to {_names(later)} were sent before the questions, instead of the expected answers"
-            self._judge_early(reaction.went_on, reaction, text)
-        leg = await self._leg(place)
+            self._require_ignored(reaction.continued, reaction, text)
+        leg = await self._leg(index)
         both = replace(leg, answers={**leg.answers, **later})
-        reaction = await self._try(both, place, what)
-        passed_over = reaction.went_on and not set(self._honest.responses[place].questions) <= set(
+        reaction = await self._try(both, index, description)
+        skipped_questions = reaction.continued and not set(self._honest.responses[index].questions) <= set(
             reaction.response.questions
         )
-        self._judge_early(passed_over, reaction, f"answers to {_names(later)} were sent before the questions")
+        self._require_ignored(skipped_questions, reaction, f"answers to {_names(later)} were sent before the questions")
 
-    def _judge_early(self, taken: bool, reaction: Reaction, text: str) -> None:
-        self._notes.require(not taken, "S8.early", f"{text}: {reaction.response.told}")
+    def _require_ignored(self, taken: bool, reaction: Reaction, text: str) -> None:
+        self._notes.require(not taken, "S8.early", f"{text}: {reaction.response.summary}")
 
-    async def _malformed(self, place: int) -> None:
-        leg = await self._leg(place)
+    async def _malformed(self, index: int) -> None:
+        leg = await self._leg(index)
         key = next(iter(leg.answers))
-        malformed: dict[str, Any] = {f"{what} instead of answers": answers for what, answers in _MALFORMED}
-        for what, answer in _MALFORMED_ANSWERS:
-            malformed[f"{what} as the answer to {key!r}"] = {**leg.answers, key: answer}
-        for what, answers in malformed.items():
-            reaction = await self._try(replace(leg, answers=answers), place, what)
+        malformed: dict[str, Any] = {
+            f"{description} instead of answers": answers for description, answers in _MALFORMED
+        }
+        for description, answer in _MALFORMED_ANSWERS:
+            malformed[f"{description} as the answer to {key!r}"] = {**leg.answers, key: answer}
+        for description, answers in malformed.items():
+            reaction = await self._try(replace(leg, answers=answers), index, description)
             # A result with `isError` is not a JSON-RPC error.
             is_error = reaction.response.error is not None or reaction.response.ending is Ending.REJECTED
-            text = f"{what} was answered with {reaction.response.told}"
+            text = f"{description} was answered with {reaction.response.summary}"
             self._notes.require(is_error or reaction.asked_again, "S9.malformed", text)
-        await self._require_control("S9.malformed", leg, place)
+        await self._require_control("S9.malformed", leg, index)
 
-    async def _invalid(self, place: int) -> None:
-        questions = self._honest.responses[place - 1].questions
+    async def _invalid(self, index: int) -> None:
+        questions = self._honest.responses[index - 1].questions
         for key in list(questions)[:_MAX_KEYS]:
-            question = parsed(questions[key])
+            question = parse_question(questions[key])
             if question is None:
                 continue
             try:
@@ -161,23 +163,23 @@ class AnswerAttacks:
             except ValueError as error:
                 self._notes.untried("S9.content", f"the audit cannot fill in the form of {key!r}: {error}")
                 continue
-            leg = await self._leg(place)
-            for what, answer in invalid:
+            leg = await self._leg(index)
+            for description, answer in invalid:
                 changed = replace(leg, answers={**leg.answers, key: on_wire(answer)})
-                reaction = await self._try(changed, place, f"the answer to {key!r} as {what}")
-                text = f"an answer to {key!r} with {what} was answered with {reaction.response.told}"
-                self._notes.require(not reaction.went_on, "S9.content", text)
-            await self._require_control("S9.content", leg, place)
+                reaction = await self._try(changed, index, f"the answer to {key!r} ({description})")
+                text = f"an answer to {key!r} ({description}) was answered with {reaction.response.summary}"
+                self._notes.require(not reaction.continued, "S9.content", text)
+            await self._require_control("S9.content", leg, index)
 
-    async def _require_control(self, clause: str, leg: WireLeg, place: int) -> None:
+    async def _require_control(self, clause: str, leg: WireLeg, index: int) -> None:
         """Send the honest leg after the bad ones. If the server also rejects it, the bad legs prove nothing."""
         control = await self._session.call(leg)
-        if not reaction_to(control, self._honest, place).went_on and control.ending is not self._honest.last.ending:
-            reason = f"after the attacks, even the honest request was answered with {control.told}"
+        if not reaction_to(control, self._honest, index).continued and control.ending is not self._honest.last.ending:
+            reason = f"after the attacks, even the honest request was answered with {control.summary}"
             self._notes.withdraw(clause, reason)
 
-    async def _oversized(self, place: int) -> None:
-        leg = await self._leg(place)
+    async def _oversized(self, index: int) -> None:
+        leg = await self._leg(index)
         filler = "x" * self._session.limits.body_bytes
         key = next(iter(leg.answers))
         oversized = {
@@ -185,9 +187,11 @@ class AnswerAttacks:
             "an unasked answer": replace(leg, answers={**leg.answers, NOT_ASKED: {"action": filler}}),
             "a state": replace(leg, state=filler),
         }
-        for what, changed in oversized.items():
+        for description, changed in oversized.items():
             response = await self._session.call(changed)
-            text = f"{what} of {self._session.limits.body_bytes // 2**20} MiB was answered with {response.told}"
+            text = (
+                f"{description} of {self._session.limits.body_bytes // 2**20} MiB was answered with {response.summary}"
+            )
             # A server may reject a body by closing the connection before it has read the body.
             answered = response.ending is not Ending.CRASHED or response.is_cut
             self._notes.require(answered and await self._session.is_alive(), "A3", text)
@@ -213,7 +217,7 @@ class AnswerAttacks:
         if call.last.error is not None or call.last.ending in (Ending.FAILED, Ending.CRASHED):
             error = call.last.error or {}
             named = "requiredCapabilities" in mapping_of(error.get("data"))
-            text = f"a client without capabilities was answered with {call.last.told}"
+            text = f"a client without capabilities was answered with {call.last.summary}"
             is_right = error.get("code") == MISSING_REQUIRED_CLIENT_CAPABILITY and named
             self._notes.require(is_right, "S6.error", text)
         elif call.last.ending is Ending.DONE:
@@ -233,7 +237,7 @@ class AnswerAttacks:
             return True
         call = await self._session.play(self._tool)
         as_before = call.last.ending is self._honest.last.ending
-        text = f"after abandoned calls, an honest call ended with {call.last.told}"
+        text = f"after abandoned calls, an honest call ended with {call.last.summary}"
         self._notes.require(as_before, "S10", text)
         return as_before
 

@@ -50,7 +50,7 @@ async def audit(plan: AuditPlan, wire: AuditWire) -> AuditReport:
     session = AuditSession(wire, plan.limits, plan.answers, has_other=plan.has_other)
     names = [tool.name for tool in plan.tools]
     try:
-        server = await _meet(session, plan.tools)
+        server = await _list_named_tools(session, plan.tools)
     except LimitReached as limit:
         raise AuditFailed(f"{limit}") from limit
     try:
@@ -70,7 +70,7 @@ async def audit(plan: AuditPlan, wire: AuditWire) -> AuditReport:
     )
 
 
-async def _meet(session: AuditSession, tools: Sequence[AuditedTool]) -> str:
+async def _list_named_tools(session: AuditSession, tools: Sequence[AuditedTool]) -> str:
     """List the tools, and return the server's name."""
     discovered = await session.send("server/discover", {})
     listed = await _list(session)
@@ -94,7 +94,7 @@ async def _list(session: AuditSession) -> dict[str, Mapping[str, Any]]:
     for _ in range(_MAX_PAGES):
         response = await session.send("tools/list", {} if cursor is None else {"cursor": cursor})
         if response.result is None:
-            raise AuditFailed(f"the server does not list its tools to a client of 2026-07-28: {response.told}")
+            raise AuditFailed(f"the server does not list its tools to a client of 2026-07-28: {response.summary}")
         tools = map(mapping_of, list_of(response.result.get("tools")))
         listed |= {str(tool.get("name")): mapping_of(tool.get("inputSchema")) for tool in tools if tool}
         cursor = response.result.get("nextCursor")
@@ -125,7 +125,7 @@ def _require_end(session: AuditSession, tool: AuditedTool, call: AuditedCall) ->
     """Record why an honest call proves nothing."""
     reason = call.trouble
     if reason is None and call.last.ending in (Ending.REJECTED, Ending.CRASHED, Ending.FAILED):
-        reason = f"an honest call was answered with {call.last.told}"
+        reason = f"an honest call was answered with {call.last.summary}"
     if reason is not None:
         session.notes[tool.name].give_up(reason)
 
@@ -133,7 +133,7 @@ def _require_end(session: AuditSession, tool: AuditedTool, call: AuditedCall) ->
 def _name_of(discovered: WireResponse) -> str:
     result = discovered.result or {}
     meta = mapping_of(result.get("_meta"))
-    told = mapping_of(result.get("serverInfo") or meta.get("io.modelcontextprotocol/serverInfo"))
-    if not told:
+    summary = mapping_of(result.get("serverInfo") or meta.get("io.modelcontextprotocol/serverInfo"))
+    if not summary:
         return "a server without a name"
-    return f"{told.get('name')} {told.get('version') or ''}".strip()
+    return f"{summary.get('name')} {summary.get('version') or ''}".strip()

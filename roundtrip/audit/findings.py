@@ -39,7 +39,7 @@ class ClauseFinding:
 
 
 @dataclass(slots=True)
-class _Tried:
+class _Attempts:
     attempts: int = 0
     failures: list[str] = field(default_factory=list[str])
     facts: list[str] = field(default_factory=list[str])
@@ -50,7 +50,7 @@ class _Tried:
 class ToolNotes:
     """Observations about one tool, or about the whole server."""
 
-    tried: dict[str, _Tried] = field(default_factory=dict[str, _Tried])
+    tried: dict[str, _Attempts] = field(default_factory=dict[str, _Attempts])
     """The attempts, by clause ID."""
     limit: str = ""
     """The first reason that the remaining clauses could not be tried."""
@@ -97,8 +97,8 @@ class ToolNotes:
             tried.attempts = 0
             _add(tried.reasons, reason)
 
-    def _of(self, clause: str) -> _Tried:
-        return self.tried.setdefault(CLAUSES[clause].id, _Tried())
+    def _of(self, clause: str) -> _Attempts:
+        return self.tried.setdefault(CLAUSES[clause].id, _Attempts())
 
 
 AuditNotes = defaultdict[str | None, ToolNotes]
@@ -107,12 +107,14 @@ AuditNotes = defaultdict[str | None, ToolNotes]
 
 def findings_in(notes: AuditNotes) -> Iterator[ClauseFinding]:
     """Yield the findings in clause order, at least one per clause."""
-    limits = [one.limit for one in notes.values() if one.limit]
+    limits = [tool_notes.limit for tool_notes in notes.values() if tool_notes.limit]
     for clause in CLAUSES.values():
-        tried = {tool: one.tried[clause.id] for tool, one in notes.items() if clause.id in one.tried}
-        if not any(one.attempts or one.reasons for one in tried.values()):
-            tried = {None: _Tried(reasons=list(dict.fromkeys(limits)) or [clause.untried])}
-        yield from (_finding(clause, tool, one) for tool, one in tried.items())
+        tried = {
+            tool: tool_notes.tried[clause.id] for tool, tool_notes in notes.items() if clause.id in tool_notes.tried
+        }
+        if not any(attempts.attempts or attempts.reasons for attempts in tried.values()):
+            tried = {None: _Attempts(reasons=list(dict.fromkeys(limits)) or [clause.untried])}
+        yield from (_finding(clause, tool, attempts) for tool, attempts in tried.items())
 
 
 def _add(texts: list[str], text: str) -> None:
@@ -120,7 +122,7 @@ def _add(texts: list[str], text: str) -> None:
         texts.append(text)
 
 
-def _finding(clause: AuditClause, tool: str | None, tried: _Tried) -> ClauseFinding:
+def _finding(clause: AuditClause, tool: str | None, tried: _Attempts) -> ClauseFinding:
     if tried.failures:
         return ClauseFinding(clause, tool, ClauseVerdict.FAILED, tried.attempts, tuple(tried.failures))
     if tried.facts:

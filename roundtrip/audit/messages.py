@@ -14,7 +14,7 @@ from roundtrip.client.tasks import EXTENSION
 from roundtrip.revisions import FIRST_OF_RETRY_ERA
 from roundtrip.untrusted import list_of, mapping_of
 
-_MAX_TOLD_CHARS: Final = 160
+_MAX_SUMMARY_CHARS: Final = 160
 _FIRST_SERVER_STATUS: Final = 500
 _FIRST_BAD_STATUS: Final = 400
 
@@ -43,11 +43,11 @@ class WireLeg:
 
     def params(self) -> dict[str, Any]:
         """Return the `tools/call` parameters."""
-        more = {"inputResponses": self.answers, "requestState": self.state}
+        optional = {"inputResponses": self.answers, "requestState": self.state}
         return {
             "name": self.name,
             "arguments": dict(self.arguments),
-            **{key: value for key, value in more.items() if value is not ABSENT},
+            **{key: value for key, value in optional.items() if value is not ABSENT},
         }
 
     def answering(self, asked: "WireResponse", answers: Json) -> "WireLeg":
@@ -94,14 +94,14 @@ class WireResponse:
     @cached_property
     def result(self) -> Json | None:
         """Return the result."""
-        found: Any = (self.message or {}).get("result")
-        return cast("Json", found) if isinstance(found, Mapping) else None
+        value: Any = (self.message or {}).get("result")
+        return cast("Json", value) if isinstance(value, Mapping) else None
 
     @cached_property
     def error(self) -> Json | None:
         """Return the JSON-RPC error."""
-        found: Any = (self.message or {}).get("error")
-        return cast("Json", found) if isinstance(found, Mapping) else None
+        value: Any = (self.message or {}).get("error")
+        return cast("Json", value) if isinstance(value, Mapping) else None
 
     @property
     def result_type(self) -> object:
@@ -121,8 +121,8 @@ class WireResponse:
     @property
     def task_id(self) -> str | None:
         """Return the task ID, if the call became a task."""
-        found = (self.result or {}).get("taskId")
-        return found if self.result_type == "task" and isinstance(found, str) else None
+        value = (self.result or {}).get("taskId")
+        return value if self.result_type == "task" and isinstance(value, str) else None
 
     @property
     def texts(self) -> str:
@@ -136,8 +136,8 @@ class WireResponse:
         if self.error is not None:
             return Ending.CRASHED if self.error.get("code") == INTERNAL_ERROR else Ending.REJECTED
         if self.result is None:
-            refused = self.status is not None and _FIRST_BAD_STATUS <= self.status < _FIRST_SERVER_STATUS
-            return Ending.REJECTED if refused else Ending.CRASHED
+            is_client_error = self.status is not None and _FIRST_BAD_STATUS <= self.status < _FIRST_SERVER_STATUS
+            return Ending.REJECTED if is_client_error else Ending.CRASHED
         if self.task_id is not None:
             return Ending.TASK
         asks = self.result_type == "input_required" or "inputRequests" in self.result or "requestState" in self.result
@@ -147,7 +147,7 @@ class WireResponse:
         return Ending.FAILED if self.result.get("isError") is True else Ending.DONE
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """Describe the response in one line."""
         if self.error is not None:
             return _short(f"the error {self.error.get('code')} {self.error.get('message')!r}")
@@ -166,11 +166,11 @@ class WireResponse:
         """Return the complete rejection, for comparison with other rejections."""
         if self.error is not None:
             return json.dumps([self.error.get(name) for name in ("code", "message", "data")], sort_keys=True)
-        return self.told
+        return self.summary
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _MAX_TOLD_CHARS else f"{text[: _MAX_TOLD_CHARS - 1]}…"
+    return text if len(text) <= _MAX_SUMMARY_CHARS else f"{text[: _MAX_SUMMARY_CHARS - 1]}…"
 
 
 def meta_of(capabilities: Json, *, version: str) -> dict[str, Any]:
@@ -202,6 +202,6 @@ def read_response(text: str, *, id: int, status: int | None = None, requests: tu
         return WireResponse(status=status, text=text, trouble="a body that is not JSON", requests=requests)
     if not isinstance(message, Mapping):
         return WireResponse(status=status, text=text, trouble="JSON that is not a message", requests=requests)
-    found = cast("Json", message)
-    has_id = found.get("id") == id or ("error" in found and found.get("id") is None)
-    return WireResponse(found, status, text, None, tuple(repeated), requests, has_id)
+    value = cast("Json", message)
+    has_id = value.get("id") == id or ("error" in value and value.get("id") is None)
+    return WireResponse(value, status, text, None, tuple(repeated), requests, has_id)

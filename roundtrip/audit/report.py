@@ -93,8 +93,10 @@ def _summary(report: AuditReport, level: ClauseLevel) -> str:
     for finding in report.findings:
         counts[finding.verdict] += 1
     failed = len(report.failures(level))
-    told = ", ".join(f"{count} {verdict.value}" for verdict, count in counts.items() if count)
-    return f"{report.requests} requests: {told}; {failed or 'none'} of the failures count ({level.value} and above)"
+    counts_text = ", ".join(f"{count} {verdict.value}" for verdict, count in counts.items() if count)
+    return (
+        f"{report.requests} requests: {counts_text}; {failed or 'none'} of the failures count ({level.value} and above)"
+    )
 
 
 def as_junit(report: AuditReport, level: ClauseLevel) -> str:
@@ -130,8 +132,8 @@ def _case(suite: ElementTree.Element, finding: ClauseFinding, level: ClauseLevel
         ElementTree.SubElement(case, "failure", type=clause.level.value, message=text.partition("\n")[0]).text = text
         return "failure"
     if finding.verdict in (ClauseVerdict.FAILED, ClauseVerdict.UNTRIED):
-        but = f"failed, but only {clause.level.value}: " if finding.verdict is ClauseVerdict.FAILED else ""
-        ElementTree.SubElement(case, "skipped", message=f"{but}{text}")
+        prefix = f"failed, but only {clause.level.value}: " if finding.verdict is ClauseVerdict.FAILED else ""
+        ElementTree.SubElement(case, "skipped", message=f"{prefix}{text}")
         return "skipped"
     if text:
         ElementTree.SubElement(case, "system-out").text = text

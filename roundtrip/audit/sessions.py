@@ -12,7 +12,7 @@ from mcp_types import ElicitRequest
 
 from roundtrip.audit.findings import AuditNotes, ToolNotes
 from roundtrip.audit.messages import FULL, Ending, WireLeg, WireResponse, meta_of, on_wire
-from roundtrip.audit.watching import parsed, watch
+from roundtrip.audit.watching import check_response, parse_question
 from roundtrip.audit.wires import AuditWire
 from roundtrip.client.answers import AnswerFile, answer_from
 from roundtrip.client.failures import CallFailed
@@ -71,10 +71,10 @@ class AuditedCall:
 
     def answers(self, start: int = 0) -> dict[str, Any]:
         """Return the answers in the legs from an index on."""
-        given: dict[str, Any] = {}
+        answers_so_far: dict[str, Any] = {}
         for leg in self.legs[start:]:
-            given |= mapping_of(leg.answers)
-        return given
+            answers_so_far |= mapping_of(leg.answers)
+        return answers_so_far
 
     @property
     def states(self) -> list[str]:
@@ -87,33 +87,33 @@ class Reaction:
     """Response to a leg that an honest client would not send."""
 
     response: WireResponse
-    went_on: bool
+    continued: bool
     """True if the call continued as for an honest client."""
     asked_again: bool
     """True if the server asked the same questions again."""
 
 
-def reaction_to(response: WireResponse, honest: AuditedCall, place: int) -> Reaction:
+def reaction_to(response: WireResponse, honest: AuditedCall, index: int) -> Reaction:
     """Compare a response with the response to the honest leg.
 
     Args:
         response: The response.
         honest: The honest call.
-        place: The index of the changed leg.
+        index: The index of the changed leg.
     """
     if response.ending in (Ending.DONE, Ending.TASK):
-        return Reaction(response, went_on=True, asked_again=False)
+        return Reaction(response, continued=True, asked_again=False)
     if response.ending is not Ending.ASKED:
-        return Reaction(response, went_on=False, asked_again=False)
-    before, first = honest.responses[place - 1].questions, honest.responses[0].questions
-    after: Mapping[str, Any] = honest.responses[place].questions if place < len(honest.responses) else {}
+        return Reaction(response, continued=False, asked_again=False)
+    before, first = honest.responses[index - 1].questions, honest.responses[0].questions
+    after: Mapping[str, Any] = honest.responses[index].questions if index < len(honest.responses) else {}
     keys = response.questions.keys()
     if after and response.questions == after and after != before:
-        return Reaction(response, went_on=True, asked_again=False)
+        return Reaction(response, continued=True, asked_again=False)
     if keys <= before.keys() and (keys or not before):
-        return Reaction(response, went_on=False, asked_again=True)
+        return Reaction(response, continued=False, asked_again=True)
     began_again = keys <= first.keys() and (keys or not first)
-    return Reaction(response, went_on=not began_again, asked_again=False)
+    return Reaction(response, continued=not began_again, asked_again=False)
 
 
 class AuditSession:
@@ -136,7 +136,7 @@ class AuditSession:
         self.ended: Counter[str] = Counter()
         self.schemas: dict[str, Mapping[str, Any]] = {}
         self._answers = answers
-        self._known: dict[tuple[str, str, str], Mapping[str, Any]] = {}
+        self._known_answers: dict[tuple[str, str, str], Mapping[str, Any]] = {}
         self._began_at = anyio.current_time()
         self._waited = 0.0
 
@@ -177,7 +177,7 @@ class AuditSession:
         params = {**params, "_meta": meta_of(capabilities, version=_VERSION)}
         response = await self.wire.send(method, params, headers=headers, is_other=is_other)
         tool = name if isinstance(name, str) else None
-        watch(self.notes, method, response, capabilities, tool)
+        check_response(self.notes, method, response, capabilities, tool)
         return response
 
     async def call(
@@ -186,25 +186,25 @@ class AuditSession:
         """Send one leg of a call."""
         response = await self.send("tools/call", leg.params(), capabilities=capabilities, is_other=is_other)
         if response.ending is Ending.CRASHED and response.error is None and not await self.is_alive():
-            raise LimitReached(f"the server stopped answering: {response.told}")
+            raise LimitReached(f"the server stopped answering: {response.summary}")
         if response.status in _NOT_OF_THE_REQUEST and response.error is None and not is_other:
             raise LimitReached(f"the server answers with HTTP status {response.status}")
         if response.ending is Ending.DONE:
             self.ended[leg.name] += 1
         return response
 
-    async def unsent_leg(self, tool: AuditedTool, honest: AuditedCall, place: int) -> WireLeg | None:
+    async def unsent_leg(self, tool: AuditedTool, honest: AuditedCall, index: int) -> WireLeg | None:
         """Play a new call up to a leg, and return the leg, or None if the call gets other questions.
 
         Args:
             tool: The tool.
             honest: The honest call that the new call should match.
-            place: The leg's index, at least 1.
+            index: The index of the leg, at least 1.
         """
-        call = await self.play(tool, until=place - 1)
-        if len(call.responses) != place or call.last.ending is not Ending.ASKED:
+        call = await self.play(tool, until=index - 1)
+        if len(call.responses) != index or call.last.ending is not Ending.ASKED:
             return None
-        if call.last.questions.keys() != honest.responses[place - 1].questions.keys():
+        if call.last.questions.keys() != honest.responses[index - 1].questions.keys():
             return None
         try:
             return call.legs[-1].answering(call.last, self.answers(tool.name, call.last.questions))
@@ -250,14 +250,14 @@ class AuditSession:
         """
         answers: dict[str, Mapping[str, Any]] = {}
         for key, request in questions.items():
-            place = (tool, key, repr(request))
-            if place not in self._known:
-                self._known[place] = self._made(key, request)
-            answers[key] = self._known[place]
+            question_id = (tool, key, repr(request))
+            if question_id not in self._known_answers:
+                self._known_answers[question_id] = self._make_answer(key, request)
+            answers[key] = self._known_answers[question_id]
         return answers
 
-    def _made(self, key: str, request: Any) -> Mapping[str, Any]:
-        question = parsed(request)
+    def _make_answer(self, key: str, request: Any) -> Mapping[str, Any]:
+        question = parse_question(request)
         if question is None:
             raise CallFailed(f"the question {key!r} is invalid")
         if (written := answer_from(self._answers, question, key)) is not None:

@@ -54,92 +54,92 @@ class StateAttacks:
 
     async def run(self, *, is_once: bool) -> None:
         """Attack each of the call's states, and repeat its last request."""
-        places = list(self._places())
-        for place in places[:_MAX_STATES]:
-            await self._attack(place)
+        indexes = list(self._state_indexes())
+        for index in indexes[:_MAX_STATES]:
+            await self._attack(index)
         if self._rejections:
-            told = "; ".join(f"{what}: {rejection}" for rejection, what in self._rejections.items())
-            text = f"bad states get different answers, which help an attacker: {told}"
+            examples = "; ".join(f"{description}: {rejection}" for rejection, description in self._rejections.items())
+            text = f"bad states get different answers, which help an attacker: {examples}"
             self._notes.require(len(self._rejections) == 1, "A1", text)
-        if places and self._honest.last.ending is Ending.DONE:
+        if indexes and self._honest.last.ending is Ending.DONE:
             await self._replay(is_once=is_once)
 
-    def _places(self) -> Iterator[int]:
-        """Yield the numbers of the legs that send a state."""
+    def _state_indexes(self) -> Iterator[int]:
+        """Yield the indexes of the legs that send a state."""
         for number in self._honest.asked:
             state = self._honest.responses[number].state
             if isinstance(state, str) and state and number + 1 < len(self._honest.legs):
                 yield number + 1
 
-    async def _unsent(self, place: int) -> WireLeg | None:
-        leg = await self._session.unsent_leg(self._tool, self._honest, place)
+    async def _unsent(self, index: int) -> WireLeg | None:
+        leg = await self._session.unsent_leg(self._tool, self._honest, index)
         return leg if leg is not None and isinstance(leg.state, str) and leg.state else None
 
     async def keep_stale(self) -> None:
         """Keep an unsent leg until its state should have expired."""
-        for place in self._places():
-            if (leg := await self._unsent(place)) is not None:
-                self._stale = leg, place, anyio.current_time()
+        for index in self._state_indexes():
+            if (leg := await self._unsent(index)) is not None:
+                self._stale = leg, index, anyio.current_time()
                 return
 
     async def send_stale(self, *, seconds: float) -> None:
         """Send the kept leg, if any, when its state should have expired."""
         if self._stale is None:
             return
-        leg, place, sent_at = self._stale
+        leg, index, sent_at = self._stale
         await self._session.wait(max(0.0, sent_at + seconds - anyio.current_time()))
         age = anyio.current_time() - sent_at
-        reaction = await self._try(leg, place)
-        text = f"a state was accepted {age:.1f} s after the server sent it: {reaction.response.told}"
+        reaction = await self._try(leg, index)
+        text = f"a state was accepted {age:.1f} s after the server sent it: {reaction.response.summary}"
         self._notes.require(not self._is_accepted(reaction), "S5.expiry", text)
 
-    async def _attack(self, place: int) -> None:
-        leg = await self._unsent(place)
+    async def _attack(self, index: int) -> None:
+        leg = await self._unsent(index)
         if leg is None:
             for clause in (*_VERIFIED, *_BOUND):
                 self._notes.untried(clause, "equal calls get different questions")
             return
         state = str(leg.state)
         # If the server rejects an invented state, a question in response to another state shows that it was accepted.
-        invented = await self._try(replace(leg, state=_INVENTED_TEXT), place)
+        invented = await self._try(replace(leg, state=_INVENTED_TEXT), index)
         self._rejects = invented.response.ending is Ending.REJECTED
         self._rejection = invented.response.rejection
         accepted: list[tuple[str, str, WireResponse]] = []
-        for clause, what, bad in _bad_states(state):
-            reaction = await self._try(replace(leg, state=bad), place, compare=isinstance(bad, str))
-            text = f"a state with {what} was answered with {reaction.response.told}"
+        for clause, description, bad in _bad_states(state):
+            reaction = await self._try(replace(leg, state=bad), index, compare=isinstance(bad, str))
+            text = f"a state with {description} was answered with {reaction.response.summary}"
             if clause == "S4.invented":
-                text = f"{what} as the state was answered with {reaction.response.told}"
+                text = f"{description} as the state was answered with {reaction.response.summary}"
             if self._is_accepted(reaction):
                 accepted.append((clause, text, reaction.response))
             else:
                 self._notes.passed(clause)
         if not list(forged(state)):
             self._notes.untried("S4.forged", "the state is not JSON, so its values cannot be rewritten")
-        await self._elsewhere(leg, place)
+        await self._try_elsewhere(leg, index)
         control = await self._session.call(leg)
         if accepted:
-            without = (await self._try(replace(leg, state=ABSENT), place, compare=False)).response
+            without = (await self._try(replace(leg, state=ABSENT), index, compare=False)).response
             for clause, text, response in accepted:
                 if response.result == control.result == without.result:
                     text = "any state, or no state, has the same effect, so tampering changes nothing"
                     self._notes.fact(clause, text)
                 else:
                     self._notes.failed(clause, text)
-        if not reaction_to(control, self._honest, place).went_on:
-            reason = f"after the attacks, even the honest request was answered with {control.told}"
+        if not reaction_to(control, self._honest, index).continued:
+            reason = f"after the attacks, even the honest request was answered with {control.summary}"
             for clause in (*_VERIFIED, *_BOUND):
                 self._notes.withdraw(clause, reason)
         await self._session.is_alive()
 
-    async def _elsewhere(self, leg: WireLeg, place: int) -> None:
+    async def _try_elsewhere(self, leg: WireLeg, index: int) -> None:
         """Send the state with other arguments, to another tool, and from another user."""
         name = self._tool.name
         arguments = list(other_arguments(leg.arguments, self._session.schemas.get(name, {})))
         for argument, values in arguments[:_MAX_ARGUMENTS]:
             for value in values:
                 changed = replace(leg, arguments={**leg.arguments, argument: value})
-                reaction = await self._try(changed, place, compare=False)
+                reaction = await self._try(changed, index, compare=False)
                 if self._judge_bound("S5.arguments", reaction, f"a state was sent with another {argument!r}"):
                     break
         if not arguments:
@@ -147,47 +147,47 @@ class StateAttacks:
         others = [one for one in self._others if one.states]
         for other in others:
             changed = replace(leg, name=other.legs[0].name, arguments=other.legs[0].arguments)
-            reaction = await self._try(changed, place, honest=other, compare=False)
+            reaction = await self._try(changed, index, honest=other, compare=False)
             self._judge_bound("S5.tool", reaction, f"the state of {name!r} was sent to {changed.name!r}")
         if not others:
             self._notes.untried("S5.tool", "it needs a second --tool that sends a state")
-        await self._as_another_user(leg, place)
+        await self._try_as_other_user(leg, index)
 
-    async def _as_another_user(self, leg: WireLeg, place: int) -> None:
+    async def _try_as_other_user(self, leg: WireLeg, index: int) -> None:
         if not self._session.has_other:
             self._notes.untried("S5.principal", "it needs --other-header with another user's credentials")
             return
         first = await self._session.call(self._honest.legs[0], is_other=True)
         if first.ending is not Ending.ASKED:
-            reason = f"the other user cannot start a call: it was answered with {first.told}"
+            reason = f"the other user cannot start a call: it was answered with {first.summary}"
             self._notes.untried("S5.principal", reason)
             return
-        reaction = await self._try(leg, place, is_other=True, compare=False)
+        reaction = await self._try(leg, index, is_other=True, compare=False)
         self._judge_bound("S5.principal", reaction, "another user sent a user's state")
 
     def _judge_bound(self, clause: str, reaction: Reaction, text: str) -> bool:
         """Note the verdict. Return False if the server may have rejected something other than the state."""
         response = reaction.response
         if self._is_accepted(reaction):
-            self._notes.failed(clause, f"{text}, and answered with {response.told}")
-        elif response.ending is Ending.ASKED or self._is_of_state(response):
+            self._notes.failed(clause, f"{text}, and answered with {response.summary}")
+        elif response.ending is Ending.ASKED or self._is_state_rejection(response):
             if response.ending is Ending.REJECTED:
                 self._rejections.setdefault(response.rejection, text)
             self._notes.passed(clause)
         else:
-            reason = f"{text}, and answered with {response.told}, which may be for another reason"
+            reason = f"{text}, and answered with {response.summary}, which may be for another reason"
             self._notes.untried(clause, reason)
             return False
         return True
 
-    def _is_of_state(self, response: WireResponse) -> bool:
+    def _is_state_rejection(self, response: WireResponse) -> bool:
         """Return True if the response looks like a state rejection."""
         return response.rejection == self._rejection or "state" in response.rejection.lower()
 
     async def _try(
         self,
         leg: WireLeg,
-        place: int,
+        index: int,
         *,
         honest: AuditedCall | None = None,
         is_other: bool = False,
@@ -196,46 +196,46 @@ class StateAttacks:
         """Send a leg with a bad state, and record how the server rejects it."""
         response = await self._session.call(leg, is_other=is_other)
         if honest is None:
-            reaction = reaction_to(response, self._honest, place)
+            reaction = reaction_to(response, self._honest, index)
         else:
             # With another tool's state, a call may start, but must not continue.
             began = (
                 response.ending is Ending.ASKED and response.questions.keys() == honest.responses[0].questions.keys()
             )
-            went_on = response.ending in (Ending.ASKED, Ending.DONE, Ending.TASK) and not began
-            reaction = Reaction(response, went_on=went_on, asked_again=False)
-        crashed = f"a bad state was answered with {response.told}"
+            continued = response.ending in (Ending.ASKED, Ending.DONE, Ending.TASK) and not began
+            reaction = Reaction(response, continued=continued, asked_again=False)
+        crashed = f"a bad state was answered with {response.summary}"
         self._notes.require(response.ending is not Ending.CRASHED, "A5", crashed)
         if compare and response.ending is Ending.REJECTED:
             self._rejections.setdefault(response.rejection, f"state {str(leg.state)[:24]!r}")
         return reaction
 
     def _is_accepted(self, reaction: Reaction) -> bool:
-        return reaction.went_on or (self._rejects and reaction.response.ending is Ending.ASKED)
+        return reaction.continued or (self._rejects and reaction.response.ending is Ending.ASKED)
 
     async def _replay(self, *, is_once: bool) -> None:
         """Repeat a call's last leg, and send another call's last leg twice concurrently."""
-        place = len(self._honest.legs) - 1
-        leg = await self._unsent(place)
+        index = len(self._honest.legs) - 1
+        leg = await self._unsent(index)
         if leg is None:
             return
         answered = [await self._session.call(leg) for _ in range(2)]
         if not is_once:
-            how = "was rejected" if answered[1].ending is not Ending.DONE else "was accepted"
+            manner = "was rejected" if answered[1].ending is not Ending.DONE else "was accepted"
             same = answered[0].result == answered[1].result
-            more = "" if how == "was rejected" else f", with {'an equal' if same else 'another'} result"
-            self._notes.fact("S5.replay", f"a repeated last request {how}{more}")
+            result_text = "" if manner == "was rejected" else f", with {'an equal' if same else 'another'} result"
+            self._notes.fact("S5.replay", f"a repeated last request {manner}{result_text}")
             self._notes.untried("S5.once", "--once did not name the tool")
             return
         self._judge_once(answered, "in sequence")
-        if (leg := await self._unsent(place)) is not None:
+        if (leg := await self._unsent(index)) is not None:
             self._judge_once(await asyncio.gather(*(self._session.call(leg) for _ in range(2))), "concurrently")
 
-    def _judge_once(self, answered: Sequence[WireResponse], how: str) -> None:
+    def _judge_once(self, answered: Sequence[WireResponse], manner: str) -> None:
         done = [one.result for one in answered if one.ending is Ending.DONE]
-        texts = " and ".join(one.told for one in answered)
+        texts = " and ".join(one.summary for one in answered)
         if not done or any(result != done[0] for result in done):
-            self._notes.failed("S5.once", f"the same last request, sent twice {how}, was answered with {texts}")
+            self._notes.failed("S5.once", f"the same last request, sent twice {manner}, was answered with {texts}")
         elif len(done) == 2 and done[0] == self._honest.last.result:
             # Another call with the same answers had the same result.
             text = "a repeated last request got an equal result, as equal calls do, so a second act would not show"
@@ -251,7 +251,7 @@ class StateAttacks:
                 self._notes.failed("P1", f"a state can be read without a key, and contains {secret!r}")
             if secrets:
                 self._notes.passed("P1")
-            said = {
+            known_texts = {
                 text: kind
                 for kind, values in (
                     ("argument", self._tool.arguments),
@@ -260,9 +260,11 @@ class StateAttacks:
                 for text in texts_in(values)
                 if len(text) >= _MIN_READABLE_CHARS
             }
-            found = readable_in(state, said)
+            found = readable_in(state, known_texts)
             for text in found:
-                self._notes.fact("A4", f"a state can be read without a key, and contains the {said[text]} {text!r}")
+                self._notes.fact(
+                    "A4", f"a state can be read without a key, and contains the {known_texts[text]} {text!r}"
+                )
             if not found and list(forged(state)):
                 self._notes.fact("A4", "a state can be read as JSON without a key")
             elif not found:
@@ -272,9 +274,9 @@ class StateAttacks:
 def _bad_states(state: str) -> Iterator[tuple[str, str, Any]]:
     """Yield bad states, each with its clause and a description."""
     short = dict(truncated(state))
-    for what, bad in tampered(state):
-        yield ("S4.truncated" if what in short else "S4.tampered"), what, bad
-    for what, bad in forged(state):
-        yield "S4.forged", what, bad
-    for what, bad in _INVENTED:
-        yield "S4.invented", what, bad
+    for description, bad in tampered(state):
+        yield ("S4.truncated" if description in short else "S4.tampered"), description, bad
+    for description, bad in forged(state):
+        yield "S4.forged", description, bad
+    for description, bad in _INVENTED:
+        yield "S4.invented", description, bad

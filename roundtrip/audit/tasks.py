@@ -8,7 +8,7 @@ from mcp_types import INVALID_PARAMS
 
 from roundtrip.audit.messages import WITH_TASKS, WireResponse, on_wire
 from roundtrip.audit.sessions import AuditedTool, AuditSession
-from roundtrip.audit.watching import parsed
+from roundtrip.audit.watching import parse_question
 from roundtrip.client.failures import CallFailed
 from roundtrip.testing.attacks.answers import invalid_responses
 from roundtrip.testing.attacks.states import flip
@@ -48,7 +48,7 @@ class TaskAttacks:
     async def _strangers(self, id: str) -> None:
         other = f"{flip(id[0])}{id[1:]}"
         unknown = await self._send("tasks/get", {"taskId": other})
-        text = f"an unknown task was answered with {unknown.told}"
+        text = f"an unknown task was answered with {unknown.summary}"
         self._notes.require((unknown.error or {}).get("code") == INVALID_PARAMS, "T3", text)
         if not self._session.has_other:
             self._notes.untried("T4", "it needs --other-header with another user's credentials")
@@ -56,7 +56,7 @@ class TaskAttacks:
         foreign = await self._send("tasks/get", {"taskId": id}, is_other=True)
         # Both errors may quote the id.
         same = foreign.error is not None and foreign.rejection.replace(id, other) == unknown.rejection
-        self._notes.require(same, "T4", f"another user's request for the task was answered with {foreign.told}")
+        self._notes.require(same, "T4", f"another user's request for the task was answered with {foreign.summary}")
 
     async def _follow(self, id: str) -> None:
         """Answer a task's questions. The first answer is invalid, then valid."""
@@ -101,7 +101,7 @@ class TaskAttacks:
     def _invalid(self, questions: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return an invalid answer to one question, or None if none can be generated."""
         for key, request in questions.items():
-            question = parsed(request)
+            question = parse_question(request)
             if question is None:
                 continue
             try:

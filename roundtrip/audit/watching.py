@@ -25,7 +25,7 @@ _LEAKS: Final = (
 )
 
 
-def parsed(request: Any) -> InputRequest | None:
+def parse_question(request: Any) -> InputRequest | None:
     """Parse a question; return None if the request is not a question."""
     try:
         return _REQUEST.validate_python(request)
@@ -33,8 +33,8 @@ def parsed(request: Any) -> InputRequest | None:
         return None
 
 
-def watch(
-    book: AuditNotes, method: str, response: WireResponse, capabilities: Mapping[str, Any], tool: str | None
+def check_response(
+    all_notes: AuditNotes, method: str, response: WireResponse, capabilities: Mapping[str, Any], tool: str | None
 ) -> None:
     """Record which clauses a response keeps.
 
@@ -45,15 +45,15 @@ def watch(
         capabilities: The capabilities that the request declared.
         tool: The called tool.
     """
-    notes, of_server = book[tool], book[None]
+    notes, server_notes = all_notes[tool], all_notes[None]
     for request in response.requests:
         notes.failed("S1.returned", f"the server sent {request!r} over the connection")
     if response.message is None:
         return
-    of_server.passed("S1.returned")
+    server_notes.passed("S1.returned")
     is_response = response.message.get("jsonrpc") == "2.0" and response.has_id
     text = f"a response to {method} is not JSON-RPC 2.0, or has another request's id"
-    of_server.require(is_response, "R2", text)
+    server_notes.require(is_response, "R2", text)
     if response.error is not None:
         _note_leaks(notes, response)
     if response.result is None:
@@ -67,10 +67,10 @@ def watch(
         notes.require(declared, "T2", "a call became a task for a client without tasks")
     if response.ending is Ending.ASKED:
         if method != "tools/call":
-            of_server.failed("S1", f"{method} was answered with questions")
+            server_notes.failed("S1", f"{method} was answered with questions")
         _note_questions(notes, response)
     elif method != "tools/call":
-        of_server.passed("S1")
+        server_notes.passed("S1")
     _note_kinds(notes, response, capabilities)
 
 
@@ -80,7 +80,7 @@ def _note_leaks(notes: ToolNotes, response: WireResponse) -> None:
     if not leaks or notes.has_failed("A2"):
         notes.passed("A2")
     else:
-        notes.failed("A2", f"an error shows {leaks[0]!r}: {response.told}")
+        notes.failed("A2", f"an error shows {leaks[0]!r}: {response.summary}")
 
 
 def _note_questions(notes: ToolNotes, response: WireResponse) -> None:
@@ -108,7 +108,7 @@ def _note_questions(notes: ToolNotes, response: WireResponse) -> None:
 def _note_kinds(notes: ToolNotes, response: WireResponse, capabilities: Mapping[str, Any]) -> None:
     for key, request in response.questions.items():
         kind = mapping_of(request).get("method")
-        question = parsed(request)
+        question = parse_question(request)
         text = f"the question {key!r} is not a request that a client can answer: method {kind!r}"
         notes.require(kind in _KINDS and question is not None, "S3.kinds", text)
         missing = _undeclared(request, capabilities)

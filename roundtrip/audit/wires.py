@@ -60,7 +60,7 @@ class HttpWire:
         id = next(self._ids)
         body = json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
         name = next((params[key] for key in _NAMED_BY if isinstance(params.get(key), str)), None)
-        sent = {
+        all_headers = {
             "content-type": "application/json",
             "accept": f"application/json, {_EVENT_STREAM}",
             "mcp-protocol-version": FIRST_OF_RETRY_ERA,
@@ -72,7 +72,7 @@ class HttpWire:
         }
         try:
             with anyio.fail_after(self._timeout):
-                async with self._http.stream("POST", self._url, content=body.encode(), headers=sent) as response:
+                async with self._http.stream("POST", self._url, content=body.encode(), headers=all_headers) as response:
                     if _media_type(response) == _EVENT_STREAM:
                         return await _from_events(response, id)
                     text = (await response.aread()).decode("utf-8", "replace")
@@ -157,20 +157,20 @@ class StdioWire:
         """Send a request, and return the response."""
         if self._ended:
             return WireResponse(trouble="the command has ended")
-        id, came, got = next(self._ids), anyio.Event(), list[WireResponse]()
-        self._waiting[id] = (came, got)
+        id, event, responses = next(self._ids), anyio.Event(), list[WireResponse]()
+        self._waiting[id] = (event, responses)
         try:
             with anyio.fail_after(self._timeout):
                 await self._write.send(
                     SessionMessage(JSONRPCRequest(jsonrpc="2.0", id=id, method=method, params=dict(params)))
                 )
-                await came.wait()
+                await event.wait()
         except TimeoutError:
             self._waiting.pop(id, None)
             return WireResponse(trouble=f"no response within {self._timeout:g} s")
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
             return WireResponse(trouble="the command has ended")
-        return got[0] if got else WireResponse(trouble="the command has ended")
+        return responses[0] if responses else WireResponse(trouble="the command has ended")
 
 
 AuditWire = HttpWire | StdioWire

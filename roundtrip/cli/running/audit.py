@@ -15,8 +15,8 @@ import anyio
 from roundtrip.audit.auditing import AuditFailed, AuditPlan, audit
 from roundtrip.audit.clauses import ClauseLevel
 from roundtrip.audit.findings import AuditReport
+from roundtrip.audit.report import as_data, as_junit, as_lines
 from roundtrip.audit.sessions import AuditedTool, AuditLimits
-from roundtrip.audit.telling import as_data, as_junit, as_lines
 from roundtrip.audit.wires import AuditWire, http_wire, stdio_wire
 from roundtrip.cli.command import CommandFailed, report_errors
 from roundtrip.cli.running.loading import load_any_server, running_own_tasks, without_log

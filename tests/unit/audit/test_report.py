@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 from roundtrip.audit.clauses import CLAUSES, ClauseLevel
 from roundtrip.audit.findings import AuditNotes, AuditReport, ClauseVerdict, ToolNotes, findings_in
-from roundtrip.audit.telling import as_data, as_junit, as_lines
+from roundtrip.audit.report import as_data, as_junit, as_lines
 
 HOSTILE: Final = 'a state with "]]> & <b>\x1b[31m\x00\ud800 was accepted'
 
