@@ -8,11 +8,11 @@ from roundtrip.server.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE
 from roundtrip.server.probe import Identity
 from roundtrip.serving.settings import ServeSettings
 
-_GIVE_KEYS = (
+_KEYS_ADVICE = (
     f"give all of them the same key: ROUNDTRIP_KEYS=$(roundtrip keys new --print), or a file with {KEY_FILE_VARIABLE} "
     "(roundtrip keys new FILE)"
 )
-_GIVE_LEDGER = "Give the server ledger=SqliteLedger(PATH), RedisLedger(URL) or PostgresLedger(DSN)"
+_LEDGER_ADVICE = "Give the server ledger=SqliteLedger(PATH), RedisLedger(URL) or PostgresLedger(DSN)"
 
 _WITHOUT_FORMS: Final = {
     "link": "get links to question pages",
@@ -34,8 +34,8 @@ _DIFFERENCES: Final = {
 def objection(identities: Sequence[Identity]) -> str | None:
     """Return the reason that these workers must not serve together, with the fix, or None."""
     first, *others = identities
-    if others and (alone := _alone(first)) is not None:
-        return alone
+    if others and (reason := _solo_reason(first)) is not None:
+        return reason
     for other in others:
         for attribute, text in _DIFFERENCES.items():
             if getattr(other, attribute) != getattr(first, attribute):
@@ -48,8 +48,8 @@ def objection_to_newcomer(newcomer: Identity, running: Sequence[Identity]) -> st
 
     The new worker's keys may be one rotation step ahead or behind, and its build may differ.
     """
-    if (alone := _alone(newcomer)) is not None:
-        return alone
+    if (reason := _solo_reason(newcomer)) is not None:
+        return reason
     for other in running:
         if newcomer.audience != other.audience:
             return f"the new worker's audience is {newcomer.audience!r}, but a running worker's is {other.audience!r}"
@@ -72,12 +72,12 @@ def cautions(identity: Identity) -> list[str]:
     if identity.exactly_once and identity.reach is Reach.PROCESS:
         warnings.append(
             f"exactly_once holds only within this process, because its ledger is a {identity.ledger}: after a restart, "
-            f"or on another instance, a call can run again. {_GIVE_LEDGER}"
+            f"or on another instance, a call can run again. {_LEDGER_ADVICE}"
         )
     if identity.stores_calls and identity.reach is Reach.PROCESS:
         warnings.append(
             "waiting calls (tasks, question pages, approvals) end with this process, because its ledger is a "
-            f"{identity.ledger}. {_GIVE_LEDGER}"
+            f"{identity.ledger}. {_LEDGER_ADVICE}"
         )
     return warnings
 
@@ -114,23 +114,23 @@ def caution_of_reload(newcomer: Identity, before: Identity) -> str | None:
     return None
 
 
-def _verify_each_other(some: Sequence[str], others: Sequence[str]) -> bool:
+def _verify_each_other(keys: Sequence[str], other_keys: Sequence[str]) -> bool:
     # A custom codec reports no keys; its author is responsible for rotation.
-    return not some or not others or (some[0] in others and others[0] in some)
+    return not keys or not other_keys or (keys[0] in other_keys and other_keys[0] in keys)
 
 
-def _alone(identity: Identity) -> str | None:
+def _solo_reason(identity: Identity) -> str | None:
     if identity.own_key:
-        return f"each worker would make its own key, and reject the other workers' calls; {_GIVE_KEYS}"
+        return f"each worker would make its own key, and reject the other workers' calls; {_KEYS_ADVICE}"
     if identity.exactly_once and identity.reach is Reach.PROCESS:
         return (
             f"exactly_once needs a ledger that all workers share, but {identity.ledger} covers one process: two "
-            f"workers would run a call twice. {_GIVE_LEDGER}, or serve with --workers 1"
+            f"workers would run a call twice. {_LEDGER_ADVICE}, or serve with --workers 1"
         )
     if identity.stores_calls and identity.reach is Reach.PROCESS:
         return (
             "waiting calls (tasks, question pages, approvals) need a ledger that all workers share, but "
-            f"{identity.ledger} covers one process: another worker would not find them. {_GIVE_LEDGER}, or serve with "
-            "--workers 1"
+            f"{identity.ledger} covers one process: another worker would not find them. {_LEDGER_ADVICE}, or serve "
+            "with --workers 1"
         )
     return None

@@ -14,28 +14,28 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from roundtrip.ledger.contract import Ledger, LedgerDown
 from roundtrip.legs.responses import take_no_answers
 from roundtrip.server.server import Server
-from roundtrip.serving.names import CrossOrigin
-from roundtrip.serving.others import OtherServer
+from roundtrip.serving.foreign_servers import ForeignServer
+from roundtrip.serving.host_checks import CrossOrigin
 from roundtrip.serving.responses import chosen_responses, http_options
 from roundtrip.serving.settings import LIVE_PATH, READY_PATH, ServeSettings
 
 logger = logging.getLogger("roundtrip")
 
-_PATIENCE: Final = 2.0
+_LEDGER_TIMEOUT_SECONDS: Final = 2.0
 """Seconds until a ledger that does not answer counts as down."""
-_FRESH: Final = 1.0
+_REUSE_SECONDS: Final = 1.0
 """Seconds for which the ledger's answer is reused, because any client can send many health checks."""
 _PROBE: Final = "health"
 _OK: Final = 200
 _NOT_ALLOWED: Final = 405
 _UNAVAILABLE: Final = 503
 _MAX_KEPT_BYTES: Final = 64 * 1024
-_STOPPED: Final = {
+_STOPPED_ERROR: Final = {
     "code": INTERNAL_ERROR,
     "message": "the server stopped while this call ran, so its outcome is unknown",
     "data": {"reason": "server_stopped"},
 }
-_LISTENS: Final = (b"mcp-method", b"subscriptions/listen")
+_LISTEN_HEADER: Final = (b"mcp-method", b"subscriptions/listen")
 
 
 @dataclass(slots=True)
@@ -63,8 +63,8 @@ class ProcessState:
         if not running:
             return
         self.broken_off = True
-        done, late = await asyncio.wait(running, timeout=seconds)
-        for one in late:
+        done, unfinished = await asyncio.wait(running, timeout=seconds)
+        for one in unfinished:
             one.cancel()
         answered = sum(one.exception() is None and one.result() for one in done)
         logger.error(
@@ -72,17 +72,17 @@ class ProcessState:
         )
 
 
-def application_of(server: Server[Any] | OtherServer, settings: ServeSettings, state: ProcessState) -> ASGIApp:
+def application_of(server: Server[Any] | ForeignServer, settings: ServeSettings, state: ProcessState) -> ASGIApp:
     """Build the ASGI application that a process serves."""
-    app = _app_of(server, settings) if isinstance(server, Server) else server.app(settings)
+    app = _sdk_app(server, settings) if isinstance(server, Server) else server.app(settings)
     if settings.allowed_origins:
         app = CrossOrigin(app, settings.path, settings.allowed_origins)
     # If no tool needs the ledger, it must not take the instance out of service.
     ledger = server.ledger if server.identity().needs_ledger else None
-    return _Orderly(app, _Health(ledger, state), state, path=settings.path)
+    return _GracefulShutdown(app, _HealthChecks(ledger, state), state, path=settings.path)
 
 
-def _app_of(server: Server[Any], settings: ServeSettings) -> ASGIApp:
+def _sdk_app(server: Server[Any], settings: ServeSettings) -> ASGIApp:
     if not settings.show_errors:
         server.mask_error_details_by_default()
     elif not server.shows_error_details:
@@ -90,15 +90,15 @@ def _app_of(server: Server[Any], settings: ServeSettings) -> ASGIApp:
     return chosen_responses(server.streamable_http_app(**http_options(settings)), server.session_manager, settings)
 
 
-class _Health:
+class _HealthChecks:
     """ASGI application for `/health/live` and `/health/ready`."""
 
     def __init__(self, ledger: Ledger | None, state: ProcessState) -> None:
         self._ledger = ledger
         self._state = state
         self._lock = anyio.Lock()
-        self._looked = -_FRESH
-        self._reached = True
+        self._checked_at = -_REUSE_SECONDS
+        self._is_reachable = True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -113,37 +113,37 @@ class _Health:
             return _UNAVAILABLE, {"status": "stopping"}
         if not self._state.started:
             return _UNAVAILABLE, {"status": "starting"}
-        if self._ledger is not None and not await self._reaches(self._ledger):
+        if self._ledger is not None and not await self._can_reach(self._ledger):
             return _UNAVAILABLE, {"status": "unavailable", "reason": "the ledger cannot be reached"}
         return _OK, {"status": "ready"}
 
-    async def _reaches(self, ledger: Ledger) -> bool:
+    async def _can_reach(self, ledger: Ledger) -> bool:
         async with self._lock:
-            if anyio.current_time() - self._looked < _FRESH:
-                return self._reached
-            reached, why = False, f"no answer within {_PATIENCE:g} s"
-            with anyio.move_on_after(_PATIENCE):
+            if anyio.current_time() - self._checked_at < _REUSE_SECONDS:
+                return self._is_reachable
+            reached, reason = False, f"no answer within {_LEDGER_TIMEOUT_SECONDS:g} s"
+            with anyio.move_on_after(_LEDGER_TIMEOUT_SECONDS):
                 try:
                     await ledger.wait(_PROBE, patience=0)
                     reached = True
                 except LedgerDown as error:
-                    why = str(error)
-            if not reached and self._reached:
-                logger.error("not ready: the ledger cannot be reached: %s", why)
-            elif reached and not self._reached:
+                    reason = str(error)
+            if not reached and self._is_reachable:
+                logger.error("not ready: the ledger cannot be reached: %s", reason)
+            elif reached and not self._is_reachable:
                 logger.info("ready again: the ledger can be reached")
-            self._looked, self._reached = anyio.current_time(), reached
+            self._checked_at, self._is_reachable = anyio.current_time(), reached
             return reached
 
 
-class _Orderly:
+class _GracefulShutdown:
     """Middleware for health checks and graceful shutdown.
 
     While the process is stopping, every response closes its connection, so the client's next request goes to another
     process. Listening streams and live questions end with the process.
     """
 
-    def __init__(self, app: ASGIApp, health: _Health, state: ProcessState, *, path: str) -> None:
+    def __init__(self, app: ASGIApp, health: _HealthChecks, state: ProcessState, *, path: str) -> None:
         self._app = app
         self._health = health
         self._state = state
@@ -159,7 +159,7 @@ class _Orderly:
         try:
             if path in (LIVE_PATH, READY_PATH):
                 await self._health(scope, receive, closing(send, state))
-            elif path == self._path and (scope["method"] == "GET" or _LISTENS in scope["headers"]):
+            elif path == self._path and (scope["method"] == "GET" or _LISTEN_HEADER in scope["headers"]):
                 await self._serve_listener(scope, receive, closing(send, state))
             else:
                 exchange = Exchange(scope, receive, send, state, is_mcp=path == self._path)
@@ -199,7 +199,7 @@ class _Orderly:
 class Exchange:
     """One request and its response. If the process stops in between, the client gets an error."""
 
-    __slots__ = ("_begin", "_body", "_ended", "_receive", "_room", "_send", "_state", "scope")
+    __slots__ = ("_body", "_ended", "_receive", "_remaining_bytes", "_send", "_start", "_state", "scope")
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, state: ProcessState, *, is_mcp: bool) -> None:
         self.scope = scope
@@ -207,19 +207,19 @@ class Exchange:
         self._send = send
         self._state = state
         self._body: list[bytes] = []
-        self._room = _MAX_KEPT_BYTES if is_mcp else 0
+        self._remaining_bytes = _MAX_KEPT_BYTES if is_mcp else 0
         """The remaining bytes to keep; a larger request gets no error at shutdown."""
-        self._begin: Message | None = None
+        self._start: Message | None = None
         """The response's start message, once sent."""
         self._ended = False
 
     async def receive(self) -> Message:
         """Receive a message, and keep its part of the request body."""
         message = await self._receive()
-        if self._room and (body := message.get("body")):
-            self._room = max(0, self._room - len(body))
+        if self._remaining_bytes and (body := message.get("body")):
+            self._remaining_bytes = max(0, self._remaining_bytes - len(body))
             self._body.append(body)
-            if not self._room:
+            if not self._remaining_bytes:
                 self._body.clear()
         return message
 
@@ -228,7 +228,7 @@ class Exchange:
         if self._ended:
             return
         if message["type"] == "http.response.start":
-            self._begin = message = _closed(message) if self._state.stopping else message
+            self._start = message = _closed(message) if self._state.stopping else message
         else:
             self._ended = not message.get("more_body", False)
         await self._send(message)
@@ -237,16 +237,16 @@ class Exchange:
         """End the response with a protocol error; return False if that is not possible."""
         try:
             request: Any = json.loads(b"".join(self._body))
-            number = request["id"]
+            request_id = request["id"]
         except (ValueError, TypeError, KeyError, RecursionError):
             return False
-        if self._ended or not isinstance(number, str | int):
+        if self._ended or not isinstance(request_id, str | int):
             return False
         # ASCII JSON, because UTF-8 cannot encode a lone surrogate.
-        text = json.dumps({"jsonrpc": "2.0", "id": number, "error": _STOPPED}).encode()
-        if self._begin is None:
+        text = json.dumps({"jsonrpc": "2.0", "id": request_id, "error": _STOPPED_ERROR}).encode()
+        if self._start is None:
             await Response(text, media_type="application/json")(self.scope, self._receive, self.send)
-        elif dict(self._begin.get("headers", ())).get(b"content-type", b"").startswith(b"text/event-stream"):
+        elif dict(self._start.get("headers", ())).get(b"content-type", b"").startswith(b"text/event-stream"):
             await self.send({"type": "http.response.body", "body": b"event: message\r\ndata: " + text + b"\r\n\r\n"})
         return self._ended
 

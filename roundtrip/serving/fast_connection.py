@@ -10,7 +10,7 @@ from httptools import HttpRequestParser
 from typing_extensions import override
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from roundtrip.serving.intake import BoundedConnection, Intake
+from roundtrip.serving.connection_limit import BoundedConnection, ConnectionLimit
 from roundtrip.serving.plain_connection import PlainConnection
 
 _MAX_HEAD_BYTES: Final = 2**16
@@ -25,20 +25,20 @@ class FastConnection(BoundedConnection, HttpToolsProtocol):
     Data that follows a request before its response is dropped, and the response closes the connection.
     """
 
-    def __init__(self, intake: Intake, *args: Any, **kwargs: Any) -> None:
-        super().__init__(intake, *args, **kwargs)
-        self._made_of = (intake, *args), kwargs
+    def __init__(self, connection_limit: ConnectionLimit, *args: Any, **kwargs: Any) -> None:
+        super().__init__(connection_limit, *args, **kwargs)
+        self._arguments = (connection_limit, *args), kwargs
         self._has_begun = False
         self._has_head = False
-        self._drops = False
+        self._is_dropping = False
         """True if further data is dropped."""
         self._surplus = 0
         """Request bytes beyond the body and its framing allowance."""
-        self._is_fresh = False
+        self._is_at_start = False
         """True at the start of received data that starts a request."""
         self._head: bytes | None = None
         """The head received so far, from its first byte; None if other data preceded it in the same read."""
-        self._offers = False
+        self._has_upgrade_offer = False
         """True if the client offers a protocol upgrade."""
 
     @override
@@ -59,40 +59,40 @@ class FastConnection(BoundedConnection, HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.is_served():
             self._drop_rest()
-        if self._drops:
+        if self._is_dropping:
             return
         self._surplus += len(data)
-        self._is_fresh = not self._has_begun
-        if self._is_fresh:
+        self._is_at_start = not self._has_begun
+        if self._is_at_start:
             self._head = data
         elif self._head is not None:
             self._head += data
         super().data_received(data)
-        if self._offers:
+        if self._has_upgrade_offer:
             self._hand_over()
-        elif self._surplus > _MAX_HEAD_BYTES and not self._drops and not self.transport.is_closing():
+        elif self._surplus > _MAX_HEAD_BYTES and not self._is_dropping and not self.transport.is_closing():
             self.send_400_response("Too much data outside the body.")
 
     @override
     def on_message_begin(self) -> None:
         if self._is_unanswered():
             self._drop_rest()
-        if self._drops:
+        if self._is_dropping:
             return
-        if not self._is_fresh:
+        if not self._is_at_start:
             self._head = None
-        self._is_fresh, self._has_begun, self._has_head = False, True, False
+        self._is_at_start, self._has_begun, self._has_head = False, True, False
         super().on_message_begin()
 
     @override
     def on_url(self, url: bytes) -> None:
-        if not self._drops:
+        if not self._is_dropping:
             super().on_url(url)
 
     @override
     def on_header(self, name: bytes, value: bytes) -> None:
         # A trailer would arrive after the headers were checked, and bypass a proxy that sets or removes this header.
-        if self._drops or self._has_head:
+        if self._is_dropping or self._has_head:
             return
         if len(self.headers) >= _MAX_HEADERS:
             raise ValueError("too many headers")
@@ -100,7 +100,7 @@ class FastConnection(BoundedConnection, HttpToolsProtocol):
 
     @override
     def on_headers_complete(self) -> None:
-        if self._drops:
+        if self._is_dropping:
             return
         parser = cast("HttpRequestParser", self.parser)
         version = parser.get_http_version()
@@ -108,21 +108,21 @@ class FastConnection(BoundedConnection, HttpToolsProtocol):
         if version not in ("1.0", "1.1") or hosts > 1 or (version == "1.1" and hosts == 0):
             raise ValueError("not an HTTP/1.1 request")
         if parser.should_upgrade():
-            self._offers = True
+            self._has_upgrade_offer = True
             return
         self._has_head, self._surplus, self._head = True, 0, None
         super().on_headers_complete()
 
     @override
     def on_body(self, body: bytes) -> None:
-        if self._drops or self._offers:
+        if self._is_dropping or self._has_upgrade_offer:
             return
         self._surplus = max(0, self._surplus - (1 + _FRAMING) * len(body))
         super().on_body(body)
 
     @override
     def on_message_complete(self) -> None:
-        if self._drops or self._offers:
+        if self._is_dropping or self._has_upgrade_offer:
             return
         self._has_begun, self._surplus = False, 0
         super().on_message_complete()
@@ -143,7 +143,7 @@ class FastConnection(BoundedConnection, HttpToolsProtocol):
 
     def _drop_rest(self) -> None:
         """Drop further data; uvicorn closes the connection after the response."""
-        self._drops = True
+        self._is_dropping = True
         self.cycle.keep_alive = False
 
     def _hand_over(self) -> None:
@@ -154,8 +154,8 @@ class FastConnection(BoundedConnection, HttpToolsProtocol):
         self.leave()
         self._unset_keepalive_if_required()
         self.connections.discard(self)
-        arguments, named = self._made_of
-        plain = PlainConnection(*arguments, **named)
+        arguments, keywords = self._arguments
+        plain = PlainConnection(*arguments, **keywords)
         self.transport.set_protocol(plain)
         plain.connection_made(self.transport)
         plain.data_received(self._head)

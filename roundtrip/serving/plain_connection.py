@@ -4,7 +4,7 @@ import h11
 from typing_extensions import override
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from roundtrip.serving.intake import BoundedConnection
+from roundtrip.serving.connection_limit import BoundedConnection
 
 
 class PlainConnection(BoundedConnection, H11Protocol):

@@ -30,8 +30,8 @@ from roundtrip.limited_logs import LimitedFilter
 from roundtrip.server.probe import Identity
 from roundtrip.server.server import Server
 from roundtrip.serving.application import ProcessState, application_of
-from roundtrip.serving.intake import SURPLUS_CONNECTIONS, Intake
-from roundtrip.serving.others import OtherServer
+from roundtrip.serving.connection_limit import SURPLUS_CONNECTIONS, ConnectionLimit
+from roundtrip.serving.foreign_servers import ForeignServer
 from roundtrip.serving.plain_connection import PlainConnection
 from roundtrip.serving.settings import ProcessSettings, ServeSettings
 from roundtrip.text import printable
@@ -49,24 +49,24 @@ IDENTITY_FORMAT: Final = TypeAdapter(Identity)
 _GROUP_CHARS: Final = 12
 _MAX_FAILURE_CHARS: Final = 2000
 
-_QUIET: Final = ("mcp.server.streamable_http", "mcp.server.streamable_http_manager", "httpx", "httpx2")
+_QUIET_LOGGERS: Final = ("mcp.server.streamable_http", "mcp.server.streamable_http_manager", "httpx", "httpx2")
 """Loggers that write a line for each request; silenced unless --log-level is debug."""
 _FORMAT: Final = "%(asctime)s %(levelname)s [%(process)d] %(name)s: %(message)s"
-_TICK: Final = 0.05
-_LAST_REQUESTS: Final = 0.25
+_TICK_SECONDS: Final = 0.05
+_LAST_REQUEST_SECONDS: Final = 0.25
 """Seconds to wait for requests on the last accepted connections."""
-_ANSWERING: Final = 0.1
+_ERROR_SECONDS: Final = 0.1
 """Seconds at the end of the graceful shutdown to send errors to clients whose requests will be cut off."""
-_MARGIN: Final = 3.0
+_EXIT_MARGIN_SECONDS: Final = 3.0
 """Seconds until a stopping process exits even if a thread is still running."""
 _SDK_FORMAT: Final = "%(message)s"
 _BACKLOG: Final = 2048
-_ACCEPTS: Final = 64
+_ACCEPTS_IN_A_ROW: Final = 64
 _SPARE_FILES: Final = 256
 """Open files requested in addition to the connections: for the ledger, tools and transcripts."""
-_LEAST_SPARE_FILES: Final = 32
-_LEAST_CONNECTIONS: Final = 8
-_CAUSED_BY_CLIENTS: Final = (
+_MIN_SPARE_FILES: Final = 32
+_MIN_CONNECTIONS: Final = 8
+_CLIENT_ERROR_LOGGERS: Final = (
     "asyncio",
     "uvicorn.error",
     "mcp.server.streamable_http",
@@ -75,7 +75,7 @@ _CAUSED_BY_CLIENTS: Final = (
 """Loggers that write a line or traceback for each malformed or aborted request, or when descriptors run out."""
 
 
-class Served(Protocol):
+class WorkerServer(Protocol):
     """A server that a worker can serve."""
 
     def identity(self) -> Identity:
@@ -87,7 +87,7 @@ class Served(Protocol):
         ...
 
 
-ServedT = TypeVar("ServedT", bound=Served)
+WorkerServerT = TypeVar("WorkerServerT", bound=WorkerServer)
 
 
 class Ended(Enum):
@@ -102,19 +102,19 @@ class Ended(Enum):
 def set_up_logging(settings: ProcessSettings) -> None:
     """Log to standard error, unless the loaded module has configured logging."""
     root = logging.getLogger()
-    for handler in [handler for handler in root.handlers if _is_the_sdks(handler)]:
+    for handler in [handler for handler in root.handlers if _is_sdk_handler(handler)]:
         root.removeHandler(handler)
     logging.basicConfig(format=_FORMAT, stream=sys.stderr)
     logging.getLogger().setLevel(settings.log_level.upper())
     if settings.log_level != "debug":
-        for name in _QUIET:
+        for name in _QUIET_LOGGERS:
             logging.getLogger(name).setLevel(logging.WARNING)
-    for name in _CAUSED_BY_CLIENTS:
+    for name in _CLIENT_ERROR_LOGGERS:
         logging.getLogger(name).addFilter(LimitedFilter())
     hide_tickets()
 
 
-def _is_the_sdks(handler: logging.Handler) -> bool:
+def _is_sdk_handler(handler: logging.Handler) -> bool:
     # With rich, the SDK's handler wraps lines at the terminal's width, and renders tracebacks so slowly that requests
     # wait. Without rich, its lines have neither a time nor a level.
     if getattr(handler.formatter, "_fmt", None) != _SDK_FORMAT:
@@ -142,7 +142,7 @@ def listen(settings: ServeSettings) -> socket.socket:
 
 
 def serve(
-    server: Server[Any] | OtherServer,
+    server: Server[Any] | ForeignServer,
     settings: ServeSettings,
     listening: socket.socket,
     *,
@@ -169,13 +169,13 @@ def serve(
             limit,
             settings.limit_connections,
         )
-    intake = Intake(app, limit=limit, seconds=settings.timeout_request)
+    connection_limit = ConnectionLimit(app, limit=limit, seconds=settings.timeout_request)
     config = uvicorn.Config(
         app,
         # This protocol enforces the limits, so uvicorn must not choose one by the installed packages.
-        http=protocol_for(intake),  # type: ignore[arg-type]
+        http=protocol_for(connection_limit),  # type: ignore[arg-type]
         # asyncio accepts up to this many connections in a row, and logs each failure.
-        backlog=_ACCEPTS,
+        backlog=_ACCEPTS_IN_A_ROW,
         log_config=None,
         access_log=settings.access_log,
         ws="none",
@@ -211,25 +211,25 @@ def connections_for(wanted: int) -> int:
     if allowed < needed:
         allowed = needed if most == resource.RLIM_INFINITY else min(needed, most)
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, most))
-    spare = min(_SPARE_FILES, max(_LEAST_SPARE_FILES, allowed // 2))
-    return min(wanted, max(_LEAST_CONNECTIONS, allowed - SURPLUS_CONNECTIONS - spare))
+    spare = min(_SPARE_FILES, max(_MIN_SPARE_FILES, allowed // 2))
+    return min(wanted, max(_MIN_CONNECTIONS, allowed - SURPLUS_CONNECTIONS - spare))
 
 
-def protocol_for(intake: Intake) -> Callable[..., asyncio.Protocol]:
+def protocol_for(connection_limit: ConnectionLimit) -> Callable[..., asyncio.Protocol]:
     """Return uvicorn's connection factory. Connections parse requests with httptools if it is installed, else h11."""
     try:
         from roundtrip.serving.fast_connection import FastConnection
     except ImportError:
-        return partial(PlainConnection, intake)
-    return partial(FastConnection, intake)
+        return partial(PlainConnection, connection_limit)
+    return partial(FastConnection, connection_limit)
 
 
 def work(
-    load: Callable[[], ServedT],
+    load: Callable[[], WorkerServerT],
     settings: ProcessSettings,
     *,
     channel: socket.socket,
-    run: Callable[[ServedT, Callable[[], None]], Ended],
+    run: Callable[[WorkerServerT, Callable[[], None]], Ended],
 ) -> int:
     """Run a worker: load the server, report to the supervisor, wait for its command, and serve. Return the exit code.
 
@@ -254,17 +254,17 @@ def work(
         server.is_one_of(settings.workers, group=hashlib.sha256(supervisor.encode()).hexdigest()[:_GROUP_CHARS])
     except Exception as error:  # noqa: BLE001 - the supervisor reports any failure in the author's module
         text = str(error)[:_MAX_FAILURE_CHARS] or type(error).__name__
-        _tell(channel, FAILED, printable(text, keep_newlines=True))
+        _send(channel, FAILED, printable(text, keep_newlines=True))
         return 1
-    _tell(channel, IDENTITY, IDENTITY_FORMAT.dump_python(identity, mode="json"))
+    _send(channel, IDENTITY, IDENTITY_FORMAT.dump_python(identity, mode="json"))
     if channel.recv(len(SERVE), socket.MSG_WAITALL) != SERVE:
         return 0
     threading.Thread(target=_follow_supervisor, args=(channel,), daemon=True).start()
-    ended = run(server, lambda: _tell(channel, READY, name))
+    ended = run(server, lambda: _send(channel, READY, name))
     return 0 if ended is Ended.IN_TIME else 1
 
 
-def _tell(channel: socket.socket, kind: str, value: Any) -> None:
+def _send(channel: socket.socket, kind: str, value: Any) -> None:
     channel.sendall(json.dumps({kind: value}).encode() + b"\n")
 
 
@@ -276,14 +276,14 @@ def _follow_supervisor(channel: socket.socket) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def break_off_after(seconds: float, said: str) -> threading.Timer:
+def break_off_after(seconds: float, message: str) -> threading.Timer:
     """Log a line and end this process after some seconds, unless the timer is cancelled.
 
     A plain function runs in a thread that cannot be interrupted, and Python waits for that thread at exit.
     """
 
     def break_off() -> None:
-        logger.error("%s", said)
+        logger.error("%s", message)
         os._exit(1)
 
     timer = threading.Timer(seconds, break_off)
@@ -303,7 +303,7 @@ class _Process(uvicorn.Server):
         self._state = state
         self._on_ready = on_ready
         self._interrupts = 0
-        self._last_resort: threading.Timer | None = None
+        self._exit_timer: threading.Timer | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -321,29 +321,29 @@ class _Process(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # Give the load balancer time to notice, and clients with open connections time for one more request.
-        left = self._settings.drain
-        while not self._interrupts and left > 0:
+        remaining = self._settings.drain
+        while not self._interrupts and remaining > 0:
             # A signal handler cannot set an event.
-            await anyio.sleep(min(_TICK, left))
-            left -= _TICK
+            await anyio.sleep(min(_TICK_SECONDS, remaining))
+            remaining -= _TICK_SECONDS
         # Without a pause, clients that connected last would be disconnected before they send their requests.
         for server in self.servers:
             server.close()
         if not self._interrupts:
-            await anyio.sleep(_LAST_REQUESTS)
+            await anyio.sleep(_LAST_REQUEST_SECONDS)
         self._state.end()
         grace = self._settings.timeout_graceful_shutdown
-        self._ends_within(grace + _MARGIN)
-        answering = asyncio.get_running_loop().create_task(self._answer_after(max(0.0, grace - _ANSWERING)))
+        self._force_exit_after(grace + _EXIT_MARGIN_SECONDS)
+        answering = asyncio.get_running_loop().create_task(self._answer_after(max(0.0, grace - _ERROR_SECONDS)))
         await super().shutdown(sockets)
         answering.cancel()
-        self._ends_within(_MARGIN)
+        self._force_exit_after(_EXIT_MARGIN_SECONDS)
 
     async def _answer_after(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
-        await self._state.answer_all(_ANSWERING)
+        await self._state.answer_all(_ERROR_SECONDS)
 
-    def _ends_within(self, seconds: float) -> None:
-        if self._last_resort is not None:
-            self._last_resort.cancel()
-        self._last_resort = break_off_after(seconds, "the process ended while work was still running")
+    def _force_exit_after(self, seconds: float) -> None:
+        if self._exit_timer is not None:
+            self._exit_timer.cancel()
+        self._exit_timer = break_off_after(seconds, "the process ended while work was still running")

@@ -20,7 +20,7 @@ from roundtrip.serving.supervisor import Supervisor, WorkerFailed, WorkerPlan
 
 logger = logging.getLogger("roundtrip")
 
-_LOOK_SECONDS: Final = 0.25
+_SCAN_SECONDS: Final = 0.25
 _SETTLE_SECONDS: Final = 0.1
 """Editors and version control write several files. A change is complete when two scans agree."""
 _MAX_SHARE: Final = 0.1
@@ -66,28 +66,30 @@ class SourceFiles:
 
     def __init__(self, folders: Iterable[Path]) -> None:
         self._folders = _outermost(folders)
-        self._seen = self._look()
+        self._seen = self._scan()
 
     def changes(self) -> list[Path]:
         """Return the files that were added, changed or removed since the last scan."""
-        before, self._seen = self._seen, self._look()
+        before, self._seen = self._seen, self._scan()
         return sorted({Path(file) for file, _ in before.items() ^ self._seen.items()})
 
-    def _look(self) -> dict[str, _Stamp]:
+    def _scan(self) -> dict[str, _Stamp]:
         return dict(entry for folder in self._folders for entry in _stamps(folder))
 
 
 def _outermost(folders: Iterable[Path]) -> list[Path]:
     distinct = sorted({folder.resolve() for folder in folders})
-    return [one for one in distinct if not any(one != other and one.is_relative_to(other) for other in distinct)]
+    return [
+        folder for folder in distinct if not any(folder != other and folder.is_relative_to(other) for other in distinct)
+    ]
 
 
 def _stamps(folder: Path) -> Iterator[tuple[str, _Stamp]]:
     waiting = [str(folder)]
     while waiting:
         try:
-            with os.scandir(waiting.pop()) as found:
-                entries = list(found)
+            with os.scandir(waiting.pop()) as scanned:
+                entries = list(scanned)
         except OSError:
             # The folder was just removed, or is not readable.
             continue
@@ -130,12 +132,12 @@ class ReloadingSupervisor(Supervisor):
         tasks.create_task(self._watch())
 
     async def _watch(self) -> None:
-        pause = _LOOK_SECONDS
+        pause = _SCAN_SECONDS
         while True:
             await asyncio.sleep(pause)
-            began = time.monotonic()
+            started_at = time.monotonic()
             changed = set(await asyncio.to_thread(self._files.changes))
-            pause = max(_LOOK_SECONDS, (time.monotonic() - began) / _MAX_SHARE)
+            pause = max(_SCAN_SECONDS, (time.monotonic() - started_at) / _MAX_SHARE)
             if not changed:
                 continue
             while more := await self._more_changes():
@@ -155,7 +157,7 @@ class ReloadingSupervisor(Supervisor):
         async with self._changing:
             old = self._slots[0]
             try:
-                new = await self._introduced()
+                new = await self._start_worker()
             except WorkerFailed as error:
                 self._tell_failure(f"not reloaded; the old code keeps serving: {error}")
                 return
@@ -166,12 +168,12 @@ class ReloadingSupervisor(Supervisor):
             retiring = tasks.create_task(self._retire(old))
             await asyncio.wait([retiring], timeout=_END_SECONDS)
             try:
-                await self._set_to_work(new)
+                await self._let_serve(new)
             except WorkerFailed as error:
                 await self._discard([new])
                 self._tell_failure(f"the changed server does not start; no server runs until the next change: {error}")
                 return
-            self._employ(tasks, 0, new)
+            self._install_worker(tasks, 0, new)
         self._tell_success()
 
     def _tell_success(self) -> None:

@@ -33,7 +33,7 @@ from roundtrip.http.fast_lane import FastLane
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.revisions import is_live_era
 from roundtrip.sdk import RestartingManager, require_names
-from roundtrip.serving.names import Names
+from roundtrip.serving.host_checks import HostChecks
 from roundtrip.serving.settings import ServeSettings
 
 _log = LimitedLog(logging.getLogger("roundtrip"))
@@ -41,22 +41,22 @@ _log = LimitedLog(logging.getLogger("roundtrip"))
 _VERSION: Final = MCP_PROTOCOL_VERSION_HEADER.lower().encode()
 _LENGTH: Final = b"content-length"
 _MAX_LENGTH_DIGITS: Final = 15
-_UNWATCHED: Final = 0.05
+_UNWATCHED_SECONDS: Final = 0.05
 """Seconds until a request is watched for its client's disconnection. Most requests end sooner."""
-_WANTS: Final = (b"progressToken", LOG_LEVEL_META_KEY.rpartition("/")[2].encode())
+_STREAM_NAMES: Final = (b"progressToken", LOG_LEVEL_META_KEY.rpartition("/")[2].encode())
 """Names in requests for progress or log messages: only the part after the last slash, which JSON may escape."""
 _PARSED_BYTES: Final = 64 * 1024
 """Size limit for parsing a request here. A larger request that contains one of these names gets a stream."""
-_CHECKED_BY_NAMES: Final = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+_NO_SDK_CHECKS: Final = TransportSecuritySettings(enable_dns_rebinding_protection=False)
 _ANSWERS_JSON: ContextVar[bool] = ContextVar("roundtrip_json_response", default=False)
 
 # An SDK without a session limit (mcp 2.1) has nothing to override.
 _HAS_LIMIT: Final = "max_sessions" in StreamableHTTPSessionManager.__init__.__code__.co_varnames
-_ADMITTING: Final = "_server_instances _session_owners _admit_session()"
-require_names({StreamableHTTPSessionManager: _ADMITTING} if _HAS_LIMIT else {})
+_OVERRIDDEN_NAMES: Final = "_server_instances _session_owners _admit_session()"
+require_names({StreamableHTTPSessionManager: _OVERRIDDEN_NAMES} if _HAS_LIMIT else {})
 
 
-class _ChoosingManager(RestartingManager):
+class _SessionManager(RestartingManager):
     """SDK session manager that reads `_ANSWERS_JSON` for each request, unless all responses are JSON.
 
     At the session limit, a new session ends the one that was idle longest: any client can open sessions, and idle
@@ -108,15 +108,15 @@ class ResponseChooser(AroundPosts):
             # The SDK rejects a request that is too large before its body has arrived.
             await self._app(scope, receive, send)
             return
-        kept, body = await read_body(receive, self._max_body)
-        if kept[-1]["type"] == "http.disconnect":
+        messages, body = await read_body(receive, self._max_body)
+        if messages[-1]["type"] == "http.disconnect":
             return
-        if body is None or not _wants_one_body(body):
-            await self._app(scope, replaying(kept, receive), send)
+        if body is None or not _fits_one_body(body):
+            await self._app(scope, replaying(messages, receive), send)
             return
         _ANSWERS_JSON.set(True)
         with anyio.CancelScope() as request, _watched(receive, request):
-            await self._app(scope, replaying(kept, _never), send)
+            await self._app(scope, replaying(messages, _never), send)
 
 
 def http_options(settings: ServeSettings) -> HttpOptions:
@@ -125,21 +125,21 @@ def http_options(settings: ServeSettings) -> HttpOptions:
         "streamable_http_path": settings.path,
         "stateless_http": not settings.keeps_sessions,
         "max_request_body_size": settings.max_body,
-        "transport_security": _CHECKED_BY_NAMES,
+        "transport_security": _NO_SDK_CHECKS,
         "host": settings.host,
     }
 
 
 def chosen_responses(app: ASGIApp, manager: StreamableHTTPSessionManager, settings: ServeSettings) -> ASGIApp:
     """Add host checks and response selection to an SDK application."""
-    manager.__class__ = _ChoosingManager
-    cast("_ChoosingManager", manager).always_json = settings.json_response == "always"
+    manager.__class__ = _SessionManager
+    cast("_SessionManager", manager).always_json = settings.json_response == "always"
     # Wrap the endpoint itself: every spelling of the path leads to it.
     endpoint: ASGIApp = manager.asgi_app
     if settings.json_response == "auto":
         choose = partial(ResponseChooser, max_body=settings.max_body)
         endpoint = endpoint.before(choose) if isinstance(endpoint, FastLane) else choose(endpoint)
-    manager.asgi_app = Names(  # type: ignore[assignment]
+    manager.asgi_app = HostChecks(  # type: ignore[assignment]
         endpoint, settings.allowed_hosts, settings.allowed_origins, loopback=settings.is_loopback
     )
     return app
@@ -156,7 +156,7 @@ def _watched(receive: Receive, request: anyio.CancelScope) -> Generator[None]:
 
     loop = asyncio.get_running_loop()
     tasks: list[asyncio.Task[None]] = []
-    timer = loop.call_later(_UNWATCHED, lambda: tasks.append(loop.create_task(watch())))
+    timer = loop.call_later(_UNWATCHED_SECONDS, lambda: tasks.append(loop.create_task(watch())))
     try:
         yield
     finally:
@@ -177,9 +177,9 @@ def declares_too_much(scope: Scope, max_body: int) -> bool:
     return size.isdigit() and (len(size) > _MAX_LENGTH_DIGITS or int(size) > max_body)
 
 
-def _wants_one_body(body: bytes) -> bool:
+def _fits_one_body(body: bytes) -> bool:
     # The SDK parses the body later. Most requests contain neither name.
-    if not any(name in body for name in _WANTS):
+    if not any(name in body for name in _STREAM_NAMES):
         return True
     if len(body) > _PARSED_BYTES:
         return False

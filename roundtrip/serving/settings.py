@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from roundtrip.channels.local.loopback_peers import is_loopback
 from roundtrip.server.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE
-from roundtrip.serving.names import ANY, host_from, origin_from
+from roundtrip.serving.host_checks import ANY, host_from, origin_from
 from roundtrip.switches import PROBE_VARIABLE
 from roundtrip.trace.writing.names import TRACE_VARIABLE
 
@@ -79,13 +79,13 @@ class ServeSettings(ProcessSettings):
 
     @field_validator("allowed_hosts", "allowed_origins", mode="before")
     @classmethod
-    def _listed(cls, value: object) -> object:
+    def _split_list(cls, value: object) -> object:
         """Split a variable's value at the commas."""
         return tuple(one.strip() for one in value.split(",") if one.strip()) if isinstance(value, str) else value
 
     @field_validator("allowed_hosts", "allowed_origins")
     @classmethod
-    def _readable(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    def _check_names(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         """Reject a name that a request cannot match."""
         read = host_from if info.field_name == "allowed_hosts" else origin_from
         for one in value:
@@ -99,13 +99,13 @@ class ServeSettings(ProcessSettings):
 
     @field_validator("host")
     @classmethod
-    def _bare(cls, value: str) -> str:
+    def _remove_brackets(cls, value: str) -> str:
         """Remove the brackets from an IPv6 address."""
         return value[1:-1] if value.startswith("[") and value.endswith("]") else value
 
     @field_validator("path")
     @classmethod
-    def _absolute(cls, value: str) -> str:
+    def _check_path(cls, value: str) -> str:
         if not value.startswith("/"):
             raise PydanticCustomError("path", "a path must start with '/'")
         if "?" in value or "#" in value or value in (LIVE_PATH, READY_PATH):
@@ -133,8 +133,8 @@ def misspelled_variables(environment: Mapping[str, str]) -> dict[str, str]:
     settings = (name for kind in (ServeSettings, WorkerSettings) for name in kind.model_fields)
     known = {*_OTHER_VARIABLES, *(f"{_PREFIX}{name.upper()}" for name in settings)}
     unknown = sorted(name for name in environment if name.startswith(_PREFIX) and name not in known)
-    near = {name: difflib.get_close_matches(name, known, n=1, cutoff=0.9) for name in unknown}
-    return {name: meant[0] for name, meant in near.items() if meant}
+    similar = {name: difflib.get_close_matches(name, known, n=1, cutoff=0.9) for name in unknown}
+    return {name: matches[0] for name, matches in similar.items() if matches}
 
 
 _SettingsT = TypeVar("_SettingsT", bound=ProcessSettings)
@@ -153,29 +153,29 @@ def read_settings(kind: type[_SettingsT], arguments: Mapping[str, Any], *, file:
         BadSettings: A setting is invalid.
     """
     path = Path(DEFAULT_FILE if file is None else file)
-    listed: Mapping[str, Any] = _read_file(path, kind.table) if file is not None or path.is_file() else {}
+    file_values: Mapping[str, Any] = _read_file(path, kind.table) if file is not None or path.is_file() else {}
     fields = kind.model_fields
-    if unknown := sorted(set(listed).difference(fields)):
+    if unknown := sorted(set(file_values).difference(fields)):
         raise BadSettings(f"{str(path)!r}: [{kind.table}] has no {', '.join(unknown)}; it has {', '.join(fields)}")
-    values: dict[str, Any] = {**listed}
-    places = {name: f"{str(path)!r}: {name}" for name in listed}
+    values: dict[str, Any] = {**file_values}
+    sources = {name: f"{str(path)!r}: {name}" for name in file_values}
     for name in fields:
         variable = f"{_PREFIX}{name.upper()}"
         if variable in os.environ:
-            values[name], places[name] = os.environ[variable], variable
+            values[name], sources[name] = os.environ[variable], variable
         single = f"{_PREFIX}{_FLAGS.get(name, name).upper()}"
         if single != variable and single in os.environ:
             raise BadSettings(f"{single} is ignored; the variable is {variable}, a comma-separated list")
     for name, value in arguments.items():
         if value is not None:
-            values[name], places[name] = value, f"--{_FLAGS.get(name, name).replace('_', '-')}"
+            values[name], sources[name] = value, f"--{_FLAGS.get(name, name).replace('_', '-')}"
     try:
         return kind(**values)
     except ValidationError as error:
         mistakes = [
-            (places[str(one["loc"][0])], _RULES.get(one["type"], one["msg"]), one["input"]) for one in error.errors()
+            (sources[str(one["loc"][0])], _RULES.get(one["type"], one["msg"]), one["input"]) for one in error.errors()
         ]
-        raise BadSettings("; ".join(f"{place}: {why}, not {value!r}" for place, why, value in mistakes)) from error
+        raise BadSettings("; ".join(f"{source}: {why}, not {value!r}" for source, why, value in mistakes)) from error
 
 
 def _read_file(path: Path, table: str) -> Mapping[str, Any]:
@@ -189,7 +189,7 @@ def _read_file(path: Path, table: str) -> Mapping[str, Any]:
         raise BadSettings(
             f"{str(path)!r} has unknown tables or keys: {', '.join(unknown)}; settings belong under [{table}]"
         )
-    listed: object = content.get(table, {})
-    if not isinstance(listed, dict):
+    file_values: object = content.get(table, {})
+    if not isinstance(file_values, dict):
         raise BadSettings(f"{str(path)!r}: settings must be under [{table}]")
-    return cast("dict[str, Any]", listed)
+    return cast("dict[str, Any]", file_values)

@@ -23,10 +23,10 @@ from roundtrip.serving.settings import ProcessSettings
 
 logger = logging.getLogger("roundtrip")
 
-_MARGIN: Final = 5.0
+_END_MARGIN_SECONDS: Final = 5.0
 """Extra seconds that a worker may take to end."""
-_SHORT_LIFE: Final = 5.0
-_LONGEST_PAUSE: Final = 30.0
+_SHORT_LIFE_SECONDS: Final = 5.0
+_MAX_PAUSE_SECONDS: Final = 30.0
 
 
 class WorkerFailed(Exception):
@@ -48,17 +48,17 @@ class _WorkerProcess:
     process: asyncio.subprocess.Process
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
-    since: float
+    started_at: float
     identity: Identity = field(init=False)
     name: str | None = None
     """The worker's name as a lease holder; None before it serves, and for an earlier version."""
 
     @property
-    def lives(self) -> bool:
+    def is_alive(self) -> bool:
         return self.process.returncode is None
 
     def signal(self, number: int) -> None:
-        if self.lives:
+        if self.is_alive:
             with contextlib.suppress(ProcessLookupError):
                 self.process.send_signal(number)
 
@@ -75,7 +75,7 @@ class Supervisor:
         self._command, self._settings, self._listening = plan
         self._on_ready = on_ready
         self._slots: list[_WorkerProcess] = []
-        self._leaving: set[_WorkerProcess] = set()
+        self._retiring: set[_WorkerProcess] = set()
         self._dead = deque[str](maxlen=MAX_BURIED)
         """The names of reaped workers, for workers that start later."""
         self._changing = asyncio.Lock()
@@ -105,15 +105,15 @@ class Supervisor:
             # The workers have their own file descriptors for this socket.
             if self._listening is not None:
                 self._listening.close()
-            in_time = all(await asyncio.gather(*(self._retire(one) for one in {*self._slots, *self._leaving})))
+            in_time = all(await asyncio.gather(*(self._retire(one) for one in {*self._slots, *self._retiring})))
         return in_time
 
     def _on_stop(self, number: int) -> None:
-        again = self._stop.is_set()
+        is_repeated = self._stop.is_set()
         self._stop.set()
-        for worker in {*self._slots, *self._leaving}:
+        for worker in {*self._slots, *self._retiring}:
             # `_retire` sends the first SIGTERM. An interrupt does not wait for it.
-            if again or number == signal.SIGINT:
+            if is_repeated or number == signal.SIGINT:
                 worker.signal(number)
 
     async def _serve(self) -> None:
@@ -121,7 +121,7 @@ class Supervisor:
         async with asyncio.TaskGroup() as tasks:
             self._begin(tasks)
             for slot, worker in enumerate(self._slots):
-                self._employ(tasks, slot, worker)
+                self._install_worker(tasks, slot, worker)
             while True:
                 await self._hung_up.wait()
                 self._hung_up.clear()
@@ -134,7 +134,7 @@ class Supervisor:
 
     async def _start(self) -> None:
         started = await asyncio.gather(
-            *(self._introduced() for _ in range(self._settings.workers)), return_exceptions=True
+            *(self._start_worker() for _ in range(self._settings.workers)), return_exceptions=True
         )
         self._slots = [one for one in started if isinstance(one, _WorkerProcess)]
         try:
@@ -142,35 +142,35 @@ class Supervisor:
                 if isinstance(one, BaseException):
                     raise one
             identities = [worker.identity for worker in self._slots]
-            if (why := objection(identities)) is not None:
-                raise WorkerFailed(why)
-            await asyncio.gather(*map(self._set_to_work, self._slots))
+            if (reason := objection(identities)) is not None:
+                raise WorkerFailed(reason)
+            await asyncio.gather(*map(self._let_serve, self._slots))
         except WorkerFailed:
             await self._discard(self._slots)
             raise
         self._on_ready(identities[0])
 
-    async def _introduced(self) -> _WorkerProcess:
+    async def _start_worker(self) -> _WorkerProcess:
         """Start a worker, and wait for its identity."""
         with contextlib.ExitStack() as channel:
             try:
-                mine, its = map(channel.enter_context, socket.socketpair())
-                shared = [its, *([self._listening] if self._listening is not None else [])]
-                process = await self._spawned([one.fileno() for one in shared])
+                own_end, worker_end = map(channel.enter_context, socket.socketpair())
+                passed_sockets = [worker_end, *([self._listening] if self._listening is not None else [])]
+                process = await self._spawn([one.fileno() for one in passed_sockets])
             except OSError as error:
                 raise WorkerFailed(f"cannot start a worker: {error.strerror}") from error
-            its.close()
+            worker_end.close()
             channel.pop_all()
-        reader, writer = await asyncio.open_connection(sock=mine)
+        reader, writer = await asyncio.open_connection(sock=own_end)
         worker = _WorkerProcess(process, reader, writer, asyncio.get_running_loop().time())
         try:
-            worker.identity = IDENTITY_FORMAT.validate_python(await self._heard(worker, IDENTITY))
+            worker.identity = IDENTITY_FORMAT.validate_python(await self._read_message(worker, IDENTITY))
         except BaseException:
             await self._discard([worker])
             raise
         return worker
 
-    async def _spawned(self, descriptors: Sequence[int]) -> asyncio.subprocess.Process:
+    async def _spawn(self, descriptors: Sequence[int]) -> asyncio.subprocess.Process:
         # Block SIGHUP until the worker ignores it. Before that, the signal would end the worker.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
         try:
@@ -185,29 +185,29 @@ class Supervisor:
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
 
-    async def _set_to_work(self, worker: _WorkerProcess) -> None:
+    async def _let_serve(self, worker: _WorkerProcess) -> None:
         worker.writer.write(SERVE)
-        worker.name = await self._heard(worker, READY)
+        worker.name = await self._read_message(worker, READY)
 
-    async def _heard(self, worker: _WorkerProcess, kind: str) -> Any:
+    async def _read_message(self, worker: _WorkerProcess, kind: str) -> Any:
         """Read one message of this kind from a worker."""
         try:
-            told = json.loads(await asyncio.wait_for(worker.reader.readline(), self._settings.timeout_start))
+            message = json.loads(await asyncio.wait_for(worker.reader.readline(), self._settings.timeout_start))
         except TimeoutError:
             raise WorkerFailed(f"a worker was not ready within {self._settings.timeout_start:g} s") from None
         except (OSError, ValueError):
             raise WorkerFailed("a worker ended before it served; its log is above") from None
-        if FAILED in told:
-            raise WorkerFailed(told[FAILED])
-        return told[kind]
+        if FAILED in message:
+            raise WorkerFailed(message[FAILED])
+        return message[kind]
 
-    async def _brought_up(self) -> _WorkerProcess:
+    async def _add_worker(self) -> _WorkerProcess:
         """Start another worker, and wait until it serves."""
-        worker = await self._introduced()
+        worker = await self._start_worker()
         try:
-            if why := self._objection_to(worker.identity):
-                raise WorkerFailed(why)
-            await self._set_to_work(worker)
+            if reason := self._objection_to(worker.identity):
+                raise WorkerFailed(reason)
+            await self._let_serve(worker)
         except BaseException:
             await self._discard([worker])
             raise
@@ -215,26 +215,28 @@ class Supervisor:
 
     def _objection_to(self, newcomer: Identity) -> str | None:
         """Return the reason that a new worker must not serve beside the others, or None."""
-        return objection_to_newcomer(newcomer, [one.identity for one in self._slots if one.lives])
+        return objection_to_newcomer(newcomer, [one.identity for one in self._slots if one.is_alive])
 
     # Replacing.
 
-    def _employ(self, tasks: asyncio.TaskGroup, slot: int, worker: _WorkerProcess, pause: float = 0.0) -> None:
+    def _install_worker(self, tasks: asyncio.TaskGroup, slot: int, worker: _WorkerProcess, pause: float = 0.0) -> None:
         self._slots[slot] = worker
         # This may be the only worker alive.
         for name in self._dead:
-            self._tell_of_death(worker, name)
-        tasks.create_task(self._keep(tasks, slot, worker, pause))
+            self._report_death(worker, name)
+        tasks.create_task(self._replace_when_dead(tasks, slot, worker, pause))
 
-    async def _keep(self, tasks: asyncio.TaskGroup, slot: int, worker: _WorkerProcess, pause: float) -> None:
+    async def _replace_when_dead(
+        self, tasks: asyncio.TaskGroup, slot: int, worker: _WorkerProcess, pause: float
+    ) -> None:
         """Replace a slot's worker when it dies; wait longer after each short-lived successor."""
         await worker.process.wait()
         if worker.name is not None:
             self._dead.append(worker.name)
-            for other in {*self._slots, *self._leaving}:
-                self._tell_of_death(other, worker.name)
-        lived = asyncio.get_running_loop().time() - worker.since
-        pause = _longer(pause) if lived < _SHORT_LIFE else 0.0
+            for other in {*self._slots, *self._retiring}:
+                self._report_death(other, worker.name)
+        lived = asyncio.get_running_loop().time() - worker.started_at
+        pause = _longer_pause(pause) if lived < _SHORT_LIFE_SECONDS else 0.0
         while self._slots[slot] is worker:
             await asyncio.sleep(pause)
             async with self._changing:
@@ -242,15 +244,15 @@ class Supervisor:
                     break
                 logger.warning("worker %d ended (%s); starting another", worker.process.pid, _end_text(worker))
                 try:
-                    self._employ(tasks, slot, await self._brought_up(), pause)
+                    self._install_worker(tasks, slot, await self._add_worker(), pause)
                 except WorkerFailed as error:
-                    pause = _longer(pause)
+                    pause = _longer_pause(pause)
                     logger.error("cannot replace a worker; the next attempt is in %g s: %s", pause, error)
             worker.writer.close()
 
-    def _tell_of_death(self, worker: _WorkerProcess, dead: str) -> None:
+    def _report_death(self, worker: _WorkerProcess, dead: str) -> None:
         """Notify a worker that another was reaped, so that it does not wait for that worker's leases to expire."""
-        if worker.lives and worker.name is not None:
+        if worker.is_alive and worker.name is not None:
             worker.writer.write(json.dumps({DEAD: dead}).encode() + b"\n")
 
     async def _roll(self, tasks: asyncio.TaskGroup) -> None:
@@ -260,7 +262,7 @@ class Supervisor:
             async with self._changing:
                 old = self._slots[slot]
                 try:
-                    self._employ(tasks, slot, await self._brought_up())
+                    self._install_worker(tasks, slot, await self._add_worker())
                 except WorkerFailed as error:
                     logger.error("stopped replacing workers; the remaining workers keep serving unchanged: %s", error)
                     return
@@ -271,22 +273,22 @@ class Supervisor:
 
     async def _retire(self, worker: _WorkerProcess) -> bool:
         """Let a worker finish its requests and end; return False if it had to be killed or failed."""
-        if not worker.lives:
+        if not worker.is_alive:
             return True
-        self._leaving.add(worker)
+        self._retiring.add(worker)
         worker.signal(signal.SIGTERM)
-        patience = self._settings.drain + self._settings.timeout_graceful_shutdown + _MARGIN
+        timeout = self._settings.drain + self._settings.timeout_graceful_shutdown + _END_MARGIN_SECONDS
         try:
-            await asyncio.wait_for(worker.process.wait(), patience)
+            await asyncio.wait_for(worker.process.wait(), timeout)
         except TimeoutError:
-            logger.error("worker %d did not end within %g s; killing it", worker.process.pid, patience)
+            logger.error("worker %d did not end within %g s; killing it", worker.process.pid, timeout)
             await self._discard([worker])
             return False
         finally:
             worker.writer.close()
             # If this coroutine was cancelled, the worker is retired again at the end.
-            if not worker.lives:
-                self._leaving.discard(worker)
+            if not worker.is_alive:
+                self._retiring.discard(worker)
         # A worker that does not serve yet is ended by the signal itself.
         return worker.process.returncode in (0, -signal.SIGTERM)
 
@@ -298,8 +300,8 @@ class Supervisor:
         await asyncio.gather(*(worker.process.wait() for worker in workers))
 
 
-def _longer(pause: float) -> float:
-    return min(max(1.0, pause * 2), _LONGEST_PAUSE)
+def _longer_pause(pause: float) -> float:
+    return min(max(1.0, pause * 2), _MAX_PAUSE_SECONDS)
 
 
 def _end_text(worker: _WorkerProcess) -> str:

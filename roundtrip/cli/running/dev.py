@@ -22,7 +22,7 @@ from roundtrip.playground.playground import Playground
 from roundtrip.playground.running import RunningPage, WatchedSupervisor, run_page
 from roundtrip.playground.writing import ServerPlace, TestWriter
 from roundtrip.server.server import Server
-from roundtrip.serving.others import OtherServer, as_served
+from roundtrip.serving.foreign_servers import ForeignServer, adapt_server
 from roundtrip.serving.process import serve, work
 from roundtrip.serving.reloading import folders_of, prepare_processes
 from roundtrip.serving.settings import ServeSettings
@@ -142,14 +142,14 @@ def _serve_as_worker() -> int:
     location = Path(os.environ.pop(_LOCATION_VARIABLE))
     server_socket = socket.socket(fileno=int(listening))
 
-    def load() -> Server[Any] | OtherServer:
+    def load() -> Server[Any] | ForeignServer:
         found = find_any_server(target)
         is_ours, module = isinstance(found.server, Server), found.module
         is_file = module.__name__.startswith("roundtrip_target_")
         ServerPlace.of(module.__name__, str(module.__file__), found.attribute, is_file=is_file, is_ours=is_ours).write(
             location
         )
-        served = as_served(found.server)
+        served = adapt_server(found.server)
         if isinstance(served, Server):
             # Only this machine can reach the server, through a secret path.
             served.trust_readers_of_errors()
@@ -163,7 +163,7 @@ def _serve_as_worker() -> int:
     )
 
 
-def _settings_for(server: Server[Any] | OtherServer, settings: ServeSettings) -> ServeSettings:
+def _settings_for(server: Server[Any] | ForeignServer, settings: ServeSettings) -> ServeSettings:
     """Return a server's settings. A server that masks exception texts keeps masking them."""
     masks = isinstance(server, Server) and not server.shows_error_details
     return settings.model_copy(update={"show_errors": False}) if masks else settings

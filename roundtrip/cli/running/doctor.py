@@ -89,7 +89,6 @@ def as_lines(fleet: Observed, findings: Sequence[Finding]) -> Iterator[Line]:
     """Yield the report's lines. Text from servers is not escaped."""
     for instance in fleet.instances.values():
         facts = instance.facts
-<<<<<<< HEAD
         urls = ", ".join(fleet.endpoints[number].url for number in sorted(instance.endpoints))
         yield 0, ((f"{fleet.label(facts.instance)}  {facts.name}", "bold"), f" at {urls} (instance {facts.instance})")
         keys = ", ".join(facts.keys) if facts.keys else "of a custom codec"
@@ -97,18 +96,6 @@ def as_lines(fleet: Observed, findings: Sequence[Finding]) -> Iterator[Line]:
         yield 4, (f"keys {keys}; audience {facts.audience}; {builds_text(facts)}; ledger {facts.ledger}{remark}",)
         clock = f"clock {instance.offset:+.1f} s (give or take {instance.uncertainty:.1f})"
         revisions = ", ".join(fleet.endpoints[min(instance.endpoints)].revisions)
-=======
-        endpoints = ", ".join(seen.endpoints[number].url for number in sorted(instance.endpoints))
-        yield (
-            0,
-            ((f"{seen.label(facts.instance)}  {facts.name}", "bold"), f" at {endpoints} (instance {facts.instance})"),
-        )
-        keys = ", ".join(facts.keys) if facts.keys else "of its own codec"
-        once = "" if facts.needs_ledger else " (not needed)"
-        yield 4, (f"keys {keys}; audience {facts.audience}; {builds_text(facts)}; ledger {facts.ledger}{once}",)
-        clock = f"clock {instance.offset:+.1f} s (give or take {instance.uncertainty:.1f})"
-        revisions = ", ".join(seen.endpoints[min(instance.endpoints)].revisions)
->>>>>>> a930ceac (Give plain names to the doctor's classes and functions)
         versions = f"roundtrip {facts.roundtrip}, mcp {facts.mcp}, Python {facts.python}; protocol {revisions}"
         if facts.transport is not None:
             versions += f"; served by {facts.transport}"
@@ -134,19 +121,11 @@ def _summary(fleet: Observed, findings: Sequence[Finding]) -> str:
 def as_data(fleet: Observed, findings: Sequence[Finding]) -> dict[str, Any]:
     """Return the report as JSON data."""
     return {
-<<<<<<< HEAD
         "met": len(fleet.instances),
         "sought": fleet.sought,
         "places": [
             {**asdict(endpoint), "instances": fleet.behind(number)} for number, endpoint in enumerate(fleet.endpoints)
         ],
-=======
-        "met": len(seen.instances),
-        "sought": seen.sought,
-        "places": [
-            {**asdict(endpoint), "instances": seen.behind(number)} for number, endpoint in enumerate(seen.endpoints)
-        ],
->>>>>>> a930ceac (Give plain names to the doctor's classes and functions)
         "instances": [
             {
                 "label": fleet.label(instance.facts.instance),
@@ -158,13 +137,8 @@ def as_data(fleet: Observed, findings: Sequence[Finding]) -> dict[str, Any]:
             for instance in fleet.instances.values()
         ],
         "journeys": [
-<<<<<<< HEAD
             {**asdict(journey), "start": fleet.endpoints[journey.start].url, "end": fleet.endpoints[journey.end].url}
             for journey in fleet.journeys
-=======
-            {**asdict(journey), "start": seen.endpoints[journey.start].url, "end": seen.endpoints[journey.end].url}
-            for journey in seen.journeys
->>>>>>> a930ceac (Give plain names to the doctor's classes and functions)
         ],
         "findings": [asdict(finding) for finding in findings],
     }

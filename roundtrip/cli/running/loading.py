@@ -26,7 +26,7 @@ from roundtrip.adapters.finding import AttachedServer, attached, is_fastmcp, is_
 from roundtrip.cli.command import CommandFailed, report_errors
 from roundtrip.errors import InvalidSignature
 from roundtrip.server.server import Server
-from roundtrip.serving.others import OtherServer, as_served
+from roundtrip.serving.foreign_servers import ForeignServer, adapt_server
 from roundtrip.switches import OWN, RUN_TASKS_VARIABLE
 from roundtrip.text import printable
 
@@ -105,13 +105,13 @@ def load_server(target: str) -> Server[Any]:
     return cast("Server[Any]", _load(target, server_kind).server)
 
 
-def load_served(target: str) -> Server[Any] | OtherServer:
+def load_served(target: str) -> Server[Any] | ForeignServer:
     """Load any server for `roundtrip serve`. See `load_server`.
 
     Raises:
         CommandFailed: The module or server is missing or fails.
     """
-    return as_served(load_any_server(target))
+    return adapt_server(load_any_server(target))
 
 
 def load_attached(target: str) -> AttachedServer:

@@ -54,11 +54,11 @@ def host_from(text: str) -> Host:
     """
     if text.count(":") > 1 and not text.startswith("["):
         text = f"[{text}]"
-    found = _HOST.fullmatch(text)
+    match = _HOST.fullmatch(text)
     try:
-        if found is None:
+        if match is None:
             raise ValueError
-        name, port = found[1].lower(), found[2]
+        name, port = match[1].lower(), match[2]
         if name.startswith("["):
             name = f"[{ipaddress.IPv6Address(name[1:-1]).compressed}]"
     except ValueError:
@@ -74,21 +74,21 @@ def origin_from(text: str) -> Origin:
     """
     if text == "null":
         return _NULL
-    found = _ORIGIN.fullmatch(text)
-    if found is None:
+    match = _ORIGIN.fullmatch(text)
+    if match is None:
         raise ValueError("an origin must be SCHEME://NAME or SCHEME://NAME:PORT, such as https://app.example.com")
-    scheme = found[1].lower()
+    scheme = match[1].lower()
     try:
-        host = host_from(found[2])
+        host = host_from(match[2])
     except ValueError:
         raise ValueError("an origin must be SCHEME://NAME or SCHEME://NAME:PORT, without a path") from None
     port = host.port
-    if port is None and not found[2].endswith(":*"):
+    if port is None and not match[2].endswith(":*"):
         port = _DEFAULT_PORTS.get(scheme)
     return Origin(scheme, host.name, port)
 
 
-class Names:
+class HostChecks:
     """ASGI middleware that rejects requests with a `Host` or `Origin` that is not allowed.
 
     Args:
@@ -167,8 +167,8 @@ class CrossOrigin(CORSMiddleware):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        is_its_own = scope["type"] == "http" and scope["path"].rstrip("/") == self._path
-        await (super().__call__(scope, receive, send) if is_its_own else self.app(scope, receive, send))
+        is_own_path = scope["type"] == "http" and scope["path"].rstrip("/") == self._path
+        await (super().__call__(scope, receive, send) if is_own_path else self.app(scope, receive, send))
 
     def is_allowed_origin(self, origin: str) -> bool:
         """Return True if pages with this origin may call."""

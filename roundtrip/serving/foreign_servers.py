@@ -14,7 +14,7 @@ from roundtrip.http.connections import AroundPosts, BoundedJson, Responses, read
 from roundtrip.ledger.contract import Ledger, Reach
 from roundtrip.server.probe import Identity
 from roundtrip.server.server import Server
-from roundtrip.serving.names import Names
+from roundtrip.serving.host_checks import HostChecks
 from roundtrip.serving.responses import chosen_responses, declares_too_much, http_options
 from roundtrip.serving.settings import ServeSettings
 
@@ -22,12 +22,12 @@ _TOO_LARGE_STATUS: Final = 413
 _TOO_LARGE_TEXT: Final = "Request body too large"
 
 
-def as_served(server: AnyServer) -> Server[Any] | OtherServer:
+def adapt_server(server: AnyServer) -> Server[Any] | ForeignServer:
     """Wrap a server in the interface that `roundtrip serve` needs; return a `roundtrip.Server` unchanged."""
-    return server if isinstance(server, Server) else OtherServer(server)
+    return server if isinstance(server, Server) else ForeignServer(server)
 
 
-class OtherServer:
+class ForeignServer:
     """FastMCP or SDK server, with or without roundtrip installed.
 
     Args:
@@ -74,8 +74,10 @@ class OtherServer:
             # FastMCP creates its session manager when the application starts. Wrap the route's endpoint: every spelling
             # of the path leads to it, and the author's pages do not.
             route = next(each for each in app.routes if isinstance(each, Route) and each.path == settings.path)
-            named = Names(route.app, settings.allowed_hosts, settings.allowed_origins, loopback=settings.is_loopback)
-            route.app = _OnePieceBody(BoundedJson(named), settings.max_body)
+            checked = HostChecks(
+                route.app, settings.allowed_hosts, settings.allowed_origins, loopback=settings.is_loopback
+            )
+            route.app = _OnePieceBody(BoundedJson(checked), settings.max_body)
             return Responses(app)
         server: Any = self._server
         options = http_options(settings)

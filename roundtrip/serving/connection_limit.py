@@ -36,7 +36,7 @@ _UNAVAILABLE: Final = 503
 _log = LimitedLog(logging.getLogger("roundtrip"))
 
 
-class Intake:
+class ConnectionLimit:
     """Connection limit of one process.
 
     Args:
@@ -61,7 +61,7 @@ class Intake:
             # Close the oldest idle connection.
             self._evict(self._waiting)
         else:
-            connection.app = self._turn_away
+            connection.app = self._reject_surplus
             self._surplus[connection] = None
             if len(self._surplus) > SURPLUS_CONNECTIONS:
                 self._evict(self._surplus)
@@ -97,7 +97,7 @@ class Intake:
         )
         oldest.transport.abort()
 
-    async def _turn_away(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _reject_surplus(self, scope: Scope, receive: Receive, send: Send) -> None:
         app = self._app
         if scope["path"] not in (LIVE_PATH, READY_PATH):
             _log.warning(
@@ -152,13 +152,13 @@ class BoundedConnection(_Protocol):
     The subclass for each parsing library reports the request's state.
     """
 
-    def __init__(self, intake: Intake, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, connection_limit: ConnectionLimit, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.counts = False
         """True if the connection counts toward the limit."""
-        self._intake = intake
-        self._due: asyncio.TimerHandle | None = None
-        self._unread: asyncio.TimerHandle | None = None
+        self._connection_limit = connection_limit
+        self._timer: asyncio.TimerHandle | None = None
+        self._unread_timer: asyncio.TimerHandle | None = None
 
     def is_served(self) -> bool:
         """Return True while a complete request is being served."""
@@ -173,14 +173,14 @@ class BoundedConnection(_Protocol):
         # Another connection class may already have wrapped the transport.
         joined: Any = transport if isinstance(transport, _JoinedWrites) else _JoinedWrites(transport, self.loop)
         super().connection_made(joined)
-        self._intake.enter(self)
-        self._due = self.loop.call_later(self._intake.seconds, self._end_late)
+        self._connection_limit.enter(self)
+        self._timer = self.loop.call_later(self._connection_limit.seconds, self._close_late)
 
     def leave(self) -> None:
         """Stop this connection's timers, and remove it from the limit."""
         self._stop_clock()
         self.resume_writing()
-        self._intake.leave(self)
+        self._connection_limit.leave(self)
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
@@ -190,50 +190,50 @@ class BoundedConnection(_Protocol):
     @override
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        self._look()
+        self._update_timer()
 
     @override
     def on_response_complete(self) -> None:
         # A response to HEAD has no body to send the held head with.
         cast("_JoinedWrites", self.transport).flush()
         super().on_response_complete()
-        self._look()
+        self._update_timer()
 
     @override
     def pause_writing(self) -> None:
         super().pause_writing()
-        if self._unread is None:
-            self._unread = self.loop.call_later(_UNREAD_SECONDS, self.transport.abort)
+        if self._unread_timer is None:
+            self._unread_timer = self.loop.call_later(_UNREAD_SECONDS, self.transport.abort)
 
     @override
     def resume_writing(self) -> None:
         super().resume_writing()
-        if self._unread is not None:
-            self._unread.cancel()
-            self._unread = None
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+            self._unread_timer = None
 
-    def _look(self) -> None:
+    def _update_timer(self) -> None:
         """Run the timer while a request is incomplete, and stop it when the request has arrived."""
         if self.is_served():
             self._stop_clock()
-            self._intake.serve(self)
+            self._connection_limit.serve(self)
             return
-        self._intake.wait(self)
+        self._connection_limit.wait(self)
         if not self.is_arriving():
             self._stop_clock()
-        elif self._due is None and not self.transport.is_closing():
-            self._due = self.loop.call_later(self._intake.seconds, self._end_late)
+        elif self._timer is None and not self.transport.is_closing():
+            self._timer = self.loop.call_later(self._connection_limit.seconds, self._close_late)
 
     def _stop_clock(self) -> None:
-        if self._due is not None:
-            self._due.cancel()
-            self._due = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
-    def _end_late(self) -> None:
-        self._due = None
+    def _close_late(self) -> None:
+        self._timer = None
         if self.is_arriving():
             _log.warning(
                 "closed a connection whose request had not arrived within %g s (--timeout-request)",
-                self._intake.seconds,
+                self._connection_limit.seconds,
             )
         self.transport.abort()

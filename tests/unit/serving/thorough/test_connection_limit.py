@@ -14,10 +14,10 @@ from anyio.abc import SocketStream
 from starlette.types import Receive, Scope, Send
 
 from roundtrip.limited_logs import LimitedFilter
-from roundtrip.serving import intake
+from roundtrip.serving import connection_limit
 from roundtrip.serving.application import LIVE_PATH
+from roundtrip.serving.connection_limit import ConnectionLimit
 from roundtrip.serving.fast_connection import FastConnection
-from roundtrip.serving.intake import Intake
 from roundtrip.serving.process import connections_for, protocol_for
 from tests.kit.waiting import WAIT, until
 
@@ -81,7 +81,7 @@ class _Server(uvicorn.Server):
 class Place:
     """Address of the served application."""
 
-    def __init__(self, port: int, app: App, bounds: Intake) -> None:
+    def __init__(self, port: int, app: App, bounds: ConnectionLimit) -> None:
         self.port = port
         self.bounds = bounds
         self.app = app
@@ -120,7 +120,7 @@ async def closed(stream: SocketStream) -> None:
 @asynccontextmanager
 async def serving(*, seconds: float = WAIT, limit: int = LIMIT) -> AsyncGenerator[Place]:
     app = App()
-    bounds = Intake(app, limit=limit, seconds=seconds)
+    bounds = ConnectionLimit(app, limit=limit, seconds=seconds)
     config = uvicorn.Config(app, http=protocol_for(bounds), log_config=None, lifespan="off", ws="none")  # type: ignore[arg-type]
     server = _Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -325,7 +325,7 @@ async def test_health_is_answered_while_every_connection_is_served() -> None:
 
 
 async def test_response_that_is_not_read_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "_UNREAD_SECONDS", 0.2)
+    monkeypatch.setattr(connection_limit, "_UNREAD_SECONDS", 0.2)
     async with serving(limit=LIMIT) as place:
         place.app.size = 64 * 2**20
         place.app.finish.set()

@@ -8,7 +8,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.types import Message, Receive, Scope, Send
 
 from roundtrip import Server
-from roundtrip.serving.names import Names
+from roundtrip.serving.host_checks import HostChecks
 
 pytestmark = pytest.mark.anyio
 APP = "https://app.example.com"
@@ -32,7 +32,7 @@ async def _status(
         raise AssertionError("headers are enough")
 
     scope = {"type": "http", "headers": [(name.encode(), value.encode()) for name, value in headers.items()]}
-    await Names(_served, hosts, origins, loopback=loopback)(scope, receive, send)
+    await HostChecks(_served, hosts, origins, loopback=loopback)(scope, receive, send)
     return int(sent[0]["status"])
 
 
