@@ -39,7 +39,7 @@ def check_response(
     """Record which clauses a response keeps.
 
     Args:
-        book: The audit's notes.
+        all_notes: The audit's notes.
         method: The request's method.
         response: The response.
         capabilities: The capabilities that the request declared.

@@ -241,7 +241,7 @@ def recorded_call(call: TracedCall, *, whole: bool = False) -> RecordedCall:
 
 
 def _chain(call: TracedCall, *, whole: bool) -> list[Serving]:
-    """Return each leg's serving whose result the client used."""
+    """Return one serving per leg: the one whose result the client used."""
     chain = call.chain
     legs = {serving.leg for serving in chain}
     missing = max(legs) - len(legs)
