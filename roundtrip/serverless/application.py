@@ -93,7 +93,7 @@ class ServerlessApp:
             for module in _IMPORTED_BY_LEGS:
                 with suppress(ImportError):
                     import_module(module)
-        self._latest = self._make()
+        self._latest = self._build_app()
         self._apps: dict[asyncio.AbstractEventLoop, _AppRun | _BuiltApp] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -121,7 +121,7 @@ class ServerlessApp:
         """Serve one request, or a lifespan, without flushing."""
         if scope["type"] == "lifespan":
             loop = asyncio.get_running_loop()
-            app = self._apps[loop] = self._idle()
+            app = self._apps[loop] = self._unstarted_app()
             try:
                 await app.asgi(scope, receive, send)
             finally:
@@ -153,21 +153,21 @@ class ServerlessApp:
         run = self._apps.get(loop)
         if run is None:
             # Some hosts have an event loop for each request.
-            self._apps = {each: app for each, app in self._apps.items() if not each.is_closed()}
-            run = self._apps[loop] = _AppRun(self._idle())
+            self._apps = {other_loop: app for other_loop, app in self._apps.items() if not other_loop.is_closed()}
+            run = self._apps[loop] = _AppRun(self._unstarted_app())
         if isinstance(run, _AppRun) and (failure := await run.started()) is not None:
             if self._apps.get(loop) is run:
                 del self._apps[loop]
             raise failure
         return run.app if isinstance(run, _AppRun) else run
 
-    def _idle(self) -> "_BuiltApp":
+    def _unstarted_app(self) -> "_BuiltApp":
         """Return an application that is not running yet: a session manager serves one event loop at a time."""
         if is_running(self._latest.manager):
-            self._latest = self._make()
+            self._latest = self._build_app()
         return self._latest
 
-    def _make(self) -> "_BuiltApp":
+    def _build_app(self) -> "_BuiltApp":
         asgi = self._server.streamable_http_app(**self._options)
         manager = self._server.session_manager
         if not self._streams:
@@ -211,7 +211,7 @@ class _AppRun:
         self._stopping = asyncio.Event()
         self._failure: Exception | None = None
         # The lifespan must not see one request's context variables.
-        self._task = asyncio.get_running_loop().create_task(self._hold(), context=contextvars.Context())
+        self._task = asyncio.get_running_loop().create_task(self._run_manager(), context=contextvars.Context())
 
     async def started(self) -> Exception | None:
         """Wait until the server has started; return the error if it failed."""
@@ -222,7 +222,7 @@ class _AppRun:
         self._stopping.set()
         await self._task
 
-    async def _hold(self) -> None:
+    async def _run_manager(self) -> None:
         try:
             async with self.app.manager.run():
                 self._ready.set()
@@ -266,8 +266,8 @@ def request_id_in(body: bytes) -> int | str | None:
         request: object = json.loads(body)
     except (ValueError, RecursionError):
         return None
-    found = mapping_of(request).get("id")
-    return found if isinstance(found, int | str) and not isinstance(found, bool) else None
+    request_id = mapping_of(request).get("id")
+    return request_id if isinstance(request_id, int | str) and not isinstance(request_id, bool) else None
 
 
 def json_body(request_id: int | str | None, code: int, message: str, **data: object) -> bytes:

@@ -41,8 +41,8 @@ def scope_of(event: Mapping[str, Any], context: object) -> Scope:
     if (reason := _reason_to_reject(event)) is not None:
         raise ValueError(reason)
     request: Mapping[str, Any] = event["requestContext"]
-    given: Mapping[str, Any] = event.get("headers") or {}
-    headers = {name.lower(): str(value) for name, value in given.items()}
+    raw_headers: Mapping[str, Any] = event.get("headers") or {}
+    headers = {name.lower(): str(value) for name, value in raw_headers.items()}
     if event.get("cookies"):
         headers["cookie"] = "; ".join(event["cookies"])
     path: str = event["rawPath"] or "/"
@@ -93,7 +93,7 @@ def _reason_to_reject(event: object) -> str | None:
     return None if members.get("version") == _FORMAT and "http" in request else _REJECTED
 
 
-class Collected:
+class CollectedResponse:
     """ASGI response, collected for Lambda."""
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class Collected:
         self._cookies: list[str] = []
         self._body: list[bytes] = []
 
-    def take(self, message: Message) -> None:
+    def add(self, message: Message) -> None:
         """Add a message from the application."""
         if message["type"] == "http.response.start":
             self._status = message["status"]
@@ -113,7 +113,7 @@ class Collected:
             self._body.append(message.get("body", b""))
             self.is_complete = not message.get("more_body", False)
 
-    def response(self) -> dict[str, Any]:
+    def to_lambda(self) -> dict[str, Any]:
         """Return the response in Lambda's format."""
         body = b"".join(self._body)
         try:

@@ -16,7 +16,7 @@ from starlette.types import Message, Scope
 from roundtrip.http.connections import HttpOptions
 from roundtrip.server.server import Server
 from roundtrip.serverless.application import FLUSH_SECONDS, ServerlessApp, json_body, request_id_in
-from roundtrip.serverless.lambda_events import Collected, body_of, scope_of
+from roundtrip.serverless.lambda_events import CollectedResponse, body_of, scope_of
 
 logger = logging.getLogger("roundtrip")
 
@@ -77,17 +77,17 @@ class _LambdaProcess:
     def _loop(self) -> asyncio.AbstractEventLoop:
         if self._runner is None:
             self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
-            atexit.register(self._end, self._runner)
+            atexit.register(self._close, self._runner)
         return self._runner.get_loop()
 
-    def _end(self, runner: asyncio.Runner) -> None:
+    def _close(self, runner: asyncio.Runner) -> None:
         """Leave the lifespan, and close the event loop."""
         with runner:
             runner.run(self._app.stop())
 
     async def _serve(self, scope: Scope, body: bytes, seconds: float) -> dict[str, Any]:
         messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-        collected = Collected()
+        response = CollectedResponse()
 
         async def receive() -> Message:
             if not messages:
@@ -96,26 +96,26 @@ class _LambdaProcess:
             return messages.pop()
 
         async def send(message: Message) -> None:
-            collected.take(message)
+            response.add(message)
 
         now = asyncio.get_running_loop().time
-        ends = now() + seconds
+        deadline = now() + seconds
         serving = asyncio.create_task(self._app.serve(scope, receive, send))
-        in_time = await _ended(serving, max(0.0, seconds))
+        in_time = await _wait_until_ended(serving, max(0.0, seconds))
         if not in_time:
             serving.cancel()
-            await _ended(serving, self._reserve / 3)
+            await _wait_until_ended(serving, self._reserve / 3)
             logger.error("the function's time limit ended a request; raise the function's timeout")
-        await self._app.flush(min(FLUSH_SECONDS, ends + self._reserve * 2 / 3 - now()))
-        if collected.is_complete:
-            return collected.response()
+        await self._app.flush(min(FLUSH_SECONDS, deadline + self._reserve * 2 / 3 - now()))
+        if response.is_complete:
+            return response.to_lambda()
         if in_time:
             return _response(_CRASHED, b"text/plain", b"Internal Server Error")
         error = json_body(request_id_in(body), _SERVER_ERROR, _OUT_OF_TIME, reason="out_of_time")
         return _response(_OK, b"application/json", error)
 
 
-async def _ended(serving: "asyncio.Task[None]", seconds: float) -> bool:
+async def _wait_until_ended(serving: "asyncio.Task[None]", seconds: float) -> bool:
     """Wait for a request and log its error; return False if it is still running after some seconds."""
     done, _ = await asyncio.wait({serving}, timeout=seconds if seconds < math.inf else None)
     if done and not serving.cancelled() and (error := serving.exception()) is not None:
@@ -124,7 +124,7 @@ async def _ended(serving: "asyncio.Task[None]", seconds: float) -> bool:
 
 
 def _response(status: int, kind: bytes, body: bytes) -> dict[str, Any]:
-    collected = Collected()
-    collected.take({"type": "http.response.start", "status": status, "headers": [(b"content-type", kind)]})
-    collected.take({"type": "http.response.body", "body": body})
-    return collected.response()
+    response = CollectedResponse()
+    response.add({"type": "http.response.start", "status": status, "headers": [(b"content-type", kind)]})
+    response.add({"type": "http.response.body", "body": body})
+    return response.to_lambda()
