@@ -339,12 +339,12 @@ def _ledger_advice(users: Sequence[ProbedInstance]) -> str:
     kinds = {instance.facts.ledger for instance in users}
     reaches = {instance.facts.reach for instance in users}
     if "process" in reaches:
-        return "A MemoryLedger holds for one process: give all the same RedisLedger, PostgresLedger or SqliteLedger."
+        return "A MemoryLedger covers one process. Give all instances one RedisLedger, PostgresLedger or SqliteLedger."
     if len(kinds) > 1:
-        return f"They have ledgers of different kinds ({', '.join(sorted(kinds))}): give all the same."
+        return f"The instances have different ledgers ({', '.join(sorted(kinds))}). Give all of them the same ledger."
     if "machine" in reaches:
-        return "Give all the same file; several machines need a RedisLedger or a PostgresLedger."
-    return "Give all the same address, database and prefix, and no address of a replica."
+        return "Give all instances the same file. Several machines need a RedisLedger or a PostgresLedger."
+    return "Give all instances the same address, database and prefix. The address must not be a replica's."
 
 
 def _tasks(seen: Observed) -> Iterator[_UntitledFinding]:

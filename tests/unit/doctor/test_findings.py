@@ -115,7 +115,7 @@ def test_tools_that_differ_are_named_up_to_a_number() -> None:
 PAYS: dict[str, Any] = {"exactly_once": True}
 KINDS: list[tuple[tuple[str, str], tuple[str, str], dict[str, Any], str]] = [
     (("MemoryLedger", "process"), ("MemoryLedger", "process"), PAYS, "RedisLedger"),
-    (("SqliteLedger", "machine"), ("RedisLedger", "fleet"), PAYS, "different kinds"),
+    (("SqliteLedger", "machine"), ("RedisLedger", "fleet"), PAYS, "different ledgers"),
     (("SqliteLedger", "machine"), ("SqliteLedger", "machine"), PAYS, "the same file"),
     (("RedisLedger", "fleet"), ("RedisLedger", "fleet"), PAYS, "database and prefix"),
     (("MemoryLedger", "process"), ("MemoryLedger", "process"), {"tasks": {"own_keys": ["new"], "runs": True}}, ""),
