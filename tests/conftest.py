@@ -15,7 +15,7 @@ import pytest
 
 from roundtrip.testing import Era
 from tests.kit.held_threads import Held
-from tests.kit.log_budgets import refill, watch_budgets
+from tests.kit.log_budgets import refill_budgets, watch_budgets
 from tests.kit.programs import describe_missing, missing_program
 from tests.kit.tiers import Tier, adds_to_first, current_tier, is_in_tier, tier_of
 
@@ -124,7 +124,7 @@ def pytest_runtest_teardown() -> None:
 
     Servers for other processes shorten the lease. So do tests that create such a server themselves.
     """
-    refill()
+    refill_budgets()
     lease: Any = sys.modules.get("roundtrip.ledger.lease")
     if lease is not None:
         lease.LEASE_SECONDS = _LEASE_SECONDS

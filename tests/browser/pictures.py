@@ -28,7 +28,7 @@ from tests.browser.playground.conftest import playing
 from tests.browser.ui.asking_tasks import begin, run
 from tests.docs.pages import ROOT, python_blocks
 from tests.interaction.tasks import workshops
-from tests.kit.operated import operating
+from tests.kit.operated import run_ui
 from tests.kit.page_calls import confirmation
 
 __all__ = ["main"]
@@ -150,7 +150,7 @@ def _photograph_operating() -> None:
             record_order(folder / "traces" / f"{rounds}.jsonl", rounds=rounds)
         record_order(folder / "traces" / "all.jsonl", pause=_PAUSE)
         options = ["--server", "tests.interaction.tasks.workshops:shop", "--test-user", str(folder / "traces")]
-        with operating(*options) as served, chromium() as browser:
+        with run_ui(*options) as served, chromium() as browser:
             tab = browser.new_page(viewport={"width": 1280, "height": 520}, color_scheme="light")
             tab.goto(f"{served.url}?state=awaiting_input")
             tab.locator("#rows tr").nth(4).wait_for()

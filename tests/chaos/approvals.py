@@ -14,7 +14,7 @@ import pytest
 from tests.chaos import approvals_shop
 from tests.kit.hosts import HttpProcess
 from tests.kit.peer import Peer, text_of
-from tests.kit.stores import place_of, servers
+from tests.kit.stores import location_of, servers
 
 
 class Attack:
@@ -95,7 +95,7 @@ class Attack:
 
 async def attacked(folder: Path, monkeypatch: pytest.MonkeyPatch, *, tasks: int, kills: int, seconds: float) -> None:
     with servers() as started, ExitStack() as stack:
-        monkeypatch.setenv(approvals_shop.PLACE, place_of("redis", started, folder))
+        monkeypatch.setenv(approvals_shop.PLACE, location_of("redis", started, folder))
         fleet = [stack.enter_context(HttpProcess()) for _ in range(3)]
         for instance in fleet:
             instance.start(approvals_shop.shop)

@@ -10,7 +10,7 @@ from roundtrip.once.exactly_once import LedgerClaim
 from roundtrip.stored.book import CallBook, StoredView
 from tests.exhaustive.explorer import Bounds
 from tests.exhaustive.scenes import CANCELLED, IN_STEPS, ONCE, SMALL, TWICE, Fault, Make, PayingOnce, explored
-from tests.kit.forks import alone
+from tests.kit.forks import run_in_process
 from tests.simulation import faults
 
 
@@ -24,7 +24,7 @@ from tests.simulation import faults
     ],
 )
 def test_no_order_breaks_a_promise(make: Make, bounds: Bounds) -> None:
-    exploration = alone(explored, make, bounds)
+    exploration = run_in_process(explored, make, bounds)
     print(exploration)
     assert exploration.broken is None, exploration.broken
     assert exploration.states > 100
@@ -67,6 +67,6 @@ def stopped_body_frees_its_call(patch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_fault_is_found(fault: Fault, make: Make, bounds: Bounds) -> None:
-    exploration = alone(explored, make, bounds, fault)
+    exploration = run_in_process(explored, make, bounds, fault)
     print(exploration.broken)
     assert exploration.broken is not None

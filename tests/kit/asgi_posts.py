@@ -11,7 +11,7 @@ from roundtrip.testing import Era
 from tests.kit.asgi_scopes import scope_of
 from tests.kit.wire import EVERYTHING, Json, headers_of, meta_of
 
-__all__ = ["Post", "calling"]
+__all__ = ["Post", "call_post"]
 
 
 class Post:
@@ -47,7 +47,7 @@ class Post:
         return b"".join(message.get("body", b"") for message in self.sent)
 
 
-def calling(
+def call_post(
     tool: str, arguments: Json | None = None, *, revision: str = Era.RETRY.value, meta: Json | None = None, **more: Any
 ) -> Post:
     """Return the request for one leg, with `more` as additional parameters."""

@@ -29,14 +29,14 @@ from typing import IO, Any, Final, TypeVar
 
 __all__ = [
     "FORKS",
-    "Piped",
+    "ForkedProcess",
+    "PipedProcess",
     "Program",
-    "Started",
-    "alone",
     "command_of",
     "commands_with",
     "is_readable",
-    "piped",
+    "run_in_process",
+    "run_piped",
     "start",
 ]
 
@@ -70,10 +70,10 @@ class _Descriptor:
         self._number = number
 
     def __reduce__(self) -> tuple[Callable[[Any], int], tuple[Any]]:
-        return _arrived, (DupFd(self._number),)
+        return _restore_descriptor, (DupFd(self._number),)
 
 
-def _arrived(sent: Any) -> int:
+def _restore_descriptor(sent: Any) -> int:
     return sent.detach()
 
 
@@ -87,25 +87,25 @@ def _run(
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = [program.__module__, *arguments]
-    sys.stdin = _opened(0, "r")
-    sys.stdout = _opened(1, "w", line_buffering=os.isatty(1))
-    sys.stderr = _opened(2, "w", errors="backslashreplace", line_buffering=True)
+    sys.stdin = _open_stream(0, "r")
+    sys.stdout = _open_stream(1, "w", line_buffering=os.isatty(1))
+    sys.stderr = _open_stream(2, "w", errors="backslashreplace", line_buffering=True)
     sys.exit(program(arguments))
 
 
-def _opened(stream: int, mode: str, **options: Any) -> io.TextIOWrapper:
+def _open_stream(stream: int, mode: str, **options: Any) -> io.TextIOWrapper:
     # Like an interpreter's streams, these stay open after collection.
     raw = open(stream, f"{mode}b", closefd=False)  # noqa: SIM115
     return io.TextIOWrapper(raw, encoding="utf-8", **options)
 
 
-def alone(work: Callable[..., T], *arguments: Any) -> T:
+def run_in_process(work: Callable[..., T], *arguments: Any) -> T:
     """Call a function in a separate process, so that nothing stays in this process's memory."""
     with FORKS.Pool(1) as pool:
         return pool.apply(work, arguments)
 
 
-class Started:
+class ForkedProcess:
     """Started process."""
 
     def __init__(self, process: ForkServerProcess) -> None:
@@ -148,7 +148,7 @@ def start(
     stdin: int | None = None,
     stdout: int | None = None,
     stderr: int | None = None,
-) -> Started:
+) -> ForkedProcess:
     """Run a program in a separate process.
 
     Args:
@@ -168,7 +168,7 @@ def start(
             target=_run, args=(program, list(arguments), str(cwd), environment, streams), daemon=True
         )
         process.start()
-    return Started(process)
+    return ForkedProcess(process)
 
 
 def is_readable(descriptor: int, seconds: float) -> bool:
@@ -181,17 +181,17 @@ _KILLED_SECONDS: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
-class Piped:
+class PipedProcess:
     """Process with pipes to its streams."""
 
-    process: Started
+    process: ForkedProcess
     stdin: IO[str]
     stdout: IO[str]
     stderr: IO[str]
 
 
 @contextmanager
-def piped(program: Program, *arguments: str, cwd: Path) -> Generator[Piped]:
+def run_piped(program: Program, *arguments: str, cwd: Path) -> Generator[PipedProcess]:
     """Run a program with pipes to its streams, and kill it at the end of the `with` block."""
     (stdin, ours), (out, stdout), (told, stderr) = os.pipe(), os.pipe(), os.pipe()
     with (
@@ -205,7 +205,7 @@ def piped(program: Program, *arguments: str, cwd: Path) -> Generator[Piped]:
             for number in (stdin, stdout, stderr):
                 os.close(number)
         try:
-            yield Piped(process, given, said, complained)
+            yield PipedProcess(process, given, said, complained)
         finally:
             process.kill()
             process.wait(_KILLED_SECONDS)
@@ -232,10 +232,10 @@ def command_of(program: Program, *arguments: str) -> list[str]:
 
     The forked process ends when the command is killed, and the command ends when the forked process does.
     """
-    return _relayed(_broker(), program, *arguments)
+    return _relay_command(_broker(), program, *arguments)
 
 
-def _relayed(path: str, program: Program, *arguments: str) -> list[str]:
+def _relay_command(path: str, program: Program, *arguments: str) -> list[str]:
     name = f"{program.__module__}:{program.__qualname__}"
     return [sys.executable, "-I", "-S", "-c", _RELAY, path, name, *arguments]
 
@@ -266,7 +266,7 @@ def commands_with(env: Mapping[str, str], folder: Path) -> Generator[Callable[..
             [sys.executable, "-c", program, str(number)], env=env, stdin=subprocess.PIPE, pass_fds=[number]
         )
     with process:
-        yield functools.partial(_relayed, path)
+        yield functools.partial(_relay_command, path)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from mcp.server import MCPServer
 from starlette.types import ASGIApp
 
 from roundtrip.testing.hosting import serving
-from tests.kit.forks import Started, command_of, start
+from tests.kit.forks import ForkedProcess, command_of, start
 from tests.kit.waiting import WAIT
 
 __all__ = [
@@ -128,7 +128,7 @@ class HttpProcess:
 
     def __init__(self) -> None:
         self._listening = listening()
-        self._process: Started | None = None
+        self._process: ForkedProcess | None = None
         self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}/mcp"
 
     @property

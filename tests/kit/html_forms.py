@@ -106,10 +106,10 @@ class HtmlForm(HTMLParser):
 
     def body(self, button: str = "answer") -> bytes:
         """Return the body that a browser sends when a button is pressed."""
-        return encoded(self.posted(button))
+        return encode(self.posted(button))
 
 
-def encoded(pairs: Sequence[tuple[str, str]]) -> bytes:
+def encode(pairs: Sequence[tuple[str, str]]) -> bytes:
     return urlencode(pairs).encode()
 
 

@@ -5,7 +5,7 @@ from typing import Any, Final, cast
 
 from roundtrip import limited_logs
 
-__all__ = ["refill", "watch_budgets"]
+__all__ = ["refill_budgets", "watch_budgets"]
 
 _Budget: Final[Any] = vars(limited_logs)["_Budget"]
 _spend: Final = cast("Callable[[Any, object], int | None]", _Budget.spend)
@@ -23,7 +23,7 @@ def _spend_and_note(budget: Any, kind: object) -> int | None:
     return _spend(budget, kind)
 
 
-def refill() -> None:
+def refill_budgets() -> None:
     """Refill all budgets."""
     for budget in _spent:
         cast("dict[object, Any]", vars(budget)["_kinds"]).clear()

@@ -20,7 +20,7 @@ import pytest
 from tests.kit.hosts import listening
 from tests.kit.waiting import WAIT
 
-__all__ = ["NGINX", "host_of", "listening", "nginx", "runnable", "serving"]
+__all__ = ["NGINX", "for_any_user", "host_of", "listening", "nginx", "run_nginx"]
 
 NGINX: Final = shutil.which("nginx", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/local/sbin")
 
@@ -54,7 +54,7 @@ def host_of(address: str) -> str:
     return urlsplit(address).netloc or address
 
 
-def runnable(text: str, folder: Path) -> str:
+def for_any_user(text: str, folder: Path) -> str:
     """Return a system-wide nginx configuration in a form that any user may run from a folder."""
     places = "".join(
         f"{name}_temp_path {folder}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
@@ -64,7 +64,7 @@ def runnable(text: str, folder: Path) -> str:
 
 
 @contextmanager
-def serving(configuration: Path, *sockets: socket.socket) -> Generator[subprocess.Popen[bytes]]:
+def run_nginx(configuration: Path, *sockets: socket.socket) -> Generator[subprocess.Popen[bytes]]:
     """Run nginx with a configuration file that listens where the sockets do. Clients may connect at once."""
     if NGINX is None:
         pytest.skip("nginx is not installed")
@@ -112,6 +112,6 @@ def nginx(upstreams: Sequence[str], *, extra: str = "") -> Generator[str]:
             extra=extra,
         )
         configuration = folder / "nginx.conf"
-        configuration.write_text(runnable(text, folder))
-        with serving(configuration, door):
+        configuration.write_text(for_any_user(text, folder))
+        with run_nginx(configuration, door):
             yield f"http://{listen}"

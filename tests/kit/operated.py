@@ -12,10 +12,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from roundtrip.cli import main
-from tests.kit.forks import Piped, piped
+from tests.kit.forks import PipedProcess, run_piped
 from tests.kit.hosts import ROOT, WAIT
 
-__all__ = ["Operated", "UiAnswer", "basic", "operating"]
+__all__ = ["UiAnswer", "UiProcess", "basic_auth", "run_ui"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,10 @@ class UiAnswer:
         return json.loads(self.body)
 
 
-class Operated:
+class UiProcess:
     """Running command, with the address that it printed."""
 
-    def __init__(self, running: Piped) -> None:
+    def __init__(self, running: PipedProcess) -> None:
         self._process = running.process
         self._stderr = running.stderr
         # The pipe closes when the process ends, so this cannot wait forever.
@@ -81,12 +81,12 @@ class Operated:
 
 
 @contextmanager
-def operating(*arguments: str) -> Generator[Operated]:
+def run_ui(*arguments: str) -> Generator[UiProcess]:
     """Run `roundtrip ui` inside a `with` block."""
-    with piped(main, "ui", *arguments, cwd=ROOT) as running:
-        yield Operated(running)
+    with run_piped(main, "ui", *arguments, cwd=ROOT) as running:
+        yield UiProcess(running)
 
 
-def basic(name: str, token: str) -> dict[str, str]:
+def basic_auth(name: str, token: str) -> dict[str, str]:
     """Return the header for a name and a token."""
     return {"Authorization": f"Basic {base64.b64encode(f'{name}:{token}'.encode()).decode()}"}

@@ -33,10 +33,10 @@ __all__ = [
     "cinema",
     "client_of",
     "declare_only",
-    "go_on",
     "handle_in",
     "link_in",
     "reader",
+    "resume",
     "text_of",
     "user_of",
     "with_pages",
@@ -131,7 +131,7 @@ def handle_in(result: Any) -> str:
     return handle
 
 
-async def go_on(client: Client, asked: Any, answers: Mapping[str, Any] | None = None) -> Any:
+async def resume(client: Client, asked: Any, answers: Mapping[str, Any] | None = None) -> Any:
     """Continue the call whose handle is in a result."""
     given = {} if answers is None else {"answers": answers}
     return await client.call_tool("continue_call", {"handle": handle_in(asked), **given})

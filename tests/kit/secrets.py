@@ -17,7 +17,7 @@ OTHER: Final = b"a key that no server here knows."
 BORN: Final = 1_700_000_000.0
 
 
-def pinned(message: str, schema: str = "schema", *, call: str = "call-1", key: bytes = NEW) -> bytes:
+def pin_of(message: str, schema: str = "schema", *, call: str = "call-1", key: bytes = NEW) -> bytes:
     """Return a question's pin as a server with this key makes it."""
     return Pinner(KeyRing([key]).derive(b"pin")).pin(call, digest(message), digest(schema))
 
@@ -49,7 +49,7 @@ def sealer(*keys: bytes) -> Sealer:
 def journal(*, answers: int = 1, chars: int = 10, computed: str | None = None, authored: str | None = None) -> Journal:
     """Return a journal with answers, an open question, and optionally a value to seal."""
     entries = {
-        f"question_{number}": Entry(Action.ACCEPT, pinned(str(number)), {"text": "a" * chars})
+        f"question_{number}": Entry(Action.ACCEPT, pin_of(str(number)), {"text": "a" * chars})
         for number in range(answers)
     }
     return Journal(
@@ -62,7 +62,7 @@ def journal(*, answers: int = 1, chars: int = 10, computed: str | None = None, a
         fingerprint="f00dab",
         build="b001",
         entries=entries,
-        asked={"confirm": Asked(pinned("message"), attempts=1)},
+        asked={"confirm": Asked(pin_of("message"), attempts=1)},
         computed={"quote": Computed(computed)} if computed is not None else {},
         authored=authored,
         written=BORN,
@@ -91,6 +91,6 @@ def payload(what: Journal | bytes, *keys: bytes, deflate: bool = True, **claimed
     return claims(**claimed) + packed
 
 
-def decoded(part: str) -> bytes:
+def decode(part: str) -> bytes:
     """Decode part of a token, as any client can."""
     return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))

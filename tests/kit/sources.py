@@ -8,7 +8,7 @@ from typing import Final
 
 import roundtrip
 
-__all__ = ["PACKAGE", "UNUSED", "imported", "loaded_on_use", "name_of", "sources"]
+__all__ = ["PACKAGE", "UNUSED", "imports_of", "lazy_imports_of", "name_of", "sources"]
 
 PACKAGE: Final = Path(roundtrip.__file__).parent
 
@@ -58,9 +58,9 @@ def name_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imported(tree: ast.Module, known: Mapping[str, ast.Module]) -> set[str]:
+def imports_of(tree: ast.Module, known: Mapping[str, ast.Module]) -> set[str]:
     """Return the known modules that a module imports, including imports for type checkers."""
-    names = set(loaded_on_use(tree))
+    names = set(lazy_imports_of(tree))
     for statement in _imports(tree):
         if isinstance(statement, ast.Import):
             names |= {alias.name for alias in statement.names}
@@ -73,7 +73,7 @@ def imported(tree: ast.Module, known: Mapping[str, ast.Module]) -> set[str]:
     return names & known.keys()
 
 
-def loaded_on_use(tree: ast.Module) -> list[str]:
+def lazy_imports_of(tree: ast.Module) -> list[str]:
     """Return the modules that a module imports on first use."""
     calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "load_on_use")
     return [ast.literal_eval(module) for call in calls for module in call.args[1:]]

@@ -60,7 +60,7 @@ class Servers:
         return self._stack.enter_context(postgres_server())
 
 
-def place_of(kind: str, started: Servers, folder: Path) -> str:
+def location_of(kind: str, started: Servers, folder: Path) -> str:
     """Return a new location for a ledger, as `ledger_at` reads it in any process."""
     name = f"s{next(_NAMES)}"
     match kind:
@@ -136,24 +136,24 @@ def ledger_of(kind: str, started: Servers, folder: Path, *, system: System = SYS
         case "sqlite":
             return SqliteLedger(folder / f"s{next(_NAMES)}.db", durable=False, system=system)
         case _:
-            return ledger_at(place_of(kind, started, folder))
+            return ledger_at(location_of(kind, started, folder))
 
 
 @asynccontextmanager
-async def turned_ledger(kind: str, started: Servers, folder: Path, clock: Clock) -> AsyncGenerator[AnyLedger]:
+async def clock_ledger(kind: str, started: Servers, folder: Path, clock: Clock) -> AsyncGenerator[AnyLedger]:
     """Yield a ledger whose task store reads a test's clock."""
     ledger = ledger_of(kind, started, folder, system=System(time=clock))
     if isinstance(ledger, RedisLedger):
-        _turn_redis(ledger._connections, clock)  # pyright: ignore[reportPrivateUsage]
+        _set_redis_clock(ledger._connections, clock)  # pyright: ignore[reportPrivateUsage]
     elif isinstance(ledger, PostgresLedger):
-        _turn_postgres(ledger._connections, clock)  # pyright: ignore[reportPrivateUsage]
+        _set_postgres_clock(ledger._connections, clock)  # pyright: ignore[reportPrivateUsage]
     try:
         yield ledger
     finally:
         await ledger.aclose()
 
 
-def _turn_redis(connections: RedisConnections, clock: Clock) -> None:
+def _set_redis_clock(connections: RedisConnections, clock: Clock) -> None:
     """Let scripts read the test's clock: set its time before each script."""
     run = connections.run
 
@@ -166,7 +166,7 @@ def _turn_redis(connections: RedisConnections, clock: Clock) -> None:
     connections.run = turned
 
 
-def _turn_postgres(connections: PostgresConnections, clock: Clock) -> None:
+def _set_postgres_clock(connections: PostgresConnections, clock: Clock) -> None:
     """Let statements read the test's clock: set its time before each statement."""
     fetch = connections.fetch
     is_turned, lock = False, asyncio.Lock()

@@ -10,11 +10,11 @@ from starlette.types import ASGIApp
 
 from tests.kit.hosts import WAIT, listening
 
-__all__ = ["in_thread"]
+__all__ = ["serve_in_thread"]
 
 
 @contextmanager
-def in_thread(app: ASGIApp, *, port: int = 0, lifespan: Literal["auto", "on", "off"] = "auto") -> Generator[str]:
+def serve_in_thread(app: ASGIApp, *, port: int = 0, lifespan: Literal["auto", "on", "off"] = "auto") -> Generator[str]:
     """Serve an application inside a `with` block, and yield its `/mcp` address."""
     server = uvicorn.Server(
         uvicorn.Config(app, log_config=None, ws="none", lifespan=lifespan, timeout_graceful_shutdown=1)

@@ -11,7 +11,7 @@ import pytest
 from roundtrip.engine import interruptions
 from tests.kit.waiting import until
 
-__all__ = ["LIMIT", "TimeLimits", "hang", "limits", "limits_held"]
+__all__ = ["LIMIT", "TimeLimits", "hang", "hold_limits", "limits"]
 
 LIMIT: Final = 5.0
 """Seconds for a tool's `timeout=`, which no test waits for."""
@@ -57,7 +57,7 @@ _held: list[TimeLimits] = []
 
 
 @contextmanager
-def limits_held() -> Generator[TimeLimits]:
+def hold_limits() -> Generator[TimeLimits]:
     """Keep all legs' time limits from expiring by themselves."""
     held = TimeLimits()
     _held.append(held)
@@ -77,5 +77,5 @@ async def hang(seconds: float | None = None) -> None:
 @pytest.fixture
 def limits() -> Generator[TimeLimits]:
     """Let tools' time limits expire when the test says so."""
-    with limits_held() as held:
+    with hold_limits() as held:
         yield held

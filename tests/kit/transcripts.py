@@ -36,10 +36,10 @@ __all__ = [
     "call_of",
     "ended",
     "handed",
-    "kept",
     "question",
     "rejected",
-    "shown",
+    "revealed",
+    "show_call",
     "stopped",
     "write",
 ]
@@ -48,7 +48,7 @@ AT: Final = 1_795_000_000.0
 """The first line's time."""
 
 
-def kept(value: Any) -> dict[str, Any]:
+def revealed(value: Any) -> dict[str, Any]:
     """Return a value as a recorder writes it with `reveal="all"`. Return a digest unchanged."""
     if isinstance(value, dict) and "digest" in value:
         return cast("dict[str, Any]", value)
@@ -58,13 +58,13 @@ def kept(value: Any) -> dict[str, Any]:
 def question(key: str = "format", reason: Reason = Reason.NEW, **fields: Any) -> dict[str, Any]:
     for name in ("message", "form", "url", "complaint"):
         if name in fields:
-            fields[name] = kept(fields[name])
+            fields[name] = revealed(fields[name])
     return ShownQuestion.model_validate({"key": key, "kind": "form", "reason": reason, **fields}).model_dump()
 
 
 def answer(key: str = "format", action: str | None = "accept", how: str = "taken", **fields: Any) -> dict[str, Any]:
     if "data" in fields:
-        fields["data"] = kept(fields["data"])
+        fields["data"] = revealed(fields["data"])
     return ReadAnswer.model_validate({"key": key, "action": action, "how": how, **fields}).model_dump()
 
 
@@ -74,31 +74,31 @@ def _line(event: str, at: float, fields: dict[str, Any]) -> Any:
     return LINE.validate_python({**head, **fields})
 
 
-def _of_call(event: str, at: float, fields: dict[str, Any]) -> Any:
+def _call_line(event: str, at: float, fields: dict[str, Any]) -> Any:
     return _line(event, at, {"call": "call-1", "leg": 1, "round": 0, **fields})
 
 
 def began(at: float = 0.0, **fields: Any) -> BeganLine:
     head = {"method": "tools/call", "tool": "order", "era": "retry", "build": "1", "plan": "p"}
-    return _of_call("began", at, {**head, **fields})
+    return _call_line("began", at, {**head, **fields})
 
 
 def asked(at: float = 1.0, *questions: dict[str, Any], **fields: Any) -> AskedLine:
-    return _of_call(
+    return _call_line(
         "asked", at, {"round": 1, "ms": 2.0, "by": "resolvers", "questions": questions or (question(),), **fields}
     )
 
 
 def answered(at: float = 2.0, **fields: Any) -> AnsweredLine:
-    return _of_call("answered", at, {"round": 1, "ms": 1002.0, "keys": ("format",), "waited": 1000.0, **fields})
+    return _call_line("answered", at, {"round": 1, "ms": 1002.0, "keys": ("format",), "waited": 1000.0, **fields})
 
 
 def ended(at: float = 3.0, **fields: Any) -> EndedLine:
-    return _of_call("ended", at, {"ms": 3.0, "state": "completed", **fields})
+    return _call_line("ended", at, {"ms": 3.0, "state": "completed", **fields})
 
 
 def handed(at: float = 3.0, **fields: Any) -> HandedLine:
-    return _of_call("handed", at, {"ms": 3.0, **fields})
+    return _call_line("handed", at, {"ms": 3.0, **fields})
 
 
 def rejected(at: float = 4.0, reason: RejectionReason = RejectionReason.EXPIRED, **fields: Any) -> RejectedLine:
@@ -106,14 +106,14 @@ def rejected(at: float = 4.0, reason: RejectionReason = RejectionReason.EXPIRED,
 
 
 def acted(at: float = 5.0, action: str = "cancel", **fields: Any) -> ActedLine:
-    return _of_none("acted", at, {"instance": "command", "action": action, "by": "ana", "outcome": "done", **fields})
+    return _bare_line("acted", at, {"instance": "command", "action": action, "by": "ana", "outcome": "done", **fields})
 
 
 def stopped(at: float = 5.0, how: str = "cancelled", **fields: Any) -> StoppedLine:
-    return _of_none("stopped", at, {"instance": "a", "how": how, **fields})
+    return _bare_line("stopped", at, {"instance": "a", "how": how, **fields})
 
 
-def _of_none(event: str, at: float, fields: dict[str, Any]) -> Any:
+def _bare_line(event: str, at: float, fields: dict[str, Any]) -> Any:
     """Create a line that belongs to no request."""
     return LINE.validate_python({"v": 1, "event": event, "at": AT + at, "call": "call-1", "tool": "order", **fields})
 
@@ -124,7 +124,7 @@ def call_of(*lines: Line) -> TracedCall:
     return call
 
 
-def shown(*lines: Line, now: float = AT + 310) -> str:
+def show_call(*lines: Line, now: float = AT + 310) -> str:
     """Return what `roundtrip trace show` prints for the only call in these lines."""
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     show(call_of(*lines), Screen(out), now=now)

@@ -8,7 +8,7 @@ from roundtrip import Server
 from roundtrip.testing import served
 from roundtrip.testing.networks.fleet import Instance
 
-__all__ = ["TRANSPORTS", "over"]
+__all__ = ["TRANSPORTS", "serve_over"]
 
 TRANSPORTS: Final[dict[str, dict[str, bool] | None]] = {
     "memory": None,
@@ -21,7 +21,7 @@ TRANSPORTS: Final[dict[str, dict[str, bool] | None]] = {
 
 
 @asynccontextmanager
-async def over(transport: str, server: Server[Any]) -> AsyncGenerator[Instance]:
+async def serve_over(transport: str, server: Server[Any]) -> AsyncGenerator[Instance]:
     """Serve over a transport, and yield what a client connects to."""
     options = TRANSPORTS[transport]
     if options is None:

@@ -63,7 +63,7 @@ class Visitor:
 
 
 @asynccontextmanager
-async def visiting(server: Instance, era: Era, visitor: Visitor, **options: Any) -> AsyncGenerator[Client]:
+async def connect_user(server: Instance, era: Era, visitor: Visitor, **options: Any) -> AsyncGenerator[Client]:
     """Connect a client that shows pages to a visitor."""
     async with Client(
         cast("Any", server), mode=era.value, elicitation_callback=visitor, message_handler=visitor.listen, **options

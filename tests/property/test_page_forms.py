@@ -15,7 +15,7 @@ from roundtrip.pages.look import PageLook
 from roundtrip.pages.rendering import PageRenderer
 from roundtrip.questions.fields import fields_of
 from roundtrip.testing.strategies import answers
-from tests.kit.html_forms import HtmlForm, encoded, read_page
+from tests.kit.html_forms import HtmlForm, encode, read_page
 from tests.kit.tiers import examples
 from tests.property.form_schemas import SCHEMAS, accepts, answerable
 
@@ -134,7 +134,7 @@ def test_whatever_is_sent_becomes_valid_content_or_mistakes(schema: dict[str, An
         ["0", "1", "-1", "yes", "Z"]
     )
     pairs = data.draw(st.lists(st.tuples(st.sampled_from(names), texts), max_size=6, unique_by=lambda pair: pair[0]))
-    body = encoded([("token", "t"), ("decision", "answer"), *pairs])
+    body = encode([("token", "t"), ("decision", "answer"), *pairs])
     page, given_answers = read_form(asked(schema), parse_body(body))
     assert (given_answers is None) == bool(page.mistakes)
     if given_answers is not None:

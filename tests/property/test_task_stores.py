@@ -13,7 +13,7 @@ import pytest
 from roundtrip.ledger.machines import StoredEvent, StoredState
 from roundtrip.ledger.tasks import CallEntry, CallStore, EntrySummary, summary_of
 from roundtrip.testing import Clock
-from tests.kit.stores import KINDS, Servers, turned_ledger
+from tests.kit.stores import KINDS, Servers, clock_ledger
 from tests.kit.tiers import examples
 
 pytestmark = pytest.mark.anyio
@@ -170,7 +170,7 @@ async def test_store_does_what_the_model_does(kind: str, started: Servers, tmp_p
         clock = Clock()
         # Redis tells microseconds, so times of the test have no more digits.
         clock.now = float(int(clock.now))
-        async with turned_ledger(kind, started, tmp_path, clock) as ledger:
+        async with clock_ledger(kind, started, tmp_path, clock) as ledger:
             try:
                 await _play(ledger.tasks, clock, random.Random(seed))
             except Exception as error:

@@ -3,7 +3,7 @@
 `.ci/run` tries thousands of them with `python -m tests.simulation`, and `.ci/nightly` all faults with `--faults`.
 """
 
-from tests.kit.forks import alone
+from tests.kit.forks import run_in_process
 from tests.kit.tiers import examples
 from tests.simulation.faults import FAULTS, first_broken, found
 
@@ -11,9 +11,9 @@ _QUICKLY_FOUND = FAULTS[4]
 
 
 def test_every_history_keeps_every_promise() -> None:
-    history = alone(first_broken, range(examples(12)))
+    history = run_in_process(first_broken, range(examples(12)))
     assert history is None, history.text()
 
 
 def test_fault_is_found() -> None:
-    assert alone(found, _QUICKLY_FOUND, range(1, 200)) is not None
+    assert run_in_process(found, _QUICKLY_FOUND, range(1, 200)) is not None

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 
-from tests.kit.sources import PACKAGE, imported, loaded_on_use, name_of, sources
+from tests.kit.sources import PACKAGE, imports_of, lazy_imports_of, name_of, sources
 
 _CEILINGS: Final = {
     "code lines": 48_313,
@@ -77,7 +77,7 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
     """Imports for type checkers count, and those inside of functions."""
     modules = {name_of(path): tree for path, tree in sources().items()}
     assert len(modules) > 200
-    graph = {name: imported(tree, modules) - {name} for name, tree in modules.items()}
+    graph = {name: imports_of(tree, modules) - {name} for name, tree in modules.items()}
     assert graph["roundtrip.legs.runner"] >= {"roundtrip.engine.leg", "roundtrip.legs.asking"}
     try:
         TopologicalSorter(graph).prepare()
@@ -103,7 +103,7 @@ def test_module_that_is_loaded_on_use_has_a_twin_for_type_checkers() -> None:
     known = {name_of(path) for path in sources()}
     found = 0
     for path, tree in sources().items():
-        loaded = loaded_on_use(tree)
+        loaded = lazy_imports_of(tree)
         blocks = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
         twins = {
             f"{node.module}.{alias.name}"

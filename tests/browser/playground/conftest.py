@@ -14,9 +14,9 @@ from playwright.sync_api import Locator
 
 from roundtrip.cli import main
 from tests.browser.conftest import Tab, expect
-from tests.kit.forks import Piped, piped
+from tests.kit.forks import PipedProcess, run_piped
 from tests.kit.hosts import ROOT
-from tests.kit.operated import Operated
+from tests.kit.operated import UiProcess
 from tests.kit.waiting import WAIT
 
 __all__ = ["Playing", "Start", "playing"]
@@ -29,10 +29,10 @@ def make_server() -> Server:
 SHOPS: Final = Path(__file__).with_name("shops")
 
 
-class Playing(Operated):
+class Playing(UiProcess):
     """The command, its address, and its folder."""
 
-    def __init__(self, running: Piped, folder: Path) -> None:
+    def __init__(self, running: PipedProcess, folder: Path) -> None:
         super().__init__(running)
         self.folder = folder
         self.log: list[str] = []
@@ -70,7 +70,7 @@ def playing(*arguments: str, folder: Path) -> Generator[Playing]:
     """Run the command in a folder."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
-        with piped(main, "dev", *arguments, cwd=folder) as running:
+        with run_piped(main, "dev", *arguments, cwd=folder) as running:
             opened = Playing(running, folder)
             yield opened
             assert "Exception in ASGI application" not in "".join(opened.log), opened.log

@@ -24,7 +24,7 @@ from tests.browser.playground.conftest import (
     press,
     project,
 )
-from tests.kit.forks import piped
+from tests.kit.forks import run_piped
 from tests.kit.hosts import WAIT, free_port
 
 
@@ -68,7 +68,7 @@ def test_server_of_the_sdk_is_called(tab: Tab, start: Start) -> None:
 def test_server_at_an_address_is_called(tab: Tab, tmp_path: Path) -> None:
     folder = project(tmp_path / "project", "cinema.py")
     port = free_port()
-    with piped(main, "serve", "cinema.py", "--port", str(port), cwd=folder) as served:
+    with run_piped(main, "serve", "cinema.py", "--port", str(port), cwd=folder) as served:
         while "serves on" not in served.stderr.readline():
             pass
         with playing(f"http://127.0.0.1:{port}/mcp", folder=tmp_path) as running:
@@ -110,7 +110,7 @@ def test_mistake_is_told_at_the_terminal(tmp_path: Path) -> None:
     (folder / "broken.py").write_text("1 / 0\n")
     said: dict[tuple[str, ...], str] = {}
     for arguments in MISTAKES:
-        with piped(main, "dev", *arguments, cwd=folder) as running:
+        with run_piped(main, "dev", *arguments, cwd=folder) as running:
             code = running.process.wait(WAIT)
             said[arguments] = f"{code}{running.stdout.read()} {running.stderr.read()}"
     wrong = [text for arguments, text in said.items() if MISTAKES[arguments] not in text or "Traceback" in text]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.browser.conftest import Tab, expect
-from tests.kit.operated import Operated, operating
+from tests.kit.operated import UiProcess, run_ui
 from tests.unit.trace.tales import HOSTILE, Tale, question
 
 
@@ -18,10 +18,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def served(tab: Tab, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Operated]:
+def served(tab: Tab, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[UiProcess]:
     # The environment may name the transcripts, too.
     monkeypatch.setenv("ROUNDTRIP_TRACE", str(folder))
-    with operating("--port", "0") as served:
+    with run_ui("--port", "0") as served:
         yield served
         # A page that is open would complain that its server is gone.
         tab.page.goto("about:blank")
@@ -33,7 +33,7 @@ def write(path: Path, tale: Tale, *, since: int = 0) -> None:
         opened.write(text)
 
 
-def test_list_and_page_stay_current(tab: Tab, served: Operated, folder: Path) -> None:
+def test_list_and_page_stay_current(tab: Tab, served: UiProcess, folder: Path) -> None:
     tab.page.goto(served.url)
     tab.page.wait_for_selector("html[data-ready]")
     assert tab.text("#count") == "0 of 0 calls"
@@ -66,7 +66,7 @@ def test_list_and_page_stay_current(tab: Tab, served: Operated, folder: Path) ->
     tab.page.wait_for_selector("#rows tr:nth-child(2)")
 
 
-def test_hostile_names_become_rows_and_pages(tab: Tab, served: Operated, folder: Path) -> None:
+def test_hostile_names_become_rows_and_pages(tab: Tab, served: UiProcess, folder: Path) -> None:
     name = f"../?id=x&seen=1#{HOSTILE}"
     write(folder / "one.jsonl", Tale(name, tool=HOSTILE).began(1, HOSTILE).asked(question("a")))
     tab.page.goto(served.url)
@@ -77,7 +77,7 @@ def test_hostile_names_become_rows_and_pages(tab: Tab, served: Operated, folder:
     assert tab.page.url.startswith(f"{served.url}call?id=")
 
 
-def test_a_page_says_when_its_server_is_gone(tab: Tab, served: Operated, folder: Path) -> None:
+def test_a_page_says_when_its_server_is_gone(tab: Tab, served: UiProcess, folder: Path) -> None:
     write(folder / "one.jsonl", Tale("abc").began(1))
     tab.page.goto(f"{served.url}call?id=abc")
     assert served.end() == 130

@@ -11,7 +11,7 @@ from roundtrip.trace.writing.operator_log import user_of_system
 from tests.browser.conftest import Tab, expect
 from tests.browser.ui.asking_tasks import asked, begin, finish, run
 from tests.interaction.tasks import workshops
-from tests.kit.operated import Operated, operating
+from tests.kit.operated import UiProcess, run_ui
 
 SHOP = "tests.interaction.tasks.workshops:shop"
 
@@ -27,8 +27,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def ui(tab: Tab, folder: Path) -> Generator[Operated]:
-    with operating("--server", SHOP, "--test-user", str(folder)) as served:
+def ui(tab: Tab, folder: Path) -> Generator[UiProcess]:
+    with run_ui("--server", SHOP, "--test-user", str(folder)) as served:
         yield served
         # A page that is open would complain that its server is gone.
         tab.page.goto("about:blank")
@@ -46,7 +46,7 @@ def answer(tab: Tab, number: str) -> None:
     card.get_by_role("button", name="Answer").click()
 
 
-def test_operator_cancels_answers_and_forks(tab: Tab, ui: Operated, folder: Path) -> None:
+def test_operator_cancels_answers_and_forks(tab: Tab, ui: UiProcess, folder: Path) -> None:
     kept, cancelled = run(begin)
     page = tab.page
 
@@ -89,7 +89,7 @@ def test_operator_cancels_answers_and_forks(tab: Tab, ui: Operated, folder: Path
     assert all(request.startswith(ui.url) for request in tab.requests)
 
 
-def test_call_whose_transcript_is_gone_is_answered_on_its_page(tab: Tab, ui: Operated, folder: Path) -> None:
+def test_call_whose_transcript_is_gone_is_answered_on_its_page(tab: Tab, ui: UiProcess, folder: Path) -> None:
     kept, _ = run(begin)
     for path in folder.glob("*.jsonl"):
         path.unlink()

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 import anyio
 
 from tests.chaos.fleet import instance as program
-from tests.kit.forks import Started, start
+from tests.kit.forks import ForkedProcess, start
 from tests.kit.hosts import ROOT, WAIT, is_listening
 from tests.kit.nginx_server import nginx
 from tests.kit.redis_server import redis_server
@@ -34,7 +34,7 @@ class Member:
     """A process that is killed, and started again."""
 
     def __init__(self) -> None:
-        self._process: Started | None = None
+        self._process: ForkedProcess | None = None
 
     @property
     def pid(self) -> int | None:
@@ -68,7 +68,7 @@ class Member:
         if self._process is not None:
             self.kill()
 
-    def _taken(self) -> Started:
+    def _taken(self) -> ForkedProcess:
         process, self._process = self._process, None
         if process is None:
             raise RuntimeError("it is down")

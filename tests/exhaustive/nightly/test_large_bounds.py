@@ -4,7 +4,7 @@ import pytest
 
 from tests.exhaustive.explorer import Bounds
 from tests.exhaustive.scenes import CANCELLED, IN_STEPS, LARGE, LOSSY, ONCE, TWICE, Make, PayingOnce, explored
-from tests.kit.forks import alone
+from tests.kit.forks import run_in_process
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,6 @@ from tests.kit.forks import alone
     ],
 )
 def test_no_order_breaks_a_promise(make: Make, bounds: Bounds) -> None:
-    exploration = alone(explored, make, bounds)
+    exploration = run_in_process(explored, make, bounds)
     print(exploration)
     assert exploration.broken is None, exploration.broken

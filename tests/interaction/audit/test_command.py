@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 from roundtrip.cli import main
 from tests.interaction.audit.wrong_servers import BindsNoUser, RightServer, SignsNothing, ValidatesNoAnswers
 from tests.kit.tables import check_each
-from tests.kit.threaded_servers import in_thread
+from tests.kit.threaded_servers import serve_in_thread
 
 BOOK: Final = 'book={"film": "Dune"}'
 
@@ -51,7 +51,7 @@ def finding(data: dict[str, Any], clause: str) -> str:
 
 def test_json_and_junit_agree_on_a_wrong_server(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     junit = tmp_path / "audit.xml"
-    with in_thread(SignsNothing(), lifespan="off") as url:
+    with serve_in_thread(SignsNothing(), lifespan="off") as url:
         code, out, _ = audit(capsys, url, "--tool", BOOK, "--json", "--junit", str(junit))
     data = json.loads(out)
     assert code == 1
@@ -67,7 +67,7 @@ def test_json_and_junit_agree_on_a_wrong_server(capsys: pytest.CaptureFixture[st
 def test_level_decides_if_a_broken_should_counts(
     options: tuple[str, ...], code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with in_thread(ValidatesNoAnswers(), lifespan="off") as url:
+    with serve_in_thread(ValidatesNoAnswers(), lifespan="off") as url:
         ended, out, _ = audit(capsys, url, "--tool", BOOK, *options)
     assert ended == code
     assert "failed  SHOULD S9.content   Answers that do not fit their form are not accepted." in out
@@ -76,7 +76,7 @@ def test_level_decides_if_a_broken_should_counts(
 def test_two_sets_of_headers_are_two_users(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKEN", "ada")
     app = Counting(BindsNoUser())
-    with in_thread(app, lifespan="off") as url:
+    with serve_in_thread(app, lifespan="off") as url:
         users = ("--header", "Authorization: Bearer ${TOKEN}", "--other-header", "Authorization: Bearer eve")
         _, out, _ = audit(capsys, url, "--tool", BOOK, *users)
     assert "failed  SHOULD S5.principal A user's state is rejected from another user." in out
@@ -86,7 +86,7 @@ def test_two_sets_of_headers_are_two_users(capsys: pytest.CaptureFixture[str], m
 
 def test_only_named_tools_are_called_and_few_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     app = Counting(RightServer())
-    with in_thread(app, lifespan="off") as url:
+    with serve_in_thread(app, lifespan="off") as url:
         code, out, _ = audit(capsys, url, "--tool", BOOK, "--once", "book")
     assert code == 0
     assert app.tools == {"book"}
@@ -96,7 +96,7 @@ def test_only_named_tools_are_called_and_few_at_once(capsys: pytest.CaptureFixtu
 
 def test_limit_of_requests_or_time_ends_the_audit_with_reasons(capsys: pytest.CaptureFixture[str]) -> None:
     app = Counting(RightServer())
-    with in_thread(app, lifespan="off") as url:
+    with serve_in_thread(app, lifespan="off") as url:
         assert audit(capsys, url, "--tool", BOOK, "--max-seconds", "0.000001")[:2] == (2, "")
         app.requests = 0
         code, out, _ = audit(capsys, url, "--tool", BOOK, "--max-requests", "20", "--json")
@@ -111,7 +111,7 @@ def test_arguments_and_answers_come_from_files(capsys: pytest.CaptureFixture[str
     (tmp_path / "args.json").write_text(json.dumps({"book": {"film": "Stalker"}}))
     (tmp_path / "answers.json").write_text(json.dumps({"seat": {"row": "front"}, "snack": {"name": "nuts"}}))
     server = RightServer()
-    with in_thread(server, lifespan="off") as url:
+    with serve_in_thread(server, lifespan="off") as url:
         files = ("--args", str(tmp_path / "args.json"), "--answers", str(tmp_path / "answers.json"))
         assert audit(capsys, url, "--tool", "book", *files)[0] == 0
     assert any(
@@ -131,7 +131,7 @@ def test_redirects_and_proxies_are_not_followed(
 ) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.2:9")
-    with in_thread(redirecting, lifespan="off") as url:
+    with serve_in_thread(redirecting, lifespan="off") as url:
         code, _, told = audit(capsys, url, "--tool", BOOK)
     assert code == 2
     assert "the server does not list its tools to a client of 2026-07-28: HTTP status 307" in told
@@ -163,7 +163,7 @@ def test_wrong_usage_ends_with_2_and_a_reason(capsys: pytest.CaptureFixture[str]
 
 
 def test_tools_that_cannot_be_called_are_named(capsys: pytest.CaptureFixture[str]) -> None:
-    with in_thread(RightServer(), lifespan="off") as url:
+    with serve_in_thread(RightServer(), lifespan="off") as url:
         unknown = audit(capsys, url, "--tool", "pay")
         without_film = audit(capsys, url, "--tool", "book")
     assert (unknown[0], without_film[0]) == (2, 2)

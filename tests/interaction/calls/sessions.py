@@ -19,7 +19,7 @@ from roundtrip.cli import main
 from tests.kit import hosts
 from tests.kit.forks import FORKS, command_of, is_readable
 from tests.kit.hosts import ROOT, WAIT, Factory, name_of
-from tests.kit.threaded_servers import in_thread
+from tests.kit.threaded_servers import serve_in_thread
 
 PATIENCE: Final = 2 * WAIT
 """A server of its own imports the SDK, which takes a few seconds; on a busy machine many."""
@@ -45,7 +45,7 @@ class Ended:
 
 def served(factory: Factory, *, port: int = 0) -> AbstractContextManager[str]:
     """Serve a factory's server over streamable HTTP from this process, and yield its URL."""
-    return in_thread(factory().streamable_http_app(), port=port)
+    return serve_in_thread(factory().streamable_http_app(), port=port)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from roundtrip.testing import Clock
 from tests.interaction.tasks.operators import logged, operator_of
 from tests.kit.approving import GROUPS, Person, open_shop, shop
 from tests.kit.hosts import ROOT, hosted
-from tests.kit.page_users import BASE, Browser, cinema, client_of, go_on, handle_in, link_in, reader, text_of
+from tests.kit.page_users import BASE, Browser, cinema, client_of, handle_in, link_in, reader, resume, text_of
 from tests.kit.peer import Peer
 from tests.kit.programs import needs
 from tests.kit.stores import Servers, ledger_of
@@ -50,7 +50,7 @@ async def test_operator_answers_the_questions_of_a_page(log: Path) -> None:
         await operator.answer(call_in(asked), "seats", {"action": "decline"})
         await Browser(url, "ann").open_with(link_in(asked), "Why not?")
         await operator.answer(call_in(asked), "why", {"action": "accept", "content": {"value": "late"}})
-        assert text_of(await go_on(client, asked)) == "declined, as late"
+        assert text_of(await resume(client, asked)) == "declined, as late"
     assert [(line.action, line.outcome, line.why) for line in logged(log)] == [
         ("answer", "done", "seats"),
         ("answer", "done", "why"),
@@ -70,7 +70,7 @@ async def test_client_learns_that_its_call_was_ended(mode: str, action: Any, sai
         asked = await client.call_tool("offer", {})
         link = link_in(asked)
         await operator_of(server, log).act(call_in(asked), action)
-        assert text_of(await go_on(client, asked)).startswith(said)
+        assert text_of(await resume(client, asked)).startswith(said)
         assert "<form" not in (await Browser(url, "ann").open(link)).text
         # The same call begins from scratch.
         assert call_in(await client.call_tool("offer", {})) != call_in(asked)
@@ -121,7 +121,7 @@ async def test_reminder_runs_in_the_process_of_the_operator(
         (reminder,) = at_operator
         assert (reminder.number, reminder.is_reminder, reminder.by, reminder.caller) == (2, True, "finance", "ann")
         await Person(url, "fay").decide("approve")
-        assert text_of(await go_on(client, asked)) == "refunded 5"
+        assert text_of(await resume(client, asked)) == "refunded 5"
         with pytest.raises(CallNotChanged, match="ended already"):
             await operator_of(own, log).act(call_in(asked), "remind")
     await ledger.aclose()
@@ -173,7 +173,7 @@ async def test_failed_notification_is_reported(log: Path, caplog: pytest.LogCapt
             await operator_of(server, log).act(call_in(asked), "remind")
         # The failures change nothing.
         await Person(url, "fay").decide("approve")
-        assert text_of(await go_on(client, asked)) == "refunded 5"
+        assert text_of(await resume(client, asked)) == "refunded 5"
         await until(lambda: caplog.text.count("a function of Approvals(...) failed") >= 2)
     assert calls[:2] == [1, 2]
     assert [line.outcome for line in logged(log)] == ["rejected"]
@@ -221,7 +221,7 @@ async def test_command_reminds_expires_and_logs(
         assert await run("remind", call_in(asked)) == 0
         assert mails.read_text().splitlines() == ["finance 1", "finance 2"]
         assert await run("expire", call_in(asked), call_in(asked)) == 1
-        assert text_of(await go_on(client, asked)).startswith("The time of this call is over: an operator")
+        assert text_of(await resume(client, asked)).startswith("The time of this call is over: an operator")
     assert capsys.readouterr().out.splitlines()[:2] == [
         f"{call_in(asked)}: groups notified",
         f"{call_in(asked)}: expired",

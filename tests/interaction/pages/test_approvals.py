@@ -36,10 +36,10 @@ from tests.interaction.pages.ways import kinds, modes
 from tests.interaction.pages.web import Badges, as_user
 from tests.kit import approving
 from tests.kit.approving import BASE, GROUPS, KEY, Person, open_shop, reader, shop, user_of
-from tests.kit.page_users import Browser, client_of, declare_only, go_on, handle_in, link_in, text_of
+from tests.kit.page_users import Browser, client_of, declare_only, handle_in, link_in, resume, text_of
 from tests.kit.peer import Peer
 from tests.kit.peer import text_of as text_of_task
-from tests.kit.stores import Servers, ledger_of, turned_ledger
+from tests.kit.stores import Servers, clock_ledger, ledger_of
 from tests.kit.visitors import Visitor
 from tests.kit.waiting import WAIT, until
 
@@ -76,7 +76,7 @@ async def test_inbox_is_unavailable_while_the_store_is_down(
         assert ('name="choice" value="approve"' in away[0].text) == (method != "labelled")
         assert away[1].json() == {"error": "the approvals cannot be reached now; try again later"}
         await fay.decide("approve")
-        assert text_of(await go_on(client, asked)) == "refunded 5"
+        assert text_of(await resume(client, asked)) == "refunded 5"
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
@@ -122,7 +122,7 @@ async def told(client: Client, asked: Any, text: str) -> Any:
 
     async def has_it() -> bool:
         nonlocal result
-        result = await go_on(client, asked)
+        result = await resume(client, asked)
         return text in text_of(result)
 
     await until(has_it, what=f"{text!r} in the result")
@@ -155,7 +155,7 @@ async def test_body_reads_a_rejection(mode: str, monkeypatch: pytest.MonkeyPatch
     async with open_shop() as url, client_of(url, mode=mode, elicitation_callback=Visitor(form={"value": 3})) as client:
         asked = await client.call_tool("partly", {"order": "Emma"})
         await Person(url, "fred").decide("reject", "no receipt")
-        assert text_of(await go_on(client, asked)) == "rejected by fred: no receipt"
+        assert text_of(await resume(client, asked)) == "rejected by fred: no receipt"
 
 
 @kinds
@@ -172,7 +172,7 @@ async def test_first_reply_of_an_approval_has_a_link(kind: str, mode: str, start
 async def test_task_waits_for_days_and_reminds(kind: str, tmp_path: Path, started: Servers) -> None:
     clock, told = Clock(), list[PendingApproval]()
     settings = Approvals(groups=GROUPS, on_pending=told.append)
-    async with turned_ledger(kind, started, tmp_path, clock) as ledger, httpx.AsyncClient(timeout=WAIT) as http:
+    async with clock_ledger(kind, started, tmp_path, clock) as ledger, httpx.AsyncClient(timeout=WAIT) as http:
         server = shop(ledger=ledger, system=System(time=clock), approvals=settings)
         async with open_shop(server) as url:
             fay, peer = Person(url, "fay"), Peer(http, f"{url}/mcp", headers={"x-user": "ann"})
@@ -211,7 +211,7 @@ async def test_expired_approval_raises() -> None:
         clock.advance(3601)
         late = await fay.post(approval, "approve", page=page)
         assert late.status_code == 409
-        result = await go_on(client, asked)
+        result = await resume(client, asked)
         assert result.is_error
         assert "was not decided in time" in text_of(result)
         assert await fay.inbox() == []
@@ -239,7 +239,7 @@ async def test_one_of_many_decisions_counts(kind: str, started: Servers, tmp_pat
                     group.start_soon(decide, person, decision)
         assert sorted(status for status, _ in statuses) == [200] + [409] * 7
         (state,) = [state for status, state in statuses if status == 200]
-        result = await go_on(client, asked)
+        result = await resume(client, asked)
         assert result.is_error is (state == "rejected")
     await ledger.aclose()
 
@@ -268,7 +268,7 @@ async def test_approver_sees_everything_that_will_run() -> None:
         decided = await fay.api(f"/{await fay.one('Run it?')}", json={"decision": "approve", "reason": None})
         assert (decided.status_code, decided.json()["state"]) == (200, "approved")
         assert "reason" not in decided.json()
-        assert text_of(await go_on(client, asked)) == "mallory"
+        assert text_of(await resume(client, asked)) == "mallory"
         assert seen == [script]
         long = await client.call_tool("run", {"script": "x" * 10_001, "to": {"amount": 5}})
         assert long.is_error
@@ -290,7 +290,7 @@ async def test_page_of_the_caller_tells_the_decision_and_its_reason(
         assert "<form" not in waiting.text
         assert (await Person(url, "fay").get(link_in(asked))).status_code == 404
         await Person(url, "fay").decide(choice, "no <b>receipt</b>")
-        result = await go_on(client, asked)
+        result = await resume(client, asked)
         assert text_of(result) == "refunded 5" if choice == "approve" else "was rejected" in text_of(result)
         assert not any(word in text_of(result) for word in ("receipt", "fay"))
         page = await Person(url, "ann").get(link_in(asked))
@@ -500,7 +500,7 @@ async def test_api_lists_shows_and_decides() -> None:
             "who": "fay",
             "reason": "fine",
         }
-        assert text_of(await go_on(client, asked)) == "refunded Emma, as fay says: fine"
+        assert text_of(await resume(client, asked)) == "refunded Emma, as fay says: fine"
 
 
 def test_registration_refuses_what_cannot_be_checked() -> None:
@@ -616,7 +616,7 @@ async def test_keys_are_rotated_while_an_approval_waits(tmp_path: Path) -> None:
         assert [await operations.renew_key(entry) async for entry in operations.scan()] == [True]
     async with open_shop(shop(ledger=SqliteLedger(place), keys=[new])) as url, client_of(url) as client:
         assert await Person(url, "fay").decide("approve", "fine") == approval
-        assert text_of(await go_on(client, asked)) == "refunded Emma, as fay says: fine"
+        assert text_of(await resume(client, asked)) == "refunded Emma, as fay says: fine"
     stored = place.read_bytes()
     assert not any(text in stored for text in (b"Refund all", b"Emma", b"finance", b"fay"))
 
@@ -654,4 +654,4 @@ async def test_people_of_one_issuer_are_compared_without_their_clients() -> None
         assert await Person(url, "ann").inbox() == []
         assert (await Person(url, "robot").get("/approvals")).status_code == 401
         await Person(url, "fay").decide("approve")
-        assert text_of(await go_on(client, asked)) == "fay"
+        assert text_of(await resume(client, asked)) == "fay"

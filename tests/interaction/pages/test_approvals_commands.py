@@ -25,7 +25,7 @@ from tests.interaction.tasks.operators import operator_of
 from tests.interaction.trace.transcribed import calls_of
 from tests.kit.approving import Person, open_shop, shop
 from tests.kit.hosts import ROOT, hosted
-from tests.kit.page_users import client_of, go_on, handle_in, text_of
+from tests.kit.page_users import client_of, handle_in, resume, text_of
 from tests.kit.waiting import WAIT, until
 
 pytestmark = pytest.mark.anyio
@@ -68,7 +68,7 @@ async def test_inbox_lists_shows_and_decides(
         assert await run("inbox", "reject", url, third, "--reason", "no", "--token", "token-of-ann") == 1
         assert await run("inbox", "list", url, "--token", "wrong") == 2
         assert await run("inbox", "list", f"{url}/nowhere") == 2
-        texts = [text_of(await go_on(client, one)) for one in asked[:2]]
+        texts = [text_of(await resume(client, one)) for one in asked[:2]]
         assert texts[0] == "refunded 0"
         assert "was rejected" in texts[1]
     output = "".join(capsys.readouterr())
@@ -134,7 +134,7 @@ async def test_trace_tells_who_approved_what(
         (text,) = [one.text for one in explain(waiting)]
         assert text.startswith("The call waits for the approval 'large' by 'finance'")
         await Person(url, "fay").decide("approve", "looks-right")
-        await go_on(client, asked)
+        await resume(client, asked)
     recorder.flush()
     calls = await anyio.to_thread.run_sync(calls_of, path)
     call = next(one for one in calls if one.tool == "refund_all")
@@ -157,7 +157,7 @@ async def test_calls_show_is_a_record(
     async with open_shop(stored_shop()) as url, client_of(url) as client:
         asked = await client.call_tool("refund_all", {"order": "Emma"})
         approval = await Person(url, "fred").decide("approve", "looks right")
-        await go_on(client, asked)
+        await resume(client, asked)
         call, target = approval.rpartition(".")[0], f"{__name__}:stored_shop"
         assert await run("calls", "show", call, "--server", target, "--json") == 0
         plain = capsys.readouterr().out
@@ -223,7 +223,7 @@ async def test_chat_is_told_and_the_page_decides() -> None:
                 assert decided.status_code == 200
             async with httpx.AsyncClient(auth=("fay", "guess"), timeout=WAIT) as http:
                 assert (await http.get(f"{url}/approvals")).status_code == 401
-            result = await go_on(client, asked)
+            result = await resume(client, asked)
             assert text_of(result) == "5 refunded for <b>1</b>"
 
 

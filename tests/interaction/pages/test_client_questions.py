@@ -22,7 +22,7 @@ from roundtrip import Context, Elicit, ListRoots, Sample, Server, get_http_heade
 from roundtrip.ledger import SqliteLedger
 from tests.interaction.pages.paged import paged
 from tests.kit.hosts import hosted
-from tests.kit.page_users import Browser, client_of, declare_only, go_on, handle_in, link_in, text_of
+from tests.kit.page_users import Browser, client_of, declare_only, handle_in, link_in, resume, text_of
 from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
@@ -85,7 +85,7 @@ async def test_client_with_a_link_is_asked_what_only_it_can_answer(tool: str, mo
         asked, results = await client.call_tool(tool, {}), list[str]()
 
         async def continue_it() -> None:
-            results.append(text_of(await go_on(client, asked)))
+            results.append(text_of(await resume(client, asked)))
 
         async with anyio.create_task_group() as group:
             group.start_soon(continue_it)
@@ -166,7 +166,7 @@ async def test_leg_that_reads_the_request_waits_for_its_client(tool: str, mode: 
         browser, link = Browser(url, "ann"), link_in(asked)
         page = (await browser.open(link)).text
         assert (await browser.send(link, page, "2")).status_code == 303
-        assert text_of(await go_on(client, asked)).startswith(READ[tool])
+        assert text_of(await resume(client, asked)).startswith(READ[tool])
         assert await browser.answer_all(link, {}) == "Done"
 
 
@@ -188,7 +188,7 @@ async def test_leg_without_its_client_changes_nothing(tmp_path: Path) -> None:
         results: list[str] = []
 
         async def continue_with(client: Client) -> None:
-            results.append(text_of(await go_on(client, asked)))
+            results.append(text_of(await resume(client, asked)))
 
         async with anyio.create_task_group() as group:
             for client in (first, second) * 2:

@@ -13,7 +13,7 @@ from roundtrip.testing import Era, served
 from tests.interaction.pages.ways import BOOK, URL, places
 from tests.kit.page_users import declare_only
 from tests.kit.players import Person, connect, text_of
-from tests.kit.visitors import Visitor, add_export, visiting
+from tests.kit.visitors import Visitor, add_export, connect_user
 from tests.kit.waiting import WAIT
 from tests.kit.wire import Json, wire
 
@@ -73,7 +73,7 @@ async def test_live_client_gets_an_id_and_hears_of_completion(place: str) -> Non
         return len(visits) >= 2
 
     visitor = Visitor(visit=lambda page: visits.append(page.url))
-    async with visiting(exporting(place, done=done, wait=0), Era.LIVE, visitor) as client:
+    async with connect_user(exporting(place, done=done, wait=0), Era.LIVE, visitor) as client:
         assert text_of(await client.call_tool("export", BOOK)) == "Dune for True"
         await client.call_tool("export", BOOK)
     first, again, other = (page.elicitation_id for page in visitor.pages[:3])
@@ -100,7 +100,7 @@ async def test_id_of_the_authors_own_reaches_a_live_client(tool: str) -> None:
         return "done"
 
     visitor = Visitor()
-    async with visiting(server, Era.LIVE, visitor) as client:
+    async with connect_user(server, Era.LIVE, visitor) as client:
         assert text_of(await client.call_tool(tool)) == "done"
     assert [page.elicitation_id for page in visitor.pages] == ["login-1"]
     assert visitor.told_done == ["login-1"]
@@ -116,7 +116,7 @@ async def test_unaskable_live_client_is_shown_the_page_and_calls_again(place: st
     errors: list[MCPError] = []
     visitor = Visitor()
     server = exporting(place, done=done, wait=WAIT)
-    async with served(server, json_response=True) as url, visiting(url, Era.LIVE, visitor) as client:
+    async with served(server, json_response=True) as url, connect_user(url, Era.LIVE, visitor) as client:
         for _ in range(2):
             with pytest.raises(MCPError) as caught, anyio.fail_after(WAIT):
                 await client.call_tool("export", BOOK)
@@ -167,7 +167,7 @@ def visited() -> Server[Any]:
 @pytest.mark.parametrize(("tool", "era"), [("visit", Era.LIVE), ("visit_plain", Era.RETRY)])
 async def test_script_address_is_never_sent_as_a_page(tool: str, era: Era) -> None:
     visitor = Visitor()
-    async with visiting(visited(), era, visitor) as client:
+    async with connect_user(visited(), era, visitor) as client:
         result = await client.call_tool(tool, {"url": "javascript:alert(1)"})
     assert result.is_error
     assert "must begin with https: or http:" in text_of(result)
@@ -177,6 +177,6 @@ async def test_script_address_is_never_sent_as_a_page(tool: str, era: Era) -> No
 
 async def test_a_scheme_that_the_author_allows_is_sent(era: Era) -> None:
     visitor = Visitor("accept")
-    async with visiting(visited(), era, visitor) as client:
+    async with connect_user(visited(), era, visitor) as client:
         assert text_of(await client.call_tool("open_app", {})) == "accept"
     assert [page.url for page in visitor.pages] == ["myapp://login"]

@@ -20,10 +20,10 @@ from tests.kit.page_users import (
     KEY,
     Browser,
     client_of,
-    go_on,
     handle_in,
     link_in,
     reader,
+    resume,
     text_of,
     user_of,
 )
@@ -114,10 +114,10 @@ async def test_model_answers_through_continue_call(mode: str) -> None:
         (question,) = questions_in(asked).values()
         assert question["message"] == "Which seat for Solaris?"
         assert question["schema"]["properties"]["row"]["maximum"] == 9
-        result = await go_on(client, asked, {"which_seat": {"row": 3, "name": "Ada", "note": None}})
+        result = await resume(client, asked, {"which_seat": {"row": 3, "name": "Ada", "note": None}})
         assert text_of(result) == "Solaris, row 3, Ada"
         # The end stays, and the body has run once.
-        assert text_of(await go_on(client, asked)) == "Solaris, row 3, Ada"
+        assert text_of(await resume(client, asked)) == "Solaris, row 3, Ada"
     assert BODIES == ["Solaris"]
 
 
@@ -134,19 +134,19 @@ INVALID: list[tuple[Any, str]] = [
 async def test_invalid_answer_names_field_and_rule(mode: str) -> None:
     async with hosted(theater().streamable_http_app()) as url, client_of(url, mode=mode) as client:
         asked = await client.call_tool("book", {"film": "Mirror"})
-        wrong = [await go_on(client, asked, {"which_seat": answer}) for answer, _ in INVALID]
+        wrong = [await resume(client, asked, {"which_seat": answer}) for answer, _ in INVALID]
         assert all(result.is_error and '"which_seat"' in text_of(result) for result in wrong)
         found = zip(wrong, INVALID, strict=True)
         assert [rule for result, (_, rule) in found if rule not in text_of(result)] == []
-        assert text_of(await go_on(client, asked, {"which_seat": {"row": 3, "name": "Ada"}})) == "Mirror, row 3, Ada"
+        assert text_of(await resume(client, asked, {"which_seat": {"row": 3, "name": "Ada"}})) == "Mirror, row 3, Ada"
 
 
 async def test_null_declines_and_a_guess_is_counted() -> None:
     async with hosted(theater().streamable_http_app()) as url, client_of(url) as client:
         guessed = await client.call_tool("safe", {})
-        assert text_of(await go_on(client, guessed, {"code": "1"})) == "1"
+        assert text_of(await resume(client, guessed, {"code": "1"})) == "1"
         asked = await client.call_tool("count", {"number": 2})
-        result = await go_on(client, asked, {"q0": None})
+        result = await resume(client, asked, {"q0": None})
         assert result.is_error
         assert "decline" in text_of(result)
 
@@ -156,14 +156,14 @@ async def test_answers_to_other_questions_are_refused_alike(mode: str) -> None:
     async with hosted(theater().streamable_http_app()) as url, client_of(url, mode=mode) as client:
         asked = await client.call_tool("count", {"number": 2})
         assert questions_in(asked)["q0"]["schema"]["type"] == "integer"
-        unknown = await go_on(client, asked, {"q7": 1})
-        partly = await go_on(client, asked, {"q0": 1, "q1": 2})
-        second = await go_on(client, asked, {"q0": 1})
+        unknown = await resume(client, asked, {"q7": 1})
+        partly = await resume(client, asked, {"q0": 1, "q1": 2})
+        second = await resume(client, asked, {"q0": 1})
         assert (list(questions_in(second)), handle_in(second)) == (["q1"], handle_in(asked))
-        answered = await go_on(client, asked, {"q0": 1})
+        answered = await resume(client, asked, {"q0": 1})
         # A single value may be in an object, too.
-        assert text_of(await go_on(client, second, {"q1": {"value": 2}})) == "3"
-        after = await go_on(client, asked, {"q1": 2})
+        assert text_of(await resume(client, second, {"q1": {"value": 2}})) == "3"
+        after = await resume(client, asked, {"q1": 2})
     refusals = [unknown, partly, answered, after]
     assert all(refusal.is_error for refusal in refusals)
     assert len({text_of(refusal) for refusal in refusals}) == 1
@@ -180,7 +180,7 @@ async def test_human_question_without_a_page_is_an_error() -> None:
                     await client.call_tool(tool, {"path": "x"} if tool == "delete" else {})
                 assert failed.value.code == -32021
             asked = await client.call_tool("both", {})
-            failed_late = await go_on(client, asked, {"size": 1})
+            failed_late = await resume(client, asked, {"size": 1})
             assert failed_late.is_error
             assert "Sure?" not in text_of(failed_late)
     assert visitor.forms == []
@@ -206,15 +206,15 @@ async def test_answer_of_a_human_is_reviewed_by_a_human() -> None:
 
     async with hosted(server.streamable_http_app()) as url, client_of(url) as client:
         asked = await client.call_tool("pick", {})
-        reviewed = await go_on(client, asked, {"first": "by a model"})
+        reviewed = await resume(client, asked, {"first": "by a model"})
         # A model gave that answer.
         assert list(questions_in(reviewed)) == ["early"]
-        asked = await go_on(client, reviewed, {"early": {}})
+        asked = await resume(client, reviewed, {"early": {}})
         link, browser = link_in(asked), Browser(url, "ann")
         page = (await browser.open(link)).text
         assert (await browser.send(link, page, "4", "of-ann")).status_code == 303
         await browser.open_with(link, "Right?")
-        refused = await go_on(client, reviewed, {"late": {"account": "of-mallory"}})
+        refused = await resume(client, reviewed, {"late": {"account": "of-mallory"}})
         assert refused.is_error
         waiting = await client.call_tool("continue_call", {"handle": handle_in(reviewed)})
         assert "of-ann" not in text_of(waiting)
@@ -225,11 +225,11 @@ async def test_anonymous_callers_do_not_share_a_handle() -> None:
     async with hosted(theater().streamable_http_app()) as url, client_of(url, None) as client:
         first, second = [await client.call_tool("count", {"number": 1}) for _ in range(2)]
         assert handle_in(first) != handle_in(second)
-        assert text_of(await go_on(client, first, {"q0": 1})) == "1"
-        assert text_of(await go_on(client, second, {"q0": 2})) == "2"
+        assert text_of(await resume(client, first, {"q0": 1})) == "1"
+        assert text_of(await resume(client, second, {"q0": 2})) == "2"
         async with client_of(url, "eve") as eve:
             other = await client.call_tool("count", {"number": 1})
-            assert (await go_on(eve, other, {"q0": 1})).is_error
+            assert (await resume(eve, other, {"q0": 1})).is_error
 
 
 @pytest.mark.parametrize(("mode", "store"), [("2026-07-28", "sqlite"), ("legacy", "memory")])
@@ -255,7 +255,7 @@ async def test_equal_calls_at_once_are_one_call_on_all_instances(mode: str, stor
             asked.append(await client.call_tool("book", {"film": "Stalker"}))
 
         async def answer(client: Any) -> None:
-            results.append(await go_on(client, asked[0], {"which_seat": {"row": 3, "name": "Ada"}}))
+            results.append(await resume(client, asked[0], {"which_seat": {"row": 3, "name": "Ada"}}))
 
         for act in (call, answer):
             async with anyio.create_task_group() as group:
@@ -294,7 +294,7 @@ async def test_trace_names_the_model(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "calls.jsonl", reveal="all")
     async with hosted(with_both(trace=recorder).streamable_http_app()) as url, client_of(url) as client:
         asked = await client.call_tool("both", {})
-        linked = await go_on(client, asked, {"size": 2})
+        linked = await resume(client, asked, {"size": 2})
         await Browser(url, "ann").answer_all(link_in(linked), {"Sure": "1"})
     recorder.flush()
     calls = await anyio.to_thread.run_sync(calls_of, tmp_path / "calls.jsonl")

@@ -20,7 +20,7 @@ from tests.kit.players import Person, connect, text_of
 from tests.kit.secrets import NEW
 from tests.kit.shops import Choice
 from tests.kit.token_readings import readings
-from tests.kit.visitors import Visitor, add_export, visiting
+from tests.kit.visitors import Visitor, add_export, connect_user
 
 pytestmark = pytest.mark.anyio
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.anyio
 async def test_agreement_is_the_answer_for_a_page_without_done(place: str, era: Era) -> None:
     server = add_export(Server("shop"), place, lambda ctx: ElicitUrl("Please read the terms.", URL))
     visitor = Visitor()
-    async with visiting(server, era, visitor) as client:
+    async with connect_user(server, era, visitor) as client:
         assert text_of(await client.call_tool("export", BOOK)) == "Dune for True"
     assert [(page.message, page.url) for page in visitor.pages] == [("Please read the terms.", URL)]
 
@@ -56,7 +56,7 @@ class DoneObject:
 )
 async def test_done_may_take_what_a_resolver_may_take(place: str, era: Era, done: Callable[..., Any]) -> None:
     server = add_export(Server("shop"), place, lambda ctx: ElicitUrl("Log in.", URL, done=done))
-    async with visiting(server, era, Visitor()) as client:
+    async with connect_user(server, era, Visitor()) as client:
         assert text_of(await client.call_tool("export", BOOK)) == "Dune for Dune north False"
 
 
@@ -74,7 +74,7 @@ async def test_plain_body_and_done_run_in_worker_threads(era: Era) -> None:
         outcome = ctx.blocking.elicit_url("Log in.", URL, name="login", done=done)
         return f"{read.action} {outcome.data if isinstance(outcome, AcceptedElicitation) else outcome.action}"
 
-    async with visiting(server, era, Visitor()) as client:
+    async with connect_user(server, era, Visitor()) as client:
         assert text_of(await client.call_tool("export")) == "accept True"
     assert threads
     assert threading.get_ident() not in threads
@@ -83,7 +83,7 @@ async def test_plain_body_and_done_run_in_worker_threads(era: Era) -> None:
 async def failure_of(done: Callable[..., Any], place: str, era: Era, **options: Any) -> str:
     """Return the error of a call whose `done` fails."""
     server = add_export(Server("shop", **options), place, lambda ctx: ElicitUrl("Log in.", URL, done=done))
-    async with visiting(server, era, Visitor()) as client:
+    async with connect_user(server, era, Visitor()) as client:
         result = await client.call_tool("export", BOOK)
     assert result.is_error
     return text_of(result)
@@ -177,7 +177,7 @@ async def test_a_user_who_will_not_go_there_ends_the_call(place: str, era: Era, 
 
     server = add_export(Server("shop"), place, lambda ctx: ElicitUrl("Log in.", URL, done=done))
     visitor = Visitor(action)
-    async with visiting(server, era, visitor) as client:
+    async with connect_user(server, era, visitor) as client:
         result = await client.call_tool("export", BOOK)
     assert result.is_error
     assert text_of(result).startswith("Error executing tool export: ")
@@ -196,7 +196,7 @@ async def test_elicit_url_in_a_resolver_waits_for_the_page() -> None:
     async def export(account: Annotated[str, Resolve(login)]) -> str:
         return account
 
-    async with visiting(server, Era.LIVE, Visitor()) as client:
+    async with connect_user(server, Era.LIVE, Visitor()) as client:
         assert "return ElicitUrl(message, url, done=...)" in text_of(await client.call_tool("export"))
 
 
@@ -227,7 +227,7 @@ async def test_waiting_leg_asks_once_and_notices_the_finished_page(place: str, e
     visitor = Visitor()
     with anyio.fail_after(WAIT):
         async with (
-            visiting(exporting(place, done, wait=WAIT), era, visitor) as client,
+            connect_user(exporting(place, done, wait=WAIT), era, visitor) as client,
             anyio.create_task_group() as web,
         ):
             web.start_soon(page)
@@ -250,7 +250,7 @@ async def test_leg_waits_only_its_configured_time_before_asking_again(
     trace = Steps()
     visitor = Visitor(visit=lambda page: visits.append(page.url))
     with anyio.fail_after(WAIT):
-        async with visiting(exporting(place, done, wait=wait, trace=trace), era, visitor) as client:
+        async with connect_user(exporting(place, done, wait=wait, trace=trace), era, visitor) as client:
             assert text_of(await client.call_tool("export", BOOK)) == "Dune for ada"
     assert visitor.urls == [URL, URL]
     assert trace.asked == [{"login": "new"}, {"login": "unfinished"}]

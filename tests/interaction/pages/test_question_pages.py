@@ -27,10 +27,10 @@ from tests.kit.page_users import (
     cinema,
     client_of,
     declare_only,
-    go_on,
     handle_in,
     link_in,
     reader,
+    resume,
     text_of,
     with_pages,
 )
@@ -51,7 +51,7 @@ async def test_client_that_cannot_be_asked_gets_a_link(mode: str) -> None:
         assert not asked.is_error
         browser = Browser(url, "ann")
         assert await browser.answer_all(link_in(asked), ANSWERS) == "Done"
-        result = await go_on(client, asked)
+        result = await resume(client, asked)
         assert text_of(result) == "Solaris, row 3, 2"
         assert [seen.split()[0] for seen in browser.seen] == ["Book", "Which", "How"]
     assert STEPS == ["Solaris"]
@@ -177,7 +177,7 @@ async def test_client_with_forms_alone_gets_a_link_before_it_stops(
         if number > len(visitor.forms):
             browser = Browser(url, "ann")
             assert await browser.answer_all(link_in(result), {"Number": "2"}) == "Done"
-            result = await go_on(client, result)
+            result = await resume(client, result)
         assert text_of(result) == str(2 * number)
     assert len(visitor.forms) == 9
 
@@ -193,7 +193,7 @@ async def test_client_with_forms_alone_finds_links_on_a_page(monkeypatch: pytest
         browser = Browser(url, "ann")
         link = link_in(result)
         assert await browser.answer_all(link, {"Pay at your bank": "", "Which tip?": "2"}) == "Done"
-        result = await go_on(client, result)
+        result = await resume(client, result)
         assert text_of(result) == "paid by 7, tip 2"
     assert [asked.message for asked in visitor.forms] == ["Which card?"]
 
@@ -206,7 +206,7 @@ async def test_client_that_accepts_at_once_gets_a_handle_at_last() -> None:
     ):
         waits = await client.call_tool("many", {"number": 9})
         assert await Browser(url, "ann").answer_all(link_in(waits), {"Number": "2"}) == "Done"
-        assert text_of(await go_on(client, waits)) == "18"
+        assert text_of(await resume(client, waits)) == "18"
 
 
 async def test_asking_tools_are_listed_without_output_schema_where_links_are_given() -> None:
@@ -304,7 +304,7 @@ async def test_closed_gate_hides_a_waiting_call(mode: str) -> None:
         gate.is_open = False
         await answer(url, link_in(asked), "it is old")
         unknown = [
-            await go_on(client, asked),
+            await resume(client, asked),
             await client.call_tool("wipe", {"what": "all"}),
             await client.call_tool("wipe", {"what": "other"}),
         ]
@@ -312,7 +312,7 @@ async def test_closed_gate_hides_a_waiting_call(mode: str) -> None:
         assert all(result.is_error for result in unknown)
         assert gate.ran == ["noted"]
         gate.is_open = True
-        result = await go_on(client, asked)
+        result = await resume(client, asked)
         assert text_of(result) == "wiped all as it is old"
         assert gate.ran == ["noted", "all"]
     # No leg without a request of the client has evaluated it.
@@ -331,8 +331,8 @@ async def test_decision_does_not_run_a_call_behind_a_closed_gate() -> None:
         asked = await client.call_tool("wipe", {})
         gate.is_open = False
         await Person(url, "fay").decide("approve", start="Wipe")
-        unknown = await go_on(client, asked)
+        unknown = await resume(client, asked)
         assert text_of(unknown) == "Unknown tool: wipe"
         assert gate.ran == []
         gate.is_open = True
-        assert text_of(await go_on(client, asked)) == "wiped"
+        assert text_of(await resume(client, asked)) == "wiped"

@@ -33,9 +33,9 @@ from tests.kit.page_users import (
     Browser,
     client_of,
     declare_only,
-    go_on,
     handle_in,
     link_in,
+    resume,
     text_of,
 )
 from tests.kit.peer import Peer
@@ -110,7 +110,7 @@ async def test_page_is_unavailable_while_the_store_is_down(
             assert refreshes == [False, True][: len(away)]
             assert 'value="Bob"' in away[0].text
         assert await browser.answer_all(link, {"To whom?": "Bob"}) == "Done"
-        result = await go_on(client, asked)
+        result = await resume(client, asked)
         assert text_of(result) == "paid 5 to Bob"
     assert "a page cannot be shown: the store is down" in caplog.messages
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
@@ -128,7 +128,7 @@ async def test_call_that_cannot_be_stored_has_ended_in_its_transcript(
                 await client.call_tool("pay", {"amount": 5})
         asked = await client.call_tool("pay", {"amount": 6})
         await Browser(url, "ann").answer_all(link_in(asked), {"To whom?": "Bob"})
-        assert text_of(await go_on(client, asked)) == "paid 6 to Bob"
+        assert text_of(await resume(client, asked)) == "paid 6 to Bob"
     calls = join(read_files(files_of([path])).lines).calls
     unstored, paid = sorted(calls.values(), key=lambda call: call.stopped is None)
     assert (unstored.stopped is not None and unstored.stopped.how, unstored.is_over) == ("unstored", True)
@@ -327,8 +327,8 @@ async def test_services_do_not_share_calls(kind: str, tmp_path: Path) -> None:
         worker = service("shop", shared if kind == "memory" else ledgers(), ran)
         async with serving(worker) as (_, client):
             with anyio.fail_after(WAIT):
-                paid = await go_on(client, pay)
-                refunded = await go_on(client, refund)
+                paid = await resume(client, pay)
+                refunded = await resume(client, refund)
         assert text_of(paid) == "shop paid 1"
         assert text_of(refunded) == "shop refunded 5"
 

@@ -20,7 +20,7 @@ from tests.interaction.pages.ways import BOOK, places, ways
 from tests.interaction.pages.web import Web, as_user, ticket_in
 from tests.kit.players import text_of
 from tests.kit.secrets import NEW, OLD
-from tests.kit.visitors import Visitor, add_export, page_of, visiting
+from tests.kit.visitors import Visitor, add_export, connect_user, page_of
 
 pytestmark = pytest.mark.anyio
 
@@ -44,7 +44,7 @@ async def test_mailed_link_is_useless_to_another_user(place: str, era: Era, vict
     visitor = Visitor("accept", "accept", "cancel", visit=mail)
     async with served(web.server(place)) as url, as_user(url, "app/eve") as transport:
         web.base = url.removesuffix("/mcp")
-        async with visiting(transport, era, visitor) as client:
+        async with connect_user(transport, era, visitor) as client:
             result = await client.call_tool("export", BOOK)
     assert result.is_error
     assert ("The user cancelled" if place == "body" else "elicitation was cancel") in text_of(result)
@@ -65,7 +65,7 @@ async def test_ticket_does_not_finish_another_call(era: Era) -> None:
     async with served(web.server("body")) as url, as_user(url, "app/ada") as transport:
         web.base = url.removesuffix("/mcp")
         visitor = Visitor("accept", "accept", "accept", "cancel", visit=visit)
-        async with visiting(transport, era, visitor) as client:
+        async with connect_user(transport, era, visitor) as client:
             assert text_of(await client.call_tool("export", BOOK)) == "Dune for ada"
             other = await client.call_tool("export", BOOK)
     assert other.is_error
@@ -159,12 +159,12 @@ async def test_ticket_for_no_single_user_is_rejected_with_advice(place: str, era
         Server("shop"), place, lambda ctx: ElicitUrl("Log in.", f"https://bookshop.example/?t={ctx.call.ticket('x')}")
     )
     visitor, told = Visitor(), list[CallToolResult]()
-    async with visiting(unknown, era, visitor) as client:
+    async with connect_user(unknown, era, visitor) as client:
         told.append(await client.call_tool("export", BOOK))
     async with (
         served(shop(place, ticket=True)) as url,
         as_user(url, "app") as transport,
-        visiting(transport, era, visitor) as client,
+        connect_user(transport, era, visitor) as client,
     ):
         told.append(await client.call_tool("export", BOOK))
     assert [result.is_error for result in told] == [True, True]

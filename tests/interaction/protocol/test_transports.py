@@ -8,7 +8,7 @@ from roundtrip.testing import Era, Hop, Steps, User, served
 from tests.interaction.protocol.asking import check_asking
 from tests.kit.bookshop import bookshop
 from tests.kit.players import Person, connect, text_of
-from tests.kit.transports import TRANSPORTS, over
+from tests.kit.transports import TRANSPORTS, serve_over
 
 pytestmark = pytest.mark.anyio
 
@@ -18,7 +18,7 @@ CASES = [*((transport, Era.RETRY) for transport in TRANSPORTS), ("memory", Era.L
 
 @pytest.mark.parametrize(("transport", "era"), CASES)
 async def test_calls_that_ask_in_all_ways_complete(transport: str, era: Era) -> None:
-    async with over(transport, bookshop()) as target:
+    async with serve_over(transport, bookshop()) as target:
         await check_asking(target, era)
 
 
@@ -32,7 +32,7 @@ async def test_calls_that_ask_in_all_ways_complete(transport: str, era: Era) -> 
 async def test_live_client_without_a_channel_learns_the_remedy(transport: str, settings: str) -> None:
     trace = Steps()
     async with (
-        over(transport, bookshop(trace=trace)) as target,
+        serve_over(transport, bookshop(trace=trace)) as target,
         connect(target, Era.LIVE, Person()) as client,
     ):
         with pytest.raises(MCPError) as caught:

@@ -15,7 +15,7 @@ from roundtrip.testing.networks.fleet import Instance
 from tests.interaction.pages.web import Badges, as_user
 from tests.kit.players import call, connect, text_of
 from tests.kit.shops import Choice
-from tests.kit.transports import over
+from tests.kit.transports import serve_over
 
 pytestmark = pytest.mark.anyio
 
@@ -101,7 +101,7 @@ async def test_messages_and_progress_reach_a_client_that_wants_them(era: Era, tr
         seen.append((progress, total, message))
 
     async with (
-        over(transport, desk()) as target,
+        serve_over(transport, desk()) as target,
         connect(target, era, logging_callback=log, log_level="debug") as client,
     ):
         for tool in ("talk", "talk_in_a_thread"):

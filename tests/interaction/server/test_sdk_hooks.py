@@ -14,7 +14,7 @@ import roundtrip
 from roundtrip import Approval, Approve, Resolve, Server
 from tests.kit import approving
 from tests.kit.approving import Person, open_shop, shop
-from tests.kit.page_users import client_of, go_on, text_of
+from tests.kit.page_users import client_of, resume, text_of
 from tests.kit.peer import Peer
 from tests.kit.waiting import WAIT
 
@@ -75,7 +75,7 @@ async def test_approval_reaches_the_inbox_and_the_call_goes_on(hooked: Server[An
     async with open_shop(hooked) as url, client_of(url, mode=mode) as client:
         asked = await client.call_tool("refund", {"amount": 5})
         await Person(url, "fay").decide("approve")
-        assert text_of(await go_on(client, asked)) == "refunded 5"
+        assert text_of(await resume(client, asked)) == "refunded 5"
     assert SEEN
 
 
@@ -161,4 +161,4 @@ async def test_tool_of_constructor_or_extension_keeps_its_promise(
         async with client_of(url) as client:
             asked = await client.call_tool("given", {"order": "o1"})
             await Person(url, "fay").decide("approve")
-            assert text_of(await go_on(client, asked)) == "refunded o1"
+            assert text_of(await resume(client, asked)) == "refunded o1"

@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
 from roundtrip.cli import main
-from tests.kit.forks import Started, start
+from tests.kit.forks import ForkedProcess, start
 from tests.kit.hosts import ROOT
 from tests.kit.waiting import WAIT
 from tests.kit.waiting import until_plain as eventually
@@ -88,7 +88,7 @@ class Service:
         self._reader.start()
         self.url = self._announced()
 
-    def _start(self, command: list[str], env: dict[str, str], stderr: int) -> "Started | subprocess.Popen[bytes]":
+    def _start(self, command: list[str], env: dict[str, str], stderr: int) -> "ForkedProcess | subprocess.Popen[bytes]":
         return start(main, command, cwd=self.folder, env=env, stderr=stderr)
 
     def __enter__(self) -> Self:
@@ -153,5 +153,5 @@ class Service:
 class InterpretedService(Service):
     """A running `roundtrip serve` with an interpreter of its own. The others are forked, and end without one's end."""
 
-    def _start(self, command: list[str], env: dict[str, str], stderr: int) -> "Started | subprocess.Popen[bytes]":
+    def _start(self, command: list[str], env: dict[str, str], stderr: int) -> "ForkedProcess | subprocess.Popen[bytes]":
         return subprocess.Popen([sys.executable, "-m", "roundtrip", *command], cwd=self.folder, env=env, stderr=stderr)

@@ -10,7 +10,7 @@ import anyio.lowlevel
 import pytest
 
 from roundtrip import Context, Elicit, Resolve, Server
-from tests.kit.asgi_posts import calling
+from tests.kit.asgi_posts import call_post
 
 pytestmark = pytest.mark.anyio
 
@@ -62,7 +62,7 @@ async def _play(app: Any, tool: str) -> str:
     """Play a call to its end over plain ASGI, with an acceptable answer to each question."""
     more: dict[str, Any] = {}
     while True:
-        post = calling(tool, {"party": 4}, **more)
+        post = call_post(tool, {"party": 4}, **more)
         await app(post.scope, post.receive, post.send)
         lines = post.answer.decode().splitlines()
         result = json.loads(next(line for line in lines if "jsonrpc" in line).removeprefix("data: "))["result"]

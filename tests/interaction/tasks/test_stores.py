@@ -14,7 +14,7 @@ from roundtrip.ledger.tasks import MAX_TRIES, CallEntry, CallStore, HasCallStore
 from roundtrip.system import System
 from roundtrip.testing import Clock
 from tests.kit.peer import WAIT_SECONDS
-from tests.kit.stores import KINDS, Servers, turned_ledger
+from tests.kit.stores import KINDS, Servers, clock_ledger
 
 pytestmark = pytest.mark.anyio
 
@@ -28,7 +28,7 @@ def clock() -> Clock:
 async def store(
     request: pytest.FixtureRequest, started: Servers, tmp_path: Path, clock: Clock
 ) -> AsyncGenerator[CallStore]:
-    async with turned_ledger(request.param, started, tmp_path, clock) as ledger:
+    async with clock_ledger(request.param, started, tmp_path, clock) as ledger:
         assert isinstance(ledger, HasCallStore)
         yield ledger.tasks
 

@@ -14,7 +14,7 @@ from roundtrip.ledger.machines import StoredState
 from roundtrip.system import System
 from roundtrip.testing import Clock
 from tests.kit.peer import Peer, peers, text_of
-from tests.kit.stores import KINDS, AnyLedger, Servers, turned_ledger
+from tests.kit.stores import KINDS, AnyLedger, Servers, clock_ledger
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -100,7 +100,7 @@ async def test_waiting_for_days_holds_nothing(kind: str, started: Servers, tmp_p
     def held() -> Held:
         return Held(len(asyncio.all_tasks()), threading.active_count(), connections())
 
-    async with turned_ledger(kind, started, tmp_path, clock) as ledger, peers(shop(ledger, clock)) as (peer,):
+    async with clock_ledger(kind, started, tmp_path, clock) as ledger, peers(shop(ledger, clock)) as (peer,):
         # The first tasks fill the pools of threads and connections, which stay open.
         await end(peer, await begin(peer, ledger), clock)
         before = held()

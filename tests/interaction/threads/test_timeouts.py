@@ -21,7 +21,7 @@ from roundtrip.threads.slots import SHARED
 from tests.kit.held_threads import Held
 from tests.kit.players import Person, connect, text_of
 from tests.kit.time_limits import LIMIT, TimeLimits, hang
-from tests.kit.visitors import Visitor, visiting
+from tests.kit.visitors import Visitor, connect_user
 from tests.kit.waiting import WAIT, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("limits")]
@@ -248,7 +248,7 @@ async def test_waiting_for_a_page_counts_for_nothing(limits: TimeLimits) -> None
         return await ctx.ask("login", page)
 
     with anyio.fail_after(WAIT):
-        async with visiting(server, Era.LIVE, Visitor()) as client:
+        async with connect_user(server, Era.LIVE, Visitor()) as client:
             assert text_of(await client.call_tool("export")) == "ada"
     # Each look has the whole time.
     assert len(set(starts)) == 2
@@ -265,7 +265,7 @@ async def test_looking_whether_a_page_is_done_is_work(era: Era, plain: bool, hel
 
     async with few_threads(40):
         with anyio.fail_after(WAIT):
-            async with visiting(server, era, Visitor()) as client, limits.expiring(lambda: held.started):
+            async with connect_user(server, era, Visitor()) as client, limits.expiring(lambda: held.started):
                 with pytest.raises(MCPError) as caught:
                     await client.call_tool("export")
         held.release.set()

@@ -15,14 +15,14 @@ from roundtrip.pages.forms import (
     parse_body,
     read_form,
 )
-from tests.kit.html_forms import encoded
+from tests.kit.html_forms import encode
 from tests.kit.page_calls import confirmation, form, link
 
 Shape = Mapping[str, Any]
 
 
 def answered(questions: OpenQuestions, *pairs: tuple[str, str], button: str = "answer") -> tuple[PageForm, Any]:
-    return read_form(questions, parse_body(encoded([("token", "t"), ("decision", button), *pairs])))
+    return read_form(questions, parse_body(encode([("token", "t"), ("decision", button), *pairs])))
 
 
 def read(shape: Shape, *texts: str, required: bool = True, zone: str | None = None) -> Any:

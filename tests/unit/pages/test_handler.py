@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 from roundtrip.pages.calls import PageCalls
 from roundtrip.pages.handler import Authenticate, QuestionPages
 from roundtrip.pages.look import PageLook
-from tests.kit.html_forms import HtmlForm, encoded, read_page
+from tests.kit.html_forms import HtmlForm, encode, read_page
 from tests.kit.page_calls import KEY, TICKET, MemoryCalls, ScriptedCall, confirmation, form, link
 
 pytestmark = pytest.mark.anyio
@@ -193,7 +193,7 @@ async def test_forged_token_answers_nothing() -> None:
     asked = call()
     browser = Browser(MemoryCalls({TICKET: asked}))
     forged = [
-        encoded([("token", token), ("decision", "answer"), ("q0-f0", "Ada")]) for token in ("", "x", "A" * 43, "ä")
+        encode([("token", token), ("decision", "answer"), ("q0-f0", "Ada")]) for token in ("", "x", "A" * 43, "ä")
     ]
     forged.append(b"decision=answer&q0-f0=Ada")
     assert [body for body in forged if (await browser.post(body)).status_code != 409] == []

@@ -13,7 +13,7 @@ from mcp.server import _streamable_http_modern as modern
 from roundtrip import Server
 from roundtrip.serving.application import ProcessState, application_of
 from roundtrip.serving.settings import JsonResponse, ServeSettings
-from tests.kit.asgi_posts import calling
+from tests.kit.asgi_posts import call_post
 from tests.kit.live_wire import HEADERS
 from tests.kit.waiting import WAIT
 
@@ -81,7 +81,7 @@ async def test_plain_answer_is_sent_as_one_body(
 ) -> None:
     # The SDK's stream begins with its first sign of life, and is one body if the answer comes before.
     monkeypatch.setattr(modern, "_SSE_PING_INTERVAL", 0.02)
-    shop, request = Shop(fast_lane=fast_lane), calling("work", revision=version, meta=meta)
+    shop, request = Shop(fast_lane=fast_lane), call_post("work", revision=version, meta=meta)
     with anyio.fail_after(WAIT):
         async with shop.serving(json_response=json_response, sessions=False) as app, anyio.create_task_group() as tasks:
             tasks.start_soon(app, request.scope, request.receive, request.send)
@@ -98,7 +98,7 @@ async def test_plain_answer_is_sent_as_one_body(
 @pytest.mark.parametrize("fast_lane", [True, False])
 @pytest.mark.parametrize("json_response", ["auto", "never"])
 async def test_the_call_of_a_client_that_leaves_is_cancelled(json_response: JsonResponse, fast_lane: bool) -> None:
-    shop, request = Shop(fast_lane=fast_lane), calling("work")
+    shop, request = Shop(fast_lane=fast_lane), call_post("work")
     with anyio.fail_after(WAIT):
         async with shop.serving(json_response=json_response, sessions=False) as app, anyio.create_task_group() as tasks:
             tasks.start_soon(app, request.scope, request.receive, request.send)

@@ -10,7 +10,7 @@ from roundtrip.machine.journal import Journal
 from roundtrip.machine.journal_bytes import unpack_open
 from roundtrip.tokens.token import JournalCodec, KeyRing, Sealer, TokenCodec
 from tests.kit.raised import raised
-from tests.kit.secrets import NEW, OLD, OTHER, CountedEntropy, codec, decoded, journal, journals, payload, sealer
+from tests.kit.secrets import NEW, OLD, OTHER, CountedEntropy, codec, decode, journal, journals, payload, sealer
 from tests.kit.token_readings import readings
 
 SECRET = "the quoted price is 9.50"
@@ -47,7 +47,7 @@ def test_each_sealing_draws_one_fresh_nonce_of_twelve_bytes() -> None:
     sealing = Sealer(KeyRing([NEW]), purpose=b"seal", entropy=entropy)
     encrypting = TokenCodec(KeyRing([NEW]), entropy=entropy, encrypt=True)
     sealed = [sealing.seal(b"secret", b"here") for _ in range(3)]
-    encrypted = [decoded(encrypting.seal(b"payload").split(".")[1]) for _ in range(2)]
+    encrypted = [decode(encrypting.seal(b"payload").split(".")[1]) for _ in range(2)]
     assert entropy.drawn == [12] * 5
     assert [one[:12] for one in (*sealed, *encrypted)] == [number.to_bytes(12, "big") for number in range(5)]
     assert len({one[12:] for one in sealed}) == 3
@@ -114,7 +114,7 @@ def test_length_of_a_secret_is_known_in_steps_of_64_bytes(encrypt: bool) -> None
 
     def size(value: str) -> int:
         if encrypt:
-            return len(decoded(codec(encrypt=True).seal(value.encode()).split(".")[1]))
+            return len(decode(codec(encrypt=True).seal(value.encode()).split(".")[1]))
         return len(unpack_open(journals().write(journal(computed=value)))[1] or b"")
 
     steps = sorted({size("x" * length) for length in range(200)})

@@ -11,7 +11,7 @@ from roundtrip.questions.wire import TICKET
 from roundtrip.tokens.tickets import Ticket, TicketOffice
 from roundtrip.tokens.token import KeyRing
 from tests.kit.raised import raised
-from tests.kit.secrets import BORN, NEW, OLD, OTHER, decoded
+from tests.kit.secrets import BORN, NEW, OLD, OTHER, decode
 
 END = BORN + 3600
 
@@ -56,9 +56,9 @@ def test_a_ticket_fits_into_a_url_as_it_is() -> None:
 
 
 def test_a_ticket_does_not_tell_whose_it_is() -> None:
-    assert b"ada" not in decoded(issued().split(".")[1])
+    assert b"ada" not in decode(issued().split(".")[1])
     # Nor is one person's mark the same in two calls.
-    marks = {json.loads(decoded(issued(call_id=call).split(".")[1]))[-1] for call in ("call-1", "call-2")}
+    marks = {json.loads(decode(issued(call_id=call).split(".")[1]))[-1] for call in ("call-1", "call-2")}
     assert len(marks) == 2
 
 
@@ -89,8 +89,8 @@ def test_a_ticket_has_one_spelling() -> None:
 
 def test_a_ticket_whose_claims_were_rewritten_is_rejected() -> None:
     _, body, signature = issued("eve").split(".")
-    claims = json.loads(decoded(body))
-    claims[-1] = json.loads(decoded(issued("ada").split(".")[1]))[-1]
+    claims = json.loads(decode(body))
+    claims[-1] = json.loads(decode(issued("ada").split(".")[1]))[-1]
     assert reason(f"rt1.{to_text(json.dumps(claims).encode())}.{signature}") == TicketReason.SIGNATURE
 
 

@@ -15,7 +15,7 @@ from roundtrip.trace.page.document import html
 from roundtrip.trace.reading.joining import join
 from roundtrip.trace.writing.lines import Line
 from tests.kit.tables import check_each
-from tests.kit.transcripts import AT, acted, asked, began, call_of, ended, handed, rejected, shown, write
+from tests.kit.transcripts import AT, acted, asked, began, call_of, ended, handed, rejected, show_call, write
 from tests.unit.trace.tales import HOSTILE
 
 
@@ -37,7 +37,7 @@ def test_only_done_cancels_and_expiries_end_a_call() -> None:
         call = call_of(*waiting(), line)
         assert (call.state, call.ended_by is not None) == (state, state is State.FAILED)
         assert len(call.pending) == (state is State.AWAITING_INPUT)
-        assert ("waits for" in shown(*waiting(), line)) == (state is State.AWAITING_INPUT)
+        assert ("waits for" in show_call(*waiting(), line)) == (state is State.AWAITING_INPUT)
 
     ending = [(acted(5, action), State.FAILED) for action in ("cancel", "expire")]
     others = [acted(5, outcome="rejected", why="no"), acted(5, "remind"), acted(5, "answer")]
@@ -75,7 +75,7 @@ def test_actions_are_written_in_words() -> None:
     assert action_text(acted()) == "cancelled by ana"
     assert action_text(acted(action="answer", why="seat")) == "answered 'seat' by ana"
     assert action_text(acted(outcome="rejected", why="it has ended")) == "cancel by ana rejected: it has ended"
-    text = shown(*waiting(), acted(5), acted(6, "remind", outcome="rejected", why="nothing is pending"))
+    text = show_call(*waiting(), acted(5), acted(6, "remind", outcome="rejected", why="nothing is pending"))
     assert " cancelled by ana\n" in text
     assert " remind by ana rejected: nothing is pending\n" in text
 
@@ -95,7 +95,7 @@ def test_page_has_actions_beside_its_steps() -> None:
 def test_hostile_names_do_not_leave_their_place() -> None:
     actions = [acted(5, by=HOSTILE, tool=HOSTILE, why=HOSTILE, outcome="rejected"), acted(6, by=HOSTILE)]
     call = call_of(*waiting(), *actions)
-    text = shown(*waiting(), *actions)
+    text = show_call(*waiting(), *actions)
     assert not any(char in text for char in "\x1b\x00\u202e\u2028")
     assert "<script>alert" not in html(call)
     assert not any(char in mermaid(call) for char in "\x1b\x00\u202e<")

@@ -14,7 +14,7 @@ import pytest
 
 from roundtrip.cli import main
 from roundtrip.machine.table import CALL_MACHINE, Event, State
-from tests.kit.forks import Started, start
+from tests.kit.forks import ForkedProcess, start
 from tests.kit.hosts import ROOT
 from tests.kit.waiting import WAIT, until_plain
 
@@ -26,7 +26,7 @@ FIRST_QUESTION: Final = "Paperback or hardcover"
 class Demo:
     """A demo in a process of its own, and what it has printed so far."""
 
-    def __init__(self, process: Started, output: Path) -> None:
+    def __init__(self, process: ForkedProcess, output: Path) -> None:
         self.process = process
         self._output = output
 

@@ -23,10 +23,10 @@ from mcp_types import ElicitRequestFormParams, ElicitRequestParams, ElicitResult
 
 from roundtrip.cli import main
 from roundtrip.testing import Era
-from tests.kit.forks import Started, start
+from tests.kit.forks import ForkedProcess, start
 from tests.kit.hosts import ROOT, WAIT, is_listening
 from tests.kit.live_wire import session
-from tests.kit.nginx_server import listening, runnable, serving
+from tests.kit.nginx_server import for_any_user, listening, run_nginx
 from tests.kit.players import text_of
 from tests.kit.programs import needs
 from tests.kit.redis_server import RedisServer, redis_server
@@ -57,7 +57,7 @@ class Instance:
         self._held.bind(("127.0.0.1", 0))
         self.port: int = self._held.getsockname()[1]
         self.address = f"127.0.0.1:{self.port}"
-        self._process: Started | None = None
+        self._process: ForkedProcess | None = None
 
     def start(self) -> None:
         words = ["serve", f"{FLEET / 'shop.py'}:server", "--sessions", "--port", str(self.port)]
@@ -118,8 +118,8 @@ def fleet() -> Generator[Fleet]:
         port: int = door.getsockname()[1]
         configuration = folder / "nginx.conf"
         text = adapted((FLEET / "nginx.conf").read_text(encoding="utf-8"), port, [each.port for each in instances])
-        configuration.write_text(runnable(text, folder), encoding="utf-8")
-        stack.enter_context(serving(configuration, door))
+        configuration.write_text(for_any_user(text, folder), encoding="utf-8")
+        stack.enter_context(run_nginx(configuration, door))
         for instance in instances:
             instance.wait()
         yield Fleet(instances, redis, f"http://localhost:{port}/mcp")

@@ -11,7 +11,7 @@ import pytest
 
 from tests.interaction.ledger.processes.contender import contend
 from tests.interaction.ledger.waiter import connected, wait_for_call
-from tests.kit.forks import piped
+from tests.kit.forks import run_piped
 from tests.kit.hosts import ROOT
 from tests.kit.programs import needs
 from tests.kit.redis_server import RedisServer
@@ -21,7 +21,7 @@ def test_of_several_processes_that_claim_at_once_one_may(tmp_path: Path) -> None
     """All of them also create the file at the same time."""
     with ExitStack() as stack:
         arguments = [(str(tmp_path / "ledger.db"), str(number)) for number in range(4)]
-        contenders = [stack.enter_context(piped(contend, *words, cwd=ROOT)) for words in arguments]
+        contenders = [stack.enter_context(run_piped(contend, *words, cwd=ROOT)) for words in arguments]
         for one in contenders:
             assert one.stdout.readline() == "ready\n"
         for one in contenders:
@@ -103,7 +103,7 @@ def test_another_process_hears_how_a_claim_ended(address: str, tmp_path: Path, i
         await ledger.aclose()
 
     epoch = anyio.run(claim)
-    with piped(wait_for_call, address, cwd=tmp_path) as process:
+    with run_piped(wait_for_call, address, cwd=tmp_path) as process:
         # The second time, it has begun to listen to other processes.
         assert [process.stdout.readline() for _ in range(2)] == ["waits\n"] * 2
         anyio.run(end, epoch)

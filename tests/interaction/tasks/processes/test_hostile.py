@@ -17,7 +17,7 @@ from tests.kit.peer import WAIT_SECONDS, Peer, text_of
 from tests.kit.postgres_server import postgres_server
 from tests.kit.programs import needs
 from tests.kit.redis_server import redis_server
-from tests.kit.stores import SHARED, Servers, place_of
+from tests.kit.stores import SHARED, Servers, location_of
 from tests.kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
@@ -68,7 +68,7 @@ async def errors(peer: Peer, task: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("kind", SHARED)
 async def test_tasks_of_others_and_unknown_keys_change_nothing(kind: str, started: Servers, tmp_path: Path) -> None:
     async with (
-        two_services(tmp_path, place_of(kind, started, tmp_path)) as (one, two),
+        two_services(tmp_path, location_of(kind, started, tmp_path)) as (one, two),
         user_of(one, "ann") as ann,
         user_of(two, "ann") as elsewhere,
         user_of(two, "bob") as bob,

@@ -17,7 +17,7 @@ from tests.interaction.tasks.effects import effects
 from tests.interaction.tasks.processes import shops
 from tests.kit.hosts import HttpProcess
 from tests.kit.peer import WAIT_SECONDS, Peer, text_of
-from tests.kit.stores import SHARED, Servers, place_of
+from tests.kit.stores import SHARED, Servers, location_of
 from tests.kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
@@ -31,7 +31,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def instances(kind: str, started: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv(shops.FOLDER, str(tmp_path))
-    monkeypatch.setenv(shops.PLACE, place_of(kind, started, tmp_path))
+    monkeypatch.setenv(shops.PLACE, location_of(kind, started, tmp_path))
     with HttpProcess() as one, HttpProcess() as two:
         yield one, two
 

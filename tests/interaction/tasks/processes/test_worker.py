@@ -19,7 +19,7 @@ from tests.interaction.tasks.workshops import FOLDER, LEASE, PLACE, REDIS
 from tests.kit.peer import WAIT_SECONDS, Peer, text_of
 from tests.kit.programs import needs
 from tests.kit.redis_server import RedisServer
-from tests.kit.stores import SHARED, Servers, place_of
+from tests.kit.stores import SHARED, Servers, location_of
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -120,7 +120,7 @@ async def test_killed_process_of_several_is_followed_and_replaced(tmp_path: Path
 async def test_leases_of_workers_that_serve_pass_on_at_once_when_all_die(
     kind: str, started: Servers, tmp_path: Path
 ) -> None:
-    place = {FOLDER: str(tmp_path), PLACE: place_of(kind, started, tmp_path), LEASE: "1000"}
+    place = {FOLDER: str(tmp_path), PLACE: location_of(kind, started, tmp_path), LEASE: "1000"}
     with Service(f"{SHOPS}:placed_shop", "--workers", "2", folder=tmp_path, **place) as fleet:
         async with httpx.AsyncClient(timeout=WAIT_SECONDS) as http:
             peer = Peer(http, fleet.url)

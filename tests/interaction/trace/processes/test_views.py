@@ -18,7 +18,7 @@ from roundtrip.cli import main
 from roundtrip.testing import DECLINE, Answers, Era, User
 from roundtrip.trace.reading.transcripts import files_of
 from tests.interaction.trace.orders import ARGUMENTS, order, shop
-from tests.kit.forks import Piped, piped, start
+from tests.kit.forks import PipedProcess, run_piped, start
 from tests.kit.hosts import ROOT, WAIT
 from tests.kit.transcripts import acted, asked, began, write
 from tests.unit.cli.trace.tokens import hostile_token
@@ -27,12 +27,12 @@ pytestmark = pytest.mark.anyio
 
 
 @contextmanager
-def tailing(*arguments: str) -> Generator[Piped]:
-    with piped(main, "trace", "tail", *arguments, cwd=ROOT) as running:
+def tailing(*arguments: str) -> Generator[PipedProcess]:
+    with run_piped(main, "trace", "tail", *arguments, cwd=ROOT) as running:
         yield running
 
 
-def until(tail: Piped, end: str) -> list[str]:
+def until(tail: PipedProcess, end: str) -> list[str]:
     """Return the lines up to the first that has a text."""
     lines: list[str] = []
     while not lines or end not in lines[-1]:

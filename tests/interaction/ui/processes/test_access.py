@@ -14,7 +14,7 @@ import pytest
 from roundtrip.cli import main
 from tests.interaction.tasks import workshops
 from tests.kit.hosts import WAIT
-from tests.kit.operated import Operated, basic, operating
+from tests.kit.operated import UiProcess, basic_auth, run_ui
 from tests.kit.waiting import until_plain
 from tests.unit.trace.tales import Tale
 
@@ -22,16 +22,16 @@ PLACES = ["", "calls.json", "call?id=abc", "call.json?id=abc", "fleet", "tasks.j
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Generator[Operated]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Generator[UiProcess]:
     folder = tmp_path_factory.mktemp("transcripts")
     (folder / "one.jsonl").write_text(Tale("abc").began(1).write(), encoding="utf-8")
-    with operating(str(folder)) as served:
+    with run_ui(str(folder)) as served:
         until_plain(lambda: served.request("calls.json").data["total"] > 0)
         yield served
         assert served.end() == 130
 
 
-def raw(served: Operated, *lines: str) -> bytes:
+def raw(served: UiProcess, *lines: str) -> bytes:
     """Return the response to some bytes."""
     with socket.create_connection(("127.0.0.1", served.port), timeout=WAIT) as connection:
         connection.sendall("\r\n".join([*lines, "Connection: close", "", ""]).encode())
@@ -41,7 +41,7 @@ def raw(served: Operated, *lines: str) -> bytes:
     return received
 
 
-def status_line(served: Operated, *lines: str) -> bytes:
+def status_line(served: UiProcess, *lines: str) -> bytes:
     return raw(served, *lines).splitlines()[0]
 
 
@@ -49,7 +49,7 @@ NAMES = ["evil.example", "127.0.0.1", "localhost", "127.0.0.1:1"]
 HOSTS = [*NAMES, "127.0.0.1.evil.example:{port}", "[::1]:{port}", "x@127.0.0.1:{port}"]
 
 
-def test_request_for_another_host_is_rejected(served: Operated) -> None:
+def test_request_for_another_host_is_rejected(served: UiProcess) -> None:
     answered: list[tuple[str, str]] = []
     for host, place in product(HOSTS, [*PLACES, "/"]):
         answer = served.request(place, headers={"Host": host.format(port=served.port)})
@@ -58,7 +58,7 @@ def test_request_for_another_host_is_rejected(served: Operated) -> None:
     assert answered == []
 
 
-def test_request_with_two_hosts_is_rejected(served: Operated) -> None:
+def test_request_with_two_hosts_is_rejected(served: UiProcess) -> None:
     line, host = f"GET /{served.secret}/ HTTP/1.1", f"Host: 127.0.0.1:{served.port}"
     assert b" 200 " not in status_line(served, line.replace("1.1", "1.0"))
     assert b" 200 " not in status_line(served, line, host, "Host: evil.example")
@@ -68,7 +68,7 @@ def test_request_with_two_hosts_is_rejected(served: Operated) -> None:
 
 
 @pytest.mark.parametrize("place", ["", "fleet.json", "nothing"])
-def test_head_is_answered_as_get_without_a_body(served: Operated, place: str) -> None:
+def test_head_is_answered_as_get_without_a_body(served: UiProcess, place: str) -> None:
     got = served.request(place)
     head, _, body = raw(served, f"HEAD /{served.secret}/{place} HTTP/1.1", f"Host: 127.0.0.1:{served.port}").partition(
         b"\r\n\r\n"
@@ -78,7 +78,7 @@ def test_head_is_answered_as_get_without_a_body(served: Operated, place: str) ->
     assert f"content-type: {got.headers['Content-Type']}".encode() in head
 
 
-def test_nothing_is_shown_without_the_secret(served: Operated) -> None:
+def test_nothing_is_shown_without_the_secret(served: UiProcess) -> None:
     assert re.fullmatch(r"[\w-]{22}", served.secret)
     assert "keep this address secret" in served.note
     for place in ("/", "/calls.json", f"/{'x' * 22}/calls.json", f"/{served.secret[:-1]}/", "/%2e%2e/", "//"):
@@ -90,14 +90,14 @@ def test_nothing_is_shown_without_the_secret(served: Operated) -> None:
 MISSING = ["call", "call?id=", "call?id=nobody", "call.json?id=nobody", "other", "../etc/passwd", ".json", "act"]
 
 
-def test_missing_pages_and_other_methods_are_refused(served: Operated) -> None:
+def test_missing_pages_and_other_methods_are_refused(served: UiProcess) -> None:
     assert [place for place in MISSING if served.request(place).status != 404] == []
     answers = [served.request("", method=method) for method in ("PUT", "DELETE", "OPTIONS", "NONSENSE")]
     assert [(one.status, one.headers["Allow"]) for one in answers] == [(405, "GET, HEAD, POST")] * 4
 
 
 @pytest.mark.parametrize("place", [*PLACES, "nothing"])
-def test_responses_forbid_caching_framing_and_sniffing(served: Operated, place: str) -> None:
+def test_responses_forbid_caching_framing_and_sniffing(served: UiProcess, place: str) -> None:
     headers = served.request(place).headers
     assert headers["Cache-Control"] == "no-store"
     assert headers["X-Content-Type-Options"] == "nosniff"
@@ -107,14 +107,14 @@ def test_responses_forbid_caching_framing_and_sniffing(served: Operated, place: 
     assert not [name for name in headers if name.lower().startswith("access-control")]
 
 
-def test_unchanged_data_are_not_sent_again(served: Operated) -> None:
+def test_unchanged_data_are_not_sent_again(served: UiProcess) -> None:
     for place, mark in (("calls.json", "?"), ("call.json?id=abc", "&"), ("rejected.json", "?"), ("tasks.json", "?")):
         data = served.request(place).data
         assert served.request(f"{place}{mark}seen=0").status == 200
         assert served.request(f"{place}{mark}seen={data['live']['version']}").status == 204
 
 
-def test_changes_come_from_the_pages_only(served: Operated) -> None:
+def test_changes_come_from_the_pages_only(served: UiProcess) -> None:
     asked = {"call": "abc", "action": "cancel"}
     for headers in (
         {"Origin": "http://evil.example"},
@@ -143,20 +143,20 @@ INVALID: list[tuple[str, object, str]] = [
 ]
 
 
-def test_invalid_changes_get_a_sentence(served: Operated) -> None:
+def test_invalid_changes_get_a_sentence(served: UiProcess) -> None:
     answers = [(served.post(place, asked), part) for place, asked, part in INVALID]
     assert [answer.status for answer, _ in answers] == [200] * len(INVALID)
     assert [part for answer, part in answers if part not in answer.data["error"]] == []
 
 
-def test_body_that_is_not_json_gets_a_sentence(served: Operated) -> None:
+def test_body_that_is_not_json_gets_a_sentence(served: UiProcess) -> None:
     sent = {"Origin": f"http://127.0.0.1:{served.port}", "Content-Type": "application/json"}
     for body in (b"", b"{", b'{"call": NaN}', b"\xff", b"[" * 100_000):
         answer = served.request("act", method="POST", body=body, headers=sent)
         assert (answer.status, answer.data) == (200, {"error": "the body must be a JSON object"})
 
 
-def test_invalid_filters_get_a_sentence(served: Operated) -> None:
+def test_invalid_filters_get_a_sentence(served: UiProcess) -> None:
     rules = {"since=ever": "since must be an age", "before=x": "before must be", "after=x": "after must be"}
     found = {query: served.request(f"calls.json?{query}").data for query in rules}
     assert [query for query, data in found.items() if data["calls"] or rules[query] not in data["error"]] == []
@@ -181,26 +181,26 @@ def test_named_users_enter_by_their_tokens(tmp_path: Path, capsys: pytest.Captur
     assert not any(token in users.read_text() for token in tokens.values())
     (tmp_path / "one.jsonl").write_text(Tale("abc").began(1).write(), encoding="utf-8")
     arguments = ["--users", str(users), "--base-url", "https://calls.example/ops", "--host", "0.0.0.0", str(tmp_path)]
-    with operating(*arguments) as served:
+    with run_ui(*arguments) as served:
         assert served.url == "https://calls.example/ops/"
         port = int(re.search(r"port (\d+)", served.note)[1])  # type: ignore[index]
         served.url = f"http://127.0.0.1:{port}/ops/"
         host = {"Host": "calls.example"}
-        right = {**host, **basic("ana", tokens["ana"])}
+        right = {**host, **basic_auth("ana", tokens["ana"])}
         assert served.request("/ops/fleet.json", headers=right).data["user"] == "ana"
         assert served.request("/ops/", headers={**right, "Host": "CALLS.example"}).status == 200
         for wrong in (
             host,
-            {**host, **basic("ana", tokens["ben"])},
-            {**host, **basic("eve", tokens["ben"])},
-            {**host, **basic("ana", "")},
+            {**host, **basic_auth("ana", tokens["ben"])},
+            {**host, **basic_auth("eve", tokens["ben"])},
+            {**host, **basic_auth("ana", "")},
             {**host, "Authorization": f"Bearer {tokens['ana']}"},
             {**host, "Authorization": "Basic ???"},
         ):
             answer = served.request("/ops/fleet.json", headers=wrong)
             assert (answer.status, answer.headers["WWW-Authenticate"].startswith("Basic ")) == (401, True)
             assert b"abc" not in answer.body
-        assert served.request("/ops/", headers=basic("ana", tokens["ana"])).status == 403
+        assert served.request("/ops/", headers=basic_auth("ana", tokens["ana"])).status == 403
         assert served.request("/other/", headers=right).status == 404
         asked = json.dumps({"call": "abc", "action": "cancel"}).encode()
         post = {**right, "Content-Type": "application/json"}
@@ -222,7 +222,7 @@ server = Server("loud")
 
 @pytest.mark.parametrize(("host", "shown"), [("127.0.0.2", "127.0.0.2"), ("::1", "[::1]"), ("localhost", "localhost")])
 def test_printed_address_is_that_of_the_host(tmp_path: Path, host: str, shown: str) -> None:
-    with operating("--host", host, str(tmp_path)) as served:
+    with run_ui("--host", host, str(tmp_path)) as served:
         assert served.url.startswith(f"http://{shown}:{served.port}/")
         with urlopen(f"{served.url}calls.json", timeout=WAIT) as answer:
             assert json.loads(answer.read())["total"] == 0
@@ -231,7 +231,7 @@ def test_printed_address_is_that_of_the_host(tmp_path: Path, host: str, shown: s
 
 def test_server_that_sets_up_the_log_leaves_requests_out_of_it(tmp_path: Path) -> None:
     (tmp_path / "loud.py").write_text(LOUD)
-    with operating("--server", str(tmp_path / "loud.py"), str(tmp_path)) as served:
+    with run_ui("--server", str(tmp_path / "loud.py"), str(tmp_path)) as served:
         assert served.request("tasks.json").status == 200
         assert served.end() == 130
         assert "loud is loaded" in (said := served.errors())
@@ -243,14 +243,14 @@ def test_folder_that_cannot_be_written_gets_a_temporary_index(tmp_path: Path) ->
     (tmp_path / "one.jsonl").write_text(Tale("abc").began(1).write(), encoding="utf-8")
     # A directory in its place is no index, for every user.
     (tmp_path / "index.sqlite3").mkdir()
-    with operating(str(tmp_path)) as served:
+    with run_ui(str(tmp_path)) as served:
         until_plain(lambda: served.request("calls.json").data["total"] > 0)
         assert served.end() == 130
 
 
 def test_index_that_breaks_is_a_sentence_and_a_log_line(tmp_path: Path) -> None:
     (tmp_path / "one.jsonl").write_text(Tale("abc").began(1).write(), encoding="utf-8")
-    with operating(str(tmp_path)) as served:
+    with run_ui(str(tmp_path)) as served:
         until_plain(lambda: served.request("calls.json").data["total"] > 0)
         for path in tmp_path.glob("index.sqlite3*"):
             path.write_bytes(b"broken " * 5000)
@@ -264,7 +264,7 @@ def test_store_in_the_memory_of_the_server_is_told_at_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(workshops.FOLDER, str(tmp_path))
-    with operating(f"--server={workshops.__name__}:forgetful", str(tmp_path)) as served:
+    with run_ui(f"--server={workshops.__name__}:forgetful", str(tmp_path)) as served:
         assert served.end() == 130
         reason = "The server keeps its calls in process memory"
         assert f"roundtrip ui: cannot show tasks and approvals: {reason}" in served.errors()

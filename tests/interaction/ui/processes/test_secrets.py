@@ -8,7 +8,7 @@ import pytest
 
 from roundtrip.cli import main
 from tests.interaction.tasks import workshops
-from tests.kit.operated import Operated, operating
+from tests.kit.operated import UiProcess, run_ui
 from tests.kit.peer import peers
 from tests.kit.waiting import until_plain
 
@@ -40,7 +40,7 @@ async def _calls() -> list[str]:
         return [task.partition(".")[0] for task in (asking, done)]
 
 
-def everything(served: Operated, calls: list[str]) -> bytes:
+def everything(served: UiProcess, calls: list[str]) -> bytes:
     places = [*PAGES, *(f"call?id={quote(call)}" for call in calls)]
     places += [f"{page or 'calls'}.json" for page in PAGES] + [f"call.json?id={quote(call)}" for call in calls]
     answers = [served.request(place) for place in places]
@@ -50,7 +50,7 @@ def everything(served: Operated, calls: list[str]) -> bytes:
 
 def test_no_page_has_a_value_that_was_not_revealed(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     calls = anyio.run(_calls)
-    with operating("--server", SHOP, str(folder)) as served:
+    with run_ui("--server", SHOP, str(folder)) as served:
         until_plain(lambda: served.request("calls.json").data["total"] >= 2)
         shown = everything(served, calls)
         assert b"asking" in shown
@@ -79,7 +79,7 @@ def test_no_page_has_a_value_that_was_not_revealed(folder: Path, capfd: pytest.C
 
 def test_test_users_see_what_they_are_asked(folder: Path) -> None:
     calls = anyio.run(_calls)
-    with operating("--server", SHOP, "--test-user", str(folder)) as served:
+    with run_ui("--server", SHOP, "--test-user", str(folder)) as served:
         (question,) = served.request(f"call.json?id={calls[0]}").data["stored"]["questions"]
         assert question["message"] == f"How large is {SECRET}?"
         assert served.end() == 130

@@ -9,24 +9,24 @@ from syrupy.assertion import SnapshotAssertion
 
 from roundtrip.cli import main
 from roundtrip.machine.facts import Reason
-from tests.kit.transcripts import AT, answer, asked, began, ended, question, shown, stopped, write
+from tests.kit.transcripts import AT, answer, asked, began, ended, question, show_call, stopped, write
 from tests.unit.cli.trace.shelf import RETRY, live_call, pending_call, retry_call, shelf
 
 
 def test_a_call_over_three_instances(snapshot: SnapshotAssertion) -> None:
-    assert shown(*retry_call()) == snapshot
+    assert show_call(*retry_call()) == snapshot
 
 
 def test_a_live_call_that_fails_and_reveals_nothing(snapshot: SnapshotAssertion) -> None:
-    assert shown(*live_call()) == snapshot
+    assert show_call(*live_call()) == snapshot
 
 
 def test_a_call_that_waits(snapshot: SnapshotAssertion) -> None:
-    assert shown(*pending_call()) == snapshot
+    assert show_call(*pending_call()) == snapshot
 
 
 def test_a_call_that_waited_too_long_says_since_when() -> None:
-    text = shown(*pending_call(), now=AT + 1000)
+    text = show_call(*pending_call(), now=AT + 1000)
     assert "waits for 'pay' since 11 min 39 s; the deadline was 2026-11-18 11:21:41, 1 min 39 s ago" in text
 
 
@@ -36,12 +36,12 @@ def test_each_question_is_marked_by_a_symbol_and_in_words() -> None:
         began(10, leg=2, round=1),
         asked(11, question("gift", Reason.MISSING), leg=2, round=2, reused=["size"], answers=[answer("size")]),
     ]
-    text = shown(*first, *second)
+    text = show_call(*first, *second)
     assert "● size  asked\n" in text
     assert "○ gift  pending, asked again: missing\n" in text
     assert "✓ size  reused\n" in text
     third = [began(20, leg=3, round=2), ended(21, leg=3, round=2)]
-    assert "↻ gift  asked again: missing\n" in shown(*first, *second, *third)
+    assert "↻ gift  asked again: missing\n" in show_call(*first, *second, *third)
 
 
 APPROVAL = {"key": "confirm:order", "by": "finance", "message": {"value": "Order?"}}
@@ -50,38 +50,38 @@ APPROVAL = {"key": "confirm:order", "by": "finance", "message": {"value": "Order
 @pytest.mark.parametrize("end", [{"approvals": [APPROVAL]}, {"rung": "link"}])
 def test_live_call_whose_request_ended_has_not_run_its_body(end: dict[str, Any]) -> None:
     out = asked(1, question(), **end, token={"bytes": 0})
-    text = shown(began(era="live"), out.model_copy(update={"questions": ()}) if "approvals" in end else out)
+    text = show_call(began(era="live"), out.model_copy(update={"questions": ()}) if "approvals" in end else out)
     assert "the body has not run" in text
-    assert "no end of the body is recorded" in shown(began(era="live"), asked(1))
+    assert "no end of the body is recorded" in show_call(began(era="live"), asked(1))
 
 
 def test_approval_of_a_cancelled_call_does_not_wait() -> None:
     waits = asked(1, approvals=[APPROVAL]).model_copy(update={"questions": ()})
-    assert "'finance', still waits\n" in shown(began(), waits)
-    text = shown(began(), waits, stopped())
+    assert "'finance', still waits\n" in show_call(began(), waits)
+    text = show_call(began(), waits, stopped())
     assert "waits for the approval 'confirm:order' by 'finance', but the call ended first\n" in text
     assert "still waits" not in text
     assert "waiting 0 ms" not in text
 
 
 def test_head_says_how_long_the_call_waits_so_far() -> None:
-    assert "server 2.0 ms, waiting 30.0 s so far · " in shown(began(), asked(1), now=AT + 31)
+    assert "server 2.0 ms, waiting 30.0 s so far · " in show_call(began(), asked(1), now=AT + 31)
     later = [began(11, leg=2, round=1), asked(12, leg=2, round=2)]
-    assert ", waiting 40.0 s so far · " in shown(began(), asked(1), *later, now=AT + 42)
+    assert ", waiting 40.0 s so far · " in show_call(began(), asked(1), *later, now=AT + 42)
 
 
 def test_round_without_questions_is_attributed_to_no_asker() -> None:
     empty = asked(1).model_copy(update={"questions": ()})
-    text = shown(began(), empty, began(10, leg=2, round=1), ended(11, leg=2, round=1))
+    text = show_call(began(), empty, began(10, leg=2, round=1), ended(11, leg=2, round=1))
     assert "  a round without questions, because the tool runs exactly once, answered after 9.0 s\n" in text
     assert "asked by" not in text
 
 
 def test_call_without_its_beginning_or_end_is_shown_as_known() -> None:
-    text = shown(ended(leg=2, round=1))
+    text = show_call(ended(leg=2, round=1))
     assert text.startswith("call-1  ?  completed\n")
     assert "its first line is missing" in text
-    text = shown(began(), asked(), began(10, leg=2, round=1, instance="b"))
+    text = show_call(began(), asked(), began(10, leg=2, round=1, instance="b"))
     assert "\nafter round 1 · leg 2 on b · " in text
     assert "nothing more is recorded: it is still running, or its instance ended" in text
     assert "waits for" not in text

@@ -17,7 +17,7 @@ from roundtrip.cli.parsing import OptionsAnywhere
 from roundtrip.cli.trace.token import configure, run
 from roundtrip.machine.journal import Action, Entry
 from roundtrip.server.key_files import KeyFile, Role, RoledKey
-from tests.kit.secrets import BORN, NEW, OTHER, claims, codec, journal, payload, pinned
+from tests.kit.secrets import BORN, NEW, OTHER, claims, codec, journal, payload, pin_of
 from tests.kit.tables import check_each
 from tests.unit.cli.trace.tokens import HOSTILE, SECRET, TOKEN, hostile_token
 
@@ -216,7 +216,7 @@ def test_invalid_token_is_an_error_with_its_reason(monkeypatch: pytest.MonkeyPat
 
 
 def deep(levels: int) -> str:
-    entries = {"k": Entry(Action.ACCEPT, pinned("m"), 7)}
+    entries = {"k": Entry(Action.ACCEPT, pin_of("m"), 7)}
     empty = payload(replace(journal(), entries=entries), deflate=False)
     assert empty.count(b'{"k":7}') == 1
     return codec().seal(empty.replace(b'{"k":7}', b'{"k":' + b"[" * levels + b"]" * levels + b"}"))
