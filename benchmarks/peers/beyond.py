@@ -384,7 +384,7 @@ ROWS: Final = (
     Row(
         name="auth",
         feature="Authentication",
-        test="tests/interaction/protocol/test_principals.py::test_a_token_is_good_in_its_user_s_hands_alone",
+        test="tests/interaction/protocol/test_principals.py::test_token_works_only_for_its_user",
         roundtrip=takes(Server.__init__, "token_verifier", "auth_server_provider"),
         sdk=takes(MCPServer.__init__, "token_verifier", "auth_server_provider"),
         fastmcp=auth_fastmcp,

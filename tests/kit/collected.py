@@ -18,10 +18,10 @@ __all__ = [
     "context_of",
     "events_of",
     "histogram",
+    "labels",
     "linked_to",
     "name_of",
     "number",
-    "told",
 ]
 
 
@@ -84,7 +84,7 @@ def name_of(span: ReadableSpan) -> tuple[int, int]:
     return context.trace_id, context.span_id
 
 
-def told(point: NumberDataPoint | HistogramDataPoint) -> Mapping[str, Any]:
+def labels(point: NumberDataPoint | HistogramDataPoint) -> Mapping[str, Any]:
     return point.attributes or {}
 
 

@@ -45,9 +45,7 @@ def test_a_changed_ticket_never_verifies(
 
 @settings(max_examples=examples(100), deadline=None, database=None)
 @given(principal=PRINCIPALS, other=PRINCIPALS, now=st.floats(0, 200))
-def test_a_ticket_verifies_for_its_person_and_its_time_alone(
-    principal: str | None, other: str | None, now: float
-) -> None:
+def test_ticket_verifies_only_for_its_person_and_time(principal: str | None, other: str | None, now: float) -> None:
     """Shows S12."""
     ticket = OFFICE.issue("call", "login", expires=100, principal=principal)
     assert (verified(ticket, other, now=now) is not None) == (other == principal and now < 100)

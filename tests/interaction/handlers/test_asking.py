@@ -141,7 +141,7 @@ async def test_handler_asks_the_client_software_several_questions_at_once(kind: 
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize(("kind", "way"), [("prompt", by_resolvers), ("template", by_body)])
-async def test_incapable_client_is_told_the_capability_name(kind: str, way: Any, era: Era) -> None:
+async def test_error_names_the_capability_that_the_client_lacks(kind: str, way: Any, era: Era) -> None:
     """Shows S6."""
     async with connect(way(kind), era) as client:
         error = await failing(client, kind, "Dune")

@@ -35,7 +35,7 @@ async def test_client_without_url_capability_is_never_sent_to_a_page(place: str)
     assert [(error["code"], error["data"]) for error in errors] == [(-32021, NEEDED)] * len(lacking)
 
 
-async def test_a_client_that_declared_pages_alone_is_sent_to_one() -> None:
+async def test_client_that_declared_only_pages_gets_a_page() -> None:
     """Shows S3, S6."""
     async with served(exporting("body"), json_response=True) as url, wire(url) as post:
         answer = await post.post("tools/call", CALL, capabilities={"elicitation": {"url": {}}})

@@ -90,7 +90,7 @@ Policy = Callable[[Caller | None, float], Server[Any]]
 
 
 @every_policy
-async def test_a_token_is_good_for_its_own_request_alone(policy: Policy, caplog: pytest.LogCaptureFixture) -> None:
+async def test_token_works_only_for_its_request(policy: Policy, caplog: pytest.LogCaptureFixture) -> None:
     """Shows S5."""
     server = policy(None, 600.0)
     token = await token_of(server)
@@ -131,7 +131,7 @@ CALLERS: list[tuple[Any, Any]] = [
 
 
 @every_policy
-async def test_a_token_is_good_for_its_own_caller_alone(policy: Policy, caplog: pytest.LogCaptureFixture) -> None:
+async def test_token_works_only_for_its_caller(policy: Policy, caplog: pytest.LogCaptureFixture) -> None:
     """Shows S5."""
     caller = Caller()
     server = policy(caller, 600.0)

@@ -37,7 +37,7 @@ async def finish(url: str, badge: str, token: str) -> Any:
         return await LegByLeg([transport]).leg("order", ORDER, answers={"how_many": {"copies": 1}}, state=token)
 
 
-async def test_a_token_is_good_in_its_user_s_hands_alone(caplog: pytest.LogCaptureFixture) -> None:
+async def test_token_works_only_for_its_user(caplog: pytest.LogCaptureFixture) -> None:
     """Shows S5."""
     trace = Steps()
     async with served(guarded(trace), stateless_http=True) as url:

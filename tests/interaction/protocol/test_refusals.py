@@ -128,7 +128,7 @@ async def test_spoiled_token_is_rejected_without_a_reason(caplog: pytest.LogCapt
     assert text_of(await shop.leg(token)) == "Dune: True"
 
 
-async def test_a_token_is_good_for_its_key_and_audience_alone(caplog: pytest.LogCaptureFixture) -> None:
+async def test_token_works_only_with_its_key_and_audience(caplog: pytest.LogCaptureFixture) -> None:
     """Shows S4, S5."""
     token = await token_of(Shop("shop-eu", audience="shop"))
     assert await rejection(Shop(keys=(b"x" * 32,)), caplog, token) == "unknown key"

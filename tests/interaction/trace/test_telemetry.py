@@ -28,10 +28,10 @@ from tests.kit.collected import (
     context_of,
     events_of,
     histogram,
+    labels,
     linked_to,
     name_of,
     number,
-    told,
 )
 from tests.kit.players import text_of
 
@@ -258,9 +258,9 @@ async def test_how_a_call_ended_is_in_its_span_and_counted(era: Era, collected: 
     ]
     (failed,) = [span for span, told in told_of if told["roundtrip.tool"] == "fail"]
     assert (failed.status.description, list(failed.events)) == (None, []), "no text of the error"
-    counted = {tuple(told(point).values()): number(point) for point in collected.points["roundtrip.calls"]}
+    counted = {tuple(labels(point).values()): number(point) for point in collected.points["roundtrip.calls"]}
     rounds = {
-        tuple(told(point).values())[:2]: histogram(point).sum for point in collected.points["roundtrip.call.rounds"]
+        tuple(labels(point).values())[:2]: histogram(point).sum for point in collected.points["roundtrip.call.rounds"]
     }
     assert counted == {
         ("order", "completed"): 2,
@@ -293,16 +293,16 @@ async def test_metrics_count_rounds_and_tokens_and_are_labeled_by_names_alone(er
     server = bookshop(trace=collected.telemetry)
     call = await User(server, ROUNDS, era=era).call("order", ARGUMENTS)
     (waits,) = collected.points["roundtrip.wait.duration"]
-    assert (histogram(waits).count, told(waits)) == (2, {"roundtrip.tool": "order"})
+    assert (histogram(waits).count, labels(waits)) == (2, {"roundtrip.tool": "order"})
     sizes = [histogram(point) for point in collected.points.get("roundtrip.token.size", [])]
     sent = [len(token or "") for token in call.tokens]
     assert [(size.count, size.sum) for size in sizes] == ([(2, sum(sent))] if era is Era.RETRY else [])
     with pytest.raises(MCPError):
         await LegByLeg([server]).leg("order", ARGUMENTS, answers={}, state="r3s.x.y")
     assert collected.points
-    names = {name for points in collected.points.values() for point in points for name in told(point)}
+    names = {name for points in collected.points.values() for point in points for name in labels(point)}
     assert names == {"roundtrip.tool", "roundtrip.state", "roundtrip.reason"}
-    reasons = [told(point) for point in collected.points["roundtrip.questions"]]
+    reasons = [labels(point) for point in collected.points["roundtrip.questions"]]
     assert all(reason == {"roundtrip.tool": "order", "roundtrip.reason": "new"} for reason in reasons)
 
 

@@ -73,7 +73,7 @@ def test_equal_requests_have_equal_claims() -> None:
     assert claims(method="resources/read", arguments={"a": 1}) == claims(method="resources/read", arguments=None)
 
 
-def test_caller_is_known_by_their_claim_alone() -> None:
+def test_caller_is_known_only_by_their_claim() -> None:
     """Shows S5."""
     claim = principal_digest("ann", CALL)
     assert claim != principal_digest("ann", OTHER_CALL)

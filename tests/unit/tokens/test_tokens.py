@@ -289,7 +289,7 @@ def test_an_invented_token_is_rejected() -> None:
     assert accepted((*words, *(f"{head}.{'A' * length}" for head in heads for length in (22, 43)))) == []
 
 
-def test_a_token_is_taken_with_its_own_hint_alone() -> None:
+def test_token_is_accepted_only_with_its_hint() -> None:
     """Shows S4."""
     for token in TOKENS.values():
         hints = ("", KeyRing([OLD]).hints()[0], token[3:7].swapcase(), token[3:7])
