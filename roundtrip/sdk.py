@@ -235,14 +235,14 @@ def lifespan_state_of(manager: StreamableHTTPSessionManager) -> Any:
     return manager._lifespan_state  # pyright: ignore[reportPrivateUsage]
 
 
-# The fast lane replaces this module's transport: its pings, and its log of dropped notifications.
+RequestChannel = _streamable_http_modern._SingleExchangeDispatchContext  # pyright: ignore[reportPrivateUsage]
+"""The SDK's channel of one request to its client, which takes no requests from the server."""
+
+
+# The fast lane replaces this module's transport, and keeps its pings.
 def seconds_between_pings() -> float:
     """Return the seconds after which a quiet response becomes an event stream, and between its pings."""
     return _streamable_http_modern._SSE_PING_INTERVAL  # pyright: ignore[reportPrivateUsage]
-
-
-transport_log = _streamable_http_modern.logger
-"""The SDK's transport log."""
 
 
 def request_with_body(scope: Scope, receive: Receive, body: bytes) -> Request:

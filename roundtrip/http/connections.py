@@ -156,21 +156,21 @@ class BoundedJson(AroundPosts):
 
 
 async def read_body(receive: Receive, max_body: int) -> tuple[list[Message], bytes | None]:
-    """Read a request's messages and its body; the body is None if it ends early or exceeds `max_body`."""
-    kept: list[Message] = []
-    parts: list[bytes] = []
-    size = 0
+    """Read a request's body; it is None if it ends early or exceeds `max_body`.
+
+    The messages to replay have it in one piece: a client may send a byte in each message.
+    """
+    body = bytearray()
     while True:
         message = await receive()
-        kept.append(message)
         if message["type"] != "http.request":
-            return kept, None
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > max_body:
-            return kept, None
-        if not message.get("more_body", False):
-            return kept, b"".join(parts)
+            return [{"type": "http.request", "body": bytes(body), "more_body": True}, message], None
+        body += message.get("body", b"")
+        has_more = message.get("more_body", False)
+        if not has_more or len(body) > max_body:
+            whole = bytes(body)
+            received: Message = {"type": "http.request", "body": whole, "more_body": has_more}
+            return [received], None if has_more or len(whole) > max_body else whole
 
 
 def replaying(received: list[Message], receive: Receive) -> Receive:

@@ -12,7 +12,7 @@ import json
 import sys
 from asyncio import AbstractEventLoop, Handle, Task, TimerHandle
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, Self, cast
@@ -24,8 +24,6 @@ from mcp.server.runner import ServerRunner, aclose_shielded, modern_error_data
 from mcp.server.streamable_http import check_accept_headers
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp.shared.dispatcher import CallOptions
-from mcp.shared.exceptions import NoBackChannelError
 from mcp.shared.inbound import (
     ERROR_CODE_HTTP_STATUS,
     NAME_BEARING_METHODS,
@@ -41,25 +39,17 @@ from mcp_types import (
     PROTOCOL_VERSION_META_KEY,
     ClientCapabilities,
     JSONRPCError,
-    JSONRPCNotification,
     JSONRPCResponse,
-    ProgressToken,
     RequestId,
 )
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json, to_json
 from starlette.requests import Request
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from roundtrip.http.connections import has_too_many_values, replaying
-from roundtrip.sdk import (
-    is_running,
-    lifespan_state_of,
-    request_with_body,
-    seconds_between_pings,
-    transport_log,
-)
+from roundtrip.http.connections import has_too_many_values, read_body, replaying
+from roundtrip.sdk import RequestChannel, is_running, lifespan_state_of, request_with_body, seconds_between_pings
 from roundtrip.threads.loops import is_on_asyncio
 
 _METHODS: Final = frozenset(
@@ -156,8 +146,8 @@ class FastLane:
         if headers is None or not is_on_asyncio():
             await self._sdk(scope, receive, send)
             return
-        received = await self._received(receive)
-        checked = self._checked(received, headers, scope)
+        received, body = await read_body(receive, self._max_bytes)
+        checked = self._checked(body, headers, scope)
         if checked is None:
             await self._sdk(scope, replaying(received, receive), send)
             return
@@ -205,28 +195,9 @@ class FastLane:
             return None
         return headers
 
-    async def _received(self, receive: Receive) -> list[Message]:
-        """Return one message with the body, or what came instead of a whole one that is short enough."""
-        message = await receive()
-        if message["type"] != "http.request" or not message.get("more_body", False):
-            return [message]
-        body = bytearray(message.get("body", b""))
-        while len(body) <= self._max_bytes:
-            message = await receive()
-            if message["type"] != "http.request":
-                return [_part(body, more=True), message]
-            body += message.get("body", b"")
-            if not message.get("more_body", False):
-                return [_part(body, more=False)]
-        return [_part(body, more=True)]
-
-    def _checked(self, received: list[Message], headers: Mapping[bytes, bytes], scope: Scope) -> _CheckedRequest | None:
+    def _checked(self, body: bytes | None, headers: Mapping[bytes, bytes], scope: Scope) -> _CheckedRequest | None:
         """Return a request if it passes the checks of its body."""
-        whole = received[0]
-        if whole["type"] != "http.request" or whole.get("more_body", False):
-            return None
-        body: object = whole.get("body", b"")
-        if type(body) is not bytes or len(body) > self._max_bytes or has_too_many_values(body):
+        if body is None or has_too_many_values(body):
             return None
         message = _object(_parsed(body))
         params = _object(message.get("params"))
@@ -276,7 +247,7 @@ class FastLane:
         runner = ServerRunner(self._server, connection, lifespan_state_of(self._manager))
         try:
             serve = _on_request(runner)
-            result = await serve(_RequestChannel(checked, request, stream), checked.method, checked.params)
+            result = await serve(_LazyChannel(checked, request, stream), checked.method, checked.params)
         except Exception as error:  # noqa: BLE001 - as the SDK does: it decides what clients are told
             told = modern_error_data(error)
             reply = JSONRPCError(jsonrpc="2.0", id=checked.id, error=told)
@@ -318,10 +289,6 @@ def _is_one_of(name: str, allowed: tuple[str, ...]) -> bool:
 
 def _object(value: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if type(value) is dict else {}
-
-
-def _part(body: bytearray, *, more: bool) -> Message:
-    return {"type": "http.request", "body": bytes(body), "more_body": more}
 
 
 def _parsed(body: bytes) -> Any:
@@ -417,58 +384,30 @@ def _capabilities(sent: Any) -> ClientCapabilities | None:
         return None
 
 
-class _RequestChannel:
-    """Channel of one request to its client, in the shape of the SDK's `DispatchContext`."""
-
-    __slots__ = ("_cancel_requested", "_params", "_request", "_stream", "_transport", "message_metadata", "request_id")
-
-    can_send_request = False
+class _LazyChannel(RequestChannel):
+    """Channel of one request to its client; its parts are made when they are needed."""
 
     def __init__(self, checked: _CheckedRequest, request: Request, stream: "_Stream | None") -> None:
         self.request_id = checked.id
         self.message_metadata = ServerMessageMetadata(request_context=request)
-        self._params = checked.params
+        self.progress_token = progress_token_from_params(checked.params)
+        self.sink = cast("Any", stream)
         self._request = request
-        self._stream = stream
-        self._transport: TransportContext | None = None
-        self._cancel_requested: anyio.Event | None = None
 
-    @property
-    def transport(self) -> TransportContext:
-        """Return the facts about the transport."""
-        if self._transport is None:
-            headers = self._request.headers
-            self._transport = TransportContext(kind="streamable-http", can_send_request=False, headers=headers)
-        return self._transport
-
-    @property
-    def cancel_requested(self) -> anyio.Event:
-        """Return an event that is never set: clients of 2026-07-28 cancel by leaving."""
-        if self._cancel_requested is None:
-            self._cancel_requested = anyio.Event()
-        return self._cancel_requested
-
-    async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> dict[str, Any]:
-        """Refuse: clients of 2026-07-28 take no requests."""
-        raise NoBackChannelError(method)
-
-    async def notify(self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None) -> None:
-        """Send a notification if the response is or can become a stream of events."""
-        if self._stream is None:
-            return
-        message = JSONRPCNotification(jsonrpc="2.0", method=method, params=None if params is None else dict(params))
-        if not await self._stream.emit(_event(_dumped(message))):
-            transport_log.debug("dropped %s: response stream closed", method)
-
-    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Report progress if the client wants reports."""
-        token: ProgressToken | None = progress_token_from_params(self._params)
-        if token is None:
-            return
-        told = {"progressToken": token, "progress": progress, "total": total, "message": message}
-        await self.notify("notifications/progress", {key: value for key, value in told.items() if value is not None})
+    def __getattr__(self, name: str) -> Any:
+        """Make the part that is needed for the first time, as the SDK does."""
+        made: Any
+        match name:
+            case "transport":
+                headers = self._request.headers
+                made = TransportContext(kind="streamable-http", can_send_request=False, headers=headers)
+            case "cancel_requested":
+                # Never set: clients of 2026-07-28 cancel by leaving.
+                made = anyio.Event()
+            case _:
+                raise AttributeError(name)
+        setattr(self, name, made)
+        return made
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -515,19 +454,24 @@ class _Stream:
     async def _ping(self) -> None:
         while not self._is_closed:
             pause = self._last + seconds_between_pings() - self._loop.time()
-            if pause <= 0:
-                await self.emit(_PING)
-            else:
+            if pause > 0:
                 await asyncio.sleep(pause)
+            else:
+                with suppress(anyio.ClosedResourceError):
+                    await self.send(_PING)
 
-    async def emit(self, event: bytes) -> bool:
-        """Send an event; return False if the response has ended."""
+    async def send(self, event: bytes) -> None:
+        """Send an event.
+
+        Raises:
+            anyio.ClosedResourceError: The response has ended.
+        """
         if self._lock is None:
             self._lock = anyio.Lock()
         # Taking the lock lets other tasks run, such as the one that sees the client leave.
         async with self._lock:
             if self._is_closed:
-                return False
+                raise anyio.ClosedResourceError
             self._last = self._loop.time()
             try:
                 if not self._has_begun:
@@ -537,7 +481,6 @@ class _Stream:
             except Exception as error:  # noqa: BLE001 - it is not the author's, whose code may wait for this event
                 self.failure = error
                 self.scope.cancel()
-        return True
 
     async def finish(self, status: int, body: bytes) -> None:
         """Send the reply, as the last event if there were others."""

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 
-import anyio
 from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
-from mcp.shared.exceptions import NoBackChannelError
 from mcp.shared.transport_context import TransportContext
 from mcp_types import InputResponse
 from pydantic import TypeAdapter, ValidationError
@@ -25,6 +23,7 @@ from roundtrip.machine.journal import Journal, Limits
 from roundtrip.machine.pins import Pinner
 from roundtrip.machine.table import State
 from roundtrip.questions.wire import PendingQuestion, UrlQuestion
+from roundtrip.sdk import RequestChannel
 from roundtrip.stored.content import CallContent, Pause
 from roundtrip.stored.lease import CallLease
 from roundtrip.stored.model_answers import names_for_model
@@ -245,24 +244,12 @@ def incoming_of(leg: WorkerLeg, lifespan: Any) -> Incoming:
     return Incoming(context, record, known or None, leg.journal.authored or None)
 
 
-class _NoClient:
+class _NoClient(RequestChannel):
     """Channel to a client that is not there. Progress becomes the status message of the task."""
 
-    can_send_request = False
-    request_id = None
-    message_metadata = None
-    transport = TransportContext(kind="task", can_send_request=False)
-
     def __init__(self, say: Callable[[str], Awaitable[None]]) -> None:
+        super().__init__(TransportContext(kind="task", can_send_request=False), cast("Any", None), None)
         self._say = say
-        self.cancel_requested = anyio.Event()
-
-    async def send_raw_request(self, method: str, params: Mapping[str, Any] | None, opts: Any = None) -> dict[str, Any]:
-        """Reject a request: there is no client."""
-        raise NoBackChannelError(method)
-
-    async def notify(self, method: str, params: Mapping[str, Any] | None, opts: Any = None) -> None:
-        """Drop a notification: the protocol sends none for tasks but their own."""
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Set the status message."""
