@@ -39,27 +39,13 @@ class _EntryWatch:
     """The last state read; None if the entry was free or not read yet."""
     was_free: bool = False
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    stop: Callable[[], None] = lambda: None
+    """Ends listening to changes."""
 
     def share(self, result: ClaimAnswer | LedgerDown) -> None:
         for waiter in self.waiters:
             waiter.result = result
             waiter.woken.set()
-
-
-@dataclass(slots=True, eq=False)
-class _LoopWatches:
-    """Entries that legs wait for on one event loop."""
-
-    watches: dict[str, _EntryWatch] = field(default_factory=dict[str, _EntryWatch])
-    stop: Callable[[], None] = lambda: None
-    """Ends listening to changes."""
-
-    def look_again(self, key: str | None) -> None:
-        """Let the waiting legs of an entry look again; None for those of all entries."""
-        found = self.watches.values() if key is None else [self.watches.get(key)]
-        for watch in found:
-            if watch is not None:
-                watch.changed.set()
 
 
 class Waiting:
@@ -71,7 +57,7 @@ class Waiting:
 
     def __init__(self, feed: Feed | None = None) -> None:
         self._listeners = ChangeListeners(feed)
-        self._loops: dict[asyncio.AbstractEventLoop, _LoopWatches] = {}
+        self._watches: dict[tuple[asyncio.AbstractEventLoop, str], _EntryWatch] = {}
 
     def wake(self, key: str) -> None:
         """Let the waiting legs of an entry look again, on all event loops; any thread may call it."""
@@ -89,7 +75,8 @@ class Waiting:
         """
         if patience <= 0:
             return await look()
-        own, watch = self._watch(key)
+        place = asyncio.get_running_loop(), key
+        watch = self._watches.get(place) or self._watch(place)
         if len(watch.waiters) >= _MAX_WAITERS:
             return watch.seen or await look()
         waiter = _ClaimWaiter()
@@ -101,21 +88,19 @@ class Waiting:
             if watch.waiters:
                 next(iter(watch.waiters)).woken.set()
             else:
-                self._forget(own, key)
+                del self._watches[place]
+                watch.stop()
 
-    def _watch(self, key: str) -> tuple[_LoopWatches, _EntryWatch]:
-        loop = asyncio.get_running_loop()
-        own = self._loops.get(loop)
-        if own is None:
-            own = self._loops[loop] = _LoopWatches()
-            own.stop = self._listeners.listen(own.look_again)
-        return own, own.watches.setdefault(key, _EntryWatch())
+    def _watch(self, place: tuple[asyncio.AbstractEventLoop, str]) -> _EntryWatch:
+        watch = self._watches[place] = _EntryWatch()
+        key = place[1]
 
-    def _forget(self, own: _LoopWatches, key: str) -> None:
-        del own.watches[key]
-        if not own.watches:
-            del self._loops[asyncio.get_running_loop()]
-            own.stop()
+        def look_again(changed: str | None) -> None:
+            if changed in (None, key):
+                watch.changed.set()
+
+        watch.stop = self._listeners.listen(look_again)
+        return watch
 
 
 async def _wait(watch: _EntryWatch, waiter: _ClaimWaiter, look: Look, *, ends: float) -> ClaimAnswer | None:
