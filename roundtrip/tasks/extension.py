@@ -1,16 +1,35 @@
-"""Serve the Tasks extension: its methods, and the results of calls that became tasks."""
+"""Serve the Tasks extension: its methods, the results of calls that became tasks, and `notifications/tasks`.
+
+Clients that listen for tasks are told by every instance that shares the store. The SDK's handler keeps serving
+`subscriptions/listen`. It knows no tasks, so it gets a session that adds them to its acknowledgment, and a second
+asyncio task sends the notifications on the same stream.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import hmac
+import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
+import anyio
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.session import ServerSession
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import decode_header_value
-from mcp_types import INVALID_PARAMS, ClientCapabilities
+from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
+from mcp_types import (
+    INVALID_PARAMS,
+    ClientCapabilities,
+    Notification,
+    SubscriptionFilter,
+    SubscriptionsAcknowledgedNotification,
+)
 from starlette.requests import Request
 
 from roundtrip.engine.leg import HandedOver
@@ -18,8 +37,7 @@ from roundtrip.ledger.contract import LedgerDown
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.revisions import is_retry_era
 from roundtrip.stored.book import CallBook, StoredView
-from roundtrip.stored.content import split_id
-from roundtrip.tasks.listening import LISTEN, TaskListening, tasks_listened_for
+from roundtrip.stored.content import ContentUnreadable, split_id
 from roundtrip.threads.loops import is_on_asyncio
 from roundtrip.tools.failures import store_down
 from roundtrip.tools.task_mode import TaskMode
@@ -38,8 +56,13 @@ _LOG: Final = LimitedLog(logger)
 
 EXTENSION: Final = "io.modelcontextprotocol/tasks"
 _METHODS: Final = ("tasks/get", "tasks/update", "tasks/cancel")
+_LISTEN: Final = "subscriptions/listen"
 _HEADER_MISMATCH: Final = -32020
 _EXTENSION_MISSING: Final = -32021
+_MAX_TASKS: Final = 256
+"""Tasks that one stream may listen for."""
+_RETRY_SECONDS: Final = 1.0
+_DIGEST_BYTES: Final = 16
 
 
 def serve_extension(host: ToolHost, service: CallService) -> None:
@@ -114,13 +137,12 @@ class TaskMethods:
         self._book = book
         self._parts = parts
         self._stamp = stamp
-        self._listening = TaskListening(book)
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """Serve one message, as the SDK's middlewares do."""
         if not is_retry_era(ctx.protocol_version):
             return await call_next(ctx)
-        if ctx.method == LISTEN and (ids := tasks_listened_for(ctx.params)) is not None:
+        if ctx.method == _LISTEN and (ids := _tasks_listened_for(ctx.params)) is not None:
             return await self._listen(ctx, call_next, ids)
         if ctx.method not in _METHODS:
             return await call_next(ctx)
@@ -167,7 +189,7 @@ class TaskMethods:
             own = {split_id(task_id)[0]: task_id for task_id in ids if await self._own(ctx, task_id) is not None}
         except LedgerDown as error:
             raise _out_of_reach(error) from error
-        return await self._listening.serve(ctx, call_next, own)
+        return await _serve_stream(self._book, ctx, call_next, own)
 
     async def _serve(self, method: str, view: StoredView, params: Mapping[str, Any]) -> dict[str, Any]:
         if method == "tasks/get":
@@ -200,3 +222,137 @@ def _check_name(ctx: ServerRequestContext[Any, Any], task_id: str) -> None:
     sent = cast("Request[Any]", request).headers.getlist("mcp-name")
     if any(decode_header_value(name) != task_id for name in sent):
         raise MCPError(code=_HEADER_MISMATCH, message="the header Mcp-Name must be the taskId of the request")
+
+
+class _TaskNotification(Notification[dict[str, Any], Literal["notifications/tasks"]]):
+    method: Literal["notifications/tasks"] = "notifications/tasks"
+
+
+def _tasks_listened_for(params: Mapping[str, Any] | None) -> Sequence[str] | None:
+    """Return the ids of the tasks that a request listens for; None if it does not mention tasks.
+
+    Raises:
+        MCPError: They are not a list of texts, or too many.
+    """
+    wanted: object = (params or {}).get("notifications")
+    if not isinstance(wanted, Mapping):
+        return None
+    given: object = cast("Mapping[str, Any]", wanted).get("taskIds")
+    if given is None:
+        return None
+    if not isinstance(given, list) or not all(isinstance(task_id, str) for task_id in cast("list[Any]", given)):
+        raise MCPError(code=INVALID_PARAMS, message="taskIds must be a list of texts")
+    ids = list(dict.fromkeys(cast("list[str]", given)))
+    if len(ids) > _MAX_TASKS:
+        raise MCPError(code=INVALID_PARAMS, message=f"taskIds must have at most {_MAX_TASKS} ids, got {len(ids)}")
+    return ids
+
+
+async def _serve_stream(
+    book: CallBook, ctx: ServerRequestContext[Any, Any], call_next: CallNext, tasks: Mapping[str, str]
+) -> HandlerResult:
+    """Serve one stream whose client listens for tasks.
+
+    Args:
+        book: The tasks of the server.
+        ctx: The request.
+        call_next: Serves the rest of the stream.
+        tasks: The ids of the tasks by their calls; all belong to the client.
+    """
+    stream = _TaskStream(book, ctx, tasks)
+    stop = book.store.listen(stream.note_change)
+    # Not in a task group, which would wrap the errors of the SDK's handler.
+    pump = asyncio.get_running_loop().create_task(stream.pump(), name="roundtrip: send the states of tasks")
+    try:
+        return await call_next(stream.context())
+    finally:
+        pump.cancel()
+        stop()
+
+
+class _TaskStream:
+    """One stream, with the tasks whose state it still has to send."""
+
+    def __init__(self, book: CallBook, ctx: ServerRequestContext[Any, Any], tasks: Mapping[str, str]) -> None:
+        self._tasks = tasks
+        self._book = book
+        self._ctx = ctx
+        self._sent: dict[str, bytes] = {}
+        """The digests of the states that were sent last: a state may have a large result."""
+        # At first all: a task may have changed before the client began to listen.
+        self._changed: dict[str, None] = dict.fromkeys(tasks)
+        self._bell = anyio.Event()
+        self._is_acknowledged = anyio.Event()
+
+    def context(self) -> ServerRequestContext[Any, Any]:
+        """Return the request with a session that acknowledges the tasks."""
+        session = _AcknowledgingSession(self._ctx.session, list(self._tasks.values()), self._is_acknowledged)
+        return replace(self._ctx, session=cast("ServerSession", session))
+
+    def note_change(self, call_id: str | None) -> None:
+        """Note a task that may have changed; None for all, after changes may have been missed."""
+        if call_id is None or call_id in self._tasks:
+            self._changed.update(dict.fromkeys(self._tasks if call_id is None else (call_id,)))
+            self._bell.set()
+
+    async def pump(self) -> None:
+        """Send the state of each task that has changed, until the client leaves."""
+        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+            await self._send_changes()
+
+    async def _send_changes(self) -> None:
+        await self._is_acknowledged.wait()
+        while True:
+            while self._changed:
+                call_id = next(iter(self._changed))
+                del self._changed[call_id]
+                try:
+                    await self._send(call_id)
+                except LedgerDown as error:
+                    _LOG.warning("a client that listens for a task hears of it later: %s", error)
+                    self._changed[call_id] = None
+                    await anyio.sleep(_RETRY_SECONDS)
+            self._bell = anyio.Event()
+            await self._bell.wait()
+
+    async def _send(self, call_id: str) -> None:
+        try:
+            view = await self._book.view(call_id)
+        except ContentUnreadable:
+            return
+        if view is None:
+            return
+        shown = self._book.describe(view)
+        # Workers renew leases, and store steps: clients see neither.
+        visible = json.dumps({name: value for name, value in shown.items() if name != "lastUpdatedAt"})
+        digest = hashlib.blake2b(visible.encode(), digest_size=_DIGEST_BYTES).digest()
+        if self._sent.get(call_id) == digest:
+            return
+        self._sent[call_id] = digest
+        notification = _TaskNotification(params={**shown, "_meta": {SUBSCRIPTION_ID_META_KEY: self._ctx.request_id}})
+        await self._ctx.session.send_notification(cast("Any", notification), related_request_id=self._ctx.request_id)
+
+
+class _AcknowledgingSession:
+    """The SDK's session, which adds the tasks to the acknowledgment of a stream."""
+
+    def __init__(self, session: ServerSession, ids: list[str], sent: anyio.Event) -> None:
+        self._session = session
+        self._ids = ids
+        self._sent = sent
+        self._send: Callable[..., Awaitable[None]] = session.send_notification
+
+    async def send_notification(self, notification: Any, related_request_id: Any = None) -> None:
+        is_first = isinstance(notification, SubscriptionsAcknowledgedNotification)
+        if is_first:
+            honored = notification.params.notifications.model_dump(by_alias=True, exclude_none=True)
+            tasks = SubscriptionFilter.model_validate({**honored, "taskIds": self._ids})
+            notification = notification.model_copy(
+                update={"params": notification.params.model_copy(update={"notifications": tasks})}
+            )
+        await self._send(notification, related_request_id=related_request_id)
+        if is_first:
+            self._sent.set()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)

@@ -156,7 +156,7 @@ async def test_streams_that_end_leave_no_listener(monkeypatch: pytest.MonkeyPatc
             async with peer.listen(task_id) as stream, peer.listen(task_id) as second:
                 await stream.next()
                 await second.next()
-                assert listening == before + 1
+                assert listening == before + 2
         await until(lambda: listening == before)
 
 
@@ -172,7 +172,7 @@ async def test_store_that_is_down_for_a_moment_delays_the_notification(monkeypat
         return await load(self, call_id)
 
     is_listening = False
-    monkeypatch.setattr("roundtrip.tasks.listening._RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("roundtrip.tasks.extension._RETRY_SECONDS", 0.01)
     async with peers(shop()) as (peer,):
         task_id = await begun(peer, title="Ulysses")
         await peer.until(task_id, "input_required")
