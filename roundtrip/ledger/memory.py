@@ -1,31 +1,79 @@
-"""Provide `MemoryLedger`, for a server that is one process."""
+"""Provide `MemoryLedger`, for a server that is one process, and the store of its tasks."""
 
 from __future__ import annotations
 
 import heapq
 import itertools
 import threading
-from collections.abc import Callable
-from functools import cached_property
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final, TypeVar
 
-from roundtrip.ledger.contract import Reach
+from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.ledger.entry import EntryLedger, LedgerEntry
-from roundtrip.ledger.machines import EntryState
-from roundtrip.ledger.memory_room import MemoryRoom
+from roundtrip.ledger.listeners import ChangeListeners
+from roundtrip.ledger.machines import EntryState, StoredState
+from roundtrip.ledger.tasks import CallEntry, EntrySummary, summary_of
 from roundtrip.ledger.waiting import Waiting
-from roundtrip.on_demand import load_on_use
 from roundtrip.system import SYSTEM, System
-
-if TYPE_CHECKING:
-    from roundtrip.ledger import memory_tasks
-else:
-    load_on_use(globals(), "roundtrip.ledger.memory_tasks")
 
 T = TypeVar("T")
 
 _MAX_STALE_EXPIRIES: Final = 1024
 _MAX_LEDGER_BYTES: Final = 256 * 1024 * 1024
+_MAX_STALE_TIMES: Final = 1024
+_TASK_BYTES: Final = 1024
+"""The rough size of a task without its content and its notes."""
+
+
+class _MemoryRoom:
+    """Room for entries in memory. An account gets no new entry while its entries are as large as the free room.
+
+    Args:
+        max_bytes: The approximate limit of the size of all entries.
+        kind: What the entries are, for errors.
+        age: The option of a tool by which entries end sooner.
+    """
+
+    def __init__(self, max_bytes: int, *, kind: str, age: str) -> None:
+        self._max_bytes = max_bytes
+        self._kind = kind
+        self._cure = (
+            f"give the server a SqliteLedger, RedisLedger or PostgresLedger, its tools a shorter {age}, or "
+            "MemoryLedger(max_bytes=...) more room"
+        )
+        self._bytes = 0
+        self._account_bytes: dict[str, int] = {}
+
+    def resize(self, account: str | None, change: int) -> None:
+        """Note that the entries of an account have grown by some bytes, or have shrunk."""
+        self._bytes += change
+        if account is not None:
+            held = self._account_bytes[account] = self._account_bytes.get(account, 0) + change
+            if not held:
+                del self._account_bytes[account]
+
+    def require(self, account: str | None, *, entries: int) -> None:
+        """Check that there is room for a new entry.
+
+        Args:
+            account: Its owner.
+            entries: The number of entries, for the error.
+
+        Raises:
+            LedgerDown: There is none.
+        """
+        if self._bytes >= self._max_bytes:
+            raise LedgerDown(
+                f"the ledger in memory is full, with {entries} {self._kind}, of about {self._bytes} bytes; {self._cure}"
+            )
+        held = self._account_bytes.get(account, 0) if account is not None else 0
+        if held >= self._max_bytes - self._bytes:
+            raise LedgerDown(
+                "the ledger in memory has no more room for one caller (or one tool, if its callers are not "
+                f"authenticated), which holds about {held} of {self._max_bytes} bytes; the rest is for others; "
+                f"{self._cure}"
+            )
 
 
 class MemoryLedger(EntryLedger):
@@ -43,20 +91,15 @@ class MemoryLedger(EntryLedger):
 
     def __init__(self, *, max_bytes: int = _MAX_LEDGER_BYTES, system: System = SYSTEM) -> None:
         self._clock = system.monotonic
-        self._max_bytes = max_bytes
-        self._room = MemoryRoom(max_bytes, kind="calls that may still be sent again", age="max_age")
+        self._room = _MemoryRoom(max_bytes, kind="calls that may still be sent again", age="max_age")
         # A server may serve on several event loops.
         self._lock = threading.Lock()
         self._entries: dict[str, LedgerEntry] = {}
         self._epochs = itertools.count(1)
         self._waiting = Waiting()
         self._expiries: list[tuple[float, str]] = []
-        self._system = system
-
-    @cached_property
-    def tasks(self) -> memory_tasks.MemoryCallStore:
-        """Return the store of tasks, which is in memory, too."""
-        return memory_tasks.MemoryCallStore(self._system.time, max_bytes=self._max_bytes)
+        self.tasks: Final = MemoryCallStore(system.time, max_bytes=max_bytes)
+        """The store of tasks, which is in memory, too."""
 
     async def aclose(self) -> None:
         """Implement `Ledger.aclose`; there is nothing to close."""
@@ -108,3 +151,130 @@ class MemoryLedger(EntryLedger):
     def _drop(self, key: str) -> None:
         entry = self._entries.pop(key)
         self._room.resize(entry.account, -entry.size)
+
+
+class MemoryCallStore:
+    """Task store of one process.
+
+    Args:
+        clock: Returns the seconds since the epoch.
+        max_bytes: The approximate limit of its size. A full store takes no new tasks, as clients decide how many there
+            are and may leave them. An account gets no new one while its tasks are as large as the free room, so that
+            others find some.
+    """
+
+    def __init__(self, clock: Callable[[], float], *, max_bytes: int) -> None:
+        self._clock = clock
+        self._room = _MemoryRoom(max_bytes, kind="tasks", age="task_ttl")
+        self._lock = threading.Lock()
+        self._entries: dict[str, CallEntry] = {}
+        self._times: list[tuple[float, str]] = []
+        """A heap of the times at which tasks are due. A time that is not its task's any more is stale."""
+        self._labelled: dict[str, set[str]] = {}
+        """The calls of tasks by their labels."""
+        self._listeners = ChangeListeners()
+
+    async def add(self, entry: CallEntry) -> bool:
+        """Implement `CallStore.add`."""
+        with self._lock:
+            if entry.call_id in self._entries:
+                return False
+            self._room.require(entry.account, entries=len(self._entries))
+            self._put(entry)
+        self._listeners.announce(entry.call_id)
+        return True
+
+    async def load(self, call_id: str) -> tuple[CallEntry | None, float]:
+        """Implement `CallStore.load`."""
+        with self._lock:
+            entry = self._entries.get(call_id)
+            return None if entry is None else _loaded(entry), self._clock()
+
+    async def save(self, entry: CallEntry, *, version: int) -> bool:
+        """Implement `CallStore.save`."""
+        with self._lock:
+            stored = self._entries.get(entry.call_id)
+            if stored is None or stored.version != version:
+                return False
+            if entry.is_over(self._clock()):
+                self._label(entry.call_id, ())
+                self._room.resize(stored.account, -_size_of(self._entries.pop(entry.call_id)))
+            else:
+                self._put(entry)
+        self._listeners.announce(entry.call_id)
+        return True
+
+    async def due(self, limit: int) -> tuple[list[str], float | None]:
+        """Implement `CallStore.due`."""
+        found: dict[str, float] = {}
+        with self._lock:
+            now = self._clock()
+            while self._times and len(found) < limit:
+                at, call_id = self._times[0]
+                entry = self._entries.get(call_id)
+                is_current = entry is not None and entry.due == at
+                if is_current and at > now:
+                    break
+                heapq.heappop(self._times)
+                if is_current:
+                    found[call_id] = at
+            # Until it changes, it stays due.
+            for call_id, at in found.items():
+                heapq.heappush(self._times, (at, call_id))
+            following = self._times[0][0] - now if self._times and not found else None
+        return list(found), following
+
+    async def list(self, *, limit: int, states: Sequence[StoredState] = ()) -> list[EntrySummary]:
+        """Implement `CallStore.list`."""
+        with self._lock:
+            entries = [entry for entry in self._entries.values() if not states or entry.state in states]
+            newest = heapq.nlargest(limit, entries, key=lambda entry: entry.updated)
+            return [summary_of(entry) for entry in newest]
+
+    async def labelled(
+        self, label: str, *, limit: int, after: tuple[float, str] | None = None
+    ) -> Sequence[EntrySummary]:
+        """Implement `CallStore.labelled`."""
+        with self._lock:
+            places = {call_id: (self._entries[call_id].created, call_id) for call_id in self._labelled.get(label, ())}
+            later = [call_id for call_id, place in places.items() if after is None or place > after]
+            oldest = heapq.nsmallest(limit, later, key=places.__getitem__)
+            return [summary_of(self._entries[call_id]) for call_id in oldest]
+
+    async def scan(self, *, after: str, limit: int) -> Sequence[CallEntry]:
+        """Implement `CallStore.scan`."""
+        with self._lock:
+            calls = heapq.nsmallest(limit, (call_id for call_id in self._entries if call_id > after))
+            return [_loaded(self._entries[call_id]) for call_id in calls]
+
+    def listen(self, changed: Callable[[str | None], None]) -> Callable[[], None]:
+        """Implement `CallStore.listen`."""
+        return self._listeners.listen(changed)
+
+    def _put(self, entry: CallEntry) -> None:
+        before = self._entries.get(entry.call_id)
+        self._room.resize(entry.account, _size_of(entry) - (_size_of(before) if before is not None else 0))
+        self._label(entry.call_id, entry.labels)
+        self._entries[entry.call_id] = entry.copy()
+        heapq.heappush(self._times, (entry.due, entry.call_id))
+        if len(self._times) > _MAX_STALE_TIMES + 2 * len(self._entries):
+            self._times = [(one.due, one.call_id) for one in self._entries.values()]
+            heapq.heapify(self._times)
+
+    def _label(self, call_id: str, labels: Sequence[str]) -> None:
+        before = self._entries.get(call_id)
+        for label in before.labels if before is not None else ():
+            if label not in labels:
+                self._labelled[label].discard(call_id)
+                if not self._labelled[label]:
+                    del self._labelled[label]
+        for label in labels:
+            self._labelled.setdefault(label, set()).add(call_id)
+
+
+def _loaded(entry: CallEntry) -> CallEntry:
+    return replace(entry, notes=entry.notes.copy(), stored_notes=len(entry.notes))
+
+
+def _size_of(entry: CallEntry) -> int:
+    return _TASK_BYTES + len(entry.content) + sum(map(len, entry.notes))

@@ -15,7 +15,7 @@ from mcp.shared.exceptions import MCPError
 from roundtrip import Context, Depends, Elicit, Resolve, Server, ToolError, after
 from roundtrip.ledger import LedgerDown, MemoryLedger, SqliteLedger
 from roundtrip.ledger.machines import StoredState
-from roundtrip.ledger.memory_tasks import MemoryCallStore
+from roundtrip.ledger.memory import MemoryCallStore
 from roundtrip.stored import foreground, service
 from roundtrip.stored.worker import CallWorker
 from tests.kit.peer import WAIT_SECONDS, Peer, peers, text_of

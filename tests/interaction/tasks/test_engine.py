@@ -18,7 +18,7 @@ from roundtrip.engine.leg import Authored, Suspended
 from roundtrip.errors import CallTakenOver
 from roundtrip.ledger import LedgerDown, MemoryLedger, SqliteLedger, lease
 from roundtrip.ledger.machines import StoredEvent, StoredState
-from roundtrip.ledger.memory_tasks import MemoryCallStore
+from roundtrip.ledger.memory import MemoryCallStore
 from roundtrip.ledger.tasks import CallEntry, change_task
 from roundtrip.stored import lease as stored_lease
 from roundtrip.stored import legs, service

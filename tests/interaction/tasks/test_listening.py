@@ -8,7 +8,7 @@ import pytest
 
 from roundtrip import Context, Server
 from roundtrip.ledger import LedgerDown, SqliteLedger
-from roundtrip.ledger.memory_tasks import MemoryCallStore
+from roundtrip.ledger.memory import MemoryCallStore
 from tests.kit.peer import Peer, peers, text_of
 from tests.kit.shops import KEY
 from tests.kit.waiting import until
