@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import importlib
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import Context
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -74,34 +74,6 @@ class PostgresConnections:
         text = statement.replace("{s}", self.schema)
         return await self._to_its_end(lambda: self._fetch(text, values))
 
-    @asynccontextmanager
-    async def subscribed(self, channel: str) -> AsyncGenerator[AsyncGenerator[str]]:
-        """Listen to a channel of the schema, and return its messages.
-
-        Raises:
-            PostgresDown: PostgreSQL cannot be reached, or the connection breaks; also within the block.
-        """
-        messages: asyncio.Queue[str | None] = asyncio.Queue()
-
-        def heard(connection: object, process: object, channel: object, payload: str) -> None:
-            messages.put_nowait(payload)
-
-        def ended(connection: object) -> None:
-            messages.put_nowait(None)
-
-        own = self._loop_connections()
-
-        def end(connection: Any) -> None:
-            own.listening.discard(connection)
-            connection.terminate()
-
-        name = f"{self.schema}.{channel}"
-        connection = await self._to_its_end(lambda: self._listening(own, name, heard, ended), drop=end)
-        try:
-            yield _until_none(messages)
-        finally:
-            end(connection)
-
     async def hear(
         self, channel: str, heard: Callable[[str | None], None], sleep: Callable[[float], Awaitable[None]]
     ) -> None:
@@ -109,13 +81,10 @@ class PostgresConnections:
 
         It never ends: after a failure, it sleeps and listens again.
         """
+        name = f"{self.schema}.{channel}"
         while True:
             with suppress(PostgresDown):
-                async with self.subscribed(channel) as messages:
-                    # Earlier messages were missed.
-                    heard(None)
-                    async for message in messages:
-                        heard(message)
+                await self._hear(name, heard)
             await sleep(_RETRY_SECONDS)
 
     async def aclose(self) -> None:
@@ -202,12 +171,34 @@ class PostgresConnections:
                 await connection.execute(f"CREATE SCHEMA {self.schema}")
             await connection.execute(tables.replace("{s}", self.schema))
 
-    async def _listening(self, own: _LoopPool, channel: str, heard: Any, ended: Any) -> Any:
-        connection = await self._connect()
-        own.listening.add(connection)
-        connection.add_termination_listener(ended)
-        await connection.add_listener(channel, heard)
-        return connection
+    async def _hear(self, channel: str, heard: Callable[[str | None], None]) -> None:
+        """Listen until the connection breaks."""
+        own, is_broken = self._loop_connections(), asyncio.Event()
+
+        def note_end(_: object) -> None:
+            is_broken.set()
+
+        def note_message(connection: object, process: object, channel: object, payload: str) -> None:
+            heard(payload)
+
+        async def listen() -> Any:
+            connection = await self._connect()
+            own.listening.add(connection)
+            connection.add_termination_listener(note_end)
+            await connection.add_listener(channel, note_message)
+            return connection
+
+        def end(connection: Any) -> None:
+            own.listening.discard(connection)
+            connection.terminate()
+
+        connection = await self._to_its_end(listen, drop=end)
+        try:
+            # Earlier messages were missed.
+            heard(None)
+            await is_broken.wait()
+        finally:
+            end(connection)
 
     @contextmanager
     def _reported(self) -> Generator[None]:
@@ -257,9 +248,3 @@ class _LoopPool:
 def _drop_result(drop: Callable[[T], object], task: asyncio.Task[T]) -> None:
     if not task.cancelled() and task.exception() is None:
         drop(task.result())
-
-
-async def _until_none(messages: asyncio.Queue[str | None]) -> AsyncGenerator[str]:
-    while (message := await messages.get()) is not None:
-        yield message
-    raise PostgresDown("the connection broke")

@@ -72,6 +72,3 @@ async def test_error_at_connecting_says_that_it_is_down(
     connections = PostgresConnections("postgresql://db.example/shop", schema="calls", timeout=2, options={})
     with pytest.raises(PostgresDown, match=said):
         await connections.fetch("SELECT 1")
-    with pytest.raises(PostgresDown, match=said):
-        async with connections.subscribed("news"):
-            raise AssertionError
