@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from roundtrip.connections.redis import RedisConnections, RedisDown, RedisScript, Word, redis_text
 from roundtrip.ledger.contract import STATUS_OF, ClaimAnswer, ClaimStatus, LedgerDown, Reach
 from roundtrip.ledger.lease import buried_processes
 from roundtrip.ledger.machines import ENTRY_MACHINE, EntryEvent, EntryState
+from roundtrip.ledger.redis_tasks import RedisCallStore
 from roundtrip.ledger.waiting import Waiting
-from roundtrip.on_demand import load_on_use
 from roundtrip.system import SYSTEM, System
-
-if TYPE_CHECKING:
-    from roundtrip.ledger import redis_tasks
-else:
-    load_on_use(globals(), "roundtrip.ledger.redis_tasks")
 
 # A script is atomic, and reads the clock of the Redis server, which all instances share. Its transitions come from
 # `ENTRY_MACHINE`. An entry has five fields, later its result, and its notes, whose names begin with a colon.
@@ -125,14 +119,10 @@ class RedisLedger:
     ) -> None:
         self._prefix = prefix
         self._channel = f"{prefix}:ledger"
-        self._system = system
         self._connections = RedisConnections(url, timeout=timeout, options=options, cluster=cluster)
         self._waiting = Waiting(lambda announce: self._connections.hear(self._channel, announce, system.sleep))
-
-    @cached_property
-    def tasks(self) -> redis_tasks.RedisCallStore:
-        """Return the store of tasks, which is in the same Redis."""
-        return redis_tasks.RedisCallStore(self._connections, self._prefix, self._system)
+        self.tasks: Final = RedisCallStore(self._connections, prefix, system)
+        """The store of tasks, which is in the same Redis."""
 
     async def claim(
         self,

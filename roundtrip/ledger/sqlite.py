@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import astuple, replace
-from functools import cached_property
 from itertools import chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar
@@ -21,16 +20,12 @@ from roundtrip.ledger.contract import ClaimAnswer, LedgerDown, Reach
 from roundtrip.ledger.entry import EntryLedger, LedgerEntry
 from roundtrip.ledger.listeners import Announce
 from roundtrip.ledger.machines import EntryState
+from roundtrip.ledger.sqlite_tasks import SqliteCallStore
 from roundtrip.ledger.waiting import Waiting
-from roundtrip.on_demand import load_on_use
 from roundtrip.system import SYSTEM, System
 
 if TYPE_CHECKING:
     import sqlite3
-
-    from roundtrip.ledger import sqlite_tasks
-else:
-    load_on_use(globals(), "roundtrip.ledger.sqlite_tasks")
 
 T = TypeVar("T")
 
@@ -130,12 +125,8 @@ class SqliteLedger(EntryLedger):
         # The ledger has its own threads. Bodies may occupy all shared threads, and their leases must still be renewed.
         # Threads that wait for the file must not block bodies.
         self._use: RunVar[_LoopUse] = RunVar(f"roundtrip_sqlite_{id(self)}")
-        self._has_task_tables = False
-
-    @cached_property
-    def tasks(self) -> sqlite_tasks.SqliteCallStore:
-        """Return the store of tasks, which is in the same file."""
-        return sqlite_tasks.SqliteCallStore(self._run_tasks, self._system)
+        self.tasks: Final = SqliteCallStore(self._run, system)
+        """The store of tasks, which is in the same file."""
 
     async def aclose(self) -> None:
         """Close the file. The next operation opens it again."""
@@ -246,30 +237,17 @@ class SqliteLedger(EntryLedger):
         except TimeoutError as error:
             raise LedgerDown(f"the ledger {self._path} cannot be used: too many wait for it") from error
 
-    async def _run_tasks(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run a function with the tables of tasks, which few files have."""
-
-        def with_tables(db: sqlite3.Connection) -> T:
-            if not self._has_task_tables:
-                sqlite_tasks.create_task_tables(db)
-                self._has_task_tables = True
-            return work(db)
-
-        return await self._run(with_tables)
-
     def _own_lock(self) -> threading.Lock:
         if self._pid != os.getpid():
             # Neither a connection nor a lock survives a fork. The parent's connection must not be closed here.
             self._inherited.append(self._connection)
             self._connection, self._lock, self._pid = None, threading.Lock(), os.getpid()
-            self._has_task_tables = False
         return self._lock
 
     def _close(self) -> None:
         import sqlite3
 
         connection, self._connection = self._connection, None
-        self._has_task_tables = False
         if connection is not None:
             with suppress(sqlite3.Error):
                 connection.close()

@@ -72,7 +72,7 @@ _ADD: Final = (
 _SAVE: Final = f"UPDATE tasks SET {_CHANGES}, change = {_NEXT_CHANGE} WHERE call_id = ? AND version = ?"  # noqa: S608 - no input
 
 
-def create_task_tables(db: sqlite3.Connection) -> None:
+def _create_tables(db: sqlite3.Connection) -> None:
     """Create the tables of tasks, or add what those of an earlier version lack."""
     db.executescript(_SCHEMA)
     db.execute("BEGIN IMMEDIATE")
@@ -93,9 +93,20 @@ class SqliteCallStore:
     """Task store of all processes of one machine that open a file."""
 
     def __init__(self, run: RunSql, system: System) -> None:
-        self._run = run
+        self._run_in_file = run
         self._system = system
+        self._prepared: sqlite3.Connection | None = None
+        """The connection to a file that has the tables of tasks, which few files have."""
         self._listeners = ChangeListeners(self._watch)
+
+    async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        def work_with_tables(db: sqlite3.Connection) -> T:
+            if self._prepared is not db:
+                _create_tables(db)
+                self._prepared = db
+            return work(db)
+
+        return await self._run_in_file(work_with_tables)
 
     async def add(self, entry: CallEntry) -> bool:
         """Implement `CallStore.add`."""
