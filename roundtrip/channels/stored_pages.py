@@ -18,7 +18,7 @@ from roundtrip.channels.access_log import hide_tickets
 from roundtrip.channels.stored_replies import awaited_groups
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.machines import StoredState
-from roundtrip.ledger.tasks import CallEntry
+from roundtrip.ledger.tasks import CallEntry, NextChange, changes_of
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.pages.calls import (
     AskingPage,
@@ -32,7 +32,6 @@ from roundtrip.pages.calls import (
 from roundtrip.pages.handler import QuestionPages
 from roundtrip.pages.settings import Pages
 from roundtrip.stored.book import CallBook, StoredView, reaching_store
-from roundtrip.stored.changes import NextChange, changes_of
 from roundtrip.stored.content import CallContent, split_id
 
 if TYPE_CHECKING:

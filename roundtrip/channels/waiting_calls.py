@@ -15,13 +15,12 @@ from mcp_types import CreateMessageRequestParams
 from roundtrip.errors import CapabilityMissing
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.machines import StoredState
-from roundtrip.ledger.tasks import CallEntry
+from roundtrip.ledger.tasks import CallEntry, changes_of
 from roundtrip.legs.asking import AskingContext
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.questions.markers import ListRoots, Marker, SdkSample
 from roundtrip.questions.wire import question_of
 from roundtrip.stored.book import StoredView
-from roundtrip.stored.changes import changes_of
 from roundtrip.stored.content import ContentUnreadable
 from roundtrip.stored.model_answers import AnswersRefused, read_answers
 from roundtrip.tools.failures import store_down

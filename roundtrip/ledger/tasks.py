@@ -5,15 +5,21 @@ Python: a store only compares and sets. So every change is made the same way: re
 it back if no other process was faster.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+import anyio
 
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.lease import is_buried
 from roundtrip.ledger.machines import ENDED, TASK_MACHINE, StoredEvent, StoredState
 
 T = TypeVar("T")
+
+NextChange = Callable[[], Awaitable[None]]
+"""Returns once something has changed since the last time, or since the beginning; at times it returns too often."""
 
 MAX_TRIES: Final = 10
 """Workers that may die with a task. A body that ends its process would otherwise end one after another."""
@@ -292,6 +298,27 @@ class HasCallStore(Protocol):
     def tasks(self) -> CallStore:
         """Return the store of its tasks."""
         ...
+
+
+@contextmanager
+def changes_of(store: CallStore, call_id: str) -> Generator[NextChange]:
+    """Listen for changes of a call by any process. Look at the call inside, and then wait for the next change."""
+    changed = anyio.Event()
+
+    def note(other: str | None) -> None:
+        if other in (None, call_id):
+            changed.set()
+
+    async def next_change() -> None:
+        nonlocal changed
+        await changed.wait()
+        changed = anyio.Event()
+
+    stop = store.listen(note)
+    try:
+        yield next_change
+    finally:
+        stop()
 
 
 class SeenEntry:

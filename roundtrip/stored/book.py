@@ -22,7 +22,7 @@ from roundtrip.machine.journal import Journal, from_text, to_text
 from roundtrip.machine.pins import Pinner
 from roundtrip.pages.calls import CallsUnavailable
 from roundtrip.stored.content import CallContent, CallFeature, CallSeal, ContentUnreadable, Pause, is_call_id
-from roundtrip.stored.named import NamedCalls
+from roundtrip.stored.sweep import NamedCalls
 from roundtrip.tokens.token import JournalCodec, Sealer
 
 if TYPE_CHECKING:
@@ -135,16 +135,8 @@ class CallBook:
                 self.saw_time((await self.store.load(call_id))[1])
         now = self.clock()
         self.name(call_id)
-        return CallEntry(
-            call_id,
-            tool,
-            created=now,
-            expires=now + ttl,
-            due=now,
-            updated=now,
-            runs_once=runs_once,
-            content=self.seal.write(content, call_id),
-        )
+        stored = self.seal.write(content, call_id)
+        return CallEntry(call_id, tool, now, now + ttl, due=now, updated=now, runs_once=runs_once, content=stored)
 
     def name(self, call_id: str) -> None:
         """Note that a client of this process has made a call, or has shown that it is its own."""

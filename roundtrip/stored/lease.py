@@ -56,13 +56,8 @@ class CallLease(Lease):
         self._seen = SeenEntry(entry, now, anyio.current_time)
         self._ahead = now - anyio.current_time()
         self.call_id = entry.call_id
-        self.expires = entry.expires
-        """The end of the task's life, which no leg outlives."""
-        self.tool = entry.tool
-        self._holder, self._epoch = entry.holder, entry.epoch
-        self._runs_once = entry.runs_once
-        self.takes_over = entry.takes_over
-        """True if the worker that had the task before stopped renewing its lease."""
+        self.entry = entry
+        """The task, as it was claimed."""
         self.noted = [NotedValue(*book.seal.open(note, entry.call_id, "note")) for note in entry.notes]
         self._message_at = -_MESSAGE_SECONDS
         self.message: str | None = None
@@ -79,7 +74,7 @@ class CallLease(Lease):
             entry.has_begun = True
             entry.renew(now, lease=_lease_of(entry))
 
-        if self._runs_once:
+        if self.entry.runs_once:
             await self.write(begin)
 
     async def note(self, noted: NotedValue) -> None:
@@ -151,7 +146,7 @@ class CallLease(Lease):
 
     def _fenced(self, work: Callable[[CallEntry, float], None]) -> Callable[[CallEntry, float], bool]:
         def fenced(entry: CallEntry, now: float) -> bool:
-            if not entry.is_held(self._holder, self._epoch):
+            if not entry.is_held(*self._seen.writer):
                 return False
             work(entry, now)
             return True
@@ -199,5 +194,5 @@ class CallLease(Lease):
     async def _look(self) -> None:
         with suppress(LedgerDown):
             entry, _ = await self._book.store.load(self.call_id)
-            if entry is None or not entry.is_held(self._holder, self._epoch):
+            if entry is None or not entry.is_held(*self._seen.writer):
                 self.lose()

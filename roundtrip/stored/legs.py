@@ -65,28 +65,21 @@ class WorkerLeg:
     pinner: Pinner
     request: ServerRequestContext[Any, Any] | None = None
     """The request of the client that runs the leg, if one does."""
-    tool: str = field(init=False)
-    principal: str | None = field(init=False)
-    user: str | None = field(init=False)
-    expires: float = field(init=False)
-    clock: Callable[[], float] = field(init=False)
-    takes_over: bool = field(init=False)
-    responses: Mapping[str, InputResponse | None] = field(init=False)
-    """The answers since it was last parked; None for a malformed one."""
-    by_model: Collection[str] = field(init=False)
-    info: TaskInfo = field(init=False)
     written: Journal | None = field(default=None, init=False)
     """The journal with which the leg ends."""
     retry_seconds: float | None = field(default=None, init=False)
     """The time after which its body, which has failed, is tried again."""
 
     def __post_init__(self) -> None:
-        claim, content = self.claim, self.content
-        self.tool, self.expires, self.takes_over, self.clock = claim.tool, claim.expires, claim.takes_over, claim.clock
-        self.principal, self.user = content.origin.principal, content.origin.user
-        self.by_model = content.asked.by_model
-        self.responses = {name: _parsed(answer) for name, answer in self.content.asked.answers.items()}
-        self.info = TaskInfo(self.content.id_of(self.claim.call_id), self.claim.say)
+        claim, entry, origin, asked = self.claim, self.claim.entry, self.content.origin, self.content.asked
+        self.tool, self.expires, self.takes_over, self.clock = entry.tool, entry.expires, entry.takes_over, claim.clock
+        self.principal, self.user = origin.principal, origin.user
+        self.by_model: Collection[str] = asked.by_model
+        self.responses: Mapping[str, InputResponse | None] = {
+            name: _parsed(answer) for name, answer in asked.answers.items()
+        }
+        """The answers since it was last parked; None for a malformed one."""
+        self.info = TaskInfo(self.content.id_of(claim.call_id), claim.say)
 
     def begin_waits(self, caller: str, computed: ComputedValues) -> BodyWaits:
         """Begin the waits of a run of the body."""
@@ -95,7 +88,7 @@ class WorkerLeg:
 
     def limits(self, now: float) -> Limits:
         """Return the time limits of the leg: those of tokens do not count."""
-        left = max(1.0, self.claim.expires - now)
+        left = max(1.0, self.expires - now)
         return Limits(ttl=left, max_age=left)
 
     def call(self) -> Call:
@@ -224,7 +217,7 @@ def incoming_of(leg: WorkerLeg, lifespan: Any) -> Incoming:
     content = leg.content
     connection = Connection.from_envelope(content.origin.protocol, None, content.origin.capabilities)
     session = ServerSession(_NoClient(leg.claim.say), connection)
-    params: dict[str, Any] = {"name": leg.claim.tool, "arguments": content.origin.arguments}
+    params: dict[str, Any] = {"name": leg.tool, "arguments": content.origin.arguments}
     lacks_client = content.is_continued and leg.request is None
     context = (ClientlessRequest if lacks_client else ServerRequestContext[Any, Any])(
         session=session,

@@ -20,12 +20,11 @@ from roundtrip.ledger.tasks import CallEntry
 from roundtrip.legs.requests import REQUEST, SKEW, RequestRecord, offer, take_back
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.journal import Journal, to_text
-from roundtrip.stored import client_legs, foreground
+from roundtrip.stored import request_legs
 from roundtrip.stored.book import CallBook, StoredView
 from roundtrip.stored.content import CallContent, CallOrigin, ContentUnreadable
 from roundtrip.stored.legs import WorkerLeg, incoming_of
-from roundtrip.stored.named import NamedCalls
-from roundtrip.stored.sweep import CallDelivery
+from roundtrip.stored.sweep import CallDelivery, NamedCalls
 from roundtrip.stored.worker import CallWorker, DistributedEngine
 from roundtrip.switches import OWN
 from roundtrip.tools.failures import store_down
@@ -235,17 +234,17 @@ class CallService:
             return None
         if is_repeatable and (known := await self.book.view(entry.call_id)) is not None:
             return known
-        return await foreground.run_in_foreground(engine, self.book, entry, content, journal, seconds=seconds)
+        return await request_legs.run_in_foreground(engine, self.book, entry, content, journal, seconds=seconds)
 
     async def is_visible(self, view: StoredView, request: ServerRequestContext[Any, Any]) -> bool:
         """Return True if a request of its client may see the tool of a stored call, which it may not see any more."""
         return await self._host.is_visible(view.entry.tool, view.content.origin.version, request)
 
     async def run_with_client(self, call_id: str, request: ServerRequestContext[Any, Any]) -> None:
-        """Run a leg that needs its client, with a request of that client; see `client_legs`."""
+        """Run a leg that needs its client, with a request of that client; see `request_legs`."""
         engine = self._engine_of_requests()
         if engine is not None:
-            await client_legs.run_with_client(engine, self.book, call_id, request)
+            await request_legs.run_with_client(engine, self.book, call_id, request)
 
     async def signal(self, call_id: str, name: str, payload: Any) -> bool:
         """Store a signal for a task; see `Server.signal`."""
@@ -263,7 +262,7 @@ class CallService:
         request = incoming.request
         offered = offer(lambda: self.legs.context_of(request)) if request is not None else None
         try:
-            end = await self._host.serve_stored(leg.claim.tool, origin.arguments, incoming, origin.version)
+            end = await self._host.serve_stored(leg.tool, origin.arguments, incoming, origin.version)
         finally:
             if incoming.record is not None:
                 incoming.record.ended = True

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.tasks import CallStore
-from roundtrip.stored.named import NamedCalls
 from roundtrip.system import System
 
 logger = logging.getLogger("roundtrip")
@@ -20,11 +19,41 @@ logger = logging.getLogger("roundtrip")
 _SWEEP_SECONDS: Final = 1.0
 """Time between two looks at what is due, in case an announcement was lost; up to twice as long, at random."""
 _MAX_SKIPPED: Final = 5_000
+_MAX_NAMED: Final = 100
+"""The most calls of own clients to look at. Those asked for longest ago are left to other processes."""
 
 
 def begin_work(work: Coroutine[Any, Any, None], name: str, context: Context | None = None) -> asyncio.Task[None]:
     """Begin work in an asyncio task of its own, which sees no context variables but those that are given."""
     return asyncio.get_running_loop().create_task(work, name=f"roundtrip: {name}", context=context or Context())
+
+
+class NamedCalls:
+    """Tasks that clients of one process have made or asked for, in a process that runs no others."""
+
+    def __init__(self, store: CallStore) -> None:
+        self._store = store
+        self._calls: dict[str, None] = {}
+
+    def add(self, call_id: str) -> None:
+        """Add the task of a call, which may not be stored yet."""
+        self._calls.pop(call_id, None)
+        self._calls[call_id] = None
+        if len(self._calls) > _MAX_NAMED:
+            del self._calls[next(iter(self._calls))]
+
+    async def due(self, limit: int) -> tuple[list[str], float | None]:
+        """Look for due ones, as `CallStore.due` does. What has ended is forgotten until a client asks for it again."""
+        waits: list[tuple[float, str]] = []
+        for call_id in list(self._calls):
+            entry, now = await self._store.load(call_id)
+            if entry is not None and entry.has_ended:
+                self._calls.pop(call_id, None)
+            elif entry is not None:
+                waits.append((min(entry.due, entry.expires) - now, call_id))
+        waits.sort()
+        due = [call_id for wait, call_id in waits if wait <= 0]
+        return due[:limit], None if due or not waits else waits[0][0]
 
 
 class CallDelivery:

@@ -16,7 +16,7 @@ from roundtrip import Context, Depends, Elicit, Resolve, Server, ToolError, afte
 from roundtrip.ledger import LedgerDown, MemoryLedger, SqliteLedger
 from roundtrip.ledger.machines import StoredState
 from roundtrip.ledger.memory import MemoryCallStore
-from roundtrip.stored import foreground, service
+from roundtrip.stored import request_legs, service
 from roundtrip.stored.worker import CallWorker
 from tests.kit.peer import WAIT_SECONDS, Peer, peers, text_of
 from tests.kit.shops import KEY
@@ -193,7 +193,7 @@ async def test_repeated_request_gets_the_same_handle(tmp_path: Path) -> None:
 
 
 async def test_store_that_is_down_delays_the_task_and_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(foreground, "_RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(request_legs, "_RETRY_SECONDS", 0.02)
     shop, failures = Shop(), 3
     add = MemoryCallStore.add
 
@@ -221,7 +221,7 @@ async def test_call_whose_store_lost_the_answer_stays_where_it_runs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The store has the task, but its answer was lost. So the next attempt finds the call's own task."""
-    monkeypatch.setattr(foreground, "_RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(request_legs, "_RETRY_SECONDS", 0.02)
     shop, calls = Shop(tmp_path), list[str]()
     tasks = type(shop.ledger.tasks)
     add = tasks.add

@@ -1,7 +1,12 @@
-"""Run the body of a call in the process that received it, and store the call as a task only if it must wait.
+"""Run legs of stored calls in the process that received a request, and for this request.
 
-`task=after(seconds)` asks for this. The body runs as a leg of a task from its beginning, because it cannot move when
-its request ends. Until the call becomes a task, the lease on it and the results of its steps are in memory only.
+`task=after(seconds)` runs the body of a call there, and stores the call as a task only if it must wait. The body runs
+as a leg of a task from its beginning, because it cannot move when its request ends. Until the call becomes a task, the
+lease on it and the results of its steps are in memory only.
+
+Other legs need their client: its headers, its access token. A leg that an answer on a page has started has no request.
+A body that asks for a part of it ends the leg, and the call waits until its client sends a request for it. Then that
+request runs the leg. A tool with a visibility gate waits so before each leg, because its gate needs a request.
 """
 
 from __future__ import annotations
@@ -13,11 +18,14 @@ from contextvars import Context
 from typing import Any, Final
 
 import anyio
+from mcp.server.auth.middleware.auth_context import auth_context_var
+from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types import ErrorData
 
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.lease import lease_seconds
+from roundtrip.ledger.machines import StoredEvent
 from roundtrip.ledger.tasks import CallEntry
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.journal import Journal
@@ -37,7 +45,6 @@ class _LocalClaim(CallLease):
 
     def __init__(self, book: CallBook, entry: CallEntry, now: float) -> None:
         super().__init__(book, entry, now)
-        self.entry = entry
         self.is_local = True
         self._lock = asyncio.Lock()
 
@@ -57,7 +64,7 @@ class _LocalClaim(CallLease):
             if existing is None:
                 is_stored = await self._book.store.add(entry)
             else:
-                is_stored = existing.is_held(self._holder, self._epoch) and await self._replace(existing, now)
+                is_stored = existing.is_held(*self._seen.writer) and await self._replace(existing, now)
             if is_stored:
                 self.is_local = False
                 entry.stored_notes = len(entry.notes)
@@ -147,3 +154,34 @@ def _result_of(content: CallContent) -> dict[str, Any]:
     if content.error is not None:
         raise MCPError.from_error_data(ErrorData.model_validate(content.error))
     return content.result or {}
+
+
+async def run_with_client(
+    engine: CallWorker, book: CallBook, call_id: str, request: ServerRequestContext[Any, Any]
+) -> None:
+    """Begin the leg of a call that waits for its client, with a request of this client, unless another request did.
+
+    Raises:
+        LedgerDown: The store cannot be used.
+        ContentUnreadable: No key of this server opens the call.
+    """
+
+    def claim_it(entry: CallEntry, now: float) -> tuple[CallEntry, float, CallContent, Journal] | None:
+        content = book.seal.read(entry.content, call_id)
+        if not content.needs_client or not entry.apply(StoredEvent.WAKE, now):
+            return None
+        journal = book.read_journal(content)
+        content.needs_client = False
+        entry.content = book.seal.write(content, call_id)
+        entry.claim(engine.holder, now, lease=lease_seconds())
+        return entry, now, content, journal
+
+    claimed = await book.change(call_id, claim_it) if engine.has_room_apart else None
+    if claimed is None:
+        return
+    entry, now, content, journal = claimed
+    leg = WorkerLeg(content, journal, CallLease(book, entry, now), book.pinner_of(content), request)
+    # The leg may outlive the request, so it takes the token alone from its context.
+    context = Context()
+    context.run(auth_context_var.set, auth_context_var.get())
+    engine.begin_apart(leg, context)
