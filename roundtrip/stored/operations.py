@@ -1,11 +1,15 @@
-"""Provide the operations on stored tasks that are an operator's, and not a client's."""
+"""Provide the operations on stored tasks that are an operator's, and not a client's, and log them with their outcome.
+
+The commands and the pages of operators change stored calls only by `LoggedOperations`.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from mcp_types import INTERNAL_ERROR
 
@@ -24,6 +28,7 @@ from roundtrip.stored.content import (
 from roundtrip.stored.model_answers import AnswersInvalid, read_answer
 from roundtrip.text import quoted
 from roundtrip.trace.writing.lines import OperatorAction
+from roundtrip.trace.writing.operator_log import OperatorLog, OperatorLogUnwritable
 
 T = TypeVar("T")
 
@@ -31,6 +36,9 @@ _PAGE: Final = 200
 _OVERDUE_SECONDS: Final = 60.0
 _NOT_OWN: Final = "it is another service's, or no key of this server opens it; name its own server, with its keys"
 _TIME_IS_OVER: Final = "The time of this call is over: an operator of the server has ended it."
+_UNKNOWN: Final = "it was interrupted, or the store could not be used; look at the call to see if it was done"
+_UNFIT: Final = "the answer does not fit its question"
+"""Logged in place of the rule, which may have values: the choices of a form may be known to its user only."""
 _EVENTS: Final[Mapping[OperatorAction, StoredEvent]] = {
     "cancel": StoredEvent.CANCEL,
     "retry": StoredEvent.RETRY,
@@ -268,6 +276,79 @@ class CallOperations:
 
     def _keys_of(self, entry: CallEntry) -> set[str]:
         return {self._book.seal.hint_of(text) for text in (entry.content, *entry.notes)}
+
+
+class LoggedOperations:
+    """Operations of one operator on the tasks of a server. An action that cannot be logged is not done.
+
+    Args:
+        operations: The operations.
+        log: The operator log.
+    """
+
+    def __init__(self, operations: CallOperations, log: OperatorLog) -> None:
+        self.operations = operations
+        self._log = log
+
+    async def act(
+        self, call_id: str, action: Literal["cancel", "retry", "expire", "remind"], *, even_once: bool = False
+    ) -> None:
+        """Act on a call.
+
+        Args:
+            call_id: The call.
+            action: The action.
+            even_once: For `retry`, True to let a body begin again that must not begin twice.
+
+        Raises:
+            CallNotChanged: The call does not allow it.
+            OperatorLogUnwritable: The operator log cannot be written.
+            LedgerDown: The store cannot be used.
+        """
+        acts: Mapping[str, Callable[[], Awaitable[None]]] = {
+            "cancel": partial(self.operations.cancel, call_id),
+            "retry": partial(self.operations.retry, call_id, even_once=even_once),
+            "expire": partial(self.operations.expire, call_id),
+            "remind": partial(self.operations.remind, call_id),
+        }
+        await self._logged(call_id, action, acts[action])
+
+    async def answer(self, call_id: str, key: str, response: Mapping[str, Any]) -> None:
+        """Store the answer of a test user to an open question; see `CallOperations.answer`, and `answer_made`."""
+
+        async def make() -> Mapping[str, Any]:
+            return response
+
+        await self.answer_made(call_id, key, make)
+
+    async def answer_made(self, call_id: str, key: str, make: Callable[[], Awaitable[Mapping[str, Any]]]) -> None:
+        """Make and store the answer of a test user; the log has an answer that cannot be made, too.
+
+        Raises:
+            AnswerUnfit: The answer does not fit the form of the question.
+            CallNotChanged: The call does not allow it.
+            OperatorLogUnwritable: The operator log cannot be written.
+            LedgerDown: The store cannot be used.
+        """
+
+        async def work() -> str | None:
+            return await self.operations.answer(call_id, key, await make())
+
+        await self._logged(call_id, "answer", work)
+
+    async def _logged(self, call_id: str, action: OperatorAction, work: Callable[[], Awaitable[str | None]]) -> None:
+        tool = await self.operations.tool_of(call_id)
+        with self._log.open(call_id, tool, action) as write:
+            try:
+                why = await work()
+            except CallNotChanged as error:
+                write("rejected", _UNFIT if isinstance(error, AnswerUnfit) else str(error))
+                raise
+            except BaseException:
+                with suppress(OperatorLogUnwritable):
+                    write("rejected", _UNKNOWN)
+                raise
+            write("done", why or "")
 
 
 def _is_form(asked: Mapping[str, Any]) -> bool:

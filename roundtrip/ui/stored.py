@@ -16,9 +16,8 @@ from roundtrip.ledger.machines import StoredState
 from roundtrip.ledger.tasks import CallEntry
 from roundtrip.machine.table import State
 from roundtrip.playground.forms import ShownForm, parse_posted
-from roundtrip.stored.acting import LoggedOperations
 from roundtrip.stored.content import CallContent, CallNotChanged, ContentUnreadable, is_call_id
-from roundtrip.stored.operations import AnswerUnfit, Backlog, CallOperations
+from roundtrip.stored.operations import AnswerUnfit, Backlog, CallOperations, LoggedOperations
 from roundtrip.trace.explaining.wording import clock_text, distance_text
 from roundtrip.trace.page.data import Data
 from roundtrip.trace.page.requests import FormInvalid

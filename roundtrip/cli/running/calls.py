@@ -26,10 +26,9 @@ from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.ledger.machines import ENDED, StoredState
 from roundtrip.ledger.tasks import CallEntry, EntrySummary
 from roundtrip.questions.fields import FieldInvalid, FieldKind, fields_of
-from roundtrip.stored.acting import LoggedOperations
 from roundtrip.stored.book import CallBook
 from roundtrip.stored.content import CallNotChanged, ContentUnreadable
-from roundtrip.stored.operations import CallOperations
+from roundtrip.stored.operations import CallOperations, LoggedOperations
 from roundtrip.text import printable
 from roundtrip.trace.explaining.stories import story
 from roundtrip.trace.explaining.wording import clock_text, distance_text

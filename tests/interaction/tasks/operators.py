@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from roundtrip.stored.acting import LoggedOperations
-from roundtrip.stored.operations import CallOperations
+from roundtrip.stored.operations import CallOperations, LoggedOperations
 from roundtrip.trace.reading.transcripts import read_files
 from roundtrip.trace.writing.lines import ActedLine
 from roundtrip.trace.writing.operator_log import OperatorLog
