@@ -237,6 +237,8 @@ def lifespan_state_of(manager: StreamableHTTPSessionManager) -> Any:
 
 RequestChannel = _streamable_http_modern._SingleExchangeDispatchContext  # pyright: ignore[reportPrivateUsage]
 """The SDK's channel of one request to its client, which takes no requests from the server."""
+EVENT_HEADERS = _streamable_http_modern._SSE_HEADERS  # pyright: ignore[reportPrivateUsage]
+"""The SDK's headers of a response that is a stream of events."""
 
 
 # The fast lane replaces this module's transport, and keeps its pings.

@@ -48,36 +48,18 @@ from pydantic_core import from_json, to_json
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from roundtrip import sdk
 from roundtrip.http.connections import has_too_many_values, read_body, replaying
-from roundtrip.sdk import RequestChannel, is_running, lifespan_state_of, request_with_body, seconds_between_pings
 from roundtrip.threads.loops import is_on_asyncio
 
-_METHODS: Final = frozenset(
-    {
-        "tools/call",
-        "tools/list",
-        "prompts/get",
-        "prompts/list",
-        "resources/read",
-        "resources/list",
-        "resources/templates/list",
-        "server/discover",
-    }
-)
+_LISTS: Final = ("tools/list", "prompts/list", "resources/list", "resources/templates/list")
+_METHODS: Final = frozenset((*NAME_BEARING_METHODS, *_LISTS, "server/discover"))
 
 _ID_TYPES: Final = (int, str)
 _PARAM_PREFIX: Final = b"mcp-param-"
+_ROUTING_HEADERS: Final = (b"mcp-method", b"mcp-name", b"mcp-protocol-version")
 _CHECKED_HEADERS: Final = frozenset(
-    {
-        b"accept",
-        b"content-length",
-        b"content-type",
-        b"host",
-        b"mcp-method",
-        b"mcp-name",
-        b"mcp-protocol-version",
-        b"origin",
-    }
+    (b"accept", b"content-length", b"content-type", b"host", b"origin", *_ROUTING_HEADERS)
 )
 
 _MAX_SIZE_DIGITS: Final = 18
@@ -85,12 +67,6 @@ _READER_DIGITS: Final = 4300
 """The most digits of an integer that the fast reader takes; it raises on more, as the standard library does."""
 
 _OK: Final = 200
-_EVENT_HEADERS: Final = (
-    (b"content-type", b"text/event-stream"),
-    (b"cache-control", b"no-cache, no-transform"),
-    (b"connection", b"keep-alive"),
-    (b"x-accel-buffering", b"no"),
-)
 _PING: Final = b": ping\r\n\r\n"
 
 # The runner would keep it and so refer to itself, and only the garbage collector would free it.
@@ -151,7 +127,7 @@ class FastLane:
         if checked is None:
             await self._sdk(scope, replaying(received, receive), send)
             return
-        request = request_with_body(scope, receive, checked.body)
+        request = sdk.request_with_body(scope, receive, checked.body)
         # Clients of HTTP/1.0 cannot read a stream whose length is unknown.
         if self._manager.json_response or scope.get("http_version") == "1.0":
             status, body = await self._reply(checked, request, None)
@@ -169,7 +145,7 @@ class FastLane:
 
     def _headers_of(self, scope: Scope) -> dict[bytes, bytes] | None:
         """Return the headers to check, or None if they are not those of a request that the lane serves."""
-        if scope["type"] != "http" or scope["method"] != "POST" or not is_running(self._manager):
+        if scope["type"] != "http" or scope["method"] != "POST" or not sdk.is_running(self._manager):
             return None
         headers: dict[bytes, bytes] = {}
         for name, value in scope["headers"]:
@@ -244,7 +220,7 @@ class FastLane:
     async def _reply(self, checked: _CheckedRequest, request: Request, stream: "_Stream | None") -> tuple[int, bytes]:
         """Serve a request, and return the status and the body of the response."""
         connection = _Envelope(checked.envelope)
-        runner = ServerRunner(self._server, connection, lifespan_state_of(self._manager))
+        runner = ServerRunner(self._server, connection, sdk.lifespan_state_of(self._manager))
         try:
             serve = _on_request(runner)
             result = await serve(_LazyChannel(checked, request, stream), checked.method, checked.params)
@@ -384,7 +360,7 @@ def _capabilities(sent: Any) -> ClientCapabilities | None:
         return None
 
 
-class _LazyChannel(RequestChannel):
+class _LazyChannel(sdk.RequestChannel):
     """Channel of one request to its client; its parts are made when they are needed."""
 
     def __init__(self, checked: _CheckedRequest, request: Request, stream: "_Stream | None") -> None:
@@ -438,7 +414,7 @@ class _Stream:
 
     def _watch(self) -> None:
         self._last = self._loop.time()
-        self._timer = self._loop.call_later(seconds_between_pings(), self._begin_pings)
+        self._timer = self._loop.call_later(sdk.seconds_between_pings(), self._begin_pings)
         self._leaving = self._loop.create_task(_left(self._receive))
         self._leaving.add_done_callback(self._cancel)
 
@@ -453,7 +429,7 @@ class _Stream:
 
     async def _ping(self) -> None:
         while not self._is_closed:
-            pause = self._last + seconds_between_pings() - self._loop.time()
+            pause = self._last + sdk.seconds_between_pings() - self._loop.time()
             if pause > 0:
                 await asyncio.sleep(pause)
             else:
@@ -476,7 +452,7 @@ class _Stream:
             try:
                 if not self._has_begun:
                     self._has_begun = True
-                    await self._send({"type": "http.response.start", "status": _OK, "headers": list(_EVENT_HEADERS)})
+                    await self._send({"type": "http.response.start", "status": _OK, "headers": list(sdk.EVENT_HEADERS)})
                 await self._send({"type": "http.response.body", "body": event, "more_body": True})
             except Exception as error:  # noqa: BLE001 - it is not the author's, whose code may wait for this event
                 self.failure = error
@@ -502,7 +478,8 @@ class _Stream:
         for task in (self._leaving, self._pings):
             if task is not None:
                 task.remove_done_callback(self._cancel)
-                task.add_done_callback(_forget)
+                # Nothing else waits for it, and asyncio would log its exception.
+                task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
                 task.cancel()
 
 
@@ -514,12 +491,6 @@ def _scope_of_asyncio() -> type[anyio.CancelScope]:
 
 def _event(message: bytes) -> bytes:
     return b"event: message\r\ndata: " + message + b"\r\n\r\n"
-
-
-def _forget(ended: Task[None]) -> None:
-    """Retrieve the exception of a task that nothing waits for, so that asyncio does not log it."""
-    if not ended.cancelled():
-        ended.exception()
 
 
 async def _left(receive: Receive) -> None:
