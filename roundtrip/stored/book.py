@@ -38,15 +38,11 @@ POLL_SECONDS: Final = 1.0
 """Time between two looks at a task that clients are asked to keep."""
 _MAX_JOURNAL_BYTES: Final = 64 * 1024 * 1024
 _STATUSES: Final[Mapping[StoredState, str]] = {
-    StoredState.DUE: "working",
-    StoredState.RUNNING: "working",
-    StoredState.WAITING: "working",
+    **dict.fromkeys((StoredState.DUE, StoredState.RUNNING, StoredState.WAITING), "working"),
     StoredState.ASKING: "input_required",
-    StoredState.COMPLETED: "completed",
-    StoredState.FAILED: "failed",
     StoredState.LOST: "failed",
-    StoredState.CANCELLED: "cancelled",
 }
+"""The statuses of tasks that clients see; the other states have the same names."""
 _LOST_ERROR: Final = {
     "code": -32603,
     "message": "the worker of this task died or fell silent while its body ran, and it is not run again; "
@@ -370,7 +366,7 @@ class CallBook:
         entry, content = view
         shown: dict[str, Any] = {
             "taskId": content.id_of(entry.call_id),
-            "status": _STATUSES[entry.state] if content.channel.reply is None else "completed",
+            "status": _STATUSES.get(entry.state, entry.state.value) if content.channel.reply is None else "completed",
             "createdAt": _iso(entry.created),
             "lastUpdatedAt": _iso(entry.updated),
             "ttlMs": max(1, round((entry.expires - entry.created) * 1000)),
