@@ -29,15 +29,12 @@ class RedisDown(Exception):
     """Redis cannot be reached, or cannot run a command; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
 class RedisScript:
     """Script that Redis runs atomically."""
 
-    text: str
-    digest: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "digest", hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest())
+    def __init__(self, text: str) -> None:
+        self.text: Final = text
+        self.digest: Final = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
 
 class RedisConnections:
