@@ -19,9 +19,8 @@ from roundtrip.system import SYSTEM, System
 
 T = TypeVar("T")
 
-_MAX_STALE_EXPIRIES: Final = 1024
-_MAX_LEDGER_BYTES: Final = 256 * 1024 * 1024
 _MAX_STALE_TIMES: Final = 1024
+_MAX_LEDGER_BYTES: Final = 256 * 1024 * 1024
 _TASK_BYTES: Final = 1024
 """The rough size of a task without its content and its notes."""
 
@@ -131,7 +130,7 @@ class MemoryLedger(EntryLedger):
 
     def _find(self, key: str, now: float) -> LedgerEntry | None:
         """Forget expired entries, and return the entry of a key in its current state."""
-        if len(self._expiries) > _MAX_STALE_EXPIRIES + 4 * len(self._entries):
+        if len(self._expiries) > _MAX_STALE_TIMES + 4 * len(self._entries):
             # Most of them belong to entries that were released.
             self._expiries = [(entry.expires, key) for key, entry in self._entries.items()]
             heapq.heapify(self._expiries)
