@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import heapq
 import itertools
 import threading
@@ -19,7 +20,7 @@ from roundtrip.system import SYSTEM, System
 
 T = TypeVar("T")
 
-_MAX_STALE_TIMES: Final = 1024
+_MAX_STALE_EXPIRIES: Final = 1024
 _MAX_LEDGER_BYTES: Final = 256 * 1024 * 1024
 _TASK_BYTES: Final = 1024
 """The rough size of a task without its content and its notes."""
@@ -130,7 +131,7 @@ class MemoryLedger(EntryLedger):
 
     def _find(self, key: str, now: float) -> LedgerEntry | None:
         """Forget expired entries, and return the entry of a key in its current state."""
-        if len(self._expiries) > _MAX_STALE_TIMES + 4 * len(self._entries):
+        if len(self._expiries) > _MAX_STALE_EXPIRIES + 4 * len(self._entries):
             # Most of them belong to entries that were released.
             self._expiries = [(entry.expires, key) for key, entry in self._entries.items()]
             heapq.heapify(self._expiries)
@@ -168,7 +169,7 @@ class MemoryCallStore:
         self._lock = threading.Lock()
         self._entries: dict[str, CallEntry] = {}
         self._times: list[tuple[float, str]] = []
-        """A heap of the times at which tasks are due. A time that is not its task's any more is stale."""
+        """The times at which tasks are due, in their order."""
         self._labelled: dict[str, set[str]] = {}
         """The calls of tasks by their labels."""
         self._listeners = ChangeListeners()
@@ -195,9 +196,9 @@ class MemoryCallStore:
             stored = self._entries.get(entry.call_id)
             if stored is None or stored.version != version:
                 return False
+            self._forget_places(stored)
             if entry.is_over(self._clock()):
-                self._label(entry.call_id, ())
-                self._room.resize(stored.account, -_size_of(self._entries.pop(entry.call_id)))
+                del self._entries[entry.call_id]
             else:
                 self._put(entry)
         self._listeners.announce(entry.call_id)
@@ -205,23 +206,10 @@ class MemoryCallStore:
 
     async def due(self, limit: int) -> tuple[list[str], float | None]:
         """Implement `CallStore.due`."""
-        found: dict[str, float] = {}
         with self._lock:
-            now = self._clock()
-            while self._times and len(found) < limit:
-                at, call_id = self._times[0]
-                entry = self._entries.get(call_id)
-                is_current = entry is not None and entry.due == at
-                if is_current and at > now:
-                    break
-                heapq.heappop(self._times)
-                if is_current:
-                    found[call_id] = at
-            # Until it changes, it stays due.
-            for call_id, at in found.items():
-                heapq.heappush(self._times, (at, call_id))
-            following = self._times[0][0] - now if self._times and not found else None
-        return list(found), following
+            now, first = self._clock(), self._times[:limit]
+        found = [call_id for at, call_id in first if at <= now]
+        return found, first[0][0] - now if first and not found else None
 
     async def list(self, *, limit: int, states: Sequence[StoredState] = ()) -> list[EntrySummary]:
         """Implement `CallStore.list`."""
@@ -251,24 +239,19 @@ class MemoryCallStore:
         return self._listeners.listen(changed)
 
     def _put(self, entry: CallEntry) -> None:
-        before = self._entries.get(entry.call_id)
-        self._room.resize(entry.account, _size_of(entry) - (_size_of(before) if before is not None else 0))
-        self._label(entry.call_id, entry.labels)
         self._entries[entry.call_id] = entry.copy()
-        heapq.heappush(self._times, (entry.due, entry.call_id))
-        if len(self._times) > _MAX_STALE_TIMES + 2 * len(self._entries):
-            self._times = [(one.due, one.call_id) for one in self._entries.values()]
-            heapq.heapify(self._times)
+        self._room.resize(entry.account, _size_of(entry))
+        bisect.insort(self._times, (entry.due, entry.call_id))
+        for label in entry.labels:
+            self._labelled.setdefault(label, set()).add(entry.call_id)
 
-    def _label(self, call_id: str, labels: Sequence[str]) -> None:
-        before = self._entries.get(call_id)
-        for label in before.labels if before is not None else ():
-            if label not in labels:
-                self._labelled[label].discard(call_id)
-                if not self._labelled[label]:
-                    del self._labelled[label]
-        for label in labels:
-            self._labelled.setdefault(label, set()).add(call_id)
+    def _forget_places(self, entry: CallEntry) -> None:
+        self._room.resize(entry.account, -_size_of(entry))
+        del self._times[bisect.bisect_left(self._times, (entry.due, entry.call_id))]
+        for label in set(entry.labels):
+            self._labelled[label].discard(entry.call_id)
+            if not self._labelled[label]:
+                del self._labelled[label]
 
 
 def _loaded(entry: CallEntry) -> CallEntry:
