@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from mcp.server.request_state import authenticated_principal
 
@@ -204,13 +204,18 @@ class CallBook:
     def _stopped(
         self, is_by_worker: bool, joins: str | None, before: StoredState, entry: CallEntry, now: float
     ) -> None:
-        how = _how_stopped(entry, now)
-        if how is None:
+        if entry.state is StoredState.CANCELLED:
+            told = "cancelled" if joins is None else "joined"
+        elif entry.state is StoredState.LOST:
+            told = "lost"
+        elif entry.state is StoredState.FAILED and now >= entry.expires:
+            told = "expired"
+        else:
+            # Its leg has ended it.
             return
         # A lease that has lapsed was that of a worker that is silent.
-        ends_leg = before is StoredState.RUNNING and (how != "lost" or is_by_worker)
-        joined = joins if how == "cancelled" else None
-        told = how if joined is None else "joined"
+        ends_leg = before is StoredState.RUNNING and (told != "lost" or is_by_worker)
+        joined = joins if told == "joined" else None
         self._tell(tracing.StoppedCall(entry.call_id, entry.tool, told, ends_leg, joined))
 
     def tell_unstored(self, call_id: str, tool: str) -> None:
@@ -378,15 +383,6 @@ class CallBook:
         if message is not None:
             shown["statusMessage"] = message
         return shown
-
-
-def _how_stopped(entry: CallEntry, now: float) -> Literal["cancelled", "lost", "expired"] | None:
-    """Return how an ended task was stopped; None if its leg has ended it."""
-    if entry.state is StoredState.CANCELLED:
-        return "cancelled"
-    if entry.state is StoredState.LOST:
-        return "lost"
-    return "expired" if entry.state is StoredState.FAILED and now >= entry.expires else None
 
 
 def _iso(at: float) -> str:
