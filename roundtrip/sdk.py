@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mappi
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from typing import Any, Final, Literal, TypeVar, cast
 
-from mcp.server import MCPServer, _otel, _streamable_http_modern
+from mcp.server import MCPServer, _otel, _streamable_http_modern, connection
 from mcp.server.connection import Connection
 from mcp.server.lowlevel.server import LifespanResultT
 from mcp.server.mcpserver import Context
@@ -235,6 +235,8 @@ def lifespan_state_of(manager: StreamableHTTPSessionManager) -> Any:
     return manager._lifespan_state  # pyright: ignore[reportPrivateUsage]
 
 
+read_envelope = connection._typed  # pyright: ignore[reportPrivateUsage]
+"""Validates a value by which a request describes its client; None if it is malformed."""
 RequestChannel = _streamable_http_modern._SingleExchangeDispatchContext  # pyright: ignore[reportPrivateUsage]
 """The SDK's channel of one request to its client, which takes no requests from the server."""
 EVENT_HEADERS = _streamable_http_modern._SSE_HEADERS  # pyright: ignore[reportPrivateUsage]

@@ -43,7 +43,7 @@ from mcp_types import (
     RequestId,
 )
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from pydantic_core import from_json, to_json
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -324,7 +324,7 @@ class _Envelope(Connection):
         match name:
             case "client_capabilities":
                 # Most requests need these alone.
-                made = _capabilities(self._envelope[CLIENT_CAPABILITIES_META_KEY])
+                made = sdk.read_envelope(ClientCapabilities, self._envelope[CLIENT_CAPABILITIES_META_KEY])
             case "_client_params":
                 info = self._envelope.get(CLIENT_INFO_META_KEY)
                 capabilities = self._envelope[CLIENT_CAPABILITIES_META_KEY]
@@ -350,14 +350,6 @@ class _Envelope(Connection):
     def has_cleanups(self) -> bool:
         """Return True if anything was registered to run when the request ends."""
         return "exit_stack" in self.__dict__
-
-
-def _capabilities(sent: Any) -> ClientCapabilities | None:
-    """Return the capabilities of a client, or None if they are malformed."""
-    try:
-        return ClientCapabilities.model_validate(sent, by_name=False)
-    except ValidationError:
-        return None
 
 
 class _LazyChannel(sdk.RequestChannel):
