@@ -167,7 +167,11 @@ class RedisConnections:
             own = _LoopConnections(asyncio.Semaphore(self._limit))
             self._own.set(own)
         if self._cluster is not None:
-            return await self._reply_of_cluster(own, words)
+            if own.cluster is None:
+                url, given = self._cluster
+                options = {"socket_timeout": self._timeout, **given, "decode_responses": False}
+                own.cluster = self._redis.RedisCluster.from_url(url, **options)
+            return await own.cluster.execute_command(*words)
         async with own.places:
             while True:
                 is_reused = bool(own.idle)
@@ -189,14 +193,6 @@ class RedisConnections:
                 else:
                     own.idle.append(connection)
                     return reply
-
-    async def _reply_of_cluster(self, own: "_LoopConnections", words: Sequence[Word]) -> Any:
-        if own.cluster is None:
-            url, given = self._cluster or ("", {})
-            own.cluster = self._redis.RedisCluster.from_url(
-                url, **{"socket_timeout": self._timeout, **given, "decode_responses": False}
-            )
-        return await own.cluster.execute_command(*words)
 
 
 @dataclass(slots=True, weakref_slot=True)
