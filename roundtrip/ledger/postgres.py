@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, Final, TypeVar
 
 from roundtrip.connections.postgres import PostgresConnections, PostgresDown
-from roundtrip.ledger.contract import ClaimAnswer, LedgerDown, Reach
+from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.ledger.entry import EntryLedger, LedgerEntry
 from roundtrip.ledger.listeners import Announce, ChangeListeners
 from roundtrip.ledger.machines import TASK_MACHINE, EntryState, StoredState
@@ -249,10 +249,6 @@ class PostgresLedger(EntryLedger):
             if entry == before or await self._store(key, entry, before, version):
                 return result
         raise LedgerDown("the ledger on PostgreSQL cannot be used: an entry changes too often")
-
-    async def _look(self, key: str) -> ClaimAnswer | None:
-        entry, _, now = await self._load(key, with_notes=False)
-        return entry.seen(now)
 
     async def _load(self, key: str, *, with_notes: bool) -> tuple[LedgerEntry, int, float]:
         """Return an entry with its version, 0 for a new one, and the time."""
