@@ -7,7 +7,7 @@ it back if no other process was faster.
 
 from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import anyio
@@ -194,11 +194,8 @@ class CallEntry:
             self.due = min(due, self.expires)
 
 
-TASK_FIELDS: Final = (
-    *("call_id", "tool", "created", "expires", "state", "due", "updated", "holder", "epoch", "runs_once"),
-    *("has_begun", "tries", "deaths", "version", "content"),
-)
-"""The first fields of `CallEntry`. A store keeps them, the labels and the notes."""
+TASK_FIELDS: Final = tuple(each.name for each in fields(CallEntry))[:15]
+"""The first fields of `CallEntry`, up to its content. A store keeps them, the labels and the notes."""
 
 
 def values_of(entry: CallEntry) -> list[Any]:
