@@ -109,11 +109,8 @@ class CallBook:
         self.page_keys = protection.ring.derive(b"page/" + service.encode("utf-8", "surrogatepass"))
         """Keys of the service that sign forms of question pages and make labels of calls, the newest first."""
         # A store has more room than a token.
-        self.journals = JournalCodec(
-            Sealer(protection.ring, purpose=b"seal", entropy=parts.system.entropy),
-            pinner=protection.journals.pinner,
-            max_bytes=_MAX_JOURNAL_BYTES,
-        )
+        sealer = Sealer(protection.ring, purpose=b"seal", entropy=parts.system.entropy)
+        self.journals = JournalCodec(sealer, pinner=protection.journals.pinner, max_bytes=_MAX_JOURNAL_BYTES)
 
     def clock(self) -> float:
         """Return the time of the store's clock, with which all instances compare times, as far as it is known here."""

@@ -106,11 +106,7 @@ class CallLease(Lease):
         await self.say(self.message or "")
 
     async def write_content(
-        self,
-        event: StoredEvent | None,
-        work: Callable[[CallContent, CallEntry, float], None],
-        *,
-        patience: float = 0.0,
+        self, event: StoredEvent | None, work: Callable[[CallContent, CallEntry, float], None], *, patience: float = 0.0
     ) -> None:
         """Apply an event of the worker, if one is given, and change the content, with the status message.
 

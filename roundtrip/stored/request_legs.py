@@ -95,13 +95,7 @@ class _LocalClaim(CallLease):
 
 
 async def run_in_foreground(
-    engine: CallWorker,
-    book: CallBook,
-    entry: CallEntry,
-    content: CallContent,
-    journal: Journal,
-    *,
-    seconds: float,
+    engine: CallWorker, book: CallBook, entry: CallEntry, content: CallContent, journal: Journal, *, seconds: float
 ) -> dict[str, Any] | StoredView:
     """Run a body for some seconds, and return its result; or the task of its call, if it needs more time or an answer.
 

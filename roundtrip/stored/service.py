@@ -54,14 +54,7 @@ class CallService:
         InvalidSignature: The distributed engine cannot serve it.
     """
 
-    def __init__(
-        self,
-        host: ToolHost,
-        book: CallBook,
-        *,
-        engine: DistributedEngine | None,
-        runs: bool | str,
-    ) -> None:
+    def __init__(self, host: ToolHost, book: CallBook, *, engine: DistributedEngine | None, runs: bool | str) -> None:
         self._host = host
         self.legs = host.legs
         self._distributed = engine

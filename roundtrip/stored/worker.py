@@ -328,11 +328,11 @@ class CallWorker:
         pause = leg.pause(end, journal, claim.clock())
         delivered = frozenset(leg.content.asked.answers)
         pause = self._book.prepare(pause, end, leg.content, claim.call_id)
-        await claim.write_content(
-            None,
-            lambda content, entry, now: content.pause(pause, entry, now, delivered=delivered),
-            patience=END_SECONDS,
-        )
+
+        def park(content: CallContent, entry: CallEntry, now: float) -> None:
+            content.pause(pause, entry, now, delivered=delivered)
+
+        await claim.write_content(None, park, patience=END_SECONDS)
 
 
 async def _end(claim: CallLease, result: dict[str, Any] | None, error: ErrorData | None = None) -> None:
