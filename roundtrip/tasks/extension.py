@@ -103,11 +103,8 @@ def declares_tasks(ctx: ServerRequestContext[Any, Any]) -> bool:
 
 def extension_missing() -> MCPError:
     """Return the error for a client that has not declared the extension."""
-    return MCPError(
-        code=_EXTENSION_MISSING,
-        message=f"this needs a client that declares the extension {EXTENSION}",
-        data={"requiredCapabilities": {"extensions": {EXTENSION: {}}}},
-    )
+    message = f"this needs a client that declares the extension {EXTENSION}"
+    return MCPError(_EXTENSION_MISSING, message, {"requiredCapabilities": {"extensions": {EXTENSION: {}}}})
 
 
 def require_task(function: AskingFunction, incoming: Incoming) -> None:
