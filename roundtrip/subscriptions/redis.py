@@ -55,8 +55,6 @@ _LISTS: Final[dict[_List, ServerEvent]] = {
     "prompts": PromptsListChanged(),
     "resources": ResourcesListChanged(),
 }
-_ALL_LISTS: Final[tuple[ServerEvent, ...]] = tuple(_LISTS.values())
-"""Events for changes of all lists."""
 
 
 class RedisSubscriptionBus:
@@ -257,7 +255,7 @@ class _Hub:
                 async with self._connections.subscribed(self._channel) as messages:
                     since = self.loop.time()
                     # Listeners that were added before may have missed events.
-                    for event in _ALL_LISTS:
+                    for event in _LISTS.values():
                         self.deliver(event)
                     await self._hear_from(messages)
             except RedisDown as error:
