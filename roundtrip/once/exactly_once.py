@@ -15,14 +15,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, ErrorData
 
 from roundtrip.engine.computed import NotedValue
-from roundtrip.errors import (
-    CallHasEnded,
-    CallTakenOver,
-    LedgerUnavailable,
-    OutcomeUnknown,
-    StillRunning,
-    TokenRejected,
-)
+from roundtrip.errors import CallHasEnded, CallTakenOver, LedgerUnavailable, OutcomeUnknown, StillRunning, TokenRejected
 from roundtrip.ledger.contract import ClaimAnswer, ClaimStatus, Ledger, LedgerDown
 from roundtrip.ledger.lease import Lease, holder_name, lease_seconds
 from roundtrip.system import SYSTEM, System
