@@ -1,16 +1,16 @@
 """Provide `SqliteLedger`, for the processes of one machine."""
 
-# sqlite3 is imported at the first use: servers without such a ledger start faster.
 from __future__ import annotations
 
 import os
+import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import astuple, replace
 from itertools import chain, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar
+from typing import Final, Literal, NamedTuple, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -23,9 +23,6 @@ from roundtrip.ledger.machines import EntryState
 from roundtrip.ledger.sqlite_tasks import SqliteCallStore
 from roundtrip.ledger.waiting import Waiting
 from roundtrip.system import SYSTEM, System
-
-if TYPE_CHECKING:
-    import sqlite3
 
 T = TypeVar("T")
 
@@ -212,7 +209,6 @@ class SqliteLedger(EntryLedger):
             _FileLocked: Another process has locked the file. The function was undone.
             LedgerDown: The file cannot be used.
         """
-        import sqlite3
 
         def locked() -> T:
             lock = self._own_lock()
@@ -245,16 +241,12 @@ class SqliteLedger(EntryLedger):
         return self._lock
 
     def _close(self) -> None:
-        import sqlite3
-
         connection, self._connection = self._connection, None
         if connection is not None:
             with suppress(sqlite3.Error):
                 connection.close()
 
     def _open(self) -> sqlite3.Connection:
-        import sqlite3
-
         if self._connection is not None:
             return self._connection
         if not self._path.exists():

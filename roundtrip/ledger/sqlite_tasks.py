@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
+import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.listeners import Announce, ChangeListeners
 from roundtrip.ledger.machines import StoredState
 from roundtrip.ledger.tasks import TASK_FIELDS, CallEntry, EntrySummary, entry_of, stored_summary, values_of
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from roundtrip.system import System
+from roundtrip.system import System
 
 T = TypeVar("T")
 
