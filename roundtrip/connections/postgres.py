@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import importlib
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from contextvars import Context
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -114,9 +114,13 @@ class PostgresConnections:
         """
 
         async def bounded() -> T:
-            with self._reported():
+            library = self._asyncpg
+            down = (library.PostgresError, library.InterfaceError, library.InternalClientError, OSError, EOFError)
+            try:
                 async with asyncio.timeout(self._timeout):
                     return await work()
+            except down as error:
+                raise PostgresDown(str(error) or type(error).__name__) from error
 
         task = asyncio.get_running_loop().create_task(bounded(), context=Context())
         task.add_done_callback(lambda task: task.cancelled() or task.exception())
@@ -199,15 +203,6 @@ class PostgresConnections:
             await is_broken.wait()
         finally:
             end(connection)
-
-    @contextmanager
-    def _reported(self) -> Generator[None]:
-        library = self._asyncpg
-        down = (library.PostgresError, library.InterfaceError, library.InternalClientError, OSError, EOFError)
-        try:
-            yield
-        except down as error:
-            raise PostgresDown(str(error) or type(error).__name__) from error
 
 
 class _LoopPool:
