@@ -295,22 +295,19 @@ class _TaskStream:
     async def pump(self) -> None:
         """Send the state of each task that has changed, until the client leaves."""
         with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-            await self._send_changes()
-
-    async def _send_changes(self) -> None:
-        await self._is_acknowledged.wait()
-        while True:
-            while self._changed:
-                call_id = next(iter(self._changed))
-                del self._changed[call_id]
-                try:
-                    await self._send(call_id)
-                except LedgerDown as error:
-                    _LOG.warning("a client that listens for a task hears of it later: %s", error)
-                    self._changed[call_id] = None
-                    await anyio.sleep(_RETRY_SECONDS)
-            self._bell = anyio.Event()
-            await self._bell.wait()
+            await self._is_acknowledged.wait()
+            while True:
+                while self._changed:
+                    call_id = next(iter(self._changed))
+                    del self._changed[call_id]
+                    try:
+                        await self._send(call_id)
+                    except LedgerDown as error:
+                        _LOG.warning("a client that listens for a task hears of it later: %s", error)
+                        self._changed[call_id] = None
+                        await anyio.sleep(_RETRY_SECONDS)
+                self._bell = anyio.Event()
+                await self._bell.wait()
 
     async def _send(self, call_id: str) -> None:
         try:
