@@ -17,7 +17,7 @@ from roundtrip.engine.computed import ComputedValues
 from roundtrip.engine.leg import Authored, Suspended
 from roundtrip.engine.ports import Channels, Wait
 from roundtrip.errors import BodyMistake
-from roundtrip.legs.requests import ClientlessRequest, Incoming, RequestRecord
+from roundtrip.legs.requests import ClientlessRequest, RequestRecord
 from roundtrip.machine.call import Call
 from roundtrip.machine.journal import Journal, Limits
 from roundtrip.machine.pins import Pinner
@@ -207,8 +207,8 @@ class BodyWaits:
         return self.computed.values[key].value
 
 
-def incoming_of(leg: WorkerLeg, lifespan: Any) -> Incoming:
-    """Return the request of a leg of a task.
+def record_of(leg: WorkerLeg, lifespan: Any) -> RequestRecord:
+    """Return the record of the request of a task's leg.
 
     Args:
         leg: The leg.
@@ -233,8 +233,7 @@ def incoming_of(leg: WorkerLeg, lifespan: Any) -> Incoming:
             record.channels = Channels(for_links="link")
         else:
             record.channels = Channels("page" if content.channel.page_secret else None, content.channel.asks_model)
-    known = {name: answer for name, answer in leg.responses.items() if answer is not None}
-    return Incoming(context, record, known or None, leg.journal.authored or None)
+    return record
 
 
 class _NoClient(RequestChannel):

@@ -17,13 +17,13 @@ from roundtrip.engine.leg import Authored, Finished, HandedOver, Suspended
 from roundtrip.errors import InvalidSignature
 from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.ledger.tasks import CallEntry
-from roundtrip.legs.requests import REQUEST, SKEW, RequestRecord, offer, take_back
+from roundtrip.legs.requests import OFFERED, REQUEST, SKEW, Incoming, RequestRecord, holding
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.stored import request_legs
 from roundtrip.stored.book import CallBook, StoredView
 from roundtrip.stored.content import CallContent, CallOrigin, ContentUnreadable
-from roundtrip.stored.legs import WorkerLeg, incoming_of
+from roundtrip.stored.legs import WorkerLeg, record_of
 from roundtrip.stored.sweep import CallDelivery, NamedCalls
 from roundtrip.stored.worker import CallWorker, DistributedEngine
 from roundtrip.switches import OWN
@@ -250,18 +250,14 @@ class CallService:
     async def _serve(self, leg: WorkerLeg) -> Finished | Suspended | Authored:
         """Serve a leg of a task, as if a client had sent it; a result is returned as the protocol writes it."""
         origin, lifespans = leg.content.origin, self.legs.lifespans.get(asyncio.get_running_loop())
-        incoming = incoming_of(leg, lifespans[-1] if lifespans else None)
-        served = REQUEST.set(incoming.record)
-        request = incoming.request
-        offered = offer(lambda: self.legs.context_of(request)) if request is not None else None
-        try:
-            end = await self._host.serve_stored(leg.tool, origin.arguments, incoming, origin.version)
-        finally:
-            if incoming.record is not None:
-                incoming.record.ended = True
-            if offered is not None:
-                take_back(offered)
-            REQUEST.reset(served)
+        record = record_of(leg, lifespans[-1] if lifespans else None)
+        known = {name: answer for name, answer in leg.responses.items() if answer is not None}
+        incoming = Incoming(record.context, record, known or None, leg.journal.authored or None)
+        with holding(REQUEST, record), holding(OFFERED, lambda: self.legs.context_of(record.context)):
+            try:
+                end = await self._host.serve_stored(leg.tool, origin.arguments, incoming, origin.version)
+            finally:
+                record.ended = True
         if isinstance(end, HandedOver):
             raise RuntimeError("a leg of a task became another task")
         if not isinstance(end, Finished):
