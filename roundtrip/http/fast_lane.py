@@ -12,7 +12,7 @@ import json
 import sys
 from asyncio import AbstractEventLoop, Handle, Task, TimerHandle
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, Self, cast
@@ -67,6 +67,8 @@ _READER_DIGITS: Final = 4300
 """The most digits of an integer that the fast reader takes; it raises on more, as the standard library does."""
 
 _OK: Final = 200
+_PARTS: Final = ("client_capabilities", "_client_params", "initialized", "state", "exit_stack")
+"""Attributes of the SDK's connections that few requests need."""
 _PING: Final = b": ping\r\n\r\n"
 
 # The runner would keep it and so refer to itself, and only the garbage collector would free it.
@@ -319,27 +321,17 @@ class _Envelope(Connection):
         self._envelope = envelope
 
     def __getattr__(self, name: str) -> Any:
-        """Make the part that is needed for the first time, as the SDK does."""
-        made: Any
-        match name:
-            case "client_capabilities":
-                # Most requests need these alone.
-                made = sdk.read_envelope(ClientCapabilities, self._envelope[CLIENT_CAPABILITIES_META_KEY])
-            case "_client_params":
-                info = self._envelope.get(CLIENT_INFO_META_KEY)
-                capabilities = self._envelope[CLIENT_CAPABILITIES_META_KEY]
-                made = Connection.from_envelope(self.protocol_version, info, capabilities).client_params
-            case "initialized":
-                made = anyio.Event()
-                made.set()
-            case "state":
-                made = {}
-            case "exit_stack":
-                made = AsyncExitStack()
-            case _:
-                raise AttributeError(name)
-        setattr(self, name, made)
-        return made
+        """Make all parts when one is needed for the first time, or the capabilities, which most requests need alone."""
+        if name not in _PARTS:
+            raise AttributeError(name)
+        capabilities = self._envelope[CLIENT_CAPABILITIES_META_KEY]
+        if name == "client_capabilities":
+            self.client_capabilities = sdk.read_envelope(ClientCapabilities, capabilities)
+        else:
+            info = self._envelope.get(CLIENT_INFO_META_KEY)
+            whole = Connection.from_envelope(self.protocol_version, info, capabilities)
+            self.__dict__ = vars(whole) | self.__dict__
+        return self.__dict__[name]
 
     @property
     def initialize_accepted(self) -> bool:
@@ -348,7 +340,7 @@ class _Envelope(Connection):
 
     @property
     def has_cleanups(self) -> bool:
-        """Return True if anything was registered to run when the request ends."""
+        """Return True if anything may have been registered to run when the request ends."""
         return "exit_stack" in self.__dict__
 
 
@@ -363,19 +355,14 @@ class _LazyChannel(sdk.RequestChannel):
         self._request = request
 
     def __getattr__(self, name: str) -> Any:
-        """Make the part that is needed for the first time, as the SDK does."""
-        made: Any
-        match name:
-            case "transport":
-                headers = self._request.headers
-                made = TransportContext(kind="streamable-http", can_send_request=False, headers=headers)
-            case "cancel_requested":
-                # Never set: clients of 2026-07-28 cancel by leaving.
-                made = anyio.Event()
-            case _:
-                raise AttributeError(name)
-        setattr(self, name, made)
-        return made
+        """Make the rest when it is needed for the first time."""
+        if name not in ("transport", "cancel_requested"):
+            raise AttributeError(name)
+        headers = self._request.headers
+        self.transport = TransportContext(kind="streamable-http", can_send_request=False, headers=headers)
+        # Never set: clients of 2026-07-28 cancel by leaving.
+        self.cancel_requested = anyio.Event()
+        return self.__dict__[name]
 
 
 @dataclass(slots=True, eq=False, repr=False)
