@@ -39,11 +39,8 @@ _TIME_IS_OVER: Final = "The time of this call is over: an operator of the server
 _UNKNOWN: Final = "it was interrupted, or the store could not be used; look at the call to see if it was done"
 _UNFIT: Final = "the answer does not fit its question"
 """Logged in place of the rule, which may have values: the choices of a form may be known to its user only."""
-_EVENTS: Final[Mapping[OperatorAction, StoredEvent]] = {
-    "cancel": StoredEvent.CANCEL,
-    "retry": StoredEvent.RETRY,
-    "expire": StoredEvent.EXPIRE,
-}
+_EVENTS: Final[tuple[OperatorAction, ...]] = ("cancel", "retry", "expire")
+"""Actions that are events of the machine of tasks, with the same names."""
 
 
 class AnswerUnfit(CallNotChanged):
@@ -89,9 +86,8 @@ class CallOperations:
 
     def possible(self, entry: CallEntry, content: CallContent, now: float) -> list[OperatorAction]:
         """Return the actions that a call allows now."""
-        found: list[OperatorAction] = [
-            action for action, event in _EVENTS.items() if (entry.state, event) in TASK_MACHINE.targets
-        ]
+        targets = TASK_MACHINE.targets
+        found: list[OperatorAction] = [each for each in _EVENTS if (entry.state, StoredEvent(each)) in targets]
         if not entry.has_ended and any(feature.can_remind(content, now) for feature in self._book.features):
             found.append("remind")
         if not entry.has_ended and any(_is_form(asked) for asked in content.user_questions.values()):
