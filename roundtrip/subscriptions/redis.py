@@ -11,7 +11,7 @@ import math
 import os
 import random
 import threading
-from collections.abc import AsyncIterable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Annotated, Any, Final, Literal
 
@@ -337,15 +337,10 @@ class _ChangeMessage(BaseModel):
     """The URIs of resources."""
 
     @classmethod
-    def of(cls, events: Iterable[ServerEvent], *, sender: str) -> "_ChangeMessage":
+    def of(cls, events: Sequence[ServerEvent], *, sender: str) -> "_ChangeMessage":
         """Make the message of some events, all of which fit."""
-        lists: list[_List] = []
-        updated: list[str] = []
-        for event in events:
-            if isinstance(event, ResourceUpdated):
-                updated.append(event.uri)
-            else:
-                lists.extend(name for name, known in _LISTS.items() if event == known)
+        lists: list[_List] = [name for event in events for name, known in _LISTS.items() if event == known]
+        updated = [event.uri for event in events if isinstance(event, ResourceUpdated)]
         return cls(version=1, sender=sender, lists=lists, updated=updated)
 
     def events(self) -> Iterator[ServerEvent]:
