@@ -159,7 +159,7 @@ MAX_BURIED: Final = 64
 _own: tuple[str, int] | None = None
 """The name of this process, and its id: a forked child has neither the name nor its leases."""
 _buried: dict[str, None] = {}
-_listeners: dict[object, Callable[[], object]] = {}
+_listeners: set[Callable[[], object]] = set()
 _changing: Final = threading.Lock()
 
 
@@ -183,7 +183,7 @@ def bury(process: str) -> None:
         _buried[process] = None
         while len(_buried) > MAX_BURIED:
             del _buried[next(iter(_buried))]
-        listeners = list(_listeners.values())
+        listeners = list(_listeners)
     for hear in listeners:
         # The event loop of a listener may have closed.
         with suppress(RuntimeError):
@@ -202,12 +202,11 @@ def buried_processes() -> list[str]:
 
 def hear_of_deaths(hear: Callable[[], object]) -> Callable[[], None]:
     """Call a function, on any thread, after each death that becomes known. Returns a function that ends it."""
-    name = object()
     with _changing:
-        _listeners[name] = hear
+        _listeners.add(hear)
 
     def stop() -> None:
         with _changing:
-            _listeners.pop(name, None)
+            _listeners.discard(hear)
 
     return stop
