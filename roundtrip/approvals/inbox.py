@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextvars import Context
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
 import anyio
 import anyio.to_thread
@@ -28,10 +28,9 @@ from starlette.responses import Response
 from typing_extensions import override
 
 from roundtrip.approvals import rules
-from roundtrip.approvals.inbox_calls import Choice, InboxPage, Reader, ShownApproval
 from roundtrip.approvals.markers import ApprovalQuestion
 from roundtrip.approvals.persons import name_of
-from roundtrip.approvals.rules import Record
+from roundtrip.approvals.rules import Choice, Reader, Record
 from roundtrip.approvals.settings import Approvals, PendingApproval
 from roundtrip.approvals.settling import ApprovalSettler, ApprovalState
 from roundtrip.engine.leg import Authored, Suspended
@@ -66,6 +65,35 @@ _THREADS: Final = Pool(4)
 _STOP_SECONDS: Final = 2.0
 _MARK: Final = re.compile(r"[A-Za-z0-9_-]{1,800}", re.ASCII)
 _LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
+
+
+class ShownApproval(NamedTuple):
+    """Approval as its group sees it."""
+
+    id: str
+    message: str
+    by: str
+    tool: str
+    caller: str
+    opened: float
+    until: float
+    pin: str
+    """The digest of its wording, which a form must have been shown for."""
+    state: Literal["pending", "approved", "rejected", "expired", "closed"] = "pending"
+    who: str | None = None
+    when: float | None = None
+    reason: str | None = None
+    tells_caller: bool = False
+    """True if the caller has a page that shows the decision and its reason."""
+
+
+class InboxPage(NamedTuple):
+    """Some of the approvals that wait for the groups of a reader, the oldest first."""
+
+    approvals: list[ShownApproval]
+    following: str | None
+    """The mark of the next page; None for the last one."""
+
 
 # Registration.
 
@@ -226,10 +254,10 @@ class Inbox(rules.ApprovalFeature, LegExtension):
         if records and not entry.has_ended:
             rules.relabel(entry, content)
 
-    # Readers.
+    # Readers. Each method hides what its reader must not decide, and raises `CallsUnavailable` without the store.
 
     async def reader(self, request: Request) -> Reader | Response | None:
-        """Implement `InboxApprovals.reader`."""
+        """Return the person of a request; or the response of a login; or None."""
         person = await self._authenticate(request)
         if person is None or isinstance(person, Response):
             return person
@@ -258,7 +286,11 @@ class Inbox(rules.ApprovalFeature, LegExtension):
         return frozenset([found] if isinstance(found, str) else cast("Iterable[str]", found))
 
     async def page(self, reader: Reader, after: str | None) -> InboxPage:
-        """Implement `InboxApprovals.page`."""
+        """Return a page of pending approvals: the first one, or the one behind a mark.
+
+        Raises:
+            ValueError: The mark is not one of this inbox.
+        """
         place = None if after is None else _place_of(after)
         with reaching_store():
             ordered = await self._oldest(reader.groups, limit=_PAGE_SIZE + 1, after=place)
@@ -289,7 +321,7 @@ class Inbox(rules.ApprovalFeature, LegExtension):
         return sorted(calls.values(), key=lambda one: (one.created, one.call_id))
 
     async def find(self, reader: Reader, approval_id: str) -> ShownApproval | None:
-        """Implement `InboxApprovals.find`."""
+        """Return an approval of the reader's groups; None if it is unknown, another group's, or of their own call."""
         call_id, _ = split_id(approval_id)
         with reaching_store():
             view = await self._book.find(call_id)
@@ -301,7 +333,15 @@ class Inbox(rules.ApprovalFeature, LegExtension):
     async def decide(
         self, reader: Reader, approval_id: str, pin: str | None, choice: Choice, reason: str
     ) -> ShownApproval | bool | None:
-        """Implement `InboxApprovals.decide`."""
+        """Decide a pending approval, once; return it, or None as `find` does, and False if it no longer waits.
+
+        Args:
+            reader: The person.
+            approval_id: Its id.
+            pin: The digest of the wording that the person saw; None if they name the id alone.
+            choice: The decision.
+            reason: The reason; may be empty.
+        """
         seen = await self.find(reader, approval_id)
         if seen is None:
             return None

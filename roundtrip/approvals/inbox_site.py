@@ -4,18 +4,22 @@ The pages work as question pages do: a GET changes nothing, and a form fits the 
 for. The API takes JSON only, which no page of another site can send without asking first.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
+from mcp.server.request_state import authenticated_principal
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from roundtrip.approvals.inbox_calls import Choice, InboxApprovals, Reader, ShownApproval
+from roundtrip.approvals.inbox import Inbox, ShownApproval
+from roundtrip.approvals.rules import ApprovalFeature, Choice, Reader
 from roundtrip.pages.calls import CallsUnavailable
 from roundtrip.pages.controls import Posted
 from roundtrip.pages.form_tokens import FormTokens
@@ -24,6 +28,12 @@ from roundtrip.pages.rendering import PageRenderer
 from roundtrip.pages.responses import RETRY_HEADERS, BodyTooLong, PageResponses, PostWords, read_body
 from roundtrip.text import printable
 from roundtrip.untrusted import mapping_of
+
+if TYPE_CHECKING:
+    from roundtrip.approvals.settings import Approvals
+    from roundtrip.pages.settings import Pages
+    from roundtrip.stored.desk import ToolHost
+    from roundtrip.stored.service import CallService
 
 INBOX_PATH: Final = "/approvals"
 API_PATH: Final = f"{INBOX_PATH}/api"
@@ -54,6 +64,45 @@ _NO_REASON_FOR_RECORD: Final = "Say why you reject this: the reason is kept with
 _LONG_REASON: Final = f"Shorten the reason to {_MAX_REASON_CHARS} characters"
 
 
+def install_inbox(
+    settings: Approvals,
+    pages: Pages | None,
+    host: ToolHost,
+    service: CallService | None,
+    *,
+    gives_links: bool,
+    has_auth: bool,
+) -> Inbox:
+    """Give a server its inbox.
+
+    Raises:
+        ValueError: The server does not know its callers, or the people who decide.
+    """
+    if pages is None or pages.authenticate is None or pages.base_url is None:
+        raise ValueError(
+            "approvals= needs pages=Pages(base_url=..., authenticate=...), which names the people who decide as "
+            "principal= names callers"
+        )
+    parts = host.legs.parts
+    if service is None or not gives_links:
+        raise ValueError("approvals= needs the channel 'link', by which a caller gets the result; add it to channels=")
+    bind = parts.protection.policy.bind_principal
+    if bind is None or (bind is authenticated_principal and not has_auth):
+        raise ValueError(
+            "approvals= needs to know callers, because they must not decide their own calls; give the server "
+            "principal= or auth="
+        )
+    book = service.book
+    made = Inbox(settings, parts, book, authenticate=pages.authenticate, base_url=pages.base_url)
+    book.features = [made if isinstance(each, ApprovalFeature) else each for each in book.features]
+    host.legs.extensions.append(made)
+    renderer = PageRenderer(pages.look(host.low_level.name), templates=pages.folder)
+    site = InboxSite(made, base_url=pages.base_url, keys=book.page_keys, renderer=renderer)
+    for route in site.routes:
+        host.server.custom_route(route.path, methods=[*(route.methods or ())], include_in_schema=False)(route.endpoint)
+    return made
+
+
 class InboxSite:
     """Inbox of one server.
 
@@ -64,9 +113,7 @@ class InboxSite:
         renderer: Renders the pages.
     """
 
-    def __init__(
-        self, approvals: InboxApprovals, *, base_url: str, keys: Sequence[bytes], renderer: PageRenderer
-    ) -> None:
+    def __init__(self, approvals: Inbox, *, base_url: str, keys: Sequence[bytes], renderer: PageRenderer) -> None:
         self._approvals = approvals
         self._tokens = FormTokens(keys)
         self._renderer = renderer

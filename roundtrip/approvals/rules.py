@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from mcp_types import INTERNAL_ERROR
 
@@ -24,7 +24,6 @@ from roundtrip.stored.content import CallFeature, CallNotChanged, CallSection
 from roundtrip.text import quoted
 
 if TYPE_CHECKING:
-    from roundtrip.approvals.inbox_calls import Choice, Reader
     from roundtrip.engine.leg import Authored, Suspended
     from roundtrip.stored.content import CallContent, ChangeCall, Parking, Pause, Tell
 
@@ -38,6 +37,16 @@ _PLAIN_NAME: Final = re.compile(r"[\w.@-]{1,60}")
 
 Record = dict[str, Any]
 """Approval in the content of a stored call, in JSON."""
+Choice = Literal["approved", "rejected"]
+
+
+class Reader(NamedTuple):
+    """Person who reads the inbox."""
+
+    principal: str
+    """The person, in the form of the server's principals."""
+    name: str
+    groups: frozenset[str]
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from roundtrip.server.settings import StoringOptions, wants_stored_calls
 from roundtrip.tools.promises import warn_of_promise
 
 if TYPE_CHECKING:
-    from roundtrip.approvals import inbox, inbox_pages, rules
+    from roundtrip.approvals import inbox, inbox_site, rules
     from roundtrip.channels import stored_calls
     from roundtrip.channels.stored_calls import StoredCalls
     from roundtrip.engine.computed import ComputedValues
@@ -31,7 +31,7 @@ else:
     load_on_use(
         globals(),
         "roundtrip.approvals.inbox",
-        "roundtrip.approvals.inbox_pages",
+        "roundtrip.approvals.inbox_site",
         "roundtrip.approvals.rules",
         "roundtrip.channels.stored_calls",
         "roundtrip.tasks.extension",
@@ -69,7 +69,7 @@ def install_stored_calls(
     stored = stored_calls.StoredCalls.install(options.get("channels"), pages, host, storage)
     if approvals is not None:
         links = stored is not None and stored.gives_links
-        found = inbox_pages.install_inbox(approvals, pages, host, storage.tasks, gives_links=links, has_auth=has_auth)
+        found = inbox_site.install_inbox(approvals, pages, host, storage.tasks, gives_links=links, has_auth=has_auth)
         if stored is not None:
             stored.inbox = found
     return stored

@@ -8,8 +8,16 @@ from typing import Any
 
 import pytest
 
-from roundtrip.approvals.inbox_calls import Reader
-from roundtrip.approvals.rules import decide, look_at, may_decide, open_groups, park_approvals, records_of, withdraw
+from roundtrip.approvals.rules import (
+    Reader,
+    decide,
+    look_at,
+    may_decide,
+    open_groups,
+    park_approvals,
+    records_of,
+    withdraw,
+)
 from roundtrip.ledger.machines import StoredEvent, StoredState
 from roundtrip.ledger.tasks import CallEntry
 from roundtrip.stored.content import CallContent, CallOrigin, CallSeal, Pause
