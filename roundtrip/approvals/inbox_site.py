@@ -116,7 +116,6 @@ class InboxSite:
     def __init__(self, approvals: Inbox, *, base_url: str, keys: Sequence[bytes], renderer: PageRenderer) -> None:
         self._approvals = approvals
         self._tokens = FormTokens(keys)
-        self._renderer = renderer
         self._responses = PageResponses(renderer, base_url=base_url, words=_WORDS, max_body_bytes=_MAX_BODY_BYTES)
 
     @property
@@ -147,14 +146,10 @@ class InboxSite:
             return self._responses.error(404, *_UNKNOWN)
         except CallsUnavailable:
             return self._responses.unavailable()
-        text = self._renderer.render(
-            "inbox.html.j2",
-            approvals=[_listed(one) for one in page.approvals],
-            following=page.following,
-            reader=printable(reader.name),
-            path=self.url(),
+        approvals, name = [_listed(one) for one in page.approvals], printable(reader.name)
+        return self._responses.page(
+            "inbox", 200, approvals=approvals, following=page.following, reader=name, path=self.url()
         )
-        return self._responses.page(text, 200)
 
     async def respond(self, request: Request) -> Response:
         """Return the response to a request for the page of an approval."""
@@ -205,8 +200,9 @@ class InboxSite:
         mistake: str | None = None,
         reason: str = "",
     ) -> Response:
-        text = self._renderer.render(
-            "approval.html.j2",
+        return self._responses.page(
+            "approval",
+            status,
             approval=_viewed(approval),
             token=self._tokens.issue(*_form_of(reader, approval)),
             notice=notice,
@@ -215,7 +211,6 @@ class InboxSite:
             reader=printable(reader.name),
             path=self.url(),
         )
-        return self._responses.page(text, status)
 
     # API.
 
@@ -318,22 +313,14 @@ def _listed(approval: ShownApproval) -> dict[str, Any]:
 
 def _viewed(approval: ShownApproval) -> dict[str, Any]:
     """Return an approval as the templates take it."""
-    heading, _, text = approval.message.partition("\n")
-    return {
-        "id": approval.id,
-        "heading": printable(heading),
-        "text": printable(text.strip("\n"), keep_newlines=True),
-        "by": printable(approval.by),
-        "tool": printable(approval.tool),
-        "caller": printable(approval.caller),
-        "opened": _moment(approval.opened),
-        "until": _moment(approval.until),
-        "state": approval.state,
-        "tells_caller": approval.tells_caller,
-        "who": None if approval.who is None else printable(approval.who),
-        "when": None if approval.when is None else _moment(approval.when),
-        "reason": None if approval.reason is None else printable(approval.reason, keep_newlines=True),
+    facts: dict[str, Any] = approval._asdict()
+    shown = {
+        name: printable(value, keep_newlines=name == "reason") if isinstance(value, str) else value
+        for name, value in facts.items()
     }
+    heading, _, text = approval.message.partition("\n")
+    shown |= {"heading": printable(heading), "text": printable(text.strip("\n"), keep_newlines=True)}
+    return shown | {name: _moment(facts[name]) for name in _TIMES if facts[name] is not None}
 
 
 def _moment(at: float) -> dict[str, str]:

@@ -6,9 +6,10 @@ reload nor the way back in the browser's history sends an answer twice.
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -21,6 +22,7 @@ from roundtrip.pages.calls import (
     EndedPage,
     PageCalls,
     PageState,
+    ShownDecision,
     WorkingPage,
 )
 from roundtrip.pages.controls import Posted
@@ -29,6 +31,7 @@ from roundtrip.pages.forms import TOKEN, form_of_questions, read_form
 from roundtrip.pages.look import PageLook
 from roundtrip.pages.rendering import PageRenderer
 from roundtrip.pages.responses import PageResponses, PostWords
+from roundtrip.text import printable
 
 Authenticate = Callable[[Request], Awaitable[str | Response | None]]
 """Return the reader of a page; or the response of a login, such as a redirect; or None, which becomes a 401.
@@ -77,8 +80,8 @@ class QuestionPages:
     ) -> None:
         self._calls = calls
         self._tokens = FormTokens(keys)
-        self._renderer = PageRenderer(look, templates=templates)
-        self._responses = PageResponses(self._renderer, base_url=base_url, words=_WORDS, max_body_bytes=_MAX_BODY_BYTES)
+        renderer = PageRenderer(look, templates=templates)
+        self._responses = PageResponses(renderer, base_url=base_url, words=_WORDS, max_body_bytes=_MAX_BODY_BYTES)
         self._authenticate = authenticate
 
     @property
@@ -131,7 +134,7 @@ class QuestionPages:
             return self._state_page(ticket, subject, state, notice=_ANSWERED)
         form, answers = read_form(state.questions, posted)
         if answers is None:
-            return self._responses.page(self._renderer.question(form, token=token), 422)
+            return self._responses.page("question", 422, form=form, token=token, notice=None)
         if await self._calls.answer(ticket, subject, state.round_id, answers):
             return self.redirect(ticket)
         state = await self._calls.open(ticket, subject)
@@ -142,19 +145,23 @@ class QuestionPages:
     def _state_page(self, ticket: str, subject: str | None, state: PageState, *, notice: str | None = None) -> Response:
         """Return the page of a state; with a notice, it is the answer to a POST that came too late."""
         status = 200 if notice is None else 409
+        values: dict[str, Any]
         match state:
             case AskingPage(round_id, questions):
                 token = self._tokens.issue(ticket, subject, round_id, questions)
-                shown = self._renderer.question(form_of_questions(questions), token=token, notice=notice)
-            case WorkingPage():
-                shown = self._renderer.working(state, notice=notice)
-            case AwaitingPage():
-                shown = self._renderer.awaiting(state, notice=notice)
-            case EndedPage():
-                shown = self._renderer.ended(state, notice=notice)
+                template, values = "question", {"form": form_of_questions(questions), "token": token}
+            case WorkingPage(seconds):
+                template, values = "working", {"seconds": seconds}
+            case AwaitingPage(groups, seconds):
+                template, values = "awaiting", {"groups": [printable(group) for group in groups], "seconds": seconds}
+            case EndedPage(text, is_error, decisions):
+                text = None if text is None else printable(text, keep_newlines=True)
+                shown = [_shown(decision) for decision in decisions]
+                template, values = "ended", {"text": text, "is_error": is_error, "decisions": shown}
             case ClosedPage():
-                return self._responses.page(self._renderer.closed(), 404)
-        return self._responses.page(shown, status)
+                # It does not say why.
+                return self._responses.page("closed", 404)
+        return self._responses.page(template, status, notice=notice, **values)
 
     def redirect(self, ticket: str) -> Response:
         """Return a response that leads the browser to a page."""
@@ -163,3 +170,9 @@ class QuestionPages:
     def error_page(self, status: int, words: tuple[str, str]) -> Response:
         """Return the page for a request that cannot be answered, with a title and a text."""
         return self._responses.error(status, *words)
+
+
+def _shown(decision: ShownDecision) -> ShownDecision:
+    message, reason = printable(decision.message.partition("\n")[0]), decision.reason
+    reason = None if reason is None else printable(reason, keep_newlines=True)
+    return replace(decision, message=message, by=printable(decision.by), reason=reason)

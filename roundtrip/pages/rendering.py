@@ -11,8 +11,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
-from roundtrip.pages.calls import AwaitingPage, EndedPage, WorkingPage
-from roundtrip.pages.forms import DECISION, TOKEN, PageForm
+from roundtrip.pages.forms import DECISION, TOKEN
 from roundtrip.pages.headers import policy_for
 from roundtrip.pages.look import PageLook
 from roundtrip.text import printable
@@ -94,48 +93,8 @@ class PageRenderer:
         self.policy = policy_for(style, look.image_source)
         """The content security policy of every page."""
 
-    def question(self, form: PageForm, *, token: str, notice: str | None = None) -> str:
-        """Return the page of a form, with its mistakes."""
-        return self.render("question.html.j2", form=form, token=token, notice=notice)
-
-    def working(self, page: WorkingPage, *, notice: str | None = None) -> str:
-        """Return the page of a call that goes on without its user; it loads itself again after some seconds."""
-        return self.render("working.html.j2", seconds=page.seconds, notice=notice)
-
-    def ended(self, page: EndedPage, *, notice: str | None = None) -> str:
-        """Return the page of a call that has ended, with its result and decisions if the reader may see them."""
-        shown = None if page.text is None else printable(page.text, keep_newlines=True)
-        made = [
-            {
-                "message": printable(one.message.partition("\n")[0]),
-                "by": printable(one.by),
-                "outcome": one.outcome,
-                "reason": None if one.reason is None else printable(one.reason, keep_newlines=True),
-            }
-            for one in page.decisions
-        ]
-        return self.render("ended.html.j2", text=shown, is_error=page.is_error, decisions=made, notice=notice)
-
-    def awaiting(self, page: AwaitingPage, *, notice: str | None = None) -> str:
-        """Return the page of a call that waits for the decision of others; it loads itself again after some seconds."""
-        shown = [printable(group) for group in page.groups]
-        return self.render("awaiting.html.j2", groups=shown, seconds=page.seconds, notice=notice)
-
-    def closed(self) -> str:
-        """Return the page for every address that asks nothing: it does not say why."""
-        return self.render("closed.html.j2")
-
-    def error(self, title: str, text: str) -> str:
-        """Return the page for a request that cannot be answered."""
-        return self.render("error.html.j2", title=title, text=text)
-
-    def unavailable(self, *, seconds: int, sent: Mapping[str, Sequence[str]]) -> str:
-        """Return the page while nothing can be looked up; from it, what its reader has just sent can be sent again."""
-        fields = [(name, value) for name, values in sent.items() for value in values]
-        return self.render("unavailable.html.j2", seconds=seconds, sent=fields)
-
     def render(self, template: str, **values: Any) -> str:
-        """Return the page of a template."""
+        """Return the page of a template, with the values that `_VALUES` lists."""
         return self._templates.get_template(template).render(self._shared, **values)
 
 

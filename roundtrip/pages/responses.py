@@ -1,7 +1,7 @@
 """The responses that question pages and the inbox share, and the reading of what a form has sent."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
@@ -53,14 +53,15 @@ class PageResponses:
         self._renderer = renderer
         self._max_body_bytes = max_body_bytes
 
-    def page(self, text: str, status: int, headers: Mapping[str, str] | None = None) -> Response:
-        """Return a page."""
+    def page(self, template: str, status: int, headers: Mapping[str, str] | None = None, **values: Any) -> Response:
+        """Return the page of a template with its values."""
+        text = self._renderer.render(f"{template}.html.j2", **values)
         # A lone surrogate, which JSON can carry, has no place in UTF-8.
         return HTMLResponse(text.encode("utf-8", "replace"), status, {**self.headers, **(headers or {})})
 
     def error(self, status: int, title: str, text: str) -> Response:
         """Return the page for a request that cannot be answered."""
-        return self.page(self._renderer.error(title, text), status)
+        return self.page("error", status, title=title, text=text)
 
     def unreadable(self, status: int = 400) -> Response:
         """Return the page for a form that no page sends."""
@@ -75,8 +76,9 @@ class PageResponses:
         return Response(status_code=303, headers={**self.headers, "Location": url})
 
     def unavailable(self, sent: Posted | None = None) -> Response:
-        """Return the page for the time while the store cannot be used, with what its reader has sent by a form."""
-        return self.page(self._renderer.unavailable(seconds=_RETRY_SECONDS, sent=sent or {}), 503, RETRY_HEADERS)
+        """Return the page while the store cannot be used; from it, what its reader has sent can be sent again."""
+        fields = [(name, value) for name, values in (sent or {}).items() for value in values]
+        return self.page("unavailable", 503, RETRY_HEADERS, seconds=_RETRY_SECONDS, sent=fields)
 
     async def served(
         self, request: Request, show: Callable[[], Awaitable[Response]], take: Callable[[Posted], Awaitable[Response]]

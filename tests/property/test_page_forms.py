@@ -31,7 +31,9 @@ def asked(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def opened(schema: Mapping[str, Any]) -> HtmlForm:
-    return read_page(RENDERER.question(form_of_questions(asked(schema)), token="token"))
+    return read_page(
+        RENDERER.render("question.html.j2", form=form_of_questions(asked(schema)), token="token", notice=None)
+    )
 
 
 def read(schema: Mapping[str, Any], body: bytes) -> dict[str, Any] | None:
@@ -140,7 +142,7 @@ def test_whatever_is_sent_becomes_valid_content_or_mistakes(schema: dict[str, An
     if given_answers is not None:
         assert accepts(schema, given_answers["q"]["content"])
     # The page with the mistakes has every text again, and a browser can send it.
-    again = read_page(RENDERER.question(page, token="t"))
+    again = read_page(RENDERER.render("question.html.j2", form=page, token="t", notice=None))
     kept = dict(again.posted())
     for view in page.questions[0].fields:
         text = dict(pairs).get(view.id, "")

@@ -12,7 +12,6 @@ from roundtrip import Pages, Server
 from roundtrip.errors import KeysMissing
 from roundtrip.ledger import SqliteLedger
 from roundtrip.pages import rendering
-from roundtrip.pages.calls import AwaitingPage, EndedPage, WorkingPage
 from roundtrip.pages.forms import form_of_questions
 from roundtrip.pages.look import PageLook, contrast_of
 from roundtrip.pages.rendering import PageRenderer
@@ -23,7 +22,12 @@ PIXEL = "data:image/png;base64,iVBORw0KGgo="
 
 
 def question(renderer: PageRenderer) -> str:
-    return renderer.question(form_of_questions({"q": confirmation("Sure?")}), token="t")
+    form = form_of_questions({"q": confirmation("Sure?")})
+    return renderer.render("question.html.j2", form=form, token="t", notice=None)
+
+
+def awaiting(renderer: PageRenderer, notice: str | None) -> str:
+    return renderer.render("awaiting.html.j2", groups=["finance"], seconds=10, notice=notice)
 
 
 def test_contrast_is_that_of_wcag() -> None:
@@ -116,12 +120,12 @@ def every_page(renderer: PageRenderer) -> dict[str, str]:
     shown: dict[str, Any] = {"reader": "fay", "path": "/approvals"}
     return {
         "question.html.j2": question(renderer),
-        "working.html.j2": renderer.working(WorkingPage()),
-        "awaiting.html.j2": renderer.awaiting(AwaitingPage(("finance",))),
-        "ended.html.j2": renderer.ended(EndedPage("Done")),
-        "closed.html.j2": renderer.closed(),
-        "error.html.j2": renderer.error("Oh", "no"),
-        "unavailable.html.j2": renderer.unavailable(seconds=3, sent={"note": ["x"]}),
+        "working.html.j2": renderer.render("working.html.j2", seconds=3, notice=None),
+        "awaiting.html.j2": awaiting(renderer, None),
+        "ended.html.j2": renderer.render("ended.html.j2", text="Done", is_error=False, decisions=(), notice=None),
+        "closed.html.j2": renderer.render("closed.html.j2"),
+        "error.html.j2": renderer.render("error.html.j2", title="Oh", text="no"),
+        "unavailable.html.j2": renderer.render("unavailable.html.j2", seconds=3, sent=[("note", "x")]),
         "inbox.html.j2": renderer.render("inbox.html.j2", approvals=[approval], following=None, **shown),
         "approval.html.j2": renderer.render(
             "approval.html.j2", approval=approval, token="t", notice=None, mistake=None, reason="", **shown
@@ -130,7 +134,7 @@ def every_page(renderer: PageRenderer) -> dict[str, str]:
 
 
 def test_page_of_an_approval_says_why_an_answer_was_not_taken() -> None:
-    shown = PageRenderer(PageLook("Shop")).awaiting(AwaitingPage(("finance",)), notice="Nothing was sent just now.")
+    shown = awaiting(PageRenderer(PageLook("Shop")), "Nothing was sent just now.")
     assert '<p class="notice" role="status">Nothing was sent just now.</p>' in shown
 
 
@@ -193,7 +197,7 @@ def test_templates_may_use_others_of_their_folder(tmp_path: Path) -> None:
     (tmp_path / "ended.html.j2").write_text('{% include "parts/help.html.j2" %}')
     (tmp_path / "README.md").write_text("{% not a template")
     renderer = PageRenderer(PageLook("Shop"), templates=tmp_path)
-    assert renderer.ended(EndedPage()) == "<p>Shop01</p>"
+    assert renderer.render("ended.html.j2", text=None, is_error=False, decisions=(), notice=None) == "<p>Shop01</p>"
 
 
 def test_missing_keys_name_the_option_that_needs_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
