@@ -15,7 +15,7 @@ from roundtrip.machine.facts import Watch
 from roundtrip.system import SYSTEM, System
 from roundtrip.trace.writing.files import LineFile
 from roundtrip.trace.writing.redaction import Redaction, Reveal, dumps, read_reveal
-from roundtrip.trace.writing.servings import RecordedServing, ServingOutput
+from roundtrip.trace.writing.servings import RecordedServing
 from roundtrip.trace.writing.unwritten import UNWRITTEN
 from roundtrip.trace.writing.writer import subject_members
 from roundtrip.tracing import Beginning, Era, ServedFunction, StoppedCall, TokenRejection, Unfailing
@@ -90,7 +90,7 @@ class Recorder(Unfailing):
         self._number = next(_recorders)
         self._system = system
         self._has_key = False
-        self._set_key(system.entropy(_DIGEST_KEY_BYTES))
+        self._redaction = Redaction(system.entropy(_DIGEST_KEY_BYTES), self._revealed)
         self._subjects: dict[tuple[ServedFunction, Era, str | None], str] = {}
         self._servings = itertools.count(1)
         self._file = self._start()
@@ -107,7 +107,7 @@ class Recorder(Unfailing):
         """
         if not self._has_key:
             self._has_key = True
-            self._set_key(key)
+            self._redaction = Redaction(key, self._revealed)
 
     def begin(self, beginning: Beginning) -> Watch:
         """Return a watch that writes the lines of one request."""
@@ -115,7 +115,14 @@ class Recorder(Unfailing):
         subject = self._subjects.get(name)
         if subject is None:
             subject = self._subjects[name] = subject_members(*name)
-        return RecordedServing(beginning, head=self._head(), subject=subject, output=self._output).keep
+        return RecordedServing(
+            beginning,
+            head=self._head(),
+            subject=subject,
+            redaction=self._redaction,
+            queue=self._queue,
+            system=self._system,
+        ).keep
 
     def reject(self, rejection: TokenRejection) -> None:
         """Write the line of a rejected token."""
@@ -125,7 +132,7 @@ class Recorder(Unfailing):
             line |= {"call": journal.call_id, "leg": journal.leg + 1, "round": journal.round}
         line |= {"tool": rejection.tool, "protocol": rejection.protocol, "token_bytes": rejection.token_bytes}
         if rejection.principal is not None:
-            line["principal"] = self._output.redaction.fingerprint(rejection.principal)
+            line["principal"] = self._redaction.fingerprint(rejection.principal)
         self._add("rejected", self._head(), line)
 
     def stop(self, stopped: StoppedCall) -> None:
@@ -145,9 +152,6 @@ class Recorder(Unfailing):
         members = dumps({name: value for name, value in line.items() if value is not None})
         self._kept.append(f'{{"v":1,"event":"{event}","at":{self._system.time():.6f},{head},{members[1:]}')
         self._write_soon()
-
-    def _set_key(self, key: bytes) -> None:
-        self._output = ServingOutput(Redaction(key, self._revealed), self._queue, self._system)
 
     def _begin_after_fork(self) -> None:
         """Begin again in a forked process: it counts its own servings, and may have a file of its own."""

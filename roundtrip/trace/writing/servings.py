@@ -1,45 +1,56 @@
-"""Keep the facts of one serving, and pass its lines on when its response has been sent."""
+"""Keep the facts of one serving, and write its lines when its response has been sent.
+
+Every leg of a recorded server passes through this module, so lines are formatted as text.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final
 
 from mcp_types import CallToolResult
 
 from roundtrip.machine.call import Transition
-from roundtrip.machine.facts import AnswerRead, ApprovalRead, Fixed, Reason, StepEnded
-from roundtrip.machine.table import Event
+from roundtrip.machine.facts import (
+    AnswerRead,
+    AnswerReused,
+    AnswersIgnored,
+    ApprovalRead,
+    BodyBegan,
+    Fixed,
+    NodeBegan,
+    NodeEnded,
+    Reason,
+    StepBegan,
+    StepEnded,
+)
+from roundtrip.machine.journal import Journal
+from roundtrip.machine.table import CALL_MACHINE, Event, State
 from roundtrip.questions.wire import FormQuestion, UrlQuestion
 from roundtrip.system import System
-from roundtrip.trace.writing.redaction import Redaction
+from roundtrip.trace.writing.redaction import Redaction, Taken
 from roundtrip.trace.writing.writer import (
-    LineWriter,
-    ReadApproval,
-    ReadError,
-    ReadJournal,
-    ReadResult,
+    array,
+    asked_approval,
+    computed_name,
     computed_values,
+    difference,
     named_question,
+    quoted,
     shown_question,
     shown_request,
+    shown_wait,
 )
-from roundtrip.tracing import Beginning, Closed, Raised, Returned, Wrote
+from roundtrip.tracing import Beginning, Closed, DeclinedFact, HandedFact, Raised, Returned, Wrote
 
 logger = logging.getLogger("roundtrip")
 
 _TALK: Final = frozenset((Event.ASK, Event.RESUME))
 """Events of a conversation over an open connection."""
-
-
-class ServingOutput(NamedTuple):
-    """Destination of the servings of a recorder."""
-
-    redaction: Redaction
-    queue: Callable[[RecordedServing], None]
-    """Has `RecordedServing.write` called soon."""
-    system: System
+_END_STATES: Final = {state: state.value if state in CALL_MACHINE.final else State.FAILED.value for state in State}
+"""The recorded state of a call that ended, by the state that its machine reached."""
+_MOVES: Final = {(event, state): f'["{event}","{state}",' for (_, event), state in CALL_MACHINE.targets.items()}
 
 
 class RecordedServing:
@@ -51,40 +62,55 @@ class RecordedServing:
         beginning: The first fact.
         head: The members that name the serving on each line: the instance, and the number of the serving.
         subject: The members of the first line that are the same for all servings of the function.
-        output: Where lines go.
+        redaction: Renders values.
+        queue: Has `write` called soon.
+        system: The clock.
     """
 
-    __slots__ = (
-        "_arguments",
-        "_began_at",
-        "_beginning",
-        "_facts",
-        "_head",
-        "_is_live",
-        "_lines",
-        "_monotonic",
-        "_queue",
-        "_redaction",
-        "_started",
-        "_subject",
-        "is_queued",
-    )
+    # Most servings need few of these, so they are class attributes: others have to be filled each time.
+    is_queued = False
+    """True while its facts wait to be written."""
+    _has_begun = False
+    _asked: Transition | None = None
+    _asked_ms = 0.0
+    _bodies = 0
+    _uncovered = False
+    _error: str | None = None
+    _ignored = 0
+    _is_handed = False
+    _journal: tuple[Journal, str] | None = None
+    """The journal for the next token, and the values that the server fixed on this leg, as a member of an object."""
+    _decline: str | None = None
+    _result: tuple[Taken, bool] | None = None
+    """The result, and True if it is an error."""
 
-    def __init__(self, beginning: Beginning, *, head: str, subject: str, output: ServingOutput) -> None:
+    def __init__(
+        self,
+        beginning: Beginning,
+        *,
+        head: str,
+        subject: str,
+        redaction: Redaction,
+        queue: Callable[[RecordedServing], None],
+        system: System,
+    ) -> None:
         self._beginning = beginning
-        self._head = head
+        self._head = f'{head},"call":{quoted(beginning.call_id)},"leg":{beginning.leg},"round":'
         self._subject = subject
         self._is_live = beginning.era == "live"
-        self._redaction, self._queue, system = output
-        self._arguments = self._redaction.take("arguments", beginning.arguments)
+        self._redaction = redaction
+        self._queue = queue
+        self._arguments = redaction.take("arguments", beginning.arguments)
         self._monotonic = system.monotonic
         self._began_at = system.time()
         self._started = self._monotonic()
-        self._facts: list[tuple[float, object]] = []
-        self._lines: LineWriter | None = None
-        self.is_queued = False
-        """True while its facts wait to be written."""
-        self._queue(self)
+        self._facts: list[tuple[float, type, Any]] = []
+        self._round = beginning.round
+        self._state = State.RECEIVED if beginning.journal is None else State.AWAITING_INPUT
+        self._moves: list[str] = []
+        self._gathered: dict[str, list[str]] = {}
+        self._running: dict[str, float] = {}
+        queue(self)
 
     @property
     def is_direct(self) -> bool:
@@ -93,7 +119,7 @@ class RecordedServing:
 
     def keep(self, fact: object) -> None:
         """Keep one fact. Errors go to the log, and never to the call."""
-        kind: type = type(fact)
+        kind: type[Any] = type(fact)
         is_end = kind is Closed
         try:
             if isinstance(fact, Transition):
@@ -103,7 +129,7 @@ class RecordedServing:
                     fact = self._read_questions(fact)
             elif kind in self._READS:
                 fact = self._READS[kind](self, fact)
-            self._facts.append((self._monotonic(), fact))
+            self._facts.append((self._monotonic(), kind, fact))
             if is_end and not self.is_queued:
                 self._queue(self)
         except Exception:  # noqa: BLE001 - in the log
@@ -111,27 +137,23 @@ class RecordedServing:
 
     def write(self, write: Callable[[str], None]) -> None:
         """Pass the lines of the facts so far to `write`."""
-        lines = self._lines
-        if lines is None:
-            lines = self._lines = LineWriter(
-                self._beginning, head=self._head, redaction=self._redaction, began_at=self._began_at
-            )
+        if not self._has_begun:
+            self._has_begun = True
             try:
-                write(lines.began(self._subject, self._arguments))
+                write(self._began_line())
             except Exception:  # noqa: BLE001 - in the log
                 _log_lack(Beginning)
         # A thread may keep another fact meanwhile.
         facts = self._facts[:]
         del self._facts[: len(facts)]
-        takes, started = LineWriter.TAKES, self._started
-        for at, fact in facts:
+        for at, kind, fact in facts:
             try:
-                take = takes.get(type(fact))
-                line = take(lines, fact, (at - started) * 1000) if take is not None else None
+                take = self._TAKES.get(kind)
+                line = take(self, fact, (at - self._started) * 1000) if take is not None else None
                 if line is not None:
                     write(line)
             except Exception:  # noqa: BLE001 - in the log
-                _log_lack(type(fact))
+                _log_lack(kind)
 
     # Values, read when their facts arrive.
 
@@ -155,24 +177,24 @@ class RecordedServing:
     def _read_answer(self, fact: AnswerRead) -> AnswerRead:
         if fact.data is None:
             return fact
-        return AnswerRead(fact.key, fact.action, fact.how, self._redaction.take("answers", fact.data))
+        return fact._replace(data=self._redaction.take("answers", fact.data))
 
-    def _read_approval(self, fact: ApprovalRead) -> ReadApproval:
+    def _read_approval(self, fact: ApprovalRead) -> tuple[ApprovalRead, Taken]:
         person = {"who": fact.decision.who, "reason": fact.decision.reason}
-        return ReadApproval(fact.key, fact.by, fact.decision, self._redaction.take("answers", person))
+        return fact, self._redaction.take("answers", person)
 
-    def _read_journal(self, fact: Wrote) -> ReadJournal:
+    def _read_journal(self, fact: Wrote) -> tuple[Journal, str]:
         fixed = computed_values(self._redaction, self._beginning.journal, fact.journal) if fact.journal.computed else ""
-        return ReadJournal(fact.journal, fixed)
+        return fact.journal, fixed
 
-    def _read_result(self, fact: Returned) -> ReadResult:
+    def _read_result(self, fact: Returned) -> tuple[Taken, bool]:
         value = fact.value
         is_error = isinstance(value, CallToolResult) and bool(value.is_error)
-        return ReadResult(self._redaction.take("results", value), is_error)
+        return self._redaction.take("results", value), is_error
 
-    def _read_error(self, fact: Raised) -> ReadError:
+    def _read_error(self, fact: Raised) -> tuple[str, Taken]:
         # The text only: the error's traceback refers to the whole leg, and to this watch.
-        return ReadError(type(fact.error).__name__, self._redaction.take("errors", str(fact.error)))
+        return type(fact.error).__name__, self._redaction.take("errors", str(fact.error))
 
     _READS: ClassVar[Mapping[type, Callable[[Any, Any], object]]] = {
         StepEnded: _read_value,
@@ -183,6 +205,195 @@ class RecordedServing:
         Returned: _read_result,
         Raised: _read_error,
     }
+
+    # Facts, as they were kept. `ms` is the time since the start of the serving.
+
+    def _moved(self, transition: Transition, ms: float) -> str | None:
+        _, _, _, event, self._state, self._round, detail = transition
+        self._moves.append(f"{_MOVES[event, self._state]}{ms:.3f}]")
+        if event is Event.ASK:
+            self._asked = transition
+            # Questions of an author, and those that no client is sent, end the leg: they are written with its token.
+            if self._is_live and not {"authored", "channel", "external"} & detail.keys():
+                self._asked_ms = ms
+                return self._asked_line(None, ms)
+        elif event is Event.RESUME and self._asked is not None:
+            self._asked = None
+            keys = array([self._name(key) for key in detail.get("keys", ())])
+            return self._line("answered", f'"keys":{keys},"waited":{max(0.0, ms - self._asked_ms):.3f}', ms)
+        return None
+
+    def _run_began(self, fact: NodeBegan | StepBegan, ms: float) -> None:
+        self._running[fact.key] = ms
+
+    def _node_ended(self, fact: NodeEnded, ms: float) -> None:
+        self._gather("nodes", f'{{"key":{quoted(fact.key)},"how":"{fact.how}",{self._span(fact.key, ms)}}}')
+
+    def _body_began(self, fact: BodyBegan, ms: float) -> None:
+        self._bodies += 1
+        self._uncovered = fact.uncovered
+
+    def _step_ended(self, fact: StepEnded, ms: float) -> None:
+        value = "" if fact.how == "failed" else f',"value":{self._redaction.show(fact.value)}'
+        self._gather("steps", f'{{"key":{quoted(fact.key)},"how":"{fact.how}",{self._span(fact.key, ms)}{value}}}')
+
+    def _answer_read(self, fact: AnswerRead, ms: float) -> None:
+        action = "null" if fact.action is None else f'"{fact.action}"'
+        data = "" if fact.data is None else f',"data":{self._redaction.show(fact.data)}'
+        self._gather_once("answers", f'{{"key":{self._name(fact.key)},"action":{action},"how":"{fact.how}"{data}}}')
+
+    def _approval_read(self, read: tuple[ApprovalRead, Taken], ms: float) -> None:
+        (key, by, decision), taken = read
+        members = f'"key":{self._name(key)},"by":{quoted(by)},"outcome":"{decision.outcome}"'
+        at = decision.when.timestamp()
+        self._gather_once("decisions", f'{{{members},"at":{at:.3f},"data":{self._redaction.show(taken)}}}')
+
+    def _fixed(self, fact: Fixed, ms: float) -> None:
+        # In the retry era, the line of the token that carries the value has it.
+        if self._is_live:
+            key = quoted(computed_name(fact.key, self._redaction.name))
+            self._gather("fixed", f'{{"key":{key},"value":{self._redaction.show(fact.value)}}}')
+
+    def _answer_reused(self, fact: AnswerReused, ms: float) -> None:
+        self._gather_once("reused", self._name(fact.key))
+
+    def _answers_ignored(self, fact: AnswersIgnored, ms: float) -> None:
+        self._ignored += fact.number
+
+    def _wrote(self, read: tuple[Journal, str], ms: float) -> None:
+        self._journal = read
+
+    def _returned(self, read: tuple[Taken, bool], ms: float) -> None:
+        self._result = read
+
+    def _raised(self, read: tuple[str, Taken], ms: float) -> None:
+        self._error = f'{{"type":{quoted(read[0])},"text":{self._redaction.show(read[1])}}}'
+
+    def _declined(self, fact: DeclinedFact, ms: float) -> None:
+        self._decline = fact.reason
+
+    def _handed(self, fact: HandedFact, ms: float) -> None:
+        self._is_handed = True
+
+    def _closed(self, fact: Closed, ms: float) -> str:
+        if self._is_handed:
+            return self._line("handed", '"to":"task"', ms)
+        if self._asked is not None and self._state is State.AWAITING_INPUT:
+            return self._asked_line(fact.token_bytes, ms)
+        return self._ended_line(ms)
+
+    _TAKES: ClassVar[Mapping[type, Callable[[Any, Any, float], str | None]]] = {
+        Transition: _moved,
+        NodeBegan: _run_began,
+        NodeEnded: _node_ended,
+        BodyBegan: _body_began,
+        StepBegan: _run_began,
+        StepEnded: _step_ended,
+        AnswerRead: _answer_read,
+        AnswerReused: _answer_reused,
+        AnswersIgnored: _answers_ignored,
+        ApprovalRead: _approval_read,
+        Fixed: _fixed,
+        Wrote: _wrote,
+        Returned: _returned,
+        Raised: _raised,
+        DeclinedFact: _declined,
+        HandedFact: _handed,
+        Closed: _closed,
+    }
+
+    # Lines.
+
+    def _began_line(self) -> str:
+        beginning = self._beginning
+        journal = beginning.journal
+        line = f'{self._subject},"arguments":{self._redaction.show(self._arguments)}'
+        if beginning.principal is not None:
+            line += f',"principal":"{self._redaction.fingerprint(beginning.principal)}"'
+        if journal is not None and journal.build != beginning.subject.build:
+            line += f',"previous_build":{quoted(journal.build)}'
+        if beginning.takes_over:
+            line += ',"takes_over":true'
+        if beginning.token_bytes is not None:
+            line += f',"token_bytes":{beginning.token_bytes}'
+        if beginning.within is not None:
+            line += f',"within":{quoted(beginning.within)}'
+        return f'{{"v":1,"event":"began","at":{self._began_at:.6f},{self._head}{self._round},{line}}}'
+
+    def _asked_line(self, token_bytes: int | None, ms: float) -> str:
+        asked = self._asked
+        if asked is None:
+            raise RuntimeError("a line of questions has no questions")
+        detail = asked.detail
+        by = "author" if "authored" in detail else "body" if asked.source is State.EXECUTING else "resolvers"
+        redaction = self._redaction
+        questions = [one if isinstance(one, str) else shown_question(redaction, one) for one in detail["questions"]]
+        line = f'"by":"{by}","questions":{array(questions)}'
+        if "waits" in detail:
+            line += f',"waits":{array([shown_wait(redaction, wait) for wait in detail["waits"]])}'
+        if "external" in detail:
+            line += f',"approvals":{array([asked_approval(redaction, one) for one in detail["external"]])}'
+        if "channel" in detail:
+            line += f',"rung":"{detail["channel"]}"'
+        if self._journal is not None:
+            journal, fixed = self._journal
+            token = f'"bytes":{token_bytes or 0}{difference(self._beginning.journal, journal, redaction.name)}{fixed}'
+            # The store keeps a call that its client does not ask, or that others decide, for its whole life.
+            is_stored = "channel" in detail or ("external" in detail and not detail["questions"])
+            until = journal.end if is_stored else journal.deadline
+            line += f',"until":{until:.3f},"token":{{{token}}}'
+        return self._line("asked", line, ms)
+
+    def _ended_line(self, ms: float) -> str:
+        line = f'"state":"{_END_STATES[self._state]}"'
+        if self._result is not None:
+            taken, is_error = self._result
+            line += f',"result":{self._redaction.show(taken)}'
+            if is_error:
+                line += ',"is_error":true'
+        if self._decline is not None:
+            line += f',"decline":{quoted(self._redaction.names_in(self._decline))}'
+        if self._error is not None:
+            line += f',"error":{self._error}'
+        return self._line("ended", line, ms)
+
+    def _line(self, event: str, line: str, ms: float) -> str:
+        happened = ""
+        if self._moves:
+            happened = f'"moves":{array(self._moves)},'
+            self._moves = []
+        if self._gathered:
+            happened += "".join([f'"{part}":{array(items)},' for part, items in self._gathered.items()])
+            self._gathered = {}
+        if self._bodies:
+            happened += f'"bodies":{self._bodies},'
+            self._bodies = 0
+        if self._uncovered:
+            happened += '"uncovered":true,'
+            self._uncovered = False
+        if self._ignored:
+            happened += f'"ignored":{self._ignored},'
+            self._ignored = 0
+        return (
+            f'{{"v":1,"event":"{event}","at":{self._began_at + ms / 1000:.6f},{self._head}{self._round},'
+            f'"ms":{ms:.3f},{happened}{line}}}'
+        )
+
+    # Parts of lines.
+
+    def _name(self, key: str) -> str:
+        return quoted(self._redaction.name(key))
+
+    def _gather(self, part: str, item: str) -> None:
+        self._gathered.setdefault(part, []).append(item)
+
+    def _gather_once(self, part: str, item: str) -> None:
+        if item not in self._gathered.get(part, ()):
+            self._gather(part, item)
+
+    def _span(self, key: str, ms: float) -> str:
+        start = self._running.pop(key, ms)
+        return f'"start":{start:.3f},"ms":{ms - start:.3f}'
 
 
 def _log_lack(kind: type) -> None:
