@@ -32,7 +32,7 @@ from roundtrip.machine.facts import BodyBegan, Reason, Watch
 from roundtrip.machine.journal import UNNAMED, Journal
 from roundtrip.machine.table import CALL_MACHINE, Event, State
 from roundtrip.system import SYSTEM, System
-from roundtrip.trace.writing import names
+from roundtrip.trace.writing.names import TOOL_ERROR
 from roundtrip.tracing import (
     Beginning,
     Closed,
@@ -49,6 +49,17 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import Histogram, Meter, MeterProvider
 
 Value = str | int | float | Sequence[str]
+
+_SCOPE: Final = "roundtrip"
+"""The instrumentation scope."""
+_NAMES: Final = {
+    "method": "mcp.method.name",
+    "protocol": "mcp.protocol.version",
+    "error": "error.type",
+    "received": "roundtrip.token.received_bytes",
+    "sent": "roundtrip.token.sent_bytes",
+}
+"""The names of the attributes that are not `roundtrip.` and their keyword in `_attributes`."""
 
 # Bounds of the histograms' buckets.
 _ROUNDS: Final = (0, 1, 2, 3, 4, 5, 7, 10, 20)
@@ -84,8 +95,8 @@ class Telemetry:
         from opentelemetry.metrics import get_meter
 
         self._providers = (tracer_provider, meter_provider)
-        self._tracer = get_tracer(names.SCOPE, tracer_provider=tracer_provider)
-        self._meters = _Meters(get_meter(names.SCOPE, meter_provider=meter_provider))
+        self._tracer = get_tracer(_SCOPE, tracer_provider=tracer_provider)
+        self._meters = _Meters(get_meter(_SCOPE, meter_provider=meter_provider))
         self._system = system
 
     def flush(self) -> None:
@@ -101,43 +112,40 @@ class Telemetry:
 
     def begin(self, beginning: Beginning) -> Watch:
         """Return a watch that reports one request as a span."""
-        span = self._tracer.start_span(
-            f"{names.LEG_SPAN} {beginning.tool}",
-            attributes=_attributes(
-                (names.CALL, beginning.call_id),
-                (names.LEG, beginning.leg),
-                (names.TOOL, beginning.tool),
-                (names.ERA, beginning.era),
-                (names.METHOD, beginning.subject.method),
-                (names.PROTOCOL, beginning.protocol),
-                (names.BUILD, beginning.subject.build),
-                (names.WITHIN, beginning.within),
-                (names.TAKES_OVER, beginning.takes_over or None),
-                (names.TOKEN_IN, beginning.token_bytes),
-            ),
-            links=_links(beginning.journal),
-            record_exception=False,
-            set_status_on_exception=False,
+        subject = beginning.subject
+        attributes = _attributes(
+            call=beginning.call_id,
+            leg=beginning.leg,
+            tool=beginning.tool,
+            era=beginning.era,
+            method=subject.method,
+            protocol=beginning.protocol,
+            build=subject.build,
+            within=beginning.within,
+            takes_over=beginning.takes_over or None,
+            received=beginning.token_bytes,
         )
+        links = _links(beginning.journal)
+        span = self._tracer.start_span(f"roundtrip.leg {beginning.tool}", attributes=attributes, links=links)
         watch = _LegWatch(beginning, self._meters, span if span.is_recording() else None, self._system)
         return LinkedWatch(watch, _traceparent(span)) if span.is_recording() else watch
 
     def reject(self, rejection: TokenRejection) -> None:
         """Report a rejected token as a span, and count it."""
         journal = rejection.journal
-        counted = _attributes((names.TOOL, rejection.tool), (names.REASON, rejection.reason.value))
+        counted = _attributes(tool=rejection.tool, reason=rejection.reason.value)
         span = self._tracer.start_span(
-            f"{names.REJECTED_SPAN} {rejection.tool}" if rejection.tool is not None else names.REJECTED_SPAN,
+            "roundtrip.rejected" if rejection.tool is None else f"roundtrip.rejected {rejection.tool}",
             attributes=counted
             | _attributes(
-                (names.CALL, journal and journal.call_id),
-                (names.LEG, journal and journal.leg + 1),
-                (names.ROUND, journal and journal.round),
-                (names.STATE, State.REJECTED.value),
-                (names.METHOD, rejection.method),
-                (names.PROTOCOL, rejection.protocol),
-                (names.TOKEN_IN, rejection.token_bytes),
-                (names.ERROR_TYPE, rejection.reason.value),
+                call=journal and journal.call_id,
+                leg=journal and journal.leg + 1,
+                round=journal and journal.round,
+                state=State.REJECTED.value,
+                method=rejection.method,
+                protocol=rejection.protocol,
+                received=rejection.token_bytes,
+                error=rejection.reason.value,
             ),
             links=_links(journal),
         )
@@ -148,8 +156,8 @@ class Telemetry:
     def stop(self, stopped: StoppedCall) -> None:
         """Count a stored call that ended, unless the end of its leg or the call that it joined counts."""
         if not stopped.ends_leg and stopped.how != "joined":
-            ended = {names.STATE: State.FAILED.value, names.ERROR_TYPE: stopped.how}
-            self._meters.calls.add(1, {names.TOOL: stopped.tool, **ended})
+            ended = _attributes(tool=stopped.tool, state=State.FAILED.value, error=stopped.how)
+            self._meters.calls.add(1, ended)
 
 
 class _Meters:
@@ -215,11 +223,11 @@ class _LegWatch:
         else:
             asked = [(_public_name(one.key), one.reason, one.asked.attempts) for one in questions]
         for key, reason, invalid in asked:
-            self._meters.questions.add(1, {names.TOOL: self._beginning.tool, names.REASON: reason.value})
+            self._meters.questions.add(1, _attributes(tool=self._beginning.tool, reason=reason.value))
             if self._span is not None:
-                shown = ((names.KEY, key), (names.REASON, reason.value), (names.ROUND, transition.round))
-                attempt = (names.ATTEMPT, invalid + 1 if invalid else None)
-                self._span.add_event(names.ASKED, _attributes(*shown, attempt))
+                attempt = invalid + 1 if invalid else None
+                shown = _attributes(key=key, reason=reason.value, round=transition.round, attempt=attempt)
+                self._span.add_event("roundtrip.asked", shown)
 
     def _resume(self, transition: Transition) -> None:
         self._pending = ()
@@ -229,10 +237,10 @@ class _LegWatch:
             return
         waited = self._waited()
         if waited is not None:
-            self._meters.waiting.record(waited, {names.TOOL: self._beginning.tool})
+            self._meters.waiting.record(waited, _attributes(tool=self._beginning.tool))
         if self._span is not None:
             answered = [_public_name(key) for key in keys] if keys is not None else None
-            self._span.add_event(names.ANSWERED, _attributes((names.KEYS, answered), (names.WAITED, waited)))
+            self._span.add_event("roundtrip.answered", _attributes(keys=answered, waited=waited))
 
     def _waited(self) -> float | None:
         if self._sent_at is not None:
@@ -250,7 +258,7 @@ class _LegWatch:
     def _returned(self, fact: Returned) -> None:
         self._detach()
         if isinstance(fact.value, CallToolResult) and fact.value.is_error:
-            self._error = names.TOOL_ERROR
+            self._error = TOOL_ERROR
 
     def _raised(self, fact: Raised) -> None:
         self._detach()
@@ -262,25 +270,21 @@ class _LegWatch:
         self._detach()
         tool = self._beginning.tool
         if fact.token_bytes is not None:
-            self._meters.token_bytes.record(fact.token_bytes, {names.TOOL: tool})
+            self._meters.token_bytes.record(fact.token_bytes, _attributes(tool=tool))
         if self._state in CALL_MACHINE.final:
-            attributes = {names.TOOL: tool, names.STATE: self._state.value}
-            self._meters.rounds.record(self._round, attributes)
-            error = {names.ERROR_TYPE: self._error} if self._error is not None else {}
-            self._meters.calls.add(1, attributes | error)
+            self._meters.rounds.record(self._round, _attributes(tool=tool, state=self._state.value))
+            self._meters.calls.add(1, _attributes(tool=tool, state=self._state.value, error=self._error))
         if self._span is None:
             return
-        waits = self._state is State.AWAITING_INPUT
-        self._span.set_attributes(
-            _attributes(
-                (names.ROUND, self._round),
-                (names.STATE, self._state.value),
-                (names.BODIES, self._bodies),
-                (names.PENDING, self._pending if waits else None),
-                (names.TOKEN_OUT, fact.token_bytes),
-                (names.ERROR_TYPE, self._error),
-            )
+        served = _attributes(
+            round=self._round,
+            state=self._state.value,
+            bodies=self._bodies,
+            pending=self._pending if self._state is State.AWAITING_INPUT else None,
+            sent=fact.token_bytes,
+            error=self._error,
         )
+        self._span.set_attributes(served)
         if self._error is not None:
             # The status has no description, as the text of an error may quote a value.
             self._span.set_status(StatusCode.ERROR)
@@ -307,8 +311,9 @@ def _public_name(key: str) -> str:
     return UNNAMED.rstrip("-") if key.startswith(UNNAMED) else key
 
 
-def _attributes(*attributes: tuple[str, Value | None]) -> dict[str, Value]:
-    return {name: value for name, value in attributes if value is not None}
+def _attributes(**attributes: Value | None) -> dict[str, Value]:
+    """Return attributes under their full names, without those that are None."""
+    return {_NAMES.get(name, f"roundtrip.{name}"): value for name, value in attributes.items() if value is not None}
 
 
 def _traceparent(span: Span) -> str:
@@ -322,4 +327,4 @@ def _links(journal: Journal | None) -> list[Link]:
         return []
     _, trace, span, flags = journal.traceparent.split("-")
     context = SpanContext(int(trace, 16), int(span, 16), is_remote=True, trace_flags=TraceFlags(int(flags, 16)))
-    return [Link(context, {names.LEG: journal.leg})]
+    return [Link(context, {"roundtrip.leg": journal.leg})]
