@@ -18,7 +18,7 @@ from starlette.requests import Request
 
 from roundtrip.trace.page.loopback import Loopback
 from roundtrip.trace.page.requests import PageRejected, check_local_request
-from roundtrip.trace.writing.folder_lock import locked_folder_of
+from roundtrip.trace.writing.files import locked_folder_of
 from roundtrip.trace.writing.operator_log import user_of_system
 
 _USER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", re.ASCII)

@@ -13,7 +13,7 @@ from typing import Final
 from roundtrip.cli.command import Command, CommandFailed, report_errors
 from roundtrip.cli.parsing import OptionsAnywhere, seconds
 from roundtrip.server.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE, KeyFile, Role, RoledKey
-from roundtrip.trace.writing.folder_lock import locked_folder_of
+from roundtrip.trace.writing.files import locked_folder_of
 
 _KEY_BYTES: Final = 32
 _MAX_AGE_SECONDS: Final = 3600.0

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from roundtrip.trace.writing.folder_lock import locked_folder_of
+from roundtrip.trace.writing.files import locked_folder_of
 
 _APPLICATION: Final = 0x72745478
 """SQLite application id of an index."""

@@ -1,4 +1,4 @@
-"""Append whole lines to a file that other processes append to as well, and rotate it."""
+"""Files that several processes write: append whole lines and rotate, or replace a file under a lock on its folder."""
 
 import errno
 import logging
@@ -6,7 +6,8 @@ import math
 import os
 import stat
 import threading
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,39 @@ _CHECKS_PER_ROOM: Final = 16
 """Parts of the free room after which each writer checks the size, so that this many writers keep to the limit."""
 # A pipe without a reader, or with a slow one, must not block the writer.
 _OPEN_FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+
+
+@contextmanager
+def locked_folder_of(path: Path, *, waits: bool) -> Generator[None]:
+    """Hold the lock on the folder of a file inside a `with` block, where the system has such locks.
+
+    The lock is on the folder, because the file itself is replaced.
+
+    Args:
+        path: The file.
+        waits: True to wait for another process that holds it.
+
+    Raises:
+        BlockingIOError: Another process holds it.
+    """
+    try:
+        descriptor = None if fcntl is None else os.open(path.resolve().parent, os.O_RDONLY)
+    except OSError:
+        # A folder that cannot be read may still be written.
+        descriptor = None
+    if fcntl is None or descriptor is None:
+        yield
+        return
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+        except OSError as error:
+            # Some network file systems have none.
+            if isinstance(error, BlockingIOError):
+                raise
+        yield
+    finally:
+        os.close(descriptor)
 
 
 class LineFile:
