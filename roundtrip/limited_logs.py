@@ -50,6 +50,10 @@ class LimitedLog:
             self._logger.warning(message, *args)
 
 
+LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
+"""Log of lines that clients can cause."""
+
+
 class LimitedFilter(logging.Filter):
     """Filter that passes at most five warnings or errors a minute of each place in the code, or each first line."""
 

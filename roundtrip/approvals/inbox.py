@@ -37,7 +37,7 @@ from roundtrip.engine.leg import Authored, Suspended
 from roundtrip.errors import InvalidSignature
 from roundtrip.ledger.tasks import CallEntry, EntrySummary
 from roundtrip.legs.extensions import LegExtension, LegPart
-from roundtrip.limited_logs import LimitedLog
+from roundtrip.limited_logs import LOG
 from roundtrip.questions.markers import ExternalMarker
 from roundtrip.stored.book import reaching_store
 from roundtrip.stored.content import CallNotChanged, already_ended, is_call_id, split_id
@@ -64,7 +64,6 @@ _THREADS: Final = Pool(4)
 """Plain functions that notify people share few threads, and take none from tools: mail servers may be slow."""
 _STOP_SECONDS: Final = 2.0
 _MARK: Final = re.compile(r"[A-Za-z0-9_-]{1,800}", re.ASCII)
-_LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
 
 
 class ShownApproval(NamedTuple):
@@ -226,7 +225,7 @@ class Inbox(rules.ApprovalFeature, LegExtension):
             question = cast("ApprovalQuestion", waiting.question)
             if not self.knows(question.by):
                 # Its group is not named, as it may have come from a client.
-                _LOG.warning(
+                LOG.warning(
                     "no person can decide approval %r, as Approvals(groups=...) has not its group, but %s; correct "
                     "by=, or add the group",
                     name,

@@ -5,14 +5,12 @@ program that calls, so the client is left out here.
 """
 
 import json
-import logging
 import unicodedata
 from typing import Any, Final, NamedTuple
 
-from roundtrip.limited_logs import LimitedLog
+from roundtrip.limited_logs import LOG
 from roundtrip.text import without_invisible
 
-_LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
 _TWO_FORMS: Final = (
     "its reader and its caller have principals of two forms. Pages(authenticate=...) must return what "
     "Server(principal=...) returns for the same person, or an AccessToken if there is no principal=. A stored call "
@@ -43,7 +41,7 @@ def is_same(reader: str, caller: str, *, by_token: bool) -> bool:
         return True
     one, other = _person_of(reader), _person_of(caller)
     if type(one) is not type(other):
-        _LOG.warning(f"a page was not shown: {_TWO_FORMS}")
+        LOG.warning(f"a page was not shown: {_TWO_FORMS}")
     # Without an issuer, two clients may have two users of one subject.
     return by_token and isinstance(one, _OAuthPerson) and one.issuer is not None and one == other
 
@@ -61,7 +59,7 @@ def is_another(reader: str, caller: str | None) -> bool:
         return _folded(one.issuer.rstrip("/")) != _folded(other.issuer.rstrip("/"))
     if isinstance(one, str) and isinstance(other, str):
         return _folded(one) != _folded(other)
-    _LOG.warning(f"an approval cannot be decided: {_TWO_FORMS}")
+    LOG.warning(f"an approval cannot be decided: {_TWO_FORMS}")
     return False
 
 

@@ -29,7 +29,9 @@ ChannelName = Literal["form", "local", "url", "model", "link"]
 """A way in which a question may be asked."""
 
 CHANNELS: Final[tuple[ChannelName, ...]] = ("form", "local", "url", "model", "link")
-_PAGE_CHANNELS: Final = ("local", "url", "link")
+_PAGE_CHANNELS: Final[tuple[ChannelName, ...]] = ("local", "url", "link")
+LAST_ROUND: Final = CLIENTS_STOP_AFTER_ROUNDS - 1
+"""The last round that a client answers by itself."""
 
 PAGE_ELICITATION: Final = ElicitationCapability(form=FormElicitationCapability(), url=UrlElicitationCapability())
 """The elicitation of a page."""
@@ -37,11 +39,11 @@ PAGE_ELICITATION: Final = ElicitationCapability(form=FormElicitationCapability()
 
 @dataclass(frozen=True, slots=True)
 class ServerChannels:
-    """Channels of one server, and the rounds from which on its clients' forms are not used."""
+    """Channels of one server."""
 
     names: frozenset[ChannelName]
     from_round: int
-    last_round: int
+    """The round from which on the forms of clients that can show links are not used."""
     is_for_users: bool = False
     """True if a page opens for the user of its call alone."""
 
@@ -59,13 +61,14 @@ class ServerChannels:
             TypeError: It is not a list of names.
             ValueError: It has an unknown channel, or one that the server cannot serve.
         """
-        last_round = CLIENTS_STOP_AFTER_ROUNDS - 1
-        from_round = last_round if pages is None else pages.from_round
         if given is None:
-            names: frozenset[ChannelName] = frozenset({"form", *_served(pages)})
+            served = [name for name in _PAGE_CHANNELS if _lack_of(name, pages, knows_users=True) is None]
+            names: frozenset[ChannelName] = frozenset({"form", *served})
         else:
             names = _checked(given, pages, knows_users=knows_users)
-        return cls(names, from_round, last_round, is_for_users=pages is not None and pages.authenticate is not None)
+        if pages is None:
+            return cls(names, LAST_ROUND)
+        return cls(names, pages.from_round, is_for_users=pages.authenticate is not None)
 
     @property
     def has_results(self) -> bool:
@@ -100,7 +103,7 @@ class ServerChannels:
         goes_to_pages = shows_links or (is_local and _declares_links(declared))
         # By form for as long as the client goes on: a page interrupts its user.
         by_link: Literal["link"] | None = "link" if "link" in self.names and knows_user else None
-        if self.shows_forms(declared) and asked < (self.from_round if goes_to_pages else self.last_round):
+        if self.shows_forms(declared) and asked < (self.from_round if goes_to_pages else LAST_ROUND):
             for_links = None if _declares_links(declared) else "local" if is_local else by_link
             return Channels(is_live=is_live, for_links=for_links)
         if is_local:
@@ -181,18 +184,6 @@ def _declares_links(declared: ClientCapabilities | None) -> bool:
     return elicitation is not None and elicitation.url is not None
 
 
-def _served(pages: Pages | None) -> list[ChannelName]:
-    """Return the channels that pages serve."""
-    if pages is None:
-        return []
-    names: list[ChannelName] = ["local"] if pages.local else []
-    if pages.base_url is not None:
-        names.append("url")
-        if pages.authenticate is not None:
-            names.append("link")
-    return names
-
-
 def _checked(given: Any, pages: Pages | None, *, knows_users: bool) -> frozenset[ChannelName]:
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise TypeError(f"channels must be a list of names, such as ['form', 'model'], got {given!r}")
@@ -203,23 +194,24 @@ def _checked(given: Any, pages: Pages | None, *, knows_users: bool) -> frozenset
     for name in names:
         if name not in CHANNELS:
             raise ValueError(f"channels must have known names only, got {name!r}; the names are {known}")
-        if name in _PAGE_CHANNELS and pages is None:
-            raise ValueError(f"channels must have no {name!r} without pages, got {names!r}; add pages=Pages(...)")
-    if pages is not None and "local" in names and not pages.local:
-        raise ValueError(f"channels must have no 'local' without a local page, got {names!r}; add Pages(local=True)")
-    for name in names:
-        if pages is not None and name in ("url", "link") and pages.base_url is None:
-            raise ValueError(
-                f"channels must have no {name!r} without a browser address, got {names!r}; add Pages(base_url=...)"
-            )
-    if "link" in names and (pages is None or pages.authenticate is None):
-        raise ValueError(
-            f"channels must have no 'link' without Pages(authenticate=...), got {names!r}; a model reads the address, "
-            "so the page must open for its user alone"
-        )
-    if "link" in names and not knows_users:
-        raise ValueError(
-            f"channels must have no 'link' with principal=False, got {names!r}; a link opens for the user of the call, "
-            "whom the server must know"
-        )
+        if (lack := _lack_of(name, pages, knows_users=knows_users)) is not None:
+            raise ValueError(f"channels must have no {name!r} {lack[0]}, got {names!r}; {lack[1]}")
     return frozenset(names)
+
+
+def _lack_of(name: ChannelName, pages: Pages | None, *, knows_users: bool) -> tuple[str, str] | None:
+    """Return what a server lacks for a channel, and the cure; None if it can serve the channel."""
+    if name not in _PAGE_CHANNELS:
+        return None
+    if pages is None:
+        return "without pages", "add pages=Pages(...)"
+    if name == "local":
+        return None if pages.local else ("without a local page", "add Pages(local=True)")
+    if pages.base_url is None:
+        return "without a browser address", "add Pages(base_url=...)"
+    if name == "link" and pages.authenticate is None:
+        why = "a model reads the address, so the page must open for its user alone"
+        return "without Pages(authenticate=...)", why
+    if name == "link" and not knows_users:
+        return "with principal=False", "a link opens for the user of the call, whom the server must know"
+    return None

@@ -8,7 +8,6 @@ and the end of the call when it asks again. A page of this machine opens by itse
 from __future__ import annotations
 
 import hmac
-import logging
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -32,6 +31,7 @@ from typing_extensions import override
 from roundtrip.approvals import rules
 from roundtrip.channels.equal_calls import SHOWINGS, EqualCalls, Showing
 from roundtrip.channels.server_channels import (
+    LAST_ROUND,
     PAGE_ELICITATION,
     ChannelClient,
     ChannelName,
@@ -55,7 +55,7 @@ from roundtrip.ledger.lease import lease_seconds
 from roundtrip.legs.asking import AskingContext
 from roundtrip.legs.extensions import LegExtension, LegPart
 from roundtrip.legs.requests import RequestRecord
-from roundtrip.limited_logs import LimitedLog
+from roundtrip.limited_logs import LOG
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.on_demand import load_on_use
 from roundtrip.pages.settings import DEFAULT_WAIT_SECONDS, Pages
@@ -110,7 +110,6 @@ _USER_UNKNOWN: Final = (
     "a page cannot ask either, as the server does not know the user of this call: send an access token that names the "
     "user, or let principal= of the server name them"
 )
-_LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
 
 
 class _ChannelPart(LegPart):
@@ -326,7 +325,7 @@ class StoredCalls(LegExtension):
         view = await self._take_refusal(view, ctx, sent)
         if view is None:
             return None
-        if view.entry.has_ended or not self._shows_links(ctx) or journal.round >= self._channels.last_round:
+        if view.entry.has_ended or not self._shows_links(ctx) or journal.round >= LAST_ROUND:
             return self._reply_to(view)
         return self._waits_by_url(view, record, replace(journal, leg=journal.leg + 1, round=journal.round + 1))
 
@@ -364,7 +363,7 @@ class StoredCalls(LegExtension):
                 call_id = await self._equal.awaiting(chain.from_iterable(labels_of_all))
         except (LedgerDown, ContentUnreadable) as error:
             # The call may need no question, and so no store.
-            _LOG.warning("calls that wait cannot be found, so repeated calls begin again: %s", error)
+            LOG.warning("calls that wait cannot be found, so repeated calls begin again: %s", error)
             return None
         view = await self._waiting.view(call_id) if call_id is not None else None
         if view is None or view.entry.has_ended or not await self._service.is_visible(view, ctx):
@@ -454,14 +453,18 @@ class StoredCalls(LegExtension):
             if view is not None and labels and not on_page:
                 view = await self._book.view(await self._equal.choose((*labels, *shared), journal.call_id))
         except (LedgerDown, ContentUnreadable) as error:
-            _LOG.warning("a call of %s could not be stored for its questions: %s", function.owner, error)
+            LOG.warning("a call of %s could not be stored for its questions: %s", function.owner, error)
             self._book.tell_unstored(journal.call_id, call.name)
             raise store_down("Calls cannot be stored now") from error
         if view is None:
             raise MCPError(code=INTERNAL_ERROR, message="This call has ended; begin it again")
         self._service.start()
         if content.channel.is_local:
-            return await self._first_locally(view, record)
+            # The leg has ended, and others come before the reply.
+            report_size, record.report_size = record.report_size, None
+            if report_size is not None:
+                report_size(None)
+            return await self._locally(view, ctx, is_first=view.entry.call_id == journal.call_id)
         if view.entry.has_ended or not self._shows_links(ctx):
             return self._reply_to(view)
         if view.entry.call_id != journal.call_id:
@@ -483,25 +486,19 @@ class StoredCalls(LegExtension):
             known = with_elicitation(declared, PAGE_ELICITATION)
             content.origin.capabilities = known.model_dump(by_alias=True, mode="json", exclude_none=True)
 
-    async def _first_locally(self, view: StoredView, record: RequestRecord) -> dict[str, Any]:
-        """Return the reply to the request that has begun a call, after its page has opened on this machine."""
-        # The leg has ended, and others come before the reply.
-        report_size, record.report_size = record.report_size, None
-        if report_size is not None:
-            report_size(None)
-        journal = record.journal_to_store
-        if self._local is not None and journal is not None and journal.call_id == view.entry.call_id:
-            self._local.begin(view)
-        return await self._locally(view, record.context)
-
     async def _locally(
-        self, view: StoredView, ctx: ServerRequestContext[Any, Any], *, is_repeated: bool = False
+        self,
+        view: StoredView,
+        ctx: ServerRequestContext[Any, Any],
+        *,
+        is_first: bool = False,
+        is_repeated: bool = False,
     ) -> dict[str, Any]:
         """Open the page of a call on this machine, and return its end, or after some seconds word that it waits."""
         local = self._local
         if local is None or not local.is_for(ctx):
             return self._reply_to(view)
-        async with local.awaited(view):
+        async with local.awaited(view, is_first=is_first):
             await local.show(view, is_repeated=is_repeated)
             return self._reply_to(await self._waiting.changed(view, ctx) or view)
 

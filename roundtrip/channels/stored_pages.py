@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hmac
-import logging
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import anyio
 from mcp.server.auth.provider import AccessToken, principal_components
 from mcp.server.request_state import compact_json
+from starlette.requests import Request
+from starlette.responses import Response
 
 from roundtrip.approvals.persons import is_same
 from roundtrip.approvals.rules import records_of, withdraw
@@ -19,7 +20,6 @@ from roundtrip.channels.stored_replies import awaited_groups
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.machines import StoredState
 from roundtrip.ledger.tasks import CallEntry, NextChange, changes_of
-from roundtrip.limited_logs import LimitedLog
 from roundtrip.pages.calls import (
     AskingPage,
     AwaitingPage,
@@ -33,14 +33,7 @@ from roundtrip.pages.handler import QuestionPages
 from roundtrip.pages.settings import Pages
 from roundtrip.stored.book import CallBook, StoredView, reaching_store
 from roundtrip.stored.content import CallContent, split_id
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.responses import Response
-
-    from roundtrip.stored.desk import HostServer
-
-_LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
+from roundtrip.stored.desk import HostServer
 
 _LOST: Final = (
     "The server failed while it worked, and it is unknown if it was done. Find that out before you begin again."

@@ -12,11 +12,9 @@ from typing import Any, Final
 from roundtrip.approvals import rules
 from roundtrip.ledger.machines import StoredState
 from roundtrip.stored.book import StoredView
-from roundtrip.stored.content import CallContent
 from roundtrip.stored.model_answers import answer_schema
 from roundtrip.text import printable
 from roundtrip.tools.registry import UnknownTool
-from roundtrip.tools.replies import text_result
 
 CONTINUE_TOOL: Final = "continue_call"
 
@@ -78,7 +76,7 @@ def awaited_groups(view: StoredView) -> list[str]:
 
 def ended(view: StoredView) -> dict[str, Any]:
     """Return the end of a call as the protocol writes it."""
-    content: CallContent = view.content
+    content = view.content
     if view.entry.state is StoredState.COMPLETED and content.result is not None:
         return {**content.result, "resultType": "complete"}
     error = content.error or {}
@@ -98,8 +96,7 @@ def unopened() -> dict[str, Any]:
 
 def _written(text: str, *, is_error: bool = False) -> dict[str, Any]:
     """Return a result with a text as the protocol writes it."""
-    result = text_result(text, is_error=is_error).model_dump(by_alias=True, mode="json", exclude_none=True)
-    return {**result, "resultType": "complete"}
+    return {"content": [{"type": "text", "text": text}], "isError": is_error, "resultType": "complete"}
 
 
 def _line(value: Any) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import Any
 
 import anyio
 from mcp.server.context import ServerRequestContext
@@ -17,18 +17,14 @@ from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.machines import StoredState
 from roundtrip.ledger.tasks import CallEntry, changes_of
 from roundtrip.legs.asking import AskingContext
-from roundtrip.limited_logs import LimitedLog
+from roundtrip.limited_logs import LOG
 from roundtrip.questions.markers import ListRoots, Marker, SdkSample
 from roundtrip.questions.wire import question_of
 from roundtrip.stored.book import StoredView
-from roundtrip.stored.content import ContentUnreadable
+from roundtrip.stored.content import CallContent, ContentUnreadable
 from roundtrip.stored.model_answers import AnswersRefused, read_answers
+from roundtrip.stored.service import CallService
 from roundtrip.tools.failures import store_down
-
-if TYPE_CHECKING:
-    from roundtrip.stored.service import CallService
-
-_LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
 
 
 class WaitingCalls:
@@ -94,17 +90,12 @@ class WaitingCalls:
         Raises:
             MCPError: The store cannot be used.
         """
-        if not view.content.client_questions:
-            return
+        if view.content.client_questions:
 
-        def take(entry: CallEntry, now: float) -> None:
-            content = self._book.seal.read(entry.content, entry.call_id)
-            known = {key: responses[key] for key in content.client_questions if key in responses}
-            if not entry.has_ended:
-                self._book.take_answers(entry, content, known, now)
+            def choose(content: CallContent) -> dict[str, Any]:
+                return {key: responses[key] for key in content.client_questions if key in responses}
 
-        with reaching_call():
-            await self._book.change(view.entry.call_id, take)
+            await self._take(view.entry.call_id, choose)
 
     async def take_from_model(self, call_id: str, answers: dict[str, Any]) -> None:
         """Give a call the answers of a model.
@@ -114,16 +105,22 @@ class WaitingCalls:
             AnswersInvalid: An answer does not fit.
             MCPError: The store cannot be used.
         """
+        if not await self._take(call_id, partial(read_answers, answers=answers), by_model=True):
+            raise AnswersRefused
+
+    async def _take(
+        self, call_id: str, choose: Callable[[CallContent], Mapping[str, Any]], *, by_model: bool = False
+    ) -> bool | None:
+        """Give a call the answers that fit its content. Return True if there were any."""
 
         def take(entry: CallEntry, now: float) -> bool:
             content = self._book.seal.read(entry.content, entry.call_id)
             if entry.has_ended:
                 return False
-            return self._book.take_answers(entry, content, read_answers(content, answers), now, by_model=True)
+            return self._book.take_answers(entry, content, choose(content), now, by_model=by_model)
 
         with reaching_call():
-            if not await self._book.change(call_id, take):
-                raise AnswersRefused
+            return await self._book.change(call_id, take)
 
 
 @contextmanager
@@ -137,7 +134,7 @@ def reaching_call() -> Generator[None]:
 
 def out_of_reach(error: Exception) -> MCPError:
     """Return the error for a client whose call cannot be reached, and log the reason."""
-    _LOG.warning("a stored call cannot be reached: %s", error)
+    LOG.warning("a stored call cannot be reached: %s", error)
     return store_down("Calls cannot be reached now")
 
 

@@ -103,14 +103,17 @@ class LocalPages:
 
     # Requests that wait for calls.
 
-    def begin(self, view: StoredView) -> None:
-        """Note a call whose first request still waits: no client has its handle."""
-        self._untold.setdefault(view.entry.call_id, 0)
-
     @asynccontextmanager
-    async def awaited(self, view: StoredView) -> AsyncGenerator[None]:
-        """Wait for a call in the block. If all its requests are cancelled before a client has its handle, it ends."""
+    async def awaited(self, view: StoredView, *, is_first: bool) -> AsyncGenerator[None]:
+        """Wait for a call in the block. If all its requests are cancelled before a client has its handle, it ends.
+
+        Args:
+            view: The call.
+            is_first: True for the request that began it, when no client has its handle.
+        """
         call_id = view.entry.call_id
+        if is_first:
+            self._untold.setdefault(call_id, 0)
         if call_id in self._untold:
             self._untold[call_id] += 1
         try:

@@ -28,13 +28,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from roundtrip.channels.local.loopback_peers import is_of_another_user
-from roundtrip.limited_logs import LimitedLog
+from roundtrip.limited_logs import LOG
 from roundtrip.pages.calls import ClosedPage, PageCalls, PageState, WorkingPage
 from roundtrip.pages.handler import QuestionPages
 
 logger = logging.getLogger("roundtrip")
-# Limited, as any program of the machine can cause it.
-_LOG: Final = LimitedLog(logger)
 
 HOST: Final = "127.0.0.1"
 _OPENING_PATH: Final = "/open"
@@ -232,7 +230,7 @@ class _Guarded:
         if Headers(scope=scope).getlist("host") != [self._name]:
             app = PlainTextResponse("This server does not have this name\n", _MISDIRECTED_STATUS)
         elif client is not None and is_of_another_user((client[0], client[1]), self._side):
-            _LOG.warning("a program of another user of this machine asked for a page of a call, and was turned away")
+            LOG.warning("a program of another user of this machine asked for a page of a call, and was turned away")
             app = PlainTextResponse("This server is another user's\n", _FORBIDDEN_STATUS)
         await app(scope, receive, send)
 

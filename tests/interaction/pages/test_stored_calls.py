@@ -91,7 +91,7 @@ async def test_page_is_unavailable_while_the_store_is_down(
 ) -> None:
     ledger = MemoryLedger()
     # Other tests may have used up the lines of this minute.
-    monkeypatch.setattr(stored_pages, "_LOG", LimitedLog(logging.getLogger("roundtrip")))
+    monkeypatch.setattr(stored_pages, "LOG", LimitedLog(logging.getLogger("roundtrip")))
     async with hosted(bank(ledger=ledger).streamable_http_app()) as url, client_of(url, mode=mode) as client:
         asked = await client.call_tool("pay", {"amount": 5})
         link, browser = link_in(asked), Browser(url, "ann")
