@@ -62,7 +62,7 @@ class ServerChannels:
             ValueError: It has an unknown channel, or one that the server cannot serve.
         """
         if given is None:
-            served = [name for name in _PAGE_CHANNELS if _lack_of(name, pages, knows_users=True) is None]
+            served = filter(lambda name: _lack_of(name, pages, knows_users=True) is None, _PAGE_CHANNELS)
             names: frozenset[ChannelName] = frozenset({"form", *served})
         else:
             names = _checked(given, pages, knows_users=knows_users)

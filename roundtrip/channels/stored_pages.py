@@ -20,15 +20,8 @@ from roundtrip.channels.stored_replies import awaited_groups
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.machines import StoredState
 from roundtrip.ledger.tasks import CallEntry, NextChange, changes_of
-from roundtrip.pages.calls import (
-    AskingPage,
-    AwaitingPage,
-    ClosedPage,
-    EndedPage,
-    PageState,
-    ShownDecision,
-    WorkingPage,
-)
+from roundtrip.pages import calls
+from roundtrip.pages.calls import PageState, ShownDecision
 from roundtrip.pages.handler import QuestionPages
 from roundtrip.pages.settings import Pages
 from roundtrip.stored.book import CallBook, StoredView, reaching_store
@@ -72,23 +65,23 @@ class CallsOfSite:
         """Return the state of a call for the reader of its page."""
         view = await self._own(ticket, subject)
         if view is None:
-            return ClosedPage()
+            return calls.ClosedPage()
         entry, content = view
         # The client is asked what only its software can answer.
         if entry.state is StoredState.ASKING and (questions := content.user_questions):
-            return AskingPage(_round_of(content), questions)
+            return calls.AskingPage(_round_of(content), questions)
         if groups := awaited_groups(view):
-            return AwaitingPage(tuple(groups))
+            return calls.AwaitingPage(tuple(groups))
         if not entry.has_ended:
             is_new = self._book.clock() - entry.updated < _NEW_SECONDS
-            return WorkingPage(1) if is_new else WorkingPage()
+            return calls.WorkingPage(1) if is_new else calls.WorkingPage()
         decisions: tuple[ShownDecision, ...] = ()
         # Only for the caller: a reason may be about a person.
         if self._knows_readers:
             decisions = _shown_decisions(content)
         has_failed = entry.state is not StoredState.COMPLETED
         was_refused = any(one.outcome != "approved" for one in decisions)
-        return EndedPage(
+        return calls.EndedPage(
             _LOST if entry.state is StoredState.LOST else None,
             is_error=has_failed or (was_refused and bool((content.result or {}).get("isError"))),
             decisions=decisions,

@@ -42,6 +42,8 @@ _ZONES: Final = (
     *("+11:00", "+12:00", "+12:45", "+13:00", "+14:00"),
 )
 """A page without a script does not know the time zone of its reader, so it asks."""
+_KEYBOARDS: Final[Mapping[str | None, str]] = {"email": "email", "uri": "url"}
+_DIGITS: Final = {FieldKind.WHOLE: "numeric", FieldKind.NUMBER: "decimal"}
 _MAX_FRACTION_DIGITS: Final = 3
 """Browsers read no more digits of a second."""
 
@@ -145,18 +147,11 @@ class FieldView:
     @property
     def input_mode(self) -> str | None:
         """Return the keyboard that a phone should show; None for its usual one."""
-        match self.field:
-            case FormField(kind=FieldKind.WHOLE, least=least) if least is not None and least >= 0:
-                return "numeric"
-            case FormField(kind=FieldKind.NUMBER, least=least) if least is not None and least >= 0:
-                return "decimal"
-            case FormField(format="email"):
-                return "email"
-            case FormField(format="uri"):
-                return "url"
-            case _:
-                # Some phones have no minus among their digits.
-                return None
+        least = self.field.least
+        if least is not None and least >= 0 and self.field.kind in _DIGITS:
+            # Some phones have no minus among their digits.
+            return _DIGITS[self.field.kind]
+        return _KEYBOARDS.get(self.field.format)
 
 
 def view_of_field(id: str, field: FormField, *, is_only: bool = False) -> FieldView:

@@ -32,6 +32,13 @@ _MAX_HEADING_CHARS: Final = 140
 _LINK_SCHEMES: Final = ("http", "https")
 _HOST_PATTERN: Final = re.compile(r"[a-z0-9._:-]+", re.ASCII)
 """Hosts that a browser reads as they are written."""
+_RULES: Final = {
+    "pattern": "match the pattern",
+    "exclusiveMinimum": "be more than",
+    "exclusiveMaximum": "be less than",
+    "multipleOf": "be a multiple of",
+}
+"""The words before the limit of a rule of a schema."""
 _MAX_PAIRS: Final = 10_000
 """Texts in one body; a page has as many as it has fields and chosen options."""
 
@@ -271,14 +278,5 @@ def _errors_of(schema: Mapping[str, Any], content: dict[str, Any]) -> "list[Vali
 
 def _words_of_error(error: "ValidationError") -> str:
     limit = printable(str(cast("object", error.validator_value)))
-    match error.validator:
-        case "pattern":
-            return f"It must match the pattern {limit}."
-        case "exclusiveMinimum":
-            return f"It must be more than {limit}."
-        case "exclusiveMaximum":
-            return f"It must be less than {limit}."
-        case "multipleOf":
-            return f"It must be a multiple of {limit}."
-        case _:
-            return "It does not fit this question."
+    rule = _RULES.get(str(error.validator))
+    return f"It must {rule} {limit}." if rule is not None else "It does not fit this question."

@@ -15,16 +15,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from roundtrip.pages.calls import (
-    AskingPage,
-    AwaitingPage,
-    ClosedPage,
-    EndedPage,
-    PageCalls,
-    PageState,
-    ShownDecision,
-    WorkingPage,
-)
+from roundtrip.pages import calls
+from roundtrip.pages.calls import PageCalls, PageState, ShownDecision
 from roundtrip.pages.controls import Posted
 from roundtrip.pages.form_tokens import FormTokens
 from roundtrip.pages.forms import TOKEN, form_of_questions, read_form
@@ -103,7 +95,7 @@ class QuestionPages:
         """Return the response to a request for a page."""
         ticket = str(request.path_params["ticket"])
         if _TICKET_PATTERN.fullmatch(ticket) is None:
-            return self._state_page(ticket, None, ClosedPage())
+            return self._state_page(ticket, None, calls.ClosedPage())
         request.state.page_url = self.url(ticket)
         subject = None
         if self._authenticate is not None:
@@ -128,7 +120,7 @@ class QuestionPages:
         """
         state = await self._calls.open(ticket, subject)
         token = "".join(posted.get(TOKEN, ()))
-        if not isinstance(state, AskingPage) or not self._tokens.is_valid(
+        if not isinstance(state, calls.AskingPage) or not self._tokens.is_valid(
             token, ticket, subject, state.round_id, state.questions
         ):
             return self._state_page(ticket, subject, state, notice=_ANSWERED)
@@ -147,18 +139,18 @@ class QuestionPages:
         status = 200 if notice is None else 409
         values: dict[str, Any]
         match state:
-            case AskingPage(round_id, questions):
+            case calls.AskingPage(round_id, questions):
                 token = self._tokens.issue(ticket, subject, round_id, questions)
                 template, values = "question", {"form": form_of_questions(questions), "token": token}
-            case WorkingPage(seconds):
+            case calls.WorkingPage(seconds):
                 template, values = "working", {"seconds": seconds}
-            case AwaitingPage(groups, seconds):
+            case calls.AwaitingPage(groups, seconds):
                 template, values = "awaiting", {"groups": [printable(group) for group in groups], "seconds": seconds}
-            case EndedPage(text, is_error, decisions):
+            case calls.EndedPage(text, is_error, decisions):
                 text = None if text is None else printable(text, keep_newlines=True)
                 shown = [_shown(decision) for decision in decisions]
                 template, values = "ended", {"text": text, "is_error": is_error, "decisions": shown}
-            case ClosedPage():
+            case calls.ClosedPage():
                 # It does not say why.
                 return self._responses.page("closed", 404)
         return self._responses.page(template, status, notice=notice, **values)

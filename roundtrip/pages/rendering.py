@@ -17,19 +17,8 @@ from roundtrip.pages.look import PageLook
 from roundtrip.text import printable
 
 try:
-    from jinja2 import (
-        BaseLoader,
-        ChoiceLoader,
-        Environment,
-        FileSystemLoader,
-        PackageLoader,
-        PrefixLoader,
-        StrictUndefined,
-        TemplateNotFound,
-        TemplateSyntaxError,
-        meta,
-        nodes,
-    )
+    import jinja2
+    from jinja2 import meta, nodes
 except ImportError as missing:
     raise ImportError("question pages need jinja2: pip install 'mcp-roundtrip[pages]'", name="jinja2") from missing
 
@@ -65,16 +54,16 @@ class PageRenderer:
     """
 
     def __init__(self, look: PageLook, *, templates: Path | None = None) -> None:
-        ours = PackageLoader("roundtrip.pages", "templates")
-        loaders: list[BaseLoader] = [ours, PrefixLoader({"roundtrip": ours})]
+        ours = jinja2.PackageLoader("roundtrip.pages", "templates")
+        loaders: list[jinja2.BaseLoader] = [ours, jinja2.PrefixLoader({"roundtrip": ours})]
         if templates is not None:
             if not templates.is_dir():
                 raise ValueError(f"templates must be a folder, got {str(templates)!r}")
-            loaders.insert(0, FileSystemLoader(templates))
-        self._templates = Environment(
-            loader=ChoiceLoader(loaders),
+            loaders.insert(0, jinja2.FileSystemLoader(templates))
+        self._templates = jinja2.Environment(
+            loader=jinja2.ChoiceLoader(loaders),
             autoescape=True,
-            undefined=StrictUndefined,
+            undefined=jinja2.StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
         )
@@ -98,7 +87,7 @@ class PageRenderer:
         return self._templates.get_template(template).render(self._shared, **values)
 
 
-def _check_templates(environment: Environment, folder: Path, ours: Sequence[str]) -> None:
+def _check_templates(environment: jinja2.Environment, folder: Path, ours: Sequence[str]) -> None:
     """Check that the templates of a folder can be read, replace others, and use values that pages have.
 
     Args:
@@ -122,7 +111,7 @@ def _check_templates(environment: Environment, folder: Path, ours: Sequence[str]
         )
 
 
-def _check_template(environment: Environment, name: str, path: Path) -> set[str]:
+def _check_template(environment: jinja2.Environment, name: str, path: Path) -> set[str]:
     """Check a template, and return the names of those that it uses.
 
     Raises:
@@ -134,9 +123,9 @@ def _check_template(environment: Environment, name: str, path: Path) -> set[str]
         used = {one for one in meta.find_referenced_templates(tree) if one is not None}
         for one in used:
             environment.get_template(one)
-    except TemplateSyntaxError as error:
+    except jinja2.TemplateSyntaxError as error:
         raise ValueError(f"templates: {error.name or name!r}, line {error.lineno}: {error.message}") from error
-    except TemplateNotFound as error:
+    except jinja2.TemplateNotFound as error:
         raise ValueError(f"templates: {name!r} uses {error.name!r}, which does not exist") from error
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"templates: {name!r} cannot be read: {error}") from error
