@@ -11,37 +11,16 @@ from typing import Any, ClassVar, Final
 
 from mcp_types import CallToolResult
 
+from roundtrip.machine import facts
 from roundtrip.machine.call import Transition
-from roundtrip.machine.facts import (
-    AnswerRead,
-    AnswerReused,
-    AnswersIgnored,
-    ApprovalRead,
-    BodyBegan,
-    Fixed,
-    NodeBegan,
-    NodeEnded,
-    Reason,
-    StepBegan,
-    StepEnded,
-)
+from roundtrip.machine.facts import AnswerRead, ApprovalRead, Fixed, StepEnded
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import CALL_MACHINE, Event, State
 from roundtrip.questions.wire import FormQuestion, UrlQuestion
 from roundtrip.system import System
+from roundtrip.trace.writing import writer
 from roundtrip.trace.writing.redaction import Redaction, Taken
-from roundtrip.trace.writing.writer import (
-    array,
-    asked_approval,
-    computed_name,
-    computed_values,
-    difference,
-    named_question,
-    quoted,
-    shown_question,
-    shown_request,
-    shown_wait,
-)
+from roundtrip.trace.writing.writer import array, quoted, shown_question
 from roundtrip.tracing import Beginning, Closed, DeclinedFact, HandedFact, Raised, Returned, Wrote
 
 logger = logging.getLogger("roundtrip")
@@ -165,10 +144,8 @@ class RecordedServing:
                 return transition
             questions = [shown_question(self._redaction, waiting) for waiting in detail["questions"]]
         else:
-            questions = [
-                f"{{{named_question(self._redaction, key, Reason.NEW)},{shown_request(self._redaction, request)}}}"
-                for key, request in detail.get("requests", {}).items()
-            ]
+            requests = detail.get("requests", {}).items()
+            questions = [writer.shown_new_request(self._redaction, key, request) for key, request in requests]
         return transition._replace(detail={**detail, "questions": questions})
 
     def _read_value(self, fact: StepEnded | Fixed) -> StepEnded | Fixed:
@@ -184,8 +161,8 @@ class RecordedServing:
         return fact, self._redaction.take("answers", person)
 
     def _read_journal(self, fact: Wrote) -> tuple[Journal, str]:
-        fixed = computed_values(self._redaction, self._beginning.journal, fact.journal) if fact.journal.computed else ""
-        return fact.journal, fixed
+        journal = fact.journal
+        return journal, writer.computed_values(self._redaction, self._beginning.journal, journal)
 
     def _read_result(self, fact: Returned) -> tuple[Taken, bool]:
         value = fact.value
@@ -223,13 +200,13 @@ class RecordedServing:
             return self._line("answered", f'"keys":{keys},"waited":{max(0.0, ms - self._asked_ms):.3f}', ms)
         return None
 
-    def _run_began(self, fact: NodeBegan | StepBegan, ms: float) -> None:
+    def _run_began(self, fact: facts.NodeBegan | facts.StepBegan, ms: float) -> None:
         self._running[fact.key] = ms
 
-    def _node_ended(self, fact: NodeEnded, ms: float) -> None:
+    def _node_ended(self, fact: facts.NodeEnded, ms: float) -> None:
         self._gather("nodes", f'{{"key":{quoted(fact.key)},"how":"{fact.how}",{self._span(fact.key, ms)}}}')
 
-    def _body_began(self, fact: BodyBegan, ms: float) -> None:
+    def _body_began(self, fact: facts.BodyBegan, ms: float) -> None:
         self._bodies += 1
         self._uncovered = fact.uncovered
 
@@ -251,13 +228,13 @@ class RecordedServing:
     def _fixed(self, fact: Fixed, ms: float) -> None:
         # In the retry era, the line of the token that carries the value has it.
         if self._is_live:
-            key = quoted(computed_name(fact.key, self._redaction.name))
+            key = quoted(writer.computed_name(fact.key, self._redaction.name))
             self._gather("fixed", f'{{"key":{key},"value":{self._redaction.show(fact.value)}}}')
 
-    def _answer_reused(self, fact: AnswerReused, ms: float) -> None:
+    def _answer_reused(self, fact: facts.AnswerReused, ms: float) -> None:
         self._gather_once("reused", self._name(fact.key))
 
-    def _answers_ignored(self, fact: AnswersIgnored, ms: float) -> None:
+    def _answers_ignored(self, fact: facts.AnswersIgnored, ms: float) -> None:
         self._ignored += fact.number
 
     def _wrote(self, read: tuple[Journal, str], ms: float) -> None:
@@ -284,14 +261,14 @@ class RecordedServing:
 
     _TAKES: ClassVar[Mapping[type, Callable[[Any, Any, float], str | None]]] = {
         Transition: _moved,
-        NodeBegan: _run_began,
-        NodeEnded: _node_ended,
-        BodyBegan: _body_began,
-        StepBegan: _run_began,
+        facts.NodeBegan: _run_began,
+        facts.NodeEnded: _node_ended,
+        facts.BodyBegan: _body_began,
+        facts.StepBegan: _run_began,
         StepEnded: _step_ended,
         AnswerRead: _answer_read,
-        AnswerReused: _answer_reused,
-        AnswersIgnored: _answers_ignored,
+        facts.AnswerReused: _answer_reused,
+        facts.AnswersIgnored: _answers_ignored,
         ApprovalRead: _approval_read,
         Fixed: _fixed,
         Wrote: _wrote,
@@ -330,14 +307,15 @@ class RecordedServing:
         questions = [one if isinstance(one, str) else shown_question(redaction, one) for one in detail["questions"]]
         line = f'"by":"{by}","questions":{array(questions)}'
         if "waits" in detail:
-            line += f',"waits":{array([shown_wait(redaction, wait) for wait in detail["waits"]])}'
+            line += f',"waits":{array([writer.shown_wait(redaction, wait) for wait in detail["waits"]])}'
         if "external" in detail:
-            line += f',"approvals":{array([asked_approval(redaction, one) for one in detail["external"]])}'
+            line += f',"approvals":{array([writer.asked_approval(redaction, one) for one in detail["external"]])}'
         if "channel" in detail:
             line += f',"rung":"{detail["channel"]}"'
         if self._journal is not None:
             journal, fixed = self._journal
-            token = f'"bytes":{token_bytes or 0}{difference(self._beginning.journal, journal, redaction.name)}{fixed}'
+            difference = writer.difference(self._beginning.journal, journal, redaction.name)
+            token = f'"bytes":{token_bytes or 0}{difference}{fixed}'
             # The store keeps a call that its client does not ask, or that others decide, for its whole life.
             is_stored = "channel" in detail or ("external" in detail and not detail["questions"])
             until = journal.end if is_stored else journal.deadline

@@ -12,38 +12,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from mcp_types import CallToolResult
 from opentelemetry import context as otel_context
+from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.trace import (
-    Link,
-    Span,
-    SpanContext,
-    StatusCode,
-    TraceFlags,
-    TracerProvider,
-    format_span_id,
-    format_trace_id,
-    get_tracer,
-    get_tracer_provider,
-    set_span_in_context,
-)
+from opentelemetry.trace import Span, StatusCode
 
+from roundtrip import tracing
 from roundtrip.machine.call import Transition
 from roundtrip.machine.facts import BodyBegan, Reason, Watch
 from roundtrip.machine.journal import UNNAMED, Journal
 from roundtrip.machine.table import CALL_MACHINE, Event, State
 from roundtrip.system import SYSTEM, System
 from roundtrip.trace.writing.names import TOOL_ERROR
-from roundtrip.tracing import (
-    Beginning,
-    Closed,
-    DeclinedFact,
-    LinkedWatch,
-    Raised,
-    Returned,
-    StoppedCall,
-    TokenRejection,
-    Wrote,
-)
+from roundtrip.tracing import Beginning, Closed, DeclinedFact, Raised, Returned, Wrote
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Histogram, Meter, MeterProvider
@@ -87,7 +67,7 @@ class Telemetry:
     def __init__(
         self,
         *,
-        tracer_provider: TracerProvider | None = None,
+        tracer_provider: trace.TracerProvider | None = None,
         meter_provider: MeterProvider | None = None,
         system: System = SYSTEM,
     ) -> None:
@@ -95,7 +75,7 @@ class Telemetry:
         from opentelemetry.metrics import get_meter
 
         self._providers = (tracer_provider, meter_provider)
-        self._tracer = get_tracer(_SCOPE, tracer_provider=tracer_provider)
+        self._tracer = trace.get_tracer(_SCOPE, tracer_provider=tracer_provider)
         self._meters = _Meters(get_meter(_SCOPE, meter_provider=meter_provider))
         self._system = system
 
@@ -104,7 +84,7 @@ class Telemetry:
         from opentelemetry.metrics import get_meter_provider
 
         given_tracers, given_meters = self._providers
-        for provider in (given_tracers or get_tracer_provider(), given_meters or get_meter_provider()):
+        for provider in (given_tracers or trace.get_tracer_provider(), given_meters or get_meter_provider()):
             # Providers of OpenTelemetry's SDK have it, and the API does not.
             flush = getattr(provider, "force_flush", None)
             if flush is not None:
@@ -128,9 +108,9 @@ class Telemetry:
         links = _links(beginning.journal)
         span = self._tracer.start_span(f"roundtrip.leg {beginning.tool}", attributes=attributes, links=links)
         watch = _LegWatch(beginning, self._meters, span if span.is_recording() else None, self._system)
-        return LinkedWatch(watch, _traceparent(span)) if span.is_recording() else watch
+        return tracing.LinkedWatch(watch, _traceparent(span)) if span.is_recording() else watch
 
-    def reject(self, rejection: TokenRejection) -> None:
+    def reject(self, rejection: tracing.TokenRejection) -> None:
         """Report a rejected token as a span, and count it."""
         journal = rejection.journal
         counted = _attributes(tool=rejection.tool, reason=rejection.reason.value)
@@ -153,7 +133,7 @@ class Telemetry:
         span.end()
         self._meters.rejections.add(1, counted)
 
-    def stop(self, stopped: StoppedCall) -> None:
+    def stop(self, stopped: tracing.StoppedCall) -> None:
         """Count a stored call that ended, unless the end of its leg or the call that it joined counts."""
         if not stopped.ends_leg and stopped.how != "joined":
             ended = _attributes(tool=stopped.tool, state=State.FAILED.value, error=stopped.how)
@@ -189,7 +169,7 @@ class _LegWatch:
         self._system = system
         # The span is current until the function is done, so that everything the function does belongs to its leg.
         self._attached: Token[Context] | None = (
-            otel_context.attach(set_span_in_context(span)) if span is not None else None
+            otel_context.attach(trace.set_span_in_context(span)) if span is not None else None
         )
         self._round = beginning.round
         self._state = State.RECEIVED if beginning.journal is None else State.AWAITING_INPUT
@@ -317,14 +297,15 @@ def _attributes(**attributes: Value | None) -> dict[str, Value]:
 
 
 def _traceparent(span: Span) -> str:
-    context = span.get_span_context()
-    return f"00-{format_trace_id(context.trace_id)}-{format_span_id(context.span_id)}-{context.trace_flags:02x}"
+    found = span.get_span_context()
+    ids = f"{trace.format_trace_id(found.trace_id)}-{trace.format_span_id(found.span_id)}"
+    return f"00-{ids}-{found.trace_flags:02x}"
 
 
-def _links(journal: Journal | None) -> list[Link]:
+def _links(journal: Journal | None) -> list[trace.Link]:
     """Return a link to the span of the leg before, if the token names it."""
     if journal is None or journal.traceparent is None:
         return []
-    _, trace, span, flags = journal.traceparent.split("-")
-    context = SpanContext(int(trace, 16), int(span, 16), is_remote=True, trace_flags=TraceFlags(int(flags, 16)))
-    return [Link(context, {"roundtrip.leg": journal.leg})]
+    trace_id, span_id, flags = (int(part, 16) for part in journal.traceparent.split("-")[1:])
+    context = trace.SpanContext(trace_id, span_id, is_remote=True, trace_flags=trace.TraceFlags(flags))
+    return [trace.Link(context, {"roundtrip.leg": journal.leg})]

@@ -61,7 +61,7 @@ def shown_question(redaction: Redaction, waiting: PendingQuestion) -> str:
         shown += f',"attempt":{waiting.asked.attempts + 1}'
     if waiting.complaint is not None:
         shown += f',"complaint":{render("answers", waiting.complaint)}'
-    return f"{{{named_question(redaction, waiting.key, waiting.reason)},{shown}}}"
+    return f"{{{_named_question(redaction, waiting.key, waiting.reason)},{shown}}}"
 
 
 def computed_values(redaction: Redaction, former: Journal | None, journal: Journal) -> str:
@@ -89,8 +89,12 @@ def shown_request(redaction: Redaction, request: Any) -> str:
     return '"kind":"roots"' if isinstance(request, ListRootsRequest) else '"kind":"form"'
 
 
-def named_question(redaction: Redaction, key: str, reason: Reason) -> str:
-    """Return the members of a question that are the same for all kinds."""
+def shown_new_request(redaction: Redaction, key: str, request: Any) -> str:
+    """Return a question that an author has written as on the wire, and that is asked for the first time."""
+    return f"{{{_named_question(redaction, key, Reason.NEW)},{shown_request(redaction, request)}}}"
+
+
+def _named_question(redaction: Redaction, key: str, reason: Reason) -> str:
     return f'"key":{quoted(redaction.name(key))},"reason":"{reason}"'
 
 
