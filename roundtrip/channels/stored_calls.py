@@ -14,21 +14,15 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.shared.exceptions import MCPError
-from mcp_types import (
-    INTERNAL_ERROR,
-    MISSING_REQUIRED_CLIENT_CAPABILITY,
-    CallToolResult,
-    ClientCapabilities,
-    ToolAnnotations,
-)
+from mcp_types import INTERNAL_ERROR, MISSING_REQUIRED_CLIENT_CAPABILITY, CallToolResult, ToolAnnotations
 from mcp_types import Tool as WireTool
 from pydantic import Field
 from typing_extensions import override
 
 from roundtrip.approvals import rules
+from roundtrip.channels import stored_replies as replies
 from roundtrip.channels.equal_calls import SHOWINGS, EqualCalls, Showing
 from roundtrip.channels.server_channels import (
     LAST_ROUND,
@@ -38,21 +32,14 @@ from roundtrip.channels.server_channels import (
     ServerChannels,
     with_elicitation,
 )
-from roundtrip.channels.stored_replies import (
-    CONTINUE_TOOL,
-    awaited_groups,
-    ended,
-    for_model,
-    for_user,
-    unknown_tool,
-    unopened,
-)
+from roundtrip.channels.stored_replies import CONTINUE_TOOL, awaited_groups
 from roundtrip.channels.waiting_calls import WaitingCalls, ask_client, out_of_reach, reaching_call
 from roundtrip.engine.leg import Suspended
 from roundtrip.engine.ports import Channels
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.lease import lease_seconds
 from roundtrip.legs.asking import AskingContext
+from roundtrip.legs.boundary import Request
 from roundtrip.legs.extensions import LegExtension, LegPart
 from roundtrip.legs.requests import RequestRecord
 from roundtrip.limited_logs import LOG
@@ -245,14 +232,14 @@ class StoredCalls(LegExtension):
             can_open_locally=self._can_open_locally(ctx),
         )
 
-    def _can_open_locally(self, ctx: ServerRequestContext[Any, Any]) -> bool:
+    def _can_open_locally(self, ctx: Request) -> bool:
         return self._local is not None and self._local.can_ask(ctx)
 
-    def _knows_user(self, ctx: ServerRequestContext[Any, Any]) -> bool:
+    def _knows_user(self, ctx: Request) -> bool:
         return self._legs.parts.protection.user(ctx) is not None
 
     @contextmanager
-    def _explained(self, ctx: ServerRequestContext[Any, Any]) -> Generator[None]:
+    def _explained(self, ctx: Request) -> Generator[None]:
         """Tell a client that cannot be asked why its user is not asked on a page."""
         try:
             yield
@@ -285,16 +272,15 @@ class StoredCalls(LegExtension):
             return reply
         channels = self._channels_of(record)
         # A client with a connection is asked over it; the probe of `roundtrip doctor` asks if it can be.
-        if not is_retry and (call.name == PROBE_TOOL or (not channels.may_store and self.inbox is None)):
-            with self._explained(record.context):
-                return await proceed()
-        if journal is None and (reply := await self._same_call(call)) is not None:
-            return reply
-        record.channels = channels
+        may_store = is_retry or (call.name != PROBE_TOOL and (channels.may_store or self.inbox is not None))
+        if may_store:
+            if journal is None and (reply := await self._same_call(call)) is not None:
+                return reply
+            record.channels = channels
         with self._explained(record.context):
             end = await proceed()
         # A round without questions only gives its call a token.
-        if isinstance(end, Suspended) and _must_store(end):
+        if may_store and isinstance(end, Suspended) and _must_store(end):
             return await self._store(call, end)
         return end
 
@@ -318,7 +304,7 @@ class StoredCalls(LegExtension):
             return None
         record.is_taken = True
         if not await self._service.is_visible(view, ctx):
-            return unknown_tool(view)
+            return replies.unknown_tool(view)
         if view.content.channel.is_local:
             return await self._locally(view, ctx)
         await self._waiting.take_from_client(view, sent)
@@ -375,7 +361,7 @@ class StoredCalls(LegExtension):
     def _labels(
         self,
         function: AskingFunction,
-        ctx: ServerRequestContext[Any, Any],
+        ctx: Request,
         *,
         is_local: bool,
         showing: Showing | None = None,
@@ -400,7 +386,7 @@ class StoredCalls(LegExtension):
             showing = "forms" if self._channels.shows_forms(ctx.session.client_capabilities) else ""
         return self._equal.labels(user, params, function.version, showing=showing)
 
-    def _shows_links(self, ctx: ServerRequestContext[Any, Any]) -> bool:
+    def _shows_links(self, ctx: Request) -> bool:
         return self._channels.shows_links(
             ctx.session.client_capabilities,
             knows_user=self._knows_user(ctx),
@@ -457,10 +443,10 @@ class StoredCalls(LegExtension):
             self._book.tell_unstored(journal.call_id, call.name)
             raise store_down("Calls cannot be stored now") from error
         if view is None:
-            raise MCPError(code=INTERNAL_ERROR, message="This call has ended; begin it again")
+            raise MCPError(code=INTERNAL_ERROR, message="This call has replies.ended; begin it again")
         self._service.start()
         if content.channel.is_local:
-            # The leg has ended, and others come before the reply.
+            # The leg has replies.ended, and others come before the reply.
             report_size, record.report_size = record.report_size, None
             if report_size is not None:
                 report_size(None)
@@ -472,9 +458,9 @@ class StoredCalls(LegExtension):
             return self._first_by_url(view, record)
         return self._by_url(view, end.state)
 
-    def prepare_task(self, content: CallContent, ctx: ServerRequestContext[Any, Any]) -> None:
+    def prepare_task(self, content: CallContent, ctx: Request) -> None:
         """Let a task whose client cannot show a question end for that client there, with a result as other calls."""
-        declared: ClientCapabilities | None = ctx.session.client_capabilities
+        declared = ctx.session.client_capabilities
         channels = self._channels.channels_of_task(declared, knows_user=self._knows_user(ctx))
         if not channels.may_store:
             return
@@ -489,7 +475,7 @@ class StoredCalls(LegExtension):
     async def _locally(
         self,
         view: StoredView,
-        ctx: ServerRequestContext[Any, Any],
+        ctx: Request,
         *,
         is_first: bool = False,
         is_repeated: bool = False,
@@ -522,7 +508,7 @@ class StoredCalls(LegExtension):
         ):
             return text_result(_UNKNOWN, is_error=True)
         if not await self._service.is_visible(view, ctx.request_context):
-            return CallToolResult.model_validate(unknown_tool(view))
+            return CallToolResult.model_validate(replies.unknown_tool(view))
         # The first leg has taken them.
         if answers and ctx.call.leg == 1:
             try:
@@ -544,7 +530,7 @@ class StoredCalls(LegExtension):
         return CallToolResult.model_validate(self._reply_to(changed or view))
 
     async def _take_refusal(
-        self, view: StoredView, request: ServerRequestContext[Any, Any], responses: Mapping[str, Mapping[str, Any]]
+        self, view: StoredView, request: Request, responses: Mapping[str, Mapping[str, Any]]
     ) -> StoredView | None:
         """Decline the questions of the page if the client declined its link, and wait as `_changed`."""
         action = responses.get(_page_key(view), {}).get("action")
@@ -569,17 +555,17 @@ class StoredCalls(LegExtension):
         return {"inputRequests": requests, "requestState": state, "resultType": "input_required"}
 
     def _reply_to(self, view: StoredView) -> dict[str, Any]:
-        """Return the end of a call, or the result for a client whose call has not ended."""
+        """Return the end of a call, or the result for a client whose call has not replies.ended."""
         if self._local is not None and self._local.has_failed(view.entry.call_id):
-            return unopened()
-        return ended(view) if view.entry.has_ended else self._in_result(view)
+            return replies.unopened()
+        return replies.ended(view) if view.entry.has_ended else self._in_result(view)
 
     def _in_result(self, view: StoredView) -> dict[str, Any]:
-        """Return the result for a client whose call has not ended."""
+        """Return the result for a client whose call has not replies.ended."""
         if view.content.asked.for_model:
-            return for_model(view)
+            return replies.for_model(view)
         has_link = view.content.channel.page_secret and not view.content.channel.is_local and self.gives_links
-        return for_user(view, self.site.url_of(view) if has_link and self.site is not None else None)
+        return replies.for_user(view, self.site.url_of(view) if has_link and self.site is not None else None)
 
 
 def _may_ask(function: AskingFunction) -> bool:

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import anyio
-from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types import CreateMessageRequestParams
 
@@ -17,6 +16,7 @@ from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.machines import StoredState
 from roundtrip.ledger.tasks import CallEntry, changes_of
 from roundtrip.legs.asking import AskingContext
+from roundtrip.legs.boundary import Request
 from roundtrip.limited_logs import LOG
 from roundtrip.questions.markers import ListRoots, Marker, SdkSample
 from roundtrip.questions.wire import question_of
@@ -49,9 +49,7 @@ class WaitingCalls:
         with reaching_call():
             return await self._book.find(call_id)
 
-    async def changed(
-        self, view: StoredView, request: ServerRequestContext[Any, Any], *, until_asking: bool = False
-    ) -> StoredView | None:
+    async def changed(self, view: StoredView, request: Request, *, until_asking: bool = False) -> StoredView | None:
         """Wait for some seconds until a call has ended or asks the model, and return it; None if it was forgotten.
 
         A leg that needs its client runs with the request that waits.

@@ -14,12 +14,10 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, ElicitationCapability, ElicitResult, UrlElicitationCapability
 
 from roundtrip import Approvals, Approve, Context, ElicitUrl, Pages, Recorder, Server, State
-from roundtrip.channels import stored_pages
 from roundtrip.ledger import MemoryLedger, SqliteLedger
 from roundtrip.ledger.contract import Ledger, LedgerDown
 from roundtrip.ledger.machines import StoredEvent
 from roundtrip.ledger.tasks import CallEntry, change_task
-from roundtrip.limited_logs import LimitedLog
 from roundtrip.stored.content import CallNotChanged
 from roundtrip.stored.operations import CallOperations
 from roundtrip.trace.explaining.explanations import ExplainedSubject, explain
@@ -90,8 +88,6 @@ async def test_page_is_unavailable_while_the_store_is_down(
     mode: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     ledger = MemoryLedger()
-    # Other tests may have used up the lines of this minute.
-    monkeypatch.setattr(stored_pages, "LOG", LimitedLog(logging.getLogger("roundtrip")))
     async with hosted(bank(ledger=ledger).streamable_http_app()) as url, client_of(url, mode=mode) as client:
         asked = await client.call_tool("pay", {"amount": 5})
         link, browser = link_in(asked), Browser(url, "ann")
