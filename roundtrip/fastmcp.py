@@ -21,27 +21,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from typing_extensions import Unpack
 
+from roundtrip.adapters import fastmcp_names as names
 from roundtrip.adapters.fastmcp_functions import function_for_fastmcp
 from roundtrip.adapters.fastmcp_guard import asks, guard_functions, is_unsafe
-from roundtrip.adapters.fastmcp_names import (
-    FastMCP,
-    LocalProvider,
-    Prompt,
-    PromptMeta,
-    Resource,
-    ResourceMeta,
-    ResourceTemplate,
-    Tool,
-    ToolMeta,
-    components_of,
-    has_generated_name,
-    kind_and_name_of,
-    low_level_of,
-    mounted_by,
-    policy_of,
-    providers_of,
-    routes_of,
-)
+from roundtrip.adapters.fastmcp_names import FastMCP, LocalProvider, Prompt, Resource, ResourceTemplate, Tool
 from roundtrip.adapters.installation import (
     Installation,
     InstallOptions,
@@ -64,7 +47,7 @@ else:
 __all__ = ["install"]
 
 _PLAIN: Final = (Tool, Prompt, Resource, ResourceTemplate)
-_META: Final[dict[Kind, type[Any]]] = {"tool": ToolMeta, "prompt": PromptMeta, "resource": ResourceMeta}
+_META: Final = {"tool": names.ToolMeta, "prompt": names.PromptMeta, "resource": names.ResourceMeta}
 
 _MOVE: Final = "move the tool to a roundtrip.Server (docs/docket.md: Moving from FastMCP's task=True)"
 _REFUSED: Final = (
@@ -110,19 +93,19 @@ def install(mcp: FastMCP[Any], **options: Unpack[InstallOptions]) -> None:
             f"install() of roundtrip.fastmcp must be given a FastMCP server, got {kind.__module__}.{kind.__name__}; "
             "for the SDK's own classes, use roundtrip.install"
         )
-    low_level, policy = low_level_of(mcp), policy_of(mcp)
+    low_level, policy = names.low_level_of(mcp), names.policy_of(mcp)
     refuse_second(low_level)
     shares_keys = options.get("keys") is not None and options.get("audience") is None
-    if shares_keys and has_generated_name(mcp):
+    if shares_keys and names.has_generated_name(mcp):
         raise ValueError(
             "a server with keys= must have a name, because each token names its service, and FastMCP makes another one "
             'in each process; write FastMCP("bookshop"), or give audience='
         )
     require_installed(mcp)
     installation = Installation(
-        mcp, low_level, options, given=policy, routes=lambda: routes_of(mcp), mounted=lambda: _mounted_on(mcp)
+        mcp, low_level, options, given=policy, routes=lambda: names.routes_of(mcp), mounted=lambda: _mounted_on(mcp)
     )
-    for provider in providers_of(mcp):
+    for provider in names.providers_of(mcp):
         _let_ask(provider, installation)
     _watch_providers(mcp, installation)
     if wants_stored_calls(options):
@@ -131,8 +114,8 @@ def install(mcp: FastMCP[Any], **options: Unpack[InstallOptions]) -> None:
 
 def _mounted_on(mcp: FastMCP[Any]) -> Iterator[Installation[Any]]:
     for provider in mcp.providers:
-        mounted = mounted_by(provider)
-        if mounted is not None and (found := installation_in(low_level_of(mounted))) is not None:
+        mounted = names.mounted_by(provider)
+        if mounted is not None and (found := installation_in(names.low_level_of(mounted))) is not None:
             yield found
 
 
@@ -142,7 +125,7 @@ def _watch_providers(mcp: FastMCP[Any], installation: Installation[Any]) -> None
 
     def add_provider(provider: Any, *, namespace: str = "") -> None:
         if isinstance(provider, LocalProvider):
-            for component in components_of(provider):
+            for component in names.components_of(provider):
                 _require_plain(component)
         _require_installed_in(provider)
         add(provider, namespace=namespace)
@@ -216,9 +199,9 @@ def require_installed(mcp: FastMCP[Any], *, where: str = "") -> None:
     Raises:
         InvalidSignature: One has such a tool.
     """
-    if installation_in(low_level_of(mcp)) is None:
-        for provider in providers_of(mcp):
-            for component in components_of(provider):
+    if installation_in(names.low_level_of(mcp)) is None:
+        for provider in names.providers_of(mcp):
+            for component in names.components_of(provider):
                 _require_plain(component, where=where)
     for provider in mcp.providers:
         _require_installed_in(provider)
@@ -226,7 +209,7 @@ def require_installed(mcp: FastMCP[Any], *, where: str = "") -> None:
 
 def _require_installed_in(provider: Any) -> None:
     """Reject a provider of a mounted server as `require_installed` does."""
-    mounted = mounted_by(provider)
+    mounted = names.mounted_by(provider)
     if mounted is not None:
         require_installed(mounted, where=f"on the server {mounted.name!r}, ")
 
@@ -238,7 +221,7 @@ def _require_plain(component: Any, *, where: str = "") -> None:
         InvalidSignature: It is one.
     """
     if is_unsafe(component):
-        kind, name = kind_and_name_of(component)
+        kind, name = names.kind_and_name_of(component)
         raise InvalidSignature(
             f"{kind} {name!r} asks by roundtrip, and was made before roundtrip could fill its "
             f"parameters; call install() {where}before tools are registered, and register its function (@mcp.tool, "

@@ -216,7 +216,8 @@ class Inbox(rules.ApprovalFeature, LegExtension):
     def prepare(self, end: Suspended | Authored, content: CallContent, call_id: str) -> Parking:
         """Implement `CallFeature.prepare`."""
         asked = self._asked(end.external, call_id) if isinstance(end, Suspended) else {}
-        return partial(rules.park_approvals, asked, rules.decided_ids(content))
+        read = [record["id"] for record in rules.records_of(content) if record["decision"] is not None]
+        return partial(rules.park_approvals, asked, read)
 
     def _asked(self, approvals: Mapping[str, PendingQuestion], call_id: str) -> dict[str, Record]:
         """Return the approvals that a leg needs, as `park_approvals` takes them."""
@@ -364,16 +365,13 @@ class Inbox(rules.ApprovalFeature, LegExtension):
         self.tell(entry, content, decided=[record])
         return self._shown(entry, content, record)
 
-    def _caller_of(self, content: CallContent) -> str:
-        return name_of(content.origin.user or "", by_token=self._book.knows_users_by_token)
+    def _facts_of(self, entry: CallEntry, content: CallContent, record: Mapping[str, Any]) -> dict[str, Any]:
+        caller = name_of(content.origin.user or "", by_token=self._book.knows_users_by_token)
+        return {name: record[name] for name in ("id", "message", "by")} | {"tool": entry.tool, "caller": caller}
 
     def _shown(self, entry: CallEntry, content: CallContent, record: Mapping[str, Any]) -> ShownApproval:
         shown = ShownApproval(
-            id=record["id"],
-            message=record["message"],
-            by=record["by"],
-            tool=entry.tool,
-            caller=self._caller_of(content),
+            **self._facts_of(entry, content, record),
             opened=record["opened"],
             until=record["until"],
             pin=record["pin"],
@@ -440,11 +438,7 @@ class Inbox(rules.ApprovalFeature, LegExtension):
 
     def _pending(self, entry: CallEntry, content: CallContent, record: Record) -> PendingApproval:
         return PendingApproval(
-            id=record["id"],
-            message=record["message"],
-            by=record["by"],
-            tool=entry.tool,
-            caller=self._caller_of(content),
+            **self._facts_of(entry, content, record),
             opened=datetime.fromtimestamp(record["opened"], UTC),
             until=datetime.fromtimestamp(record["until"], UTC),
             url=f"{self._base}/approvals/{record['id']}",

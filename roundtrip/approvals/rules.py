@@ -120,11 +120,6 @@ def listed_groups(groups: Iterable[str]) -> str:
     return ", ".join(group if _PLAIN_NAME.fullmatch(group) else quoted(group) for group in groups)
 
 
-def decided_ids(content: CallContent) -> list[str]:
-    """Return the ids of the approvals that are decided."""
-    return [record["id"] for record in records_of(content) if record["decision"] is not None]
-
-
 def park_approvals(
     asked: Mapping[str, Record], read: Collection[str], content: CallContent, entry: CallEntry, pause: Pause, now: float
 ) -> None:
@@ -232,11 +227,6 @@ def remind_now(content: CallContent, entry: CallEntry, now: float) -> list[Recor
     return pending
 
 
-def expire_open(content: CallContent, now: float) -> list[Record]:
-    """Expire all open approvals of a call whose life ends, and return them."""
-    return _expire(_open_records(content), now)
-
-
 def _expire(records: list[Record], now: float) -> list[Record]:
     """Expire approvals, and return copies of them."""
     for record in records:
@@ -320,7 +310,7 @@ class ApprovalFeature(CallFeature):
 
     def expire(self, content: CallContent, entry: CallEntry, now: float) -> Tell:
         """Expire all open approvals."""
-        return partial(self.tell, entry, content, decided=expire_open(content, now))
+        return partial(self.tell, entry, content, decided=_expire(_open_records(content), now))
 
     def status(self, content: CallContent) -> str | None:
         """Return the groups for whose decisions a call waits, in words."""
