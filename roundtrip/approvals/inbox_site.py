@@ -7,7 +7,7 @@ for. The API takes JSON only, which no page of another site can send without ask
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -17,15 +17,14 @@ from mcp.server.request_state import authenticated_principal
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from typing_extensions import Unpack
 
 from roundtrip.approvals.inbox import Inbox, ShownApproval
 from roundtrip.approvals.rules import ApprovalFeature, Choice, Reader
 from roundtrip.pages.calls import CallsUnavailable
 from roundtrip.pages.controls import Posted
-from roundtrip.pages.form_tokens import FormTokens
 from roundtrip.pages.forms import TOKEN, PostUnreadable
-from roundtrip.pages.rendering import PageRenderer
-from roundtrip.pages.responses import RETRY_HEADERS, BodyTooLong, PageResponses, PostWords, read_body
+from roundtrip.pages.responses import RETRY_HEADERS, BodyTooLong, PageSite, PostWords, SiteOptions, read_body
 from roundtrip.text import printable
 from roundtrip.untrusted import mapping_of
 
@@ -37,19 +36,12 @@ if TYPE_CHECKING:
 
 INBOX_PATH: Final = "/approvals"
 API_PATH: Final = f"{INBOX_PATH}/api"
-_MAX_BODY_BYTES: Final = 16 * 1024
 _MAX_HEADING_CHARS: Final = 200
 _MAX_REASON_CHARS: Final = 2000
 _API_FACTS: Final = ("id", "message", "by", "tool", "caller", "opened", "until", "state", "when", "who", "reason")
 """What the API shows of an approval, in this order."""
 _TIMES: Final = ("opened", "until", "when")
 _CHOICES: Final[Mapping[str, Choice]] = {"approve": "approved", "reject": "rejected"}
-
-_WORDS: Final = PostWords(
-    "Open the page again, and decide there.",
-    "Nothing was decided. Open the page again, and decide there.",
-    "Nothing was decided. Go back, and shorten your reason.",
-)
 _UNKNOWN: Final = (
     "There is nothing to decide here",
     "This is over, or is not for you to decide. Your inbox shows what waits for you.",
@@ -96,33 +88,32 @@ def install_inbox(
     made = Inbox(settings, parts, book, authenticate=pages.authenticate, base_url=pages.base_url)
     book.features = [made if isinstance(each, ApprovalFeature) else each for each in book.features]
     host.legs.extensions.append(made)
-    renderer = PageRenderer(pages.look(host.low_level.name), templates=pages.folder)
-    site = InboxSite(made, base_url=pages.base_url, keys=book.page_keys, renderer=renderer)
+    look = pages.look(host.low_level.name)
+    site = InboxSite(made, base_url=pages.base_url, keys=book.page_keys, look=look, templates=pages.folder)
     for route in site.routes:
         host.server.custom_route(route.path, methods=[*(route.methods or ())], include_in_schema=False)(route.endpoint)
     return made
 
 
-class InboxSite:
-    """Inbox of one server.
+class InboxSite(PageSite):
+    """Inbox of one server; `approvals` are those behind it."""
 
-    Args:
-        approvals: The approvals behind it.
-        base_url: The address at which browsers reach the server.
-        keys: Secrets that sign forms; the first one signs, and all of them verify.
-        renderer: Renders the pages.
-    """
+    words = PostWords(
+        "Open the page again, and decide there.",
+        "Nothing was decided. Open the page again, and decide there.",
+        "Nothing was decided. Go back, and shorten your reason.",
+    )
+    max_body_bytes = 16 * 1024
 
-    def __init__(self, approvals: Inbox, *, base_url: str, keys: Sequence[bytes], renderer: PageRenderer) -> None:
+    def __init__(self, approvals: Inbox, **site: Unpack[SiteOptions]) -> None:
+        super().__init__(**site)
         self._approvals = approvals
-        self._tokens = FormTokens(keys)
-        self._responses = PageResponses(renderer, base_url=base_url, words=_WORDS, max_body_bytes=_MAX_BODY_BYTES)
 
     @property
     def routes(self) -> list[Route]:
         """Return the routes, for an application that is reached at the base address."""
         return [
-            Route(INBOX_PATH, self.respond_with_list, methods=["GET"]),
+            Route(INBOX_PATH, self.respond, methods=["GET"]),
             Route(API_PATH, self.respond_to_api, methods=["GET"]),
             Route(f"{API_PATH}/{{approval}}", self.respond_to_api, methods=["GET", "POST"]),
             Route(f"{INBOX_PATH}/{{approval}}", self.respond, methods=["GET", "POST"]),
@@ -130,41 +121,38 @@ class InboxSite:
 
     def url(self, approval_id: str | None = None) -> str:
         """Return the address of the inbox, or of an approval."""
-        return f"{self._responses.base}{INBOX_PATH}" + ("" if approval_id is None else f"/{approval_id}")
+        return f"{self._base}{INBOX_PATH}" + ("" if approval_id is None else f"/{approval_id}")
 
     # Pages.
 
-    async def respond_with_list(self, request: Request) -> Response:
-        """Return the page that lists what waits for its reader."""
-        request.state.page_url = self.url()
-        reader = await self._approvals.reader(request)
-        if not isinstance(reader, Reader):
-            return reader if reader is not None else self._responses.login()
-        try:
-            page = await self._approvals.page(reader, request.query_params.get("after"))
-        except ValueError:
-            return self._responses.error(404, *_UNKNOWN)
-        except CallsUnavailable:
-            return self._responses.unavailable()
-        approvals, name = [_listed(one) for one in page.approvals], printable(reader.name)
-        return self._responses.page(
-            "inbox", 200, approvals=approvals, following=page.following, reader=name, path=self.url()
-        )
-
     async def respond(self, request: Request) -> Response:
-        """Return the response to a request for the page of an approval."""
-        approval_id = str(request.path_params["approval"])
-        request.state.page_url = self.url(quote(approval_id, safe=""))
+        """Return the response to a request for the list of approvals, or for the page of one."""
+        given = request.path_params.get("approval")
+        approval_id = str(given or "")
+        request.state.page_url = self.url(None if given is None else quote(approval_id, safe=""))
         reader = await self._approvals.reader(request)
         if not isinstance(reader, Reader):
-            return reader if reader is not None else self._responses.login()
+            return reader if reader is not None else self.login()
         show, take = partial(self._shown, reader, approval_id), partial(self._form_answered, reader, approval_id)
-        return await self._responses.served(request, show, take)
+        if given is None:
+            show = partial(self._list_page, reader, request.query_params.get("after"))
+        return await self.served(request, show, take)
+
+    async def _list_page(self, reader: Reader, after: str | None) -> Response:
+        try:
+            page = await self._approvals.page(reader, after)
+        except ValueError:
+            return self.error(404, *_UNKNOWN)
+        approvals = [_listed(one) for one in page.approvals]
+        return self.page("inbox", 200, approvals=approvals, following=page.following, **self._about(reader))
+
+    def _about(self, reader: Reader) -> dict[str, Any]:
+        return {"reader": printable(reader.name), "path": self.url()}
 
     async def _shown(self, reader: Reader, approval_id: str, *, notice: str | None = None) -> Response:
         approval = await self._approvals.find(reader, approval_id)
         if approval is None:
-            return self._responses.error(404, *_UNKNOWN)
+            return self.error(404, *_UNKNOWN)
         return self._approval_page(reader, approval, 200 if notice is None else 409, notice=notice)
 
     async def _form_answered(self, reader: Reader, approval_id: str, posted: Posted) -> Response:
@@ -175,19 +163,19 @@ class InboxSite:
         """
         approval = await self._approvals.find(reader, approval_id)
         if approval is None:
-            return self._responses.error(404, *_UNKNOWN)
+            return self.error(404, *_UNKNOWN)
         token = "".join(posted.get(TOKEN, ()))
         if approval.state != "pending" or not self._tokens.is_valid(token, *_form_of(reader, approval)):
             return self._approval_page(reader, approval, 409, notice=_LATE)
         choice = _CHOICES.get("".join(posted.get("choice", ())))
         reason = "".join(posted.get("reason", ())).strip()
         if choice is None:
-            return self._responses.unreadable()
+            return self.unreadable()
         if (mistake := _mistake_in(choice, reason, approval)) is not None:
             return self._approval_page(reader, approval, 422, mistake=mistake, reason=reason)
         decided = await self._approvals.decide(reader, approval_id, approval.pin, choice, reason)
         if isinstance(decided, ShownApproval):
-            return self._responses.redirect(self.url(decided.id))
+            return self.redirect(self.url(decided.id))
         return await self._shown(reader, approval_id, notice=_LATE)
 
     def _approval_page(
@@ -200,17 +188,9 @@ class InboxSite:
         mistake: str | None = None,
         reason: str = "",
     ) -> Response:
-        return self._responses.page(
-            "approval",
-            status,
-            approval=_viewed(approval),
-            token=self._tokens.issue(*_form_of(reader, approval)),
-            notice=notice,
-            mistake=mistake,
-            reason=reason,
-            reader=printable(reader.name),
-            path=self.url(),
-        )
+        shown, token = _viewed(approval), self._tokens.issue(*_form_of(reader, approval))
+        said: dict[str, Any] = {"notice": notice, "mistake": mistake, "reason": reason}
+        return self.page("approval", status, approval=shown, token=token, **said, **self._about(reader))
 
     # API.
 
@@ -241,7 +221,7 @@ class InboxSite:
         headers = request.headers
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         is_own = headers.get("sec-fetch-site") in (None, "same-origin", "none")
-        return kind == "application/json" and is_own and headers.get("origin") in (None, self._responses.origin)
+        return kind == "application/json" and is_own and headers.get("origin") in (None, self._origin)
 
     async def _listed(self, reader: Reader, after: str | None) -> Response:
         try:
@@ -252,7 +232,7 @@ class InboxSite:
 
     async def _decided(self, request: Request, reader: Reader, approval_id: str) -> Response:
         try:
-            body: Any = json.loads(await read_body(request, _MAX_BODY_BYTES))
+            body: Any = json.loads(await read_body(request, self.max_body_bytes))
         except BodyTooLong:
             return self._json({"error": "the decision is too long"}, 413)
         except (PostUnreadable, ValueError, RecursionError):
@@ -282,9 +262,7 @@ class InboxSite:
     def _json(self, data: Any, status: int, headers: Mapping[str, str] | None = None) -> Response:
         # In ASCII: a lone surrogate has no place in UTF-8.
         text = json.dumps(data)
-        return Response(
-            text, status, {**self._responses.headers, **(headers or {})}, media_type=JSONResponse.media_type
-        )
+        return Response(text, status, {**self._headers, **(headers or {})}, media_type=JSONResponse.media_type)
 
 
 def _form_of(reader: Reader, approval: ShownApproval) -> tuple[str, str, str, dict[str, Any]]:

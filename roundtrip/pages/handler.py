@@ -5,24 +5,21 @@ reload nor the way back in the browser's history sends an answer twice.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from typing_extensions import Unpack
 
 from roundtrip.pages import calls
 from roundtrip.pages.calls import PageCalls, PageState, ShownDecision
 from roundtrip.pages.controls import Posted
-from roundtrip.pages.form_tokens import FormTokens
 from roundtrip.pages.forms import TOKEN, form_of_questions, read_form
-from roundtrip.pages.look import PageLook
-from roundtrip.pages.rendering import PageRenderer
-from roundtrip.pages.responses import PageResponses, PostWords
+from roundtrip.pages.responses import PageSite, PostWords, SiteOptions
 from roundtrip.text import printable
 
 Authenticate = Callable[[Request], Awaitable[str | Response | None]]
@@ -32,48 +29,36 @@ Authenticate = Callable[[Request], Awaitable[str | Response | None]]
 """
 
 _PATH: Final = "/ask"
-_MAX_BODY_BYTES: Final = 256 * 1024
 _TICKET_PATTERN: Final = re.compile(r"[A-Za-z0-9._~-]{16,2048}", re.ASCII)
 """A ticket may stand in a header and in a path."""
 
 _ANSWERED: Final = "This was answered already, or has changed since. Nothing was sent just now."
-_WORDS: Final = PostWords(
-    "Open the page again, and answer it there.",
-    "Nothing was sent. Open the page again, and answer it there.",
-    "Nothing was sent. Go back, and shorten your answer.",
-)
 
 
-class QuestionPages:
+class QuestionPages(PageSite):
     """The question pages of one server.
 
     Args:
         calls: The calls behind the pages.
-        base_url: The address at which browsers reach the server, such as `https://shop.example`. Addresses of pages
-            begin with it, whatever the `Host` of a request says.
-        keys: Secrets that sign forms; the first one signs, and all of them verify.
-        look: Name, logo and color.
-        templates: A folder with templates that replace those of the package.
         authenticate: Names the reader of a page. Without it the address alone opens the page.
+        **site: As for `PageSite`.
 
     Raises:
         ValueError: An argument is not of its form.
     """
 
+    words = PostWords(
+        "Open the page again, and answer it there.",
+        "Nothing was sent. Open the page again, and answer it there.",
+        "Nothing was sent. Go back, and shorten your answer.",
+    )
+    max_body_bytes = 256 * 1024
+
     def __init__(
-        self,
-        calls: PageCalls,
-        *,
-        base_url: str,
-        keys: Sequence[bytes],
-        look: PageLook,
-        templates: Path | None = None,
-        authenticate: Authenticate | None = None,
+        self, calls: PageCalls, *, authenticate: Authenticate | None = None, **site: Unpack[SiteOptions]
     ) -> None:
+        super().__init__(**site)
         self._calls = calls
-        self._tokens = FormTokens(keys)
-        renderer = PageRenderer(look, templates=templates)
-        self._responses = PageResponses(renderer, base_url=base_url, words=_WORDS, max_body_bytes=_MAX_BODY_BYTES)
         self._authenticate = authenticate
 
     @property
@@ -89,7 +74,7 @@ class QuestionPages:
         """
         if _TICKET_PATTERN.fullmatch(ticket) is None:
             raise ValueError("ticket must have at least 16 letters, digits and . _ ~ -, and no others")
-        return f"{self._responses.base}{_PATH}/{ticket}"
+        return f"{self._base}{_PATH}/{ticket}"
 
     async def respond(self, request: Request) -> Response:
         """Return the response to a request for a page."""
@@ -103,9 +88,9 @@ class QuestionPages:
             if isinstance(subject, Response):
                 return subject
             if subject is None:
-                return self._responses.login()
+                return self.login()
         show, take = partial(self._opened, ticket, subject), partial(self._answered, ticket, subject)
-        return await self._responses.served(request, show, take)
+        return await self.served(request, show, take)
 
     async def _opened(self, ticket: str, subject: str | None) -> Response:
         """Return the page of a call."""
@@ -126,9 +111,9 @@ class QuestionPages:
             return self._state_page(ticket, subject, state, notice=_ANSWERED)
         form, answers = read_form(state.questions, posted)
         if answers is None:
-            return self._responses.page("question", 422, form=form, token=token, notice=None)
+            return self.page("question", 422, form=form, token=token, notice=None)
         if await self._calls.answer(ticket, subject, state.round_id, answers):
-            return self.redirect(ticket)
+            return self.redirect(self.url(ticket))
         state = await self._calls.open(ticket, subject)
         return self._state_page(ticket, subject, state, notice=_ANSWERED)
 
@@ -152,16 +137,8 @@ class QuestionPages:
                 template, values = "ended", {"text": text, "is_error": is_error, "decisions": shown}
             case calls.ClosedPage():
                 # It does not say why.
-                return self._responses.page("closed", 404)
-        return self._responses.page(template, status, notice=notice, **values)
-
-    def redirect(self, ticket: str) -> Response:
-        """Return a response that leads the browser to a page."""
-        return self._responses.redirect(self.url(ticket))
-
-    def error_page(self, status: int, words: tuple[str, str]) -> Response:
-        """Return the page for a request that cannot be answered, with a title and a text."""
-        return self._responses.error(status, *words)
+                return self.page("closed", 404)
+        return self.page(template, status, notice=notice, **values)
 
 
 def _shown(decision: ShownDecision) -> ShownDecision:

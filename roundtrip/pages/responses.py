@@ -1,16 +1,20 @@
 """The responses that question pages and the inbox share, and the reading of what a form has sent."""
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final, NamedTuple, NotRequired, TypedDict
 
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
+from typing_extensions import Unpack
 
 from roundtrip.pages.calls import CallsUnavailable
 from roundtrip.pages.controls import Posted
+from roundtrip.pages.form_tokens import FormTokens
 from roundtrip.pages.forms import PostUnreadable, parse_body
 from roundtrip.pages.headers import is_form, is_own_form, origin_of, page_headers
+from roundtrip.pages.look import PageLook
 from roundtrip.pages.rendering import PageRenderer
 
 _RETRY_SECONDS: Final = 5
@@ -32,32 +36,43 @@ class PostWords(NamedTuple):
     too_long: str
 
 
-class PageResponses:
-    """The responses of one site.
+class SiteOptions(TypedDict):
+    """Arguments of a `PageSite`."""
 
-    Args:
-        renderer: Renders the pages.
-        base_url: The address at which browsers reach the server, such as `https://shop.example`.
-        words: What readers are told of a form that cannot be taken.
-        max_body_bytes: The largest form that is read.
+    base_url: str
+    """The address at which browsers reach the server, such as `https://shop.example`. Addresses of pages begin with it,
+    whatever the `Host` of a request says."""
+    keys: Sequence[bytes]
+    """Secrets that sign forms; the first one signs, and all of them verify."""
+    look: PageLook
+    """Name, logo and color."""
+    templates: NotRequired[Path | None]
+    """A folder with templates that replace those of the package."""
+
+
+class PageSite:
+    """Pages of one server, and what they answer to requests that cannot be served.
 
     Raises:
-        ValueError: The address is not one.
+        ValueError: An argument is not of its form.
     """
 
-    def __init__(self, renderer: PageRenderer, *, base_url: str, words: PostWords, max_body_bytes: int) -> None:
-        self.origin = origin_of(base_url)
-        self.base = base_url.rstrip("/")
-        self._words = words
-        self.headers = page_headers(renderer.policy)
-        self._renderer = renderer
-        self._max_body_bytes = max_body_bytes
+    words: ClassVar[PostWords]
+    max_body_bytes: ClassVar[int]
+    """The largest form that is read."""
+
+    def __init__(self, **options: Unpack[SiteOptions]) -> None:
+        self._origin = origin_of(options["base_url"])
+        self._base = options["base_url"].rstrip("/")
+        self._tokens = FormTokens(options["keys"])
+        self._renderer = PageRenderer(options["look"], templates=options.get("templates"))
+        self._headers = page_headers(self._renderer.policy)
 
     def page(self, template: str, status: int, headers: Mapping[str, str] | None = None, **values: Any) -> Response:
         """Return the page of a template with its values."""
         text = self._renderer.render(f"{template}.html.j2", **values)
         # A lone surrogate, which JSON can carry, has no place in UTF-8.
-        return HTMLResponse(text.encode("utf-8", "replace"), status, {**self.headers, **(headers or {})})
+        return HTMLResponse(text.encode("utf-8", "replace"), status, {**self._headers, **(headers or {})})
 
     def error(self, status: int, title: str, text: str) -> Response:
         """Return the page for a request that cannot be answered."""
@@ -65,7 +80,7 @@ class PageResponses:
 
     def unreadable(self, status: int = 400) -> Response:
         """Return the page for a form that no page sends."""
-        return self.error(status, "This could not be read", self._words.unreadable)
+        return self.error(status, "This could not be read", self.words.unreadable)
 
     def login(self) -> Response:
         """Return the page for a reader who is not known."""
@@ -73,7 +88,7 @@ class PageResponses:
 
     def redirect(self, url: str) -> Response:
         """Return a response that leads the browser to a page, so that no reload sends its form again."""
-        return Response(status_code=303, headers={**self.headers, "Location": url})
+        return Response(status_code=303, headers={**self._headers, "Location": url})
 
     def unavailable(self, sent: Posted | None = None) -> Response:
         """Return the page while the store cannot be used; from it, what its reader has sent can be sent again."""
@@ -103,14 +118,14 @@ class PageResponses:
 
     async def _posted(self, request: Request) -> Posted | Response:
         """Return what a form of this site has sent, or the page that says why it cannot be taken."""
-        if not is_own_form(request.headers, self.origin):
-            return self.error(403, "This did not come from this page", self._words.elsewhere)
+        if not is_own_form(request.headers, self._origin):
+            return self.error(403, "This did not come from this page", self.words.elsewhere)
         if not is_form(request.headers):
             return self.unreadable(415)
         try:
-            return parse_body(await read_body(request, self._max_body_bytes))
+            return parse_body(await read_body(request, self.max_body_bytes))
         except BodyTooLong:
-            return self.error(413, "This is too long", self._words.too_long)
+            return self.error(413, "This is too long", self.words.too_long)
         except PostUnreadable:
             return self.unreadable()
 

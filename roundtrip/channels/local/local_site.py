@@ -175,19 +175,19 @@ class LocalSite:
         once = str(request.path_params["once"])
         ticket = next((ticket for ticket, visit in self._visits.items() if _is_same(visit.once, once)), None)
         if ticket is None or request.method != "GET":
-            return self._pages.error_page(404, _USED)
+            return self._pages.error(404, *_USED)
         visit = self._visits[ticket]
         if self._clock() - visit.opened > _ONCE_SECONDS and not visit.is_used:
-            return self._pages.error_page(404, _USED)
+            return self._pages.error(404, *_USED)
         if visit.is_used:
             # One of the two is not the browser of the user.
             del self._visits[ticket]
             logger.warning("two programs opened the page of one call, so it was closed; call its tool again")
-            return self._pages.error_page(404, _USED)
+            return self._pages.error(404, *_USED)
         visit.is_used = visit.was_used = True
-        response = self._pages.redirect(ticket)
-        path = urlsplit(self._pages.url(ticket)).path
-        response.set_cookie(_COOKIE, visit.cookie, path=path, httponly=True, samesite="strict")
+        url = self._pages.url(ticket)
+        response = self._pages.redirect(url)
+        response.set_cookie(_COOKIE, visit.cookie, path=urlsplit(url).path, httponly=True, samesite="strict")
         return response
 
     # The calls behind the pages; see `PageCalls`. The subject is the cookie.
