@@ -28,11 +28,10 @@ from starlette.responses import Response
 from typing_extensions import override
 
 from roundtrip.approvals import rules
-from roundtrip.approvals.markers import ApprovalQuestion
+from roundtrip.approvals.markers import ApprovalQuestion, ApprovalSettler, ApprovalState
 from roundtrip.approvals.persons import name_of
 from roundtrip.approvals.rules import Choice, Reader, Record
 from roundtrip.approvals.settings import Approvals, PendingApproval
-from roundtrip.approvals.settling import ApprovalSettler, ApprovalState
 from roundtrip.engine.leg import Authored, Suspended
 from roundtrip.errors import InvalidSignature
 from roundtrip.ledger.tasks import CallEntry, EntrySummary

@@ -1,23 +1,37 @@
-"""Provide approvals: questions that a person of a group decides in the server's inbox, and no client."""
+"""Provide approvals: questions that a person of a group decides in the server's inbox, and no client.
+
+Decisions come with the stored call, and never from its client.
+"""
+
+from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, cast
 
 from pydantic import TypeAdapter
 from typing_extensions import override
 
-from roundtrip.errors import BodyMistake
+from roundtrip.errors import ApprovalExpired, ApprovalRejected, BodyMistake, CallerUnknown, Decision, QuestionVolatile
+from roundtrip.machine.facts import ApprovalRead
 from roundtrip.machine.journal import Action
 from roundtrip.machine.pins import digest
 from roundtrip.questions.forms import AnswerInvalid
 from roundtrip.questions.markers import NOTHING, ExternalMarker
 from roundtrip.questions.outcomes import Outcome
-from roundtrip.questions.wire import ExternalQuestion
+from roundtrip.questions.wire import ExternalQuestion, PendingQuestion
+
+if TYPE_CHECKING:
+    from roundtrip.engine.computed import ComputedValues
 
 _MIN_REMIND_SECONDS = 1.0
 _ANY: TypeAdapter[Any] = TypeAdapter(Any)
+_VOID: Final = "~~void-"
+"""Prefix of the names of computed values: approvals that do not count, as a review has changed an answer."""
+_VOLATILE_AFTER: Final = 3
+"""Approvals that may be lost to a changed wording before it counts as volatile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +96,12 @@ class Approve(ExternalMarker[Approval]):
         self.fallback = fallback
 
     @override
-    def question(self) -> "ApprovalQuestion":
+    def question(self) -> ApprovalQuestion:
         """Return it as a question."""
         return ApprovalQuestion(self)
 
     @override
-    def worded(self, message: str) -> "Approve":
+    def worded(self, message: str) -> Approve:
         """Return the same approval with another message."""
         return Approve(message, by=self.by, within=self.within, remind=self.remind, fallback=self.fallback)
 
@@ -147,3 +161,93 @@ class ApprovalQuestion(ExternalQuestion):
 
 
 _APPROVAL: TypeAdapter[Approval] = TypeAdapter(Approval)
+
+
+class ApprovalState(NamedTuple):
+    """State of an approval that was asked for on an earlier leg."""
+
+    id: str
+    pin: str
+    """The digest of its wording."""
+    decision: Decision | None
+    after: frozenset[str] = frozenset()
+    """The names of the questions that were answered when it was opened."""
+    approved: tuple[tuple[str, str], ...] = ()
+    """The ids and pins of all approvals of this name that were given."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalSettler:
+    """Settler of the approvals of one call."""
+
+    states: Mapping[str, ApprovalState]
+    """The latest approval of each name."""
+    max_seconds: float
+    """The most seconds that an approval may wait."""
+    knows_caller: bool = True
+    """False if the server does not know who must not decide."""
+    kind: ClassVar = ApprovalQuestion
+
+    def settle(self, waiting: PendingQuestion, computed: ComputedValues) -> Outcome | None:
+        """Implement `Settler.settle`.
+
+        Raises:
+            ApprovalRejected: It was rejected.
+            ApprovalExpired: The time was over, and no value replaces it.
+            QuestionVolatile: The wording changes on every leg.
+        """
+        key, question = waiting.key, cast("ApprovalQuestion", waiting.question)
+        state = next((self.states[name] for name in waiting.names if name in self.states), None)
+        if state is None or state.decision is None:
+            return None
+        voided = _voided(key, computed)
+        if state.pin == question.pin and state.id not in voided:
+            if computed.watch is not None:
+                computed.watch(ApprovalRead(key, question.by, state.decision))
+            return _outcome_of(waiting, state.decision)
+        if sum(pin != question.pin and one not in voided for one, pin in state.approved) >= _VOLATILE_AFTER:
+            raise QuestionVolatile(key, changed=["message"])
+        return None
+
+    def check(self, waiting: PendingQuestion) -> None:
+        """Implement `Settler.check`.
+
+        Raises:
+            BodyMistake: The call cannot wait for so long.
+            CallerUnknown: The server does not know who must not decide.
+        """
+        if not self.knows_caller:
+            raise CallerUnknown(waiting.key)
+        within = cast("ApprovalQuestion", waiting.question).within
+        if within is not None and within > self.max_seconds:
+            raise BodyMistake(
+                f"approval {waiting.key!r}: within= must be at most {self.max_seconds:g} seconds, the age of this "
+                f"call, got {within:g}; run the tool as a task, or give it a longer max_age= or task_ttl="
+            )
+
+    def opened_after(self, changed: Set[str]) -> list[str]:
+        """Implement `Settler.opened_after`."""
+        return [name for name, state in self.states.items() if state.after & changed]
+
+    def void(self, stale: Iterable[str], computed: ComputedValues) -> None:
+        """Implement `Settler.void`."""
+        for name in stale:
+            if name in self.states:
+                computed.fix(f"{_VOID}{name}", [*_voided(name, computed), self.states[name].id])
+
+
+def _outcome_of(waiting: PendingQuestion, decision: Decision) -> Outcome | None:
+    if decision.outcome == "approved" and decision.who is not None:
+        return Outcome(Approval(decision.who, decision.when, decision.reason))
+    if decision.outcome == "rejected":
+        raise ApprovalRejected(waiting.key, decision)
+    if waiting.question.fallback is NOTHING:
+        raise ApprovalExpired(waiting.key, decision)
+    waiting.is_over = True
+    return None
+
+
+def _voided(name: str, computed: ComputedValues) -> list[str]:
+    """Return the ids of the approvals of a name that do not count."""
+    kept = computed.values.get(f"{_VOID}{name}")
+    return [] if kept is None else cast("list[str]", kept.value)

@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 from pydantic import BaseModel, JsonValue
 
 from roundtrip.adapters.finding import AttachedServer
-from roundtrip.approvals.settling import ApprovalState
+from roundtrip.approvals.markers import ApprovalState
 from roundtrip.checking.recorded import Answer, NotReplayable, RecordedCall, RecordedRound, SeenQuestion
 from roundtrip.checking.rehearsal import Bodies, End, RehearsedLeg
 from roundtrip.checking.replay_server import ReplayServer, open_replay_server

@@ -23,7 +23,7 @@ from pydantic import BaseModel
 from typing_extensions import override
 
 from roundtrip.adapters.installation import Installation
-from roundtrip.approvals.settling import ApprovalState
+from roundtrip.approvals.markers import ApprovalState
 from roundtrip.engine.silent_body import Execute
 from roundtrip.errors import RoundtripError
 from roundtrip.legs.extensions import LegExtension, LegPart, OpenLeg

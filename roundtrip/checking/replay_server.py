@@ -25,7 +25,7 @@ from pydantic import BaseModel, ValidationError
 
 from roundtrip.adapters.finding import AttachedServer
 from roundtrip.adapters.installation import Installation
-from roundtrip.approvals.settling import ApprovalState
+from roundtrip.approvals.markers import ApprovalState
 from roundtrip.checking.recorded import Answer, Kind, NotReplayable, RecordedCall
 from roundtrip.checking.rehearsal import Bodies, End, Rehearsal, RehearsedLeg, rehearsing
 from roundtrip.client.legs import Era, LegRequest, Method, callbacks, never_live, send

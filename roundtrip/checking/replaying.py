@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from roundtrip.approvals.settling import ApprovalState
+from roundtrip.approvals.markers import ApprovalState
 from roundtrip.checking.recorded import Answer, NotReplayable, RecordedCall, RecordedRound, SeenQuestion, recorded_call
 from roundtrip.checking.rehearsal import Bodies, End, RehearsedLeg
 from roundtrip.checking.replay_server import ReplayServer

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from roundtrip import Approve
-from roundtrip.approvals.settling import ApprovalSettler, ApprovalState
+from roundtrip.approvals.markers import ApprovalSettler, ApprovalState
 from roundtrip.engine.leg import Finished, Leg, LegEnd, Suspended
 from roundtrip.engine.leg_run import serve
 from roundtrip.engine.ports import Ports
