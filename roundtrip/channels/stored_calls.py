@@ -22,18 +22,11 @@ from pydantic import Field
 from typing_extensions import override
 
 from roundtrip.approvals import rules
+from roundtrip.channels import server_channels, waiting_calls
 from roundtrip.channels import stored_replies as replies
-from roundtrip.channels.equal_calls import SHOWINGS, EqualCalls, Showing
-from roundtrip.channels.server_channels import (
-    LAST_ROUND,
-    PAGE_ELICITATION,
-    ChannelClient,
-    ChannelName,
-    ServerChannels,
-    with_elicitation,
-)
+from roundtrip.channels.server_channels import ChannelClient, ChannelName, ServerChannels
 from roundtrip.channels.stored_replies import CONTINUE_TOOL, awaited_groups
-from roundtrip.channels.waiting_calls import WaitingCalls, ask_client, out_of_reach, reaching_call
+from roundtrip.channels.waiting_calls import EqualCalls, Showing, WaitingCalls
 from roundtrip.engine.leg import Suspended
 from roundtrip.engine.ports import Channels
 from roundtrip.ledger.contract import LedgerDown
@@ -298,7 +291,7 @@ class StoredCalls(LegExtension):
         except LedgerDown as error:
             # A client that answers its questions itself was asked by form, so that the call is not stored. It goes on.
             if not sent or not journal.asked.keys() >= sent.keys():
-                raise out_of_reach(error) from error
+                raise waiting_calls.out_of_reach(error) from error
             return None
         if view is None or not view.content.is_continued:
             return None
@@ -311,7 +304,7 @@ class StoredCalls(LegExtension):
         view = await self._take_refusal(view, ctx, sent)
         if view is None:
             return None
-        if view.entry.has_ended or not self._shows_links(ctx) or journal.round >= LAST_ROUND:
+        if view.entry.has_ended or not self._shows_links(ctx) or journal.round >= server_channels.LAST_ROUND:
             return self._reply_to(view)
         return self._waits_by_url(view, record, replace(journal, leg=journal.leg + 1, round=journal.round + 1))
 
@@ -345,7 +338,9 @@ class StoredCalls(LegExtension):
         try:
             call_id = await (self._equal.awaiting(labels) if shows_links else self._equal.chosen(labels))
             if call_id is None and self.inbox is not None:
-                labels_of_all = [self._labels(function, ctx, is_local=False, showing=each) for each in SHOWINGS]
+                labels_of_all = [
+                    self._labels(function, ctx, is_local=False, showing=each) for each in waiting_calls.SHOWINGS
+                ]
                 call_id = await self._equal.awaiting(chain.from_iterable(labels_of_all))
         except (LedgerDown, ContentUnreadable) as error:
             # The call may need no question, and so no store.
@@ -407,8 +402,7 @@ class StoredCalls(LegExtension):
         # Its client is gone when further questions are asked, and its forms with it.
         page = channels.page or channels.for_links
         has_page = bool(page or end.external)
-        known = with_elicitation(ctx.session.client_capabilities, PAGE_ELICITATION if has_page else None)
-        content.origin.capabilities = known.model_dump(by_alias=True, mode="json", exclude_none=True)
+        content.origin.capabilities = _capabilities(ctx, has_page=has_page)
         content.origin.protocol = FIRST_OF_RETRY_ERA
         content.channel.page_secret = self._legs.parts.system.new_id(_SECRET_BYTES) if has_page else ""
         content.channel.asks_model, content.channel.is_local = channels.model, page == "local"
@@ -469,8 +463,7 @@ class StoredCalls(LegExtension):
         if channels.page or channels.for_links:
             content.channel.page_secret = self._legs.parts.system.new_id(_SECRET_BYTES)
         if channels.page:
-            known = with_elicitation(declared, PAGE_ELICITATION)
-            content.origin.capabilities = known.model_dump(by_alias=True, mode="json", exclude_none=True)
+            content.origin.capabilities = _capabilities(ctx, has_page=True)
 
     async def _locally(
         self,
@@ -522,7 +515,7 @@ class StoredCalls(LegExtension):
             await self._local.show(view)
         changed = await self._waiting.changed(view, request, until_asking=bool(answers))
         while changed is not None and not changed.entry.has_ended and (questions := changed.content.client_questions):
-            said = await ask_client(ctx, questions)
+            said = await waiting_calls.ask_client(ctx, questions)
             if said is None:
                 return text_result(_NEEDS_CLIENT.format(handle=handle), is_error=True)
             await self._waiting.take_from_client(changed, said)
@@ -536,7 +529,7 @@ class StoredCalls(LegExtension):
         action = responses.get(_page_key(view), {}).get("action")
         if self.site is None or action not in ("decline", "cancel"):
             return await self._waiting.changed(view, request)
-        with reaching_call():
+        with waiting_calls.reaching_call():
             await self.site.calls.refuse(view, action)
         # A call that asks on sends its client to the page again.
         return await self._waiting.changed(view, request, until_asking=True)
@@ -575,6 +568,13 @@ def _may_ask(function: AskingFunction) -> bool:
 def _must_store(end: Suspended) -> bool:
     """Return True if a call goes on in the store: by a page, by a model, or by the decision of others."""
     return end.channel is not None if end.questions else bool(end.external)
+
+
+def _capabilities(ctx: Request, *, has_page: bool) -> dict[str, Any]:
+    """Return the capabilities with which a stored call goes on: a page in place of the client's own forms."""
+    elicitation = server_channels.PAGE_ELICITATION if has_page else None
+    known = server_channels.with_elicitation(ctx.session.client_capabilities, elicitation)
+    return known.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
 def _page_key(view: StoredView) -> str:
