@@ -1,5 +1,9 @@
 """The responses that question pages and the inbox share, and the reading of what a form has sent."""
 
+import base64
+import hashlib
+import hmac
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple, NotRequired, TypedDict
@@ -11,12 +15,13 @@ from typing_extensions import Unpack
 
 from roundtrip.pages.calls import CallsUnavailable
 from roundtrip.pages.controls import Posted
-from roundtrip.pages.form_tokens import FormTokens
-from roundtrip.pages.forms import PostUnreadable, parse_body
+from roundtrip.pages.forms import OpenQuestions, PostUnreadable, parse_body
 from roundtrip.pages.headers import is_form, is_own_form, origin_of, page_headers
 from roundtrip.pages.look import PageLook
 from roundtrip.pages.rendering import PageRenderer
 
+_MIN_KEY_BYTES: Final = 16
+_PURPOSE: Final = "roundtrip/page-form/1"
 _RETRY_SECONDS: Final = 5
 RETRY_HEADERS: Final = {"Retry-After": str(_RETRY_SECONDS)}
 """The headers of a response while the store cannot be used."""
@@ -34,6 +39,36 @@ class PostWords(NamedTuple):
     unreadable: str
     """No page sends such a form."""
     too_long: str
+
+
+class FormTokens:
+    """Issues the tokens of forms and verifies them, so that only the page that was shown for a round can answer it.
+
+    A token ties the address of the page, its reader, the round and the wording of its questions. Another site cannot
+    make one, one reader's form is worth nothing to another, and the form in an old tab no longer fits.
+
+    Args:
+        keys: Secrets; the first one signs, and all of them verify, so that keys can be rotated.
+
+    Raises:
+        ValueError: There is no key, or one is too short.
+    """
+
+    def __init__(self, keys: Sequence[bytes]) -> None:
+        if not keys or any(len(key) < _MIN_KEY_BYTES for key in keys):
+            raise ValueError(f"keys must have at least one key, and each at least {_MIN_KEY_BYTES} bytes")
+        self._keys = tuple(keys)
+
+    def issue(self, ticket: str, subject: str | None, round_id: str, questions: OpenQuestions) -> str:
+        """Return the token of the form for a round."""
+        return _sign(self._keys[0], _claims(ticket, subject, round_id, questions))
+
+    def is_valid(self, token: str, ticket: str, subject: str | None, round_id: str, questions: OpenQuestions) -> bool:
+        """Return True if a token was issued for this page, reader, round and wording."""
+        claims = _claims(ticket, subject, round_id, questions)
+        signatures = [_sign(key, claims) for key in self._keys]
+        given = token.encode("utf-8", "replace")
+        return any(hmac.compare_digest(given, signature.encode()) for signature in signatures)
 
 
 class SiteOptions(TypedDict):
@@ -154,3 +189,13 @@ def _length_of(headers: Headers) -> int:
     """Return the length that the headers announce; 0 for none, or none that can be read."""
     length = headers.get("content-length", "")
     return int(length) if length.isascii() and length.isdigit() and len(length) < 20 else 0
+
+
+def _claims(ticket: str, subject: str | None, round_id: str, questions: OpenQuestions) -> bytes:
+    # As a list: the page shows the questions in their order.
+    wording = [[key, questions[key]] for key in questions]
+    return json.dumps([_PURPOSE, ticket, subject, round_id, wording], sort_keys=True, separators=(",", ":")).encode()
+
+
+def _sign(key: bytes, claims: bytes) -> str:
+    return base64.urlsafe_b64encode(hmac.digest(key, claims, hashlib.sha256)).rstrip(b"=").decode()

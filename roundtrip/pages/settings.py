@@ -7,18 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from roundtrip.on_demand import load_on_use
+from roundtrip.pages.look import PageLook
 from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS
 
 if TYPE_CHECKING:
     from mcp.server.auth.provider import AccessToken
     from starlette.requests import Request
     from starlette.responses import Response
-
-    from roundtrip.pages import look
-    from roundtrip.pages.look import PageLook
-else:
-    load_on_use(globals(), "roundtrip.pages.look")
 
 DEFAULT_WAIT_SECONDS = 20.0
 """Seconds for which a request waits for the answers of a stored call."""
@@ -84,4 +79,4 @@ class Pages:
 
     def look(self, server: str) -> PageLook:
         """Return the look of the pages of a server."""
-        return look.PageLook(self.name or server, logo=self.logo, accent=self.accent, language=self.language)
+        return PageLook(self.name or server, logo=self.logo, accent=self.accent, language=self.language)
