@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 import os
 import re
 import socket
@@ -25,9 +26,6 @@ _KEPT_FILES: Final = 4
 _PAUSE_SECONDS: Final = 0.02
 """The least time between two writes, so that a busy server writes many lines at once."""
 _DIGEST_KEY_BYTES: Final = 32
-_LONE_SURROGATE: Final = re.compile(
-    r"(?<!\\)((?:\\\\)*)(\\ud[89ab][0-9a-f]{2})(\\ud[c-f][0-9a-f]{2})?|(?<!\\)((?:\\\\)*)\\ud[c-f][0-9a-f]{2}"
-)
 
 _recorders = itertools.count(1)
 _forks = 0
@@ -204,7 +202,7 @@ class Recorder(Unfailing):
 
         def add(text: str) -> None:
             if "\\ud" in text:
-                text = _LONE_SURROGATE.sub(_without_lone, text)
+                text = _without_lone_surrogates(text)
             lines.append(text.encode() + b"\n")
 
         with self._writing:
@@ -221,8 +219,7 @@ class Recorder(Unfailing):
             self._written = self._system.monotonic()
 
 
-def _without_lone(found: re.Match[str]) -> str:
-    before, high, low, before_low = found.groups()
-    if high is None:
-        return f"{before_low}\\ufffd"
-    return found[0] if low is not None else f"{before}\\ufffd"
+def _without_lone_surrogates(text: str) -> str:
+    """Return a line whose readers would reject half of a character, with a replacement for it."""
+    decoded = json.dumps(json.loads(text), ensure_ascii=False)
+    return dumps(json.loads(decoded.encode("utf-16", "surrogatepass").decode("utf-16", "replace")))
