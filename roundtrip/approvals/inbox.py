@@ -15,6 +15,7 @@ import logging
 import math
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from contextlib import nullcontext
 from contextvars import Context
 from datetime import UTC, datetime
 from functools import partial
@@ -276,12 +277,8 @@ class Inbox(rules.ApprovalFeature, LegExtension):
         if isinstance(groups, Mapping):
             known = cast("Mapping[str, Collection[str]]", groups)
             found = known.get(person if isinstance(person, str) else person.subject or "", ())
-        elif inspect.iscoroutinefunction(groups):
-            found = await groups(person)
         else:
-            found = await anyio.to_thread.run_sync(groups, person)
-            if inspect.isawaitable(found):
-                found = await found
+            found = await _called(groups, person)
         return frozenset([found] if isinstance(found, str) else cast("Iterable[str]", found))
 
     async def page(self, reader: Reader, after: str | None) -> InboxPage:
@@ -464,23 +461,32 @@ class Inbox(rules.ApprovalFeature, LegExtension):
 
 async def _sent(function: Callable[..., object], *arguments: object) -> bool:
     """Call an author's function, and log its error. Return True if it had none."""
+    # The time of a plain one begins when it gets a thread.
+    turn = nullcontext() if inspect.iscoroutinefunction(function) else _THREADS.slots().limiter
     try:
-        if inspect.iscoroutinefunction(function):
+        async with turn:
             with anyio.fail_after(_NOTIFY_SECONDS):
-                await function(*arguments)
-            return True
-        # Its time begins when it gets a thread.
-        async with _THREADS.slots().limiter:
-            with anyio.fail_after(_NOTIFY_SECONDS):
-                done = await anyio.to_thread.run_sync(
-                    lambda: function(*arguments), abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
-                )
-                if inspect.isawaitable(done):
-                    await cast("Awaitable[object]", done)
+                await _called(function, *arguments, is_limited=True)
     except Exception:
         logging.getLogger("roundtrip").exception("a function of Approvals(...) failed")
         return False
     return True
+
+
+async def _called(function: Callable[..., object], *arguments: object, is_limited: bool = False) -> Any:
+    """Return what an author's function returns: a coroutine function here, a plain one in a thread.
+
+    Args:
+        function: The function.
+        *arguments: Its arguments.
+        is_limited: True if the caller limits threads and their time, so that a late one is left behind.
+    """
+    if inspect.iscoroutinefunction(function):
+        return await function(*arguments)
+    limiter = anyio.CapacityLimiter(1) if is_limited else None
+    call = partial(function, *arguments)
+    done = await anyio.to_thread.run_sync(call, abandon_on_cancel=is_limited, limiter=limiter)
+    return await done if inspect.isawaitable(done) else done
 
 
 def _listed(groups: Mapping[str, Collection[str]]) -> frozenset[str]:
