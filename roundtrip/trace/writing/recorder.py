@@ -113,14 +113,8 @@ class Recorder(Unfailing):
         subject = self._subjects.get(name)
         if subject is None:
             subject = self._subjects[name] = subject_members(*name)
-        return RecordedServing(
-            beginning,
-            head=self._head(),
-            subject=subject,
-            redaction=self._redaction,
-            queue=self._queue,
-            system=self._system,
-        ).keep
+        head = self._head()
+        return RecordedServing(beginning, head, subject, self._redaction, queue=self._queue, system=self._system).keep
 
     def reject(self, rejection: TokenRejection) -> None:
         """Write the line of a rejected token."""

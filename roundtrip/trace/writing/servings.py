@@ -66,10 +66,10 @@ class RecordedServing:
     def __init__(
         self,
         beginning: Beginning,
-        *,
         head: str,
         subject: str,
         redaction: Redaction,
+        *,
         queue: Callable[[RecordedServing], None],
         system: System,
     ) -> None:

@@ -92,43 +92,25 @@ class Telemetry:
 
     def begin(self, beginning: Beginning) -> Watch:
         """Return a watch that reports one request as a span."""
-        subject = beginning.subject
-        attributes = _attributes(
-            call=beginning.call_id,
-            leg=beginning.leg,
-            tool=beginning.tool,
-            era=beginning.era,
-            method=subject.method,
-            protocol=beginning.protocol,
-            build=subject.build,
-            within=beginning.within,
-            takes_over=beginning.takes_over or None,
-            received=beginning.token_bytes,
-        )
-        links = _links(beginning.journal)
+        method, tool, _, build, _ = beginning.subject
+        called = _attributes(call=beginning.call_id, leg=beginning.leg, tool=tool, method=method, build=build)
+        came = _attributes(era=beginning.era, protocol=beginning.protocol, received=beginning.token_bytes)
+        joined = _attributes(within=beginning.within, takes_over=beginning.takes_over or None)
+        attributes, links = called | came | joined, _links(beginning.journal)
         span = self._tracer.start_span(f"roundtrip.leg {beginning.tool}", attributes=attributes, links=links)
         watch = _LegWatch(beginning, self._meters, span if span.is_recording() else None, self._system)
         return tracing.LinkedWatch(watch, _traceparent(span)) if span.is_recording() else watch
 
     def reject(self, rejection: tracing.TokenRejection) -> None:
         """Report a rejected token as a span, and count it."""
-        journal = rejection.journal
-        counted = _attributes(tool=rejection.tool, reason=rejection.reason.value)
-        span = self._tracer.start_span(
-            "roundtrip.rejected" if rejection.tool is None else f"roundtrip.rejected {rejection.tool}",
-            attributes=counted
-            | _attributes(
-                call=journal and journal.call_id,
-                leg=journal and journal.leg + 1,
-                round=journal and journal.round,
-                state=State.REJECTED.value,
-                method=rejection.method,
-                protocol=rejection.protocol,
-                received=rejection.token_bytes,
-                error=rejection.reason.value,
-            ),
-            links=_links(journal),
-        )
+        reason, method, tool, protocol, _, journal, size = rejection
+        counted = _attributes(tool=tool, reason=reason.value)
+        came = _attributes(method=method, protocol=protocol, received=size)
+        ended = _attributes(state=State.REJECTED.value, error=reason.value)
+        if journal is not None:
+            ended |= _attributes(call=journal.call_id, leg=journal.leg + 1, round=journal.round)
+        name = "roundtrip.rejected" if tool is None else f"roundtrip.rejected {tool}"
+        span = self._tracer.start_span(name, attributes=counted | came | ended, links=_links(journal))
         span.set_status(StatusCode.ERROR)
         span.end()
         self._meters.rejections.add(1, counted)
@@ -256,15 +238,9 @@ class _LegWatch:
             self._meters.calls.add(1, _attributes(tool=tool, state=self._state.value, error=self._error))
         if self._span is None:
             return
-        served = _attributes(
-            round=self._round,
-            state=self._state.value,
-            bodies=self._bodies,
-            pending=self._pending if self._state is State.AWAITING_INPUT else None,
-            sent=fact.token_bytes,
-            error=self._error,
-        )
-        self._span.set_attributes(served)
+        served = _attributes(round=self._round, state=self._state.value, bodies=self._bodies, sent=fact.token_bytes)
+        pending = self._pending if self._state is State.AWAITING_INPUT else None
+        self._span.set_attributes(served | _attributes(pending=pending, error=self._error))
         if self._error is not None:
             # The status has no description, as the text of an error may quote a value.
             self._span.set_status(StatusCode.ERROR)
