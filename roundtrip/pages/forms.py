@@ -140,13 +140,8 @@ def parse_body(body: bytes) -> Posted:
         PostUnreadable: It is not of this type, or not in UTF-8.
     """
     try:
-        return parse_qs(
-            body.decode("ascii"),
-            keep_blank_values=True,
-            strict_parsing=True,
-            errors="strict",
-            max_num_fields=_MAX_PAIRS,
-        )
+        text = body.decode("ascii")
+        return parse_qs(text, keep_blank_values=True, strict_parsing=True, errors="strict", max_num_fields=_MAX_PAIRS)
     except ValueError as error:
         raise PostUnreadable("the body must be a form in UTF-8") from error
 

@@ -60,12 +60,9 @@ class PageRenderer:
             if not templates.is_dir():
                 raise ValueError(f"templates must be a folder, got {str(templates)!r}")
             loaders.insert(0, jinja2.FileSystemLoader(templates))
+        loader, undefined = jinja2.ChoiceLoader(loaders), jinja2.StrictUndefined
         self._templates = jinja2.Environment(
-            loader=jinja2.ChoiceLoader(loaders),
-            autoescape=True,
-            undefined=jinja2.StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
+            loader=loader, autoescape=True, undefined=undefined, trim_blocks=True, lstrip_blocks=True
         )
         if templates is not None:
             _check_templates(self._templates, templates, ours.list_templates())

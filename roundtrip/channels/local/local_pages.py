@@ -22,7 +22,6 @@ from mcp.server.context import ServerRequestContext
 from roundtrip.channels.stored_pages import CallsOfSite
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.on_demand import load_on_use
-from roundtrip.pages.calls import PageCalls
 from roundtrip.pages.handler import QuestionPages
 from roundtrip.switches import is_on
 from roundtrip.system import System
@@ -154,15 +153,11 @@ class LocalPages:
 
     async def _site(self) -> local_site.LocalSite | None:
         """Return the site of this event loop, which the first call starts; None if no port can be used."""
-
-        def make_pages(calls: PageCalls, base_url: str) -> QuestionPages:
-            return QuestionPages(calls, base_url=base_url, authenticate=local_site.cookie_of, **self._pages)
-
         loop = asyncio.get_running_loop()
         if loop not in self._sites:
             try:
                 site = self._sites[loop] = local_site.LocalSite(
-                    self._calls, make_pages, clock=self._book.clock, new_secret=self._new_secret
+                    self._calls, clock=self._book.clock, new_secret=self._new_secret, **self._pages
                 )
                 # In an empty context: requests for pages must not find the request that has started the site.
                 await loop.create_task(site.start(), context=Context())
@@ -263,15 +258,9 @@ def open_in_browser(url: str) -> bool:
         return False
     # Isolated: no module of the working folder takes the place of one of the standard library.
     command = [sys.executable, "-I", "-c", _OPEN, url]
-    null = subprocess.DEVNULL
+    # The user's interrupt of the server must not end the browser, nor a console open on Windows.
+    null, flags = subprocess.DEVNULL, getattr(subprocess, "CREATE_NO_WINDOW", 0)
     done = subprocess.run(  # noqa: S603 - no shell
-        command,
-        stdin=null,
-        stdout=null,
-        stderr=null,
-        check=False,
-        # The user's interrupt of the server must not end the browser, nor a console open on Windows.
-        start_new_session=True,
-        creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
+        command, stdin=null, stdout=null, stderr=null, check=False, start_new_session=True, creationflags=flags
     )
     return done.returncode == 0

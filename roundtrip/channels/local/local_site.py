@@ -10,9 +10,10 @@ import asyncio
 import hmac
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
@@ -31,6 +32,7 @@ from roundtrip.channels.local.loopback_peers import is_of_another_user
 from roundtrip.limited_logs import LOG
 from roundtrip.pages.calls import ClosedPage, PageCalls, PageState, WorkingPage
 from roundtrip.pages.handler import QuestionPages
+from roundtrip.pages.look import PageLook
 
 logger = logging.getLogger("roundtrip")
 
@@ -51,9 +53,6 @@ _USED: Final = (
     "Repeat your request in the application that you came from, and it opens the page again.",
 )
 
-MakePages = Callable[[PageCalls, str], QuestionPages]
-"""Makes the pages of calls at a base address, for readers that `cookie_of` names."""
-
 
 class LocalPageCalls(PageCalls, Protocol):
     """The calls behind the pages of this machine."""
@@ -63,7 +62,7 @@ class LocalPageCalls(PageCalls, Protocol):
         ...
 
 
-async def cookie_of(request: Request) -> str:
+async def _cookie_of(request: Request) -> str:
     """Return the reader of a page: their cookie. Without one, a page is closed, and asks for no login."""
     return request.cookies.get(_COOKIE, "")
 
@@ -88,9 +87,11 @@ class LocalSite:
 
     Args:
         calls: The calls behind the pages.
-        make_pages: Makes the pages.
         clock: Returns the time.
         new_secret: Returns a text that cannot be guessed.
+        keys: Secrets that sign forms.
+        look: Name, logo and color.
+        templates: A folder with templates that replace those of the package.
 
     Raises:
         OSError: No port can be used.
@@ -99,10 +100,12 @@ class LocalSite:
     def __init__(
         self,
         calls: LocalPageCalls,
-        make_pages: MakePages,
         *,
         clock: Callable[[], float],
         new_secret: Callable[[], str],
+        keys: Sequence[bytes],
+        look: PageLook,
+        templates: Path | None = None,
     ) -> None:
         self._calls = calls
         self._clock = clock
@@ -117,7 +120,9 @@ class LocalSite:
         self._socket.listen()
         self._port = int(self._socket.getsockname()[1])
         self._base = f"http://{HOST}:{self._port}"
-        self._pages = make_pages(self, self._base)
+        self._pages = QuestionPages(
+            self, authenticate=_cookie_of, base_url=self._base, keys=keys, look=look, templates=templates
+        )
         self._state = ServerState()
         self._server: asyncio.Server | None = None
 

@@ -9,9 +9,8 @@ import anyio
 import httpx
 import pytest
 
-from roundtrip.channels.local.local_site import LocalSite, cookie_of
-from roundtrip.pages.calls import ClosedPage, PageCalls, PageState
-from roundtrip.pages.handler import QuestionPages
+from roundtrip.channels.local.local_site import LocalSite
+from roundtrip.pages.calls import ClosedPage, PageState
 from roundtrip.pages.look import PageLook
 from roundtrip.testing import Clock
 
@@ -40,14 +39,11 @@ class NoCalls:
         return nullcontext(anyio.sleep_forever)
 
 
-def pages_of(calls: PageCalls, base_url: str) -> QuestionPages:
-    return QuestionPages(calls, base_url=base_url, keys=[b"k" * 32], look=PageLook("Shop"), authenticate=cookie_of)
-
-
 @asynccontextmanager
 async def site_at(clock: Clock) -> AsyncGenerator[LocalSite]:
     numbers = count(1)
-    site = LocalSite(NoCalls(), pages_of, clock=clock, new_secret=lambda: f"secret-{next(numbers)}")
+    secrets = (f"secret-{number}" for number in numbers)
+    site = LocalSite(NoCalls(), clock=clock, new_secret=lambda: next(secrets), keys=[b"k" * 32], look=PageLook("Shop"))
     await site.start()
     try:
         yield site
