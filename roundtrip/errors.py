@@ -216,8 +216,7 @@ class GuessesSpent(AnswerRejected):
 
     def __init__(self, name: str, *, guesses: int) -> None:
         RoundtripError.__init__(
-            self,
-            f"question {name!r} takes no other answer in this call, after {guesses} different ones; call again",
+            self, f"question {name!r} takes no other answer in this call, after {guesses} different ones; call again"
         )
         self.name = name
         self.attempts = guesses

@@ -25,13 +25,7 @@ from roundtrip.adapters import fastmcp_names as names
 from roundtrip.adapters.fastmcp_functions import function_for_fastmcp
 from roundtrip.adapters.fastmcp_guard import asks, guard_functions, is_unsafe
 from roundtrip.adapters.fastmcp_names import FastMCP, LocalProvider, Prompt, Resource, ResourceTemplate, Tool
-from roundtrip.adapters.installation import (
-    Installation,
-    InstallOptions,
-    installation_in,
-    refuse_options,
-    refuse_second,
-)
+from roundtrip.adapters.installation import Installation, InstallOptions, installation_in, refuse_options, refuse_second
 from roundtrip.errors import InvalidSignature
 from roundtrip.legs.functions import Kind
 from roundtrip.on_demand import load_on_use
@@ -58,10 +52,7 @@ _REFUSED: Final = (
     (("structured_output",), "is FastMCP's own here; write @mcp.tool(output_schema=None) for unstructured results"),
     (("input_schema",), "is not for FastMCP, which validates arguments by the parameters; annotate those"),
     (("enabled",), "is FastMCP's own here; use its visibility (mcp.disable) or auth=, which decide for each request"),
-    (
-        ("task", "task_ttl"),
-        f"needs roundtrip.Server, as FastMCP's tasks are another store; leave it out, or {_MOVE}",
-    ),
+    (("task", "task_ttl"), f"needs roundtrip.Server, as FastMCP's tasks are another store; leave it out, or {_MOVE}"),
 )
 _TOOL_ONLY: Final = tuple(name for name in ToolSpec.__annotations__ if name not in ("dependencies", "inline"))
 

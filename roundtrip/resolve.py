@@ -75,10 +75,7 @@ def build_resolver_plans(resolved_params: ResolvedParameters, tool_arg_names: Se
 
 
 async def resolve_arguments(
-    resolved_params: ResolvedParameters,
-    plans: ResolverPlans,
-    tool_args: Mapping[str, Any],
-    context: Context[Any, Any],
+    resolved_params: ResolvedParameters, plans: ResolverPlans, tool_args: Mapping[str, Any], context: Context[Any, Any]
 ) -> dict[str, Any] | InputRequiredResult:
     """Fill the parameters, or return the questions that must be asked first.
 

@@ -140,11 +140,7 @@ class StoredCalls(LegExtension):
 
     @classmethod
     def install(
-        cls,
-        given: Iterable[ChannelName] | None,
-        pages: Pages | None,
-        host: ToolHost,
-        storage: Storage,
+        cls, given: Iterable[ChannelName] | None, pages: Pages | None, host: ToolHost, storage: Storage
     ) -> StoredCalls | None:
         """Give a server stored calls, its pages, and the tool with which models continue calls that wait.
 
@@ -354,12 +350,7 @@ class StoredCalls(LegExtension):
         return self._first_by_url(view, record) if shows_links else self._in_result(view)
 
     def _labels(
-        self,
-        function: AskingFunction,
-        ctx: Request,
-        *,
-        is_local: bool,
-        showing: Showing | None = None,
+        self, function: AskingFunction, ctx: Request, *, is_local: bool, showing: Showing | None = None
     ) -> tuple[str, ...]:
         """Return the labels of a request's call; none for unknown users.
 
@@ -466,12 +457,7 @@ class StoredCalls(LegExtension):
             content.origin.capabilities = _capabilities(ctx, has_page=True)
 
     async def _locally(
-        self,
-        view: StoredView,
-        ctx: Request,
-        *,
-        is_first: bool = False,
-        is_repeated: bool = False,
+        self, view: StoredView, ctx: Request, *, is_first: bool = False, is_repeated: bool = False
     ) -> dict[str, Any]:
         """Open the page of a call on this machine, and return its end, or after some seconds word that it waits."""
         local = self._local
