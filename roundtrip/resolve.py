@@ -3,7 +3,7 @@
 Use them to fill the parameters of a function that is not registered as a tool. A registered tool needs none of them.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Set
+from collections.abc import Hashable, Iterable, Mapping, Set
 from typing import Any
 
 from mcp.server.mcpserver import Context
@@ -18,7 +18,7 @@ from roundtrip.errors import KeysMissing, TokenRejected
 from roundtrip.legs.requests import RequestClient
 from roundtrip.machine.call import Call
 from roundtrip.machine.journal import Journal, Limits, from_text, to_text
-from roundtrip.resolvers.annotations import find_resolved
+from roundtrip.resolvers.annotations import Reject, accept, find_resolved
 from roundtrip.resolvers.markers import Marker, Resolve, SdkResolve
 from roundtrip.resolvers.plan import Node, Plan
 from roundtrip.resolvers.planner import ResolvedParameters, make_plan
@@ -63,15 +63,7 @@ def build_resolver_plans(resolved_params: ResolvedParameters, tool_arg_names: Se
     Raises:
         InvalidSignature: It has a cycle, or a parameter that nothing can fill.
     """
-    plan = make_plan(
-        None,
-        owner="resolve_arguments()",
-        arguments={name: name for name in tool_arg_names},
-        context_types=(Context,),
-        resolved=resolved_params,
-        reject=foreign.reject,
-    )
-    return ResolverPlans(plan)
+    return ResolverPlans(_plan(resolved_params, tool_arg_names, foreign.reject))
 
 
 async def resolve_arguments(
@@ -105,7 +97,7 @@ async def resolve_arguments(
         clock=SYSTEM.time,
         limits=_LIMITS,
         write=lambda journal: to_text(codec.write(journal)),
-        plan_for=_plan_done,
+        plan_for=lambda done: _plan({DONE: (SdkResolve(done), False)}),
         threads=AnyThreads(),
         ports=Ports(pinner=codec.pinner),
         journal=journal,
@@ -126,13 +118,14 @@ async def resolve_arguments(
     return filled
 
 
-def _plan_done(done: Callable[..., Any]) -> Plan:
+def _plan(resolved: ResolvedParameters, arguments: Iterable[str] = (), reject: Reject = accept) -> Plan:
     return make_plan(
         None,
         owner="resolve_arguments()",
-        arguments={},
+        arguments={name: name for name in arguments},
         context_types=(Context,),
-        resolved={DONE: (SdkResolve(done), False)},
+        resolved=resolved,
+        reject=reject,
     )
 
 
