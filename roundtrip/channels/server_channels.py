@@ -119,12 +119,10 @@ class ServerChannels:
             declared: The capabilities of its client. One that shows links alone has none of these channels.
             knows_user: True if its user is known, so that a link opens for that user alone.
         """
+        # As those of a first request that no connection waits for.
         if _declares_links(declared):
             return Channels()
-        by_link: Literal["link"] | None = "link" if "link" in self.names and knows_user else None
-        if self.shows_forms(declared):
-            return Channels(for_links=by_link)
-        return Channels(by_link, "model" in self.names)
+        return self.channels(declared, asked=0, knows_user=knows_user, is_live=False)
 
     def shows_links(self, declared: ClientCapabilities | None, *, knows_user: bool, is_live: bool) -> bool:
         """Return True if a client shows the address of a page as a question, and comes back for the result.

@@ -23,6 +23,7 @@ from roundtrip.ledger.tasks import CallEntry, NextChange, changes_of
 from roundtrip.pages import calls
 from roundtrip.pages.calls import PageState, ShownDecision
 from roundtrip.pages.handler import QuestionPages
+from roundtrip.pages.responses import SiteOptions
 from roundtrip.pages.settings import Pages
 from roundtrip.stored.book import CallBook, StoredView, reaching_store
 from roundtrip.stored.content import CallContent, split_id
@@ -156,7 +157,7 @@ class CallsOfSite:
         return view
 
 
-class StoredPages:
+class StoredPages(QuestionPages):
     """The pages of one server for browsers that reach it over HTTP.
 
     Args:
@@ -167,27 +168,22 @@ class StoredPages:
     """
 
     def __init__(self, pages: Pages, base_url: str, *, name: str, book: CallBook) -> None:
-        self._pages = pages
+        self._settings = pages
         knows_readers = pages.authenticate is not None
         self.calls = CallsOfSite(book, knows_readers=knows_readers)
-        self._site = QuestionPages(
-            self.calls,
-            base_url=base_url,
-            keys=book.page_keys,
-            look=pages.look(name),
-            templates=pages.folder,
-            authenticate=self._reader if knows_readers else None,
-        )
+        reader, look = self._reader if knows_readers else None, pages.look(name)
+        site: SiteOptions = {"base_url": base_url, "keys": book.page_keys, "look": look, "templates": pages.folder}
+        super().__init__(self.calls, authenticate=reader, **site)
 
     def serve_on(self, server: HostServer) -> None:
         """Add the pages to the application of a server."""
         hide_tickets()
-        for route in self._site.routes:
-            server.custom_route(route.path, methods=["GET", "POST"], include_in_schema=False)(self._site.respond)
+        for route in self.routes:
+            server.custom_route(route.path, methods=["GET", "POST"], include_in_schema=False)(self.respond)
 
     async def _reader(self, request: Request) -> str | Response | None:
         """Return the reader of a page, in the form of principals."""
-        authenticate = self._pages.authenticate
+        authenticate = self._settings.authenticate
         reader = await authenticate(request) if authenticate is not None else None
         return compact_json(principal_components(reader)) if isinstance(reader, AccessToken) else reader
 
@@ -199,7 +195,7 @@ class StoredPages:
         """
         if view.content.channel.is_local:
             raise ValueError("a local page has no address for clients")
-        return self._site.url(self.calls.ticket_of(view))
+        return self.url(self.calls.ticket_of(view))
 
 
 def _shown_decisions(content: CallContent) -> tuple[ShownDecision, ...]:
