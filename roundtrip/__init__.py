@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from mcp.server.mcpserver.exceptions import ToolError
 
-    from roundtrip.approvals.markers import Approval, Approve
-    from roundtrip.approvals.settings import Approvals, PendingApproval
+    from roundtrip.approvals.markers import Approval, Approvals, Approve, PendingApproval
     from roundtrip.docket.engine import DocketEngine
     from roundtrip.errors import InvalidSignature, RoundtripError
     from roundtrip.machine.call import Transition
@@ -79,7 +78,7 @@ if not TYPE_CHECKING:
     # The command line shows its help without the SDK, and a server does not pay for what it does not use.
     _HOMES: Final = {
         "mcp.server.mcpserver.exceptions": ["ToolError"],
-        "roundtrip.approvals.markers": ["Approval", "Approve"],
+        "roundtrip.approvals.markers": ["Approval", "Approvals", "Approve", "PendingApproval"],
         "roundtrip.questions.markers": ["Elicit", "ElicitUrl", "ListRoots", "Sample"],
         "roundtrip.questions.outcomes": [
             "AcceptedElicitation",
@@ -94,7 +93,6 @@ if not TYPE_CHECKING:
         "roundtrip.machine.table": ["Event", "State"],
         "roundtrip.trace.writing.recorder": ["Recorder"],
         "roundtrip.trace.writing.telemetry": ["Telemetry"],
-        "roundtrip.approvals.settings": ["Approvals", "PendingApproval"],
         "roundtrip.tools.content": ["ToolResult"],
         "roundtrip.tools.media": ["Audio", "File", "Image"],
         "roundtrip.server.context": ["Context", "get_access_token", "get_context", "get_http_headers", "get_request"],

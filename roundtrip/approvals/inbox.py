@@ -29,10 +29,9 @@ from starlette.responses import Response
 from typing_extensions import override
 
 from roundtrip.approvals import rules
-from roundtrip.approvals.markers import ApprovalQuestion, ApprovalSettler, ApprovalState
+from roundtrip.approvals.markers import ApprovalQuestion, Approvals, ApprovalSettler, ApprovalState, PendingApproval
 from roundtrip.approvals.persons import name_of
 from roundtrip.approvals.rules import Choice, Reader, Record
-from roundtrip.approvals.settings import Approvals, PendingApproval
 from roundtrip.engine.leg import Authored, Suspended
 from roundtrip.errors import InvalidSignature
 from roundtrip.ledger.tasks import CallEntry, EntrySummary
@@ -122,13 +121,13 @@ def check_approval(function: AskingFunction, inbox: Inbox | None) -> None:
         )
     if approve is None or approve.within is None:
         return
-    is_task = task is not None and task.is_required
-    longest = task.ttl if task is not None and task.is_required else limits.max_age
+    longest, option, cure = limits.max_age, "max_age", ", or give the tool task='required', whose calls may take days"
+    if task is not None and task.is_required:
+        longest, option, cure = task.ttl, "task_ttl", ""
     if approve.within > longest:
         raise InvalidSignature(
-            f"{owner}: within= must be at most {longest:g} seconds, the {'task_ttl' if is_task else 'max_age'} of its "
-            f"calls, got {approve.within:g}; make it shorter, raise {'task_ttl=' if is_task else 'max_age='}"
-            + ("" if is_task else ", or give the tool task='required', whose calls may take days")
+            f"{owner}: within= must be at most {longest:g} seconds, the {option} of its calls, got {approve.within:g}; "
+            f"make it shorter, raise {option}={cure}"
         )
 
 

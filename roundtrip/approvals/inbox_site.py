@@ -29,7 +29,7 @@ from roundtrip.text import printable
 from roundtrip.untrusted import mapping_of
 
 if TYPE_CHECKING:
-    from roundtrip.approvals.settings import Approvals
+    from roundtrip.approvals.markers import Approvals
     from roundtrip.pages.settings import Pages
     from roundtrip.stored.desk import ToolHost
     from roundtrip.stored.service import CallService

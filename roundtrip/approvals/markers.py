@@ -1,4 +1,4 @@
-"""Provide approvals: questions that a person of a group decides in the server's inbox, and no client.
+"""Provide approvals: questions that a person of a group decides in the server's inbox, and no client; their settings.
 
 Decisions come with the stored call, and never from its client.
 """
@@ -6,7 +6,7 @@ Decisions come with the stored call, and never from its client.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, cast
@@ -118,6 +118,57 @@ def seconds_of(given: float | timedelta, name: str, *, least: float = 0.0) -> fl
         rule = "more than 0" if not least else f"at least {least:g}"
         raise ValueError(f"Approve({name}=...) must be seconds or a timedelta, and {rule}, got {given!r}")
     return float(seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingApproval:
+    """Approval that waits for a decision, for a mail or a chat."""
+
+    id: str
+    """Its id for the API."""
+    message: str
+    by: str
+    """The group that decides."""
+    tool: str
+    caller: str
+    """The person whose client made the call, who must not decide."""
+    opened: datetime
+    until: datetime
+    """The time after which it expires."""
+    url: str
+    """The page on which it is decided, by people who are logged in."""
+    number: int = 1
+    """The number of this notification: 1 for the first one."""
+
+    @property
+    def is_reminder(self) -> bool:
+        """Return True if the group was notified of it before."""
+        return self.number > 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Approvals:
+    """Settings of a server's approvals: `Server(approvals=Approvals(groups=...))`.
+
+    Args:
+        groups: Returns the groups for which a person decides; or a mapping. It receives the person as
+            `Pages(authenticate=...)` returns them: a text, or an access token.
+        on_pending: Is called with a `PendingApproval` when one waits, and again for each reminder: at most once each,
+            by one of all instances. It may be asynchronous; an error of it is logged.
+        on_decided: Is called with a `PendingApproval` and its `Decision`, in the same way.
+    """
+
+    groups: Mapping[str, Collection[str]] | Callable[[Any], Iterable[str] | Awaitable[Iterable[str]]]
+    on_pending: Callable[[PendingApproval], object] | None = None
+    on_decided: Callable[[PendingApproval, Decision], object] | None = None
+
+    def __post_init__(self) -> None:
+        groups: Any = self.groups
+        if not isinstance(groups, Mapping) and not callable(groups):
+            raise TypeError(f"Approvals(groups=...) must be a function or a mapping, got {type(groups).__name__}")
+        of_each = cast("Mapping[str, object]", groups).values() if isinstance(groups, Mapping) else ()
+        if any(isinstance(one, str) for one in of_each):
+            raise TypeError('Approvals(groups=...) maps each person to a list of groups: {"fay": ["finance"]}')
 
 
 class ApprovalQuestion(ExternalQuestion):

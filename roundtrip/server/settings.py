@@ -27,7 +27,7 @@ from roundtrip.tokens.token import MAX_TOKEN_BYTES, KeyRing, TokenCodec
 from roundtrip.trace.writing.tracers import tracers_of
 
 if TYPE_CHECKING:
-    from roundtrip.approvals.settings import Approvals
+    from roundtrip.approvals.markers import Approvals
     from roundtrip.channels.server_channels import ChannelName
     from roundtrip.ledger import contract
     from roundtrip.pages.settings import Pages
