@@ -6,7 +6,7 @@ An action that cannot be logged is not done: `OperatorLog.open` comes before it,
 import json
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from errno import ENOENT
 from pathlib import Path
 from typing import Final, Literal
@@ -88,31 +88,28 @@ class OperatorLog:
         Raises:
             OperatorLogUnwritable: The file cannot be opened, or the line cannot be written.
         """
+        if self.path is None:
+            yield lambda outcome, why: None
+            return
         head = {"instance": self._program, "call": _plain(call)[:_MAX_NAME_CHARS]}
         head |= {} if tool is None else {"tool": _plain(tool)}
         # Never rotated: a log of who did what must not lose its oldest lines.
-        file = None if self.path is None else LineFile(self.path, max_bytes=0, keep=0)
+        file = LineFile(self.path, max_bytes=0, keep=0)
 
         def write(outcome: Literal["done", "rejected"], why: str) -> None:
-            if file is None:
-                return
             line = {"v": FORMAT, "event": "acted", "at": round(self._system.time(), 6), **head}
             line |= {"action": action, "by": self._by, "outcome": outcome, "why": _plain(why)}
             text = json.dumps(line, separators=(",", ":"))
             with self._writable(f"the action was {outcome} all the same, and its line is missing"):
                 file.write(text.encode("ascii") + b"\n")
 
-        if file is not None:
-            with self._writable(f"nothing was done; name another file with --operator-log or {OPERATOR_LOG_VARIABLE}"):
-                if not file.path.parent.is_dir():
-                    # A mistyped folder must not get a second log.
-                    raise FileNotFoundError(ENOENT, "its folder does not exist")
-                file.open()
-        try:
+        with self._writable(f"nothing was done; name another file with --operator-log or {OPERATOR_LOG_VARIABLE}"):
+            if not self.path.parent.is_dir():
+                # A mistyped folder must not get a second log.
+                raise FileNotFoundError(ENOENT, "its folder does not exist")
+            file.open()
+        with closing(file):
             yield write
-        finally:
-            if file is not None:
-                file.close()
 
     @contextmanager
     def _writable(self, effect: str) -> Generator[None]:
