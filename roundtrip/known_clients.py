@@ -138,8 +138,9 @@ def _entry_of(data: dict[str, Any]) -> KnownClient:
     sources = tuple(ClientFact(source["date"], source["url"], source["says"]) for source in data["sources"])
     if not sources or not all(type(source.date) is date for source in sources):
         raise ValueError("it must have sources, each with a date")
-    plain = {key: data[key] for key in ("name", "title", "versions", "revision", "max_rounds", "note") if key in data}
-    return KnownClient(**plain, **supports, quirks=frozenset(map(Quirk, data.get("quirks", ()))), sources=sources)
+    quirks = frozenset(map(Quirk, data.get("quirks", ())))
+    facts: dict[str, Any] = {**data, **supports, "quirks": quirks, "sources": sources}
+    return KnownClient(**facts)
 
 
 def _in_range(version: str | None, versions: str) -> bool:

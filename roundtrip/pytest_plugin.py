@@ -15,19 +15,6 @@ if TYPE_CHECKING:
     from roundtrip.testing.snapshots.extension import CallSnapshot
     from roundtrip.testing.user_defaults import Override, Traces, UserDefaults
 
-__all__ = [
-    "call_snapshot",
-    "clock",
-    "overrides",
-    "pytest_configure",
-    "pytest_generate_tests",
-    "pytest_pyfunc_call",
-    "roundtrip_choice",
-    "roundtrip_era",
-    "trace",
-    "wire_snapshot",
-]
-
 _RECORDING_FIXTURES: Final = frozenset({"trace", "wire_snapshot"})
 """Fixtures that must be known before the first call of a test."""
 

@@ -177,9 +177,6 @@ class Inbox(rules.ApprovalFeature, LegExtension):
         self._base = base_url.rstrip("/")
         self._sending: dict[asyncio.Task[bool], asyncio.AbstractEventLoop] = {}
 
-    grace_seconds: Final = rules.GRACE_SECONDS
-    """Time that a call lives longer if it waits for an approval."""
-
     def knows(self, group: str) -> bool:
         """Return False if the author listed all groups, and this one is not among them."""
         return self._listed is None or group in self._listed

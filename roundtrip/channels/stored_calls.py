@@ -406,7 +406,7 @@ class StoredCalls(LegExtension):
         shared: tuple[str, ...] = ()
         if end.external and not end.questions and not content.channel.is_local:
             shared = self._labels(function, ctx, is_local=False, showing="any")
-        grace = self.inbox.grace_seconds if self.inbox is not None and end.external else 0.0
+        grace = rules.GRACE_SECONDS if self.inbox is not None and end.external else 0.0
         ttl = max(1.0, journal.end - self._legs.parts.system.time()) + grace
         try:
             entry = await self._service.entry_of(function, call.name, journal, content, ttl=ttl)

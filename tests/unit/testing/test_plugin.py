@@ -11,7 +11,7 @@ from tests.kit.inner_pytest import CINEMA, QUIET
 
 pytest_plugins = ["pytester"]
 
-FIXTURES: Final = {name for name in pytest_plugin.__all__ if not name.startswith("pytest_")}
+FIXTURES: Final = {"call_snapshot", "clock", "overrides", "roundtrip_choice", "roundtrip_era", "trace", "wire_snapshot"}
 
 
 def run(pytester: pytest.Pytester, test: str, *options: str) -> pytest.RunResult:
