@@ -85,14 +85,6 @@ class ShownApproval(NamedTuple):
     """True if the caller has a page that shows the decision and its reason."""
 
 
-class InboxPage(NamedTuple):
-    """Some of the approvals that wait for the groups of a reader, the oldest first."""
-
-    approvals: list[ShownApproval]
-    following: str | None
-    """The mark of the next page; None for the last one."""
-
-
 # Registration.
 
 
@@ -136,16 +128,31 @@ class _InboxPart(LegPart):
 
     may_store = True
 
-    def __init__(self, inbox: Inbox, served: OpenLeg) -> None:
-        self._inbox = inbox
+    def __init__(self, served: OpenLeg) -> None:
         self._served = served
 
     @override
     def complete(self, leg: Leg) -> None:
-        served, task = self._served, cast("WorkerLeg | None", self._served.stored)
-        user = served.parts.protection.user(served.request) if task is None else None
-        settler = self._inbox.settler(task, user=user, max_seconds=served.end - served.born)
+        settler = _settler_for(self._served)
         leg.ports.settlers = {settler.kind: settler}
+
+
+def _settler_for(served: OpenLeg) -> ApprovalSettler:
+    """Return the settler of approvals for a leg of a call."""
+    if (dry_run := served.parts.effects.dry_run) is not None:
+        # It has no caller, and less time than the recorded call had.
+        return ApprovalSettler(dry_run.decided, math.inf)
+    task = cast("WorkerLeg | None", served.stored)
+    states: dict[str, ApprovalState] = {}
+    approved: dict[str, tuple[tuple[str, str], ...]] = {}
+    for record in rules.records_of(task.content) if task is not None else ():
+        if record["withdrawn"] is None:
+            id, name, pin, decision = record["id"], record["name"], record["pin"], rules.decision_of(record)
+            if decision is not None and decision.outcome == "approved":
+                approved[name] = (*approved.get(name, ()), (id, pin))
+            states[name] = ApprovalState(id, pin, decision, frozenset(record["after"]), approved.get(name, ()))
+    caller = served.parts.protection.user(served.request) if task is None else task.content.origin.user
+    return ApprovalSettler(states, served.end - served.born, knows_caller=caller is not None)
 
 
 class Inbox(rules.ApprovalFeature, LegExtension):
@@ -190,24 +197,7 @@ class Inbox(rules.ApprovalFeature, LegExtension):
 
     @override
     def join(self, leg: OpenLeg) -> LegPart | None:
-        return _InboxPart(self, leg) if leg.record is not None and leg.function.kind == "tool" else None
-
-    def settler(self, task: WorkerLeg | None, *, user: str | None, max_seconds: float) -> ApprovalSettler:
-        """Return the settler of approvals for a leg of a call."""
-        dry_run = self._parts.effects.dry_run
-        if dry_run is not None:
-            # It has no caller, and less time than the recorded call had.
-            return ApprovalSettler(dry_run.decided, math.inf)
-        states: dict[str, ApprovalState] = {}
-        approved: dict[str, tuple[tuple[str, str], ...]] = {}
-        for record in rules.records_of(task.content) if task is not None else ():
-            if record["withdrawn"] is None:
-                id, name, pin, decision = record["id"], record["name"], record["pin"], rules.decision_of(record)
-                if decision is not None and decision.outcome == "approved":
-                    approved[name] = (*approved.get(name, ()), (id, pin))
-                states[name] = ApprovalState(id, pin, decision, frozenset(record["after"]), approved.get(name, ()))
-        caller = user if task is None else task.content.origin.user
-        return ApprovalSettler(states, max_seconds, knows_caller=caller is not None)
+        return _InboxPart(leg) if leg.record is not None and leg.function.kind == "tool" else None
 
     def prepare(self, end: Suspended | Authored, content: CallContent, call_id: str) -> Parking:
         """Implement `CallFeature.prepare`."""
@@ -277,8 +267,10 @@ class Inbox(rules.ApprovalFeature, LegExtension):
             found = await _called(groups, person)
         return frozenset([found] if isinstance(found, str) else cast("Iterable[str]", found))
 
-    async def page(self, reader: Reader, after: str | None) -> InboxPage:
-        """Return a page of pending approvals: the first one, or the one behind a mark.
+    async def page(self, reader: Reader, after: str | None) -> tuple[list[ShownApproval], str | None]:
+        """Return a page of pending approvals, the oldest first: the first page, or the one behind a mark.
+
+        Return the mark of the next page, too; None for the last one.
 
         Raises:
             ValueError: The mark is not one of this inbox.
@@ -297,7 +289,7 @@ class Inbox(rules.ApprovalFeature, LegExtension):
                     ]
                     shown += [one for record in own if (one := self._shown(*view, record)).state == "pending"]
             last = ordered[_PAGE_SIZE - 1] if len(ordered) > _PAGE_SIZE else None
-            return InboxPage(shown, None if last is None else _mark_of(last))
+            return shown, None if last is None else _mark_of(last)
 
     async def waiting(self, *, limit: int) -> list[EntrySummary]:
         """Return calls that wait for groups which the author listed, those that have waited longest first."""

@@ -24,7 +24,7 @@ from roundtrip.approvals.rules import ApprovalFeature, Choice, Reader
 from roundtrip.pages.calls import CallsUnavailable
 from roundtrip.pages.controls import Posted
 from roundtrip.pages.forms import TOKEN, PostUnreadable
-from roundtrip.pages.responses import RETRY_HEADERS, BodyTooLong, PageSite, PostWords, SiteOptions, read_body
+from roundtrip.pages.responses import RETRY_HEADERS, BodyTooLong, PageSite, SiteOptions, read_body
 from roundtrip.text import printable
 from roundtrip.untrusted import mapping_of
 
@@ -98,11 +98,9 @@ def install_inbox(
 class InboxSite(PageSite):
     """Inbox of one server; `approvals` are those behind it."""
 
-    words = PostWords(
-        "Open the page again, and decide there.",
-        "Nothing was decided. Open the page again, and decide there.",
-        "Nothing was decided. Go back, and shorten your reason.",
-    )
+    sent_elsewhere = "Open the page again, and decide there."
+    not_readable = "Nothing was decided. Open the page again, and decide there."
+    too_long = "Nothing was decided. Go back, and shorten your reason."
     max_body_bytes = 16 * 1024
 
     def __init__(self, approvals: Inbox, **site: Unpack[SiteOptions]) -> None:
@@ -140,11 +138,11 @@ class InboxSite(PageSite):
 
     async def _list_page(self, reader: Reader, after: str | None) -> Response:
         try:
-            page = await self._approvals.page(reader, after)
+            approvals, following = await self._approvals.page(reader, after)
         except ValueError:
             return self.error(404, *_UNKNOWN)
-        approvals = [_listed(one) for one in page.approvals]
-        return self.page("inbox", 200, approvals=approvals, following=page.following, **self._about(reader))
+        shown = [_listed(one) for one in approvals]
+        return self.page("inbox", 200, approvals=shown, following=following, **self._about(reader))
 
     def _about(self, reader: Reader) -> dict[str, Any]:
         return {"reader": printable(reader.name), "path": self.url()}
@@ -225,10 +223,10 @@ class InboxSite(PageSite):
 
     async def _listed(self, reader: Reader, after: str | None) -> Response:
         try:
-            page = await self._approvals.page(reader, after)
+            approvals, following = await self._approvals.page(reader, after)
         except ValueError:
             return self._json({"error": "after must be a mark of this list"}, 400)
-        return self._json({"approvals": [_as_data(one) for one in page.approvals], "next": page.following}, 200)
+        return self._json({"approvals": [_as_data(one) for one in approvals], "next": following}, 200)
 
     async def _decided(self, request: Request, reader: Reader, approval_id: str) -> Response:
         try:

@@ -19,7 +19,7 @@ from roundtrip.pages import calls
 from roundtrip.pages.calls import PageCalls, PageState, ShownDecision
 from roundtrip.pages.controls import Posted
 from roundtrip.pages.forms import TOKEN, form_of_questions, read_form
-from roundtrip.pages.responses import PageSite, PostWords, SiteOptions
+from roundtrip.pages.responses import PageSite, SiteOptions
 from roundtrip.text import printable
 
 Authenticate = Callable[[Request], Awaitable[str | Response | None]]
@@ -47,11 +47,9 @@ class QuestionPages(PageSite):
         ValueError: An argument is not of its form.
     """
 
-    words = PostWords(
-        "Open the page again, and answer it there.",
-        "Nothing was sent. Open the page again, and answer it there.",
-        "Nothing was sent. Go back, and shorten your answer.",
-    )
+    sent_elsewhere = "Open the page again, and answer it there."
+    not_readable = "Nothing was sent. Open the page again, and answer it there."
+    too_long = "Nothing was sent. Go back, and shorten your answer."
     max_body_bytes = 256 * 1024
 
     def __init__(

@@ -6,7 +6,7 @@ import hmac
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final, NamedTuple, NotRequired, TypedDict
+from typing import Any, ClassVar, Final, NotRequired, TypedDict
 
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
@@ -29,16 +29,6 @@ RETRY_HEADERS: Final = {"Retry-After": str(_RETRY_SECONDS)}
 
 class BodyTooLong(Exception):
     """The body of a request is larger than a page takes."""
-
-
-class PostWords(NamedTuple):
-    """What the reader of a page is told of a form that cannot be taken."""
-
-    elsewhere: str
-    """Another site has sent it."""
-    unreadable: str
-    """No page sends such a form."""
-    too_long: str
 
 
 class FormTokens:
@@ -92,7 +82,12 @@ class PageSite:
         ValueError: An argument is not of its form.
     """
 
-    words: ClassVar[PostWords]
+    sent_elsewhere: ClassVar[str]
+    """What readers are told of a form that another site has sent."""
+    not_readable: ClassVar[str]
+    """What they are told of a form that no page sends."""
+    too_long: ClassVar[str]
+    """What they are told of a form that is too long."""
     max_body_bytes: ClassVar[int]
     """The largest form that is read."""
 
@@ -115,7 +110,7 @@ class PageSite:
 
     def unreadable(self, status: int = 400) -> Response:
         """Return the page for a form that no page sends."""
-        return self.error(status, "This could not be read", self.words.unreadable)
+        return self.error(status, "This could not be read", self.not_readable)
 
     def login(self) -> Response:
         """Return the page for a reader who is not known."""
@@ -154,13 +149,13 @@ class PageSite:
     async def _posted(self, request: Request) -> Posted | Response:
         """Return what a form of this site has sent, or the page that says why it cannot be taken."""
         if not is_own_form(request.headers, self._origin):
-            return self.error(403, "This did not come from this page", self.words.elsewhere)
+            return self.error(403, "This did not come from this page", self.sent_elsewhere)
         if not is_form(request.headers):
             return self.unreadable(415)
         try:
             return parse_body(await read_body(request, self.max_body_bytes))
         except BodyTooLong:
-            return self.error(413, "This is too long", self.words.too_long)
+            return self.error(413, "This is too long", self.too_long)
         except PostUnreadable:
             return self.unreadable()
 
