@@ -182,7 +182,7 @@ class Inbox(rules.ApprovalFeature, LegExtension):
         self._parts = parts
         self._book = book
         self._base = base_url.rstrip("/")
-        self._sending: dict[asyncio.Task[bool], asyncio.AbstractEventLoop] = {}
+        self._sending: set[asyncio.Task[bool]] = set()
 
     def knows(self, group: str) -> bool:
         """Return False if the author listed all groups, and this one is not among them."""
@@ -430,10 +430,10 @@ class Inbox(rules.ApprovalFeature, LegExtension):
         )
 
     def _send(self, function: Callable[..., object], *arguments: object) -> None:
-        loop = asyncio.get_running_loop()
-        task = loop.create_task(_sent(function, *arguments), name="roundtrip: tell of an approval", context=Context())
-        self._sending[task] = loop
-        task.add_done_callback(lambda task: self._sending.pop(task, None))
+        sent, name = _sent(function, *arguments), "roundtrip: tell of an approval"
+        task = asyncio.create_task(sent, name=name, context=Context())
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
 
     async def stop(self) -> None:
         """Wait for the notifications of this event loop for a moment, and cancel the others."""
@@ -444,7 +444,7 @@ class Inbox(rules.ApprovalFeature, LegExtension):
 
     def _own_sending(self) -> list[asyncio.Task[bool]]:
         loop = asyncio.get_running_loop()
-        return [task for task, its_loop in self._sending.items() if its_loop is loop]
+        return [task for task in self._sending if task.get_loop() is loop]
 
 
 async def _sent(function: Callable[..., object], *arguments: object) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from roundtrip.pages.forms import DECISION, TOKEN
 from roundtrip.pages.headers import policy_for
-from roundtrip.pages.look import PageLook
+from roundtrip.pages.settings import PageLook
 from roundtrip.text import printable
 
 try:

@@ -17,8 +17,8 @@ from roundtrip.pages.calls import CallsUnavailable
 from roundtrip.pages.controls import Posted
 from roundtrip.pages.forms import OpenQuestions, PostUnreadable, parse_body
 from roundtrip.pages.headers import is_form, is_own_form, origin_of, page_headers
-from roundtrip.pages.look import PageLook
 from roundtrip.pages.rendering import PageRenderer
+from roundtrip.pages.settings import PageLook
 
 _MIN_KEY_BYTES: Final = 16
 _PURPOSE: Final = "roundtrip/page-form/1"

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from roundtrip.pages.controls import Control, FieldView
 from roundtrip.pages.forms import form_of_questions, parse_body, read_form
-from roundtrip.pages.look import PageLook
 from roundtrip.pages.rendering import PageRenderer
+from roundtrip.pages.settings import PageLook
 from roundtrip.questions.fields import fields_of
 from roundtrip.testing.strategies import answers
 from tests.kit.html_forms import HtmlForm, encode, read_page

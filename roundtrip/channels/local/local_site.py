@@ -32,7 +32,7 @@ from roundtrip.channels.local.loopback_peers import is_of_another_user
 from roundtrip.limited_logs import LOG
 from roundtrip.pages.calls import ClosedPage, PageCalls, PageState, WorkingPage
 from roundtrip.pages.handler import QuestionPages
-from roundtrip.pages.look import PageLook
+from roundtrip.pages.settings import PageLook
 
 logger = logging.getLogger("roundtrip")
 

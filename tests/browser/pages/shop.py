@@ -9,7 +9,7 @@ from starlette.applications import Starlette
 
 from roundtrip.pages.forms import OpenQuestions
 from roundtrip.pages.handler import QuestionPages
-from roundtrip.pages.look import PageLook
+from roundtrip.pages.settings import PageLook
 from tests.browser.hosting import hosted_in_a_thread
 from tests.kit.page_calls import KEY, TICKET, MemoryCalls, ScriptedCall, confirmation, form, link
 

@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 
 from roundtrip.pages.calls import PageCalls
 from roundtrip.pages.handler import Authenticate, QuestionPages
-from roundtrip.pages.look import PageLook
+from roundtrip.pages.settings import PageLook
 from tests.kit.html_forms import HtmlForm, encode, read_page
 from tests.kit.page_calls import KEY, TICKET, MemoryCalls, ScriptedCall, confirmation, form, link
 

@@ -13,8 +13,8 @@ from roundtrip.errors import KeysMissing
 from roundtrip.ledger import SqliteLedger
 from roundtrip.pages import rendering
 from roundtrip.pages.forms import form_of_questions
-from roundtrip.pages.look import PageLook, contrast_of
 from roundtrip.pages.rendering import PageRenderer
+from roundtrip.pages.settings import PageLook, contrast_of
 from tests.kit.html_forms import read_page
 from tests.kit.page_calls import confirmation
 

@@ -11,7 +11,7 @@ import pytest
 
 from roundtrip.channels.local.local_site import LocalSite
 from roundtrip.pages.calls import ClosedPage, PageState
-from roundtrip.pages.look import PageLook
+from roundtrip.pages.settings import PageLook
 from roundtrip.testing import Clock
 
 pytestmark = pytest.mark.anyio
