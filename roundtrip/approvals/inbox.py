@@ -32,13 +32,13 @@ from roundtrip.approvals import rules
 from roundtrip.approvals.markers import ApprovalQuestion, Approvals, ApprovalSettler, ApprovalState, PendingApproval
 from roundtrip.approvals.persons import name_of
 from roundtrip.approvals.rules import Choice, Reader, Record
-from roundtrip.engine.leg import Authored, Suspended
+from roundtrip.engine.leg import Authored, Leg, Suspended
 from roundtrip.errors import InvalidSignature
 from roundtrip.ledger.tasks import CallEntry, EntrySummary
-from roundtrip.legs.extensions import LegExtension, LegPart
+from roundtrip.legs.extensions import LegExtension, LegPart, OpenLeg
 from roundtrip.limited_logs import LOG
 from roundtrip.questions.markers import ExternalMarker
-from roundtrip.stored.book import reaching_store
+from roundtrip.stored.book import CallBook, reaching_store
 from roundtrip.stored.content import CallNotChanged, already_ended, is_call_id, split_id
 from roundtrip.threads.slots import Pool
 from roundtrip.tools.task_mode import TaskMode
@@ -47,12 +47,9 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from roundtrip.approvals.markers import Approve
-    from roundtrip.engine.leg import Leg
-    from roundtrip.legs.extensions import OpenLeg
     from roundtrip.legs.functions import AskingFunction
     from roundtrip.legs.parts import Parts
     from roundtrip.questions.wire import PendingQuestion
-    from roundtrip.stored.book import CallBook
     from roundtrip.stored.content import CallContent, ChangeCall, Parking
     from roundtrip.stored.legs import WorkerLeg
 

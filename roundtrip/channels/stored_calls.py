@@ -27,13 +27,13 @@ from roundtrip.channels import stored_replies as replies
 from roundtrip.channels.server_channels import ChannelClient, ChannelName, ServerChannels
 from roundtrip.channels.stored_replies import CONTINUE_TOOL, awaited_groups
 from roundtrip.channels.waiting_calls import EqualCalls, Showing, WaitingCalls
-from roundtrip.engine.leg import Suspended
+from roundtrip.engine.leg import Leg, Suspended
 from roundtrip.engine.ports import Channels
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.lease import lease_seconds
 from roundtrip.legs.asking import AskingContext
 from roundtrip.legs.boundary import Request
-from roundtrip.legs.extensions import LegExtension, LegPart
+from roundtrip.legs.extensions import LegExtension, LegPart, OpenLeg
 from roundtrip.legs.requests import RequestRecord
 from roundtrip.limited_logs import LOG
 from roundtrip.machine.journal import Journal, to_text
@@ -52,8 +52,6 @@ if TYPE_CHECKING:
     from roundtrip.approvals.inbox import Inbox
     from roundtrip.channels import stored_pages
     from roundtrip.channels.local import local_pages
-    from roundtrip.engine.leg import Leg
-    from roundtrip.legs.extensions import OpenLeg
     from roundtrip.legs.functions import AskingFunction
     from roundtrip.legs.runner import LegRunner, ServedEnd
     from roundtrip.stored.desk import ClientCall, Proceed, ToolHost
@@ -268,10 +266,11 @@ class StoredCalls(LegExtension):
             record.channels = channels
         with self._explained(record.context):
             end = await proceed()
-        # A round without questions only gives its call a token.
-        if may_store and isinstance(end, Suspended) and _must_store(end):
-            return await self._store(call, end)
-        return end
+        if not may_store or not isinstance(end, Suspended):
+            return end
+        # By a page, by a model, or by the decision of others; a round without questions only gives its call a token.
+        goes_on = end.channel is not None if end.questions else bool(end.external)
+        return await self._store(call, end) if goes_on else end
 
     async def _reply(self, record: RequestRecord, journal: Journal) -> dict[str, Any] | None:
         """Return the reply to a request that resumes a call which is stored already; None for all others.
@@ -549,11 +548,6 @@ class StoredCalls(LegExtension):
 
 def _may_ask(function: AskingFunction) -> bool:
     return bool(function.contexts or function.planned.plan.nodes or function.confirm is not None)
-
-
-def _must_store(end: Suspended) -> bool:
-    """Return True if a call goes on in the store: by a page, by a model, or by the decision of others."""
-    return end.channel is not None if end.questions else bool(end.external)
 
 
 def _capabilities(ctx: Request, *, has_page: bool) -> dict[str, Any]:
