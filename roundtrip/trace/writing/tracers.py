@@ -36,11 +36,10 @@ class FunctionTracer:
 
     def begin(self, beginning: Beginning) -> Watch:
         """Return a watch that passes on transitions and ignores other facts."""
-        function = self._function
 
         def watch(fact: Any) -> None:
             if isinstance(fact, Transition):
-                function(fact)
+                self._function(fact)
 
         return watch
 
@@ -53,20 +52,15 @@ class Tracers:
     """All tracers of a server as one; none of them can end the call that it watches."""
 
     def __init__(self, tracers: Iterable[Tracer]) -> None:
-        self._set(tuple(tracers))
-
-    def _set(self, tracers: tuple[Tracer, ...]) -> None:
-        self.tracers = tracers
-        # The usual recorded server has one recorder and nothing else; its watch is called directly.
-        self._unfailing = len(tracers) == 1 and isinstance(tracers[0], tracing.Unfailing)
+        self.tracers = tuple(tracers)
 
     def add(self, tracer: Tracer) -> None:
         """Have one more tracer watch the requests that begin from now on."""
-        self._set((*self.tracers, tracer))
+        self.tracers = (*self.tracers, tracer)
 
     def remove(self, tracer: Tracer) -> None:
         """Remove a tracer that was added."""
-        self._set(tuple(one for one in self.tracers if one is not tracer))
+        self.tracers = tuple(one for one in self.tracers if one is not tracer)
 
     def __bool__(self) -> bool:
         return bool(self.tracers)
@@ -79,7 +73,8 @@ class Tracers:
                 watches.append(tracer.begin(beginning))
             except Exception:
                 logger.exception("a tracer failed at the beginning of a call, and will not see this call")
-        if self._unfailing and watches:
+        if len(self.tracers) == 1 and watches and isinstance(self.tracers[0], tracing.Unfailing):
+            # The usual recorded server has one recorder and nothing else.
             return watches[0]
 
         def watch(fact: Any) -> None:
