@@ -13,6 +13,7 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
@@ -46,8 +47,6 @@ _AGAIN_SECONDS: Final = 30.0
 _PATIENCE_SECONDS: Final = 1.0
 """Time for which a page waits for the next questions, before it says that the call goes on."""
 _CLOSING_SECONDS: Final = 1.0
-_MISDIRECTED_STATUS: Final = 421
-_FORBIDDEN_STATUS: Final = 403
 _USED: Final = (
     "This address works only once",
     "Repeat your request in the application that you came from, and it opens the page again.",
@@ -179,10 +178,9 @@ class LocalSite:
         """Lead the first reader of a one-use address to its page. If there is a second one, close the page for both."""
         once = str(request.path_params["once"])
         ticket = next((ticket for ticket, visit in self._visits.items() if _is_same(visit.once, once)), None)
-        if ticket is None or request.method != "GET":
-            return self._pages.error(404, *_USED)
-        visit = self._visits[ticket]
-        if self._clock() - visit.opened > _ONCE_SECONDS and not visit.is_used:
+        visit = self._visits[ticket] if ticket is not None and request.method == "GET" else None
+        is_late = visit is not None and self._clock() - visit.opened > _ONCE_SECONDS
+        if ticket is None or visit is None or (is_late and not visit.is_used):
             return self._pages.error(404, *_USED)
         if visit.is_used:
             # One of the two is not the browser of the user.
@@ -233,10 +231,10 @@ class _Guarded:
         """Serve one request."""
         app, client = self._app, scope["client"]
         if Headers(scope=scope).getlist("host") != [self._name]:
-            app = PlainTextResponse("This server does not have this name\n", _MISDIRECTED_STATUS)
+            app = PlainTextResponse("This server does not have this name\n", HTTPStatus.MISDIRECTED_REQUEST)
         elif client is not None and is_of_another_user((client[0], client[1]), self._side):
             LOG.warning("a program of another user of this machine asked for a page of a call, and was turned away")
-            app = PlainTextResponse("This server is another user's\n", _FORBIDDEN_STATUS)
+            app = PlainTextResponse("This server is another user's\n", HTTPStatus.FORBIDDEN)
         await app(scope, receive, send)
 
 
