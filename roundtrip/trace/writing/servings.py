@@ -49,19 +49,11 @@ class RecordedServing:
     # Most servings need few of these, so they are class attributes: others have to be filled each time.
     is_queued = False
     """True while its facts wait to be written."""
-    _has_begun = False
-    _asked: Transition | None = None
-    _asked_ms = 0.0
-    _bodies = 0
-    _uncovered = False
-    _error: str | None = None
-    _ignored = 0
+    _asked: tuple[Transition, float] | None = None
+    """The open questions, and their time since the start of the serving."""
     _is_handed = False
     _journal: tuple[Journal, str] | None = None
     """The journal for the next token, and the values that the server fixed on this leg, as a member of an object."""
-    _decline: str | None = None
-    _result: tuple[Taken, bool] | None = None
-    """The result, and True if it is an error."""
 
     def __init__(
         self,
@@ -75,19 +67,18 @@ class RecordedServing:
     ) -> None:
         self._beginning = beginning
         self._head = f'{head},"call":{quoted(beginning.call_id)},"leg":{beginning.leg},"round":'
-        self._subject = subject
-        self._is_live = beginning.era == "live"
         self._redaction = redaction
         self._queue = queue
-        self._arguments = redaction.take("arguments", beginning.arguments)
+        self._unbegun: tuple[str, Taken] | None = subject, redaction.take("arguments", beginning.arguments)
         self._monotonic = system.monotonic
         self._began_at = system.time()
         self._started = self._monotonic()
         self._facts: list[tuple[float, type, Any]] = []
         self._round = beginning.round
         self._state = State.RECEIVED if beginning.journal is None else State.AWAITING_INPUT
-        self._moves: list[str] = []
         self._gathered: dict[str, list[str]] = {}
+        self._counted: dict[str, int | str] = {}
+        self._ended: dict[str, str] = {}
         self._running: dict[str, float] = {}
         queue(self)
 
@@ -95,6 +86,10 @@ class RecordedServing:
     def is_direct(self) -> bool:
         """Return True if no client sent the request."""
         return self._beginning.era == "direct"
+
+    @property
+    def _is_live(self) -> bool:
+        return self._beginning.era == "live"
 
     def keep(self, fact: object) -> None:
         """Keep one fact. Errors go to the log, and never to the call."""
@@ -116,10 +111,10 @@ class RecordedServing:
 
     def write(self, write: Callable[[str], None]) -> None:
         """Pass the lines of the facts so far to `write`."""
-        if not self._has_begun:
-            self._has_begun = True
+        if self._unbegun is not None:
+            (subject, arguments), self._unbegun = self._unbegun, None
             try:
-                write(self._began_line())
+                write(self._began_line(subject, arguments))
             except Exception:  # noqa: BLE001 - in the log
                 _log_lack(Beginning)
         # A thread may keep another fact meanwhile.
@@ -187,17 +182,16 @@ class RecordedServing:
 
     def _moved(self, transition: Transition, ms: float) -> str | None:
         _, _, _, event, self._state, self._round, detail = transition
-        self._moves.append(f"{_MOVES[event, self._state]}{ms:.3f}]")
+        self._gather("moves", f"{_MOVES[event, self._state]}{ms:.3f}]")
         if event is Event.ASK:
-            self._asked = transition
+            self._asked = transition, ms
             # Questions of an author, and those that no client is sent, end the leg: they are written with its token.
             if self._is_live and not {"authored", "channel", "external"} & detail.keys():
-                self._asked_ms = ms
                 return self._asked_line(None, ms)
         elif event is Event.RESUME and self._asked is not None:
-            self._asked = None
+            (_, asked_ms), self._asked = self._asked, None
             keys = array([self._name(key) for key in detail.get("keys", ())])
-            return self._line("answered", f'"keys":{keys},"waited":{max(0.0, ms - self._asked_ms):.3f}', ms)
+            return self._line("answered", f'"keys":{keys},"waited":{max(0.0, ms - asked_ms):.3f}', ms)
         return None
 
     def _run_began(self, fact: facts.NodeBegan | facts.StepBegan, ms: float) -> None:
@@ -207,8 +201,9 @@ class RecordedServing:
         self._gather("nodes", f'{{"key":{quoted(fact.key)},"how":"{fact.how}",{self._span(fact.key, ms)}}}')
 
     def _body_began(self, fact: facts.BodyBegan, ms: float) -> None:
-        self._bodies += 1
-        self._uncovered = fact.uncovered
+        self._count("bodies", 1)
+        if fact.uncovered:
+            self._counted["uncovered"] = "true"
 
     def _step_ended(self, fact: StepEnded, ms: float) -> None:
         value = "" if fact.how == "failed" else f',"value":{self._redaction.show(fact.value)}'
@@ -235,19 +230,22 @@ class RecordedServing:
         self._gather_once("reused", self._name(fact.key))
 
     def _answers_ignored(self, fact: facts.AnswersIgnored, ms: float) -> None:
-        self._ignored += fact.number
+        self._count("ignored", fact.number)
 
     def _wrote(self, read: tuple[Journal, str], ms: float) -> None:
         self._journal = read
 
     def _returned(self, read: tuple[Taken, bool], ms: float) -> None:
-        self._result = read
+        taken, is_error = read
+        self._ended["result"] = self._redaction.show(taken)
+        if is_error:
+            self._ended["is_error"] = "true"
 
     def _raised(self, read: tuple[str, Taken], ms: float) -> None:
-        self._error = f'{{"type":{quoted(read[0])},"text":{self._redaction.show(read[1])}}}'
+        self._ended["error"] = f'{{"type":{quoted(read[0])},"text":{self._redaction.show(read[1])}}}'
 
     def _declined(self, fact: DeclinedFact, ms: float) -> None:
-        self._decline = fact.reason
+        self._ended["decline"] = quoted(self._redaction.names_in(fact.reason))
 
     def _handed(self, fact: HandedFact, ms: float) -> None:
         self._is_handed = True
@@ -257,7 +255,8 @@ class RecordedServing:
             return self._line("handed", '"to":"task"', ms)
         if self._asked is not None and self._state is State.AWAITING_INPUT:
             return self._asked_line(fact.token_bytes, ms)
-        return self._ended_line(ms)
+        members = {"state": f'"{_END_STATES[self._state]}"', **self._ended}
+        return self._line("ended", ",".join([f'"{name}":{value}' for name, value in members.items()]), ms)
 
     _TAKES: ClassVar[Mapping[type, Callable[[Any, Any, float], str | None]]] = {
         Transition: _moved,
@@ -281,10 +280,10 @@ class RecordedServing:
 
     # Lines.
 
-    def _began_line(self) -> str:
+    def _began_line(self, subject: str, arguments: Taken) -> str:
         beginning = self._beginning
         journal = beginning.journal
-        line = f'{self._subject},"arguments":{self._redaction.show(self._arguments)}'
+        line = f'{subject},"arguments":{self._redaction.show(arguments)}'
         if beginning.principal is not None:
             line += f',"principal":"{self._redaction.fingerprint(beginning.principal)}"'
         if journal is not None and journal.build != beginning.subject.build:
@@ -298,9 +297,9 @@ class RecordedServing:
         return f'{{"v":1,"event":"began","at":{self._began_at:.6f},{self._head}{self._round},{line}}}'
 
     def _asked_line(self, token_bytes: int | None, ms: float) -> str:
-        asked = self._asked
-        if asked is None:
+        if self._asked is None:
             raise RuntimeError("a line of questions has no questions")
+        asked, _ = self._asked
         detail = asked.detail
         by = "author" if "authored" in detail else "body" if asked.source is State.EXECUTING else "resolvers"
         redaction = self._redaction
@@ -322,39 +321,13 @@ class RecordedServing:
             line += f',"until":{until:.3f},"token":{{{token}}}'
         return self._line("asked", line, ms)
 
-    def _ended_line(self, ms: float) -> str:
-        line = f'"state":"{_END_STATES[self._state]}"'
-        if self._result is not None:
-            taken, is_error = self._result
-            line += f',"result":{self._redaction.show(taken)}'
-            if is_error:
-                line += ',"is_error":true'
-        if self._decline is not None:
-            line += f',"decline":{quoted(self._redaction.names_in(self._decline))}'
-        if self._error is not None:
-            line += f',"error":{self._error}'
-        return self._line("ended", line, ms)
-
     def _line(self, event: str, line: str, ms: float) -> str:
-        happened = ""
-        if self._moves:
-            happened = f'"moves":{array(self._moves)},'
-            self._moves = []
-        if self._gathered:
-            happened += "".join([f'"{part}":{array(items)},' for part, items in self._gathered.items()])
-            self._gathered = {}
-        if self._bodies:
-            happened += f'"bodies":{self._bodies},'
-            self._bodies = 0
-        if self._uncovered:
-            happened += '"uncovered":true,'
-            self._uncovered = False
-        if self._ignored:
-            happened += f'"ignored":{self._ignored},'
-            self._ignored = 0
+        happened = [f'"{part}":{array(items)},' for part, items in self._gathered.items()]
+        happened += [f'"{name}":{value},' for name, value in self._counted.items() if value]
+        self._gathered, self._counted = {}, {}
         return (
             f'{{"v":1,"event":"{event}","at":{self._began_at + ms / 1000:.6f},{self._head}{self._round},'
-            f'"ms":{ms:.3f},{happened}{line}}}'
+            f'"ms":{ms:.3f},{"".join(happened)}{line}}}'
         )
 
     # Parts of lines.
@@ -364,6 +337,9 @@ class RecordedServing:
 
     def _gather(self, part: str, item: str) -> None:
         self._gathered.setdefault(part, []).append(item)
+
+    def _count(self, name: str, number: int) -> None:
+        self._counted[name] = int(self._counted.get(name, 0)) + number
 
     def _gather_once(self, part: str, item: str) -> None:
         if item not in self._gathered.get(part, ()):
