@@ -8,10 +8,10 @@ has such a parameter imports it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import anyio
 from docket.dependencies import Progress, Retry, Timeout, current_execution
@@ -21,7 +21,6 @@ from roundtrip.engine.interruptions import LegClock, Suspension, cancel_after, v
 from roundtrip.errors import BodyMistake, InvalidSignature, RoundtripError, ToolTimedOut
 from roundtrip.legs.extensions import LegExtension, LegPart
 from roundtrip.legs.requests import holding
-from roundtrip.machine.call import Call
 from roundtrip.resolvers.signatures import is_async
 from roundtrip.tools.promises import OncePolicy
 from roundtrip.tools.task_mode import TaskMode
@@ -41,15 +40,6 @@ logger = logging.getLogger("roundtrip")
 
 _TOTAL: Final = 100
 """The total of progress until the body sets one, as in Docket."""
-
-
-class DocketRun(NamedTuple):
-    """One run of a body with dependencies of Docket."""
-
-    call: Call
-    task: WorkerLeg | None
-    session: ServerSession | None
-    """The channel to the client, or in a task to its status message; None for a call from the author's own code."""
 
 
 class _LegTimeout(Timeout):
@@ -80,9 +70,10 @@ class _LegTimeout(Timeout):
 class _LegProgress(Progress):
     """Docket's `Progress` for one leg, which begins again with each leg."""
 
-    def __init__(self, run: DocketRun) -> None:
+    def __init__(self, task: WorkerLeg | None, session: ServerSession | None) -> None:
         super().__init__()
-        self._run = run
+        self._task = task
+        self._session = session
         self._count = 0
         self._goal = _TOTAL
         self._text: str | None = None
@@ -124,35 +115,26 @@ class _LegProgress(Progress):
         await self._report()
 
     async def _report(self) -> None:
-        if self._run.task is not None and not self._has_numbers:
-            await self._run.task.info.status(self._text or "")
-        elif self._run.session is not None and (self._run.task is not None or self._count > self._notified):
+        if self._task is not None and not self._has_numbers:
+            await self._task.info.status(self._text or "")
+        elif self._session is not None and (self._task is not None or self._count > self._notified):
             # In a notification of progress, the number must be larger than in the one before.
             self._notified = self._count
-            await self._run.session.report_progress(self._count, self._goal, self._text)
+            await self._session.report_progress(self._count, self._goal, self._text)
 
 
 class DocketParameters(LegExtension):
     """Parameters of a tool that have a dependency of Docket.
 
     Args:
-        tool: The name of the tool.
-        given: The dependencies, by their parameters.
+        signature: The tool's function.
+        policies: Its policies, by their types.
+
+    Raises:
+        InvalidSignature: A dependency cannot work in this tool.
     """
 
-    def __init__(self, tool: str, given: dict[str, Any]) -> None:
-        self.tool = tool
-        self.given = given
-        # Another attempt must not overlap the threads of the one before.
-        self.leaves_threads = _first(Timeout, given) is not None and _first(Retry, given) is None
-
-    @classmethod
-    def of(cls, signature: FunctionSignature, policies: Mapping[type, object]) -> DocketParameters:
-        """Read the parameters of a tool.
-
-        Raises:
-            InvalidSignature: A dependency cannot work in this tool.
-        """
+    def __init__(self, signature: FunctionSignature, policies: Mapping[type, object]) -> None:
         owner, given = signature.owner, dict(signature.foreign)
         timeouts = [name for name, value in given.items() if isinstance(value, Timeout)]
         retries = [name for name, value in given.items() if isinstance(value, Retry)]
@@ -169,82 +151,81 @@ class DocketParameters(LegExtension):
             raise InvalidSignature(
                 f"{owner} has Retry, and only a task is tried again; add task=True, or leave Retry out"
             )
-        waiting = next((name for name, value in given.items() if isinstance(value, Timeout | Progress)), None)
+        waiting = next((value for value in given.values() if isinstance(value, Timeout | Progress)), None)
         if waiting is not None and not is_async(signature.fn):
-            kind = type(given[waiting]).__name__
+            kind = type(waiting).__name__
             raise InvalidSignature(f"{owner} has {kind}, which needs a coroutine function; write async def")
-        return cls(signature.name, given)
+        self.tool = signature.name
+        self.given = given
+        # Another attempt must not overlap the threads of the one before.
+        self.leaves_threads = bool(timeouts) and not retries
 
     @override
     def join(self, leg: OpenLeg) -> LegPart:
-        session = leg.request.session if leg.request is not None else None
-        return _DocketPart(self, DocketRun(leg.call, cast("WorkerLeg | None", leg.stored), session))
-
-    async def run(self, run: DocketRun, body: Callable[[dict[str, Any]], Awaitable[Any]]) -> Any:
-        """Run a body with the values of the parameters.
-
-        Args:
-            run: The call, and its client or task.
-            body: Runs the body.
-
-        Raises:
-            ToolTimedOut: The body took too long.
-            Suspension: The body has failed, and will be tried again.
-            Exception: The body has failed.
-        """
-        attempt = run.task.content.attempt if run.task is not None else 1
-        values = {name: await self._value(dependency, run, attempt) for name, dependency in self.given.items()}
-        timeout = _first(_LegTimeout, values)
-        work = body(values)
-        if timeout is not None:
-            work = with_timeout(timeout.base.total_seconds(), work, begun=timeout.begin)
-        try:
-            return await work
-        except (Exception, BaseExceptionGroup) as raised:
-            retry = _first(Retry, values)
-            if run.task is None or retry is None or not _is_tried_again(verdict_on(raised), retry):
-                raise
-            run.task.retry_seconds = max(0.0, retry.delay.total_seconds())
-            logger.warning(
-                "tool %r failed in attempt %d of %s of call %s, and is tried again in %g seconds",
-                self.tool,
-                attempt,
-                retry.attempts or "any number",
-                run.call.id,
-                run.task.retry_seconds,
-                exc_info=raised,
-            )
-        raise Suspension
-
-    async def _value(self, given: Any, run: DocketRun, attempt: int) -> Any:
-        """Return the value of one parameter."""
-        if isinstance(given, Timeout):
-            return _LegTimeout(given.base)
-        if isinstance(given, Progress):
-            return _LegProgress(run)
-        if isinstance(given, Retry):
-            # It reads nothing but the number of the attempt, and so calculates its delay.
-            with holding(current_execution, cast("Execution", SimpleNamespace(attempt=attempt))):
-                return await given.__aenter__()
-        if type(given).__name__ == "_TaskKey":
-            return run.call.id
-        return logging.LoggerAdapter(
-            logging.getLogger(f"docket.task.{self.tool}"),
-            {"docket.task": self.tool, "docket.key": run.call.id, "docket.attempt": attempt},
-        )
+        return _DocketPart(self, leg)
 
 
 class _DocketPart(LegPart):
     """Dependencies of one leg."""
 
-    def __init__(self, parameters: DocketParameters, run: DocketRun) -> None:
-        self._parameters = parameters
-        self._run = run
+    def __init__(self, parameters: DocketParameters, leg: OpenLeg) -> None:
+        self._tool, self._given = parameters.tool, parameters.given
+        self._call = leg.call
+        self._task = cast("WorkerLeg | None", leg.stored)
+        self._session = leg.request.session if leg.request is not None else None
+        """The channel to the client, or in a task to its status message; None for a call from the author's own code."""
 
     @override
     def around(self, execute: Execute) -> Execute:
-        return lambda filled, context: self._parameters.run(
-            self._run, lambda values: execute({**filled, **values}, context)
+        async def run(filled: Mapping[str, Any], context: Any) -> Any:
+            """Run the body with the values of the parameters.
+
+            Raises:
+                ToolTimedOut: The body took too long.
+                Suspension: The body has failed, and will be tried again.
+                Exception: The body has failed.
+            """
+            attempt = self._task.content.attempt if self._task is not None else 1
+            values = {name: await self._value(dependency, attempt) for name, dependency in self._given.items()}
+            timeout = _first(_LegTimeout, values)
+            work = execute({**filled, **values}, context)
+            if timeout is not None:
+                work = with_timeout(timeout.base.total_seconds(), work, begun=timeout.begin)
+            try:
+                return await work
+            except (Exception, BaseExceptionGroup) as raised:
+                retry = _first(Retry, values)
+                if self._task is None or retry is None or not _is_tried_again(verdict_on(raised), retry):
+                    raise
+                self._task.retry_seconds = max(0.0, retry.delay.total_seconds())
+                logger.warning(
+                    "tool %r failed in attempt %d of %s of call %s, and is tried again in %g seconds",
+                    self._tool,
+                    attempt,
+                    retry.attempts or "any number",
+                    self._call.id,
+                    self._task.retry_seconds,
+                    exc_info=raised,
+                )
+            raise Suspension
+
+        return run
+
+    async def _value(self, given: Any, attempt: int) -> Any:
+        """Return the value of one parameter."""
+        if isinstance(given, Timeout):
+            return _LegTimeout(given.base)
+        if isinstance(given, Progress):
+            return _LegProgress(self._task, self._session)
+        if isinstance(given, Retry):
+            # It reads nothing but the number of the attempt, and so calculates its delay.
+            with holding(current_execution, cast("Execution", SimpleNamespace(attempt=attempt))):
+                return await given.__aenter__()
+        if type(given).__name__ == "_TaskKey":
+            return self._call.id
+        return logging.LoggerAdapter(
+            logging.getLogger(f"docket.task.{self._tool}"),
+            {"docket.task": self._tool, "docket.key": self._call.id, "docket.attempt": attempt},
         )
 
 

@@ -53,7 +53,7 @@ def filled(fn: Callable[..., Any]) -> dict[str, Any]:
 
 def fill(signature: FunctionSignature, policies: Mapping[type, object]) -> LegExtension:
     """Return the feature that fills the parameters of a tool."""
-    return dependencies.DocketParameters.of(signature, policies)
+    return dependencies.DocketParameters(signature, policies)
 
 
 def reject(given: Any, subject: str) -> None:
