@@ -22,13 +22,13 @@ REQUIREMENTS: Final = (
         "S1",
         "MUST",
         "Only `tools/call`, `prompts/get` and `resources/read` may answer that they need input.",
-        ("legs/boundary.py", "server/tool_server.py"),
+        ("legs/boundary.py", "server/server.py"),
     ),
     Requirement(
         "S2",
         "MUST",
         'Such an answer has `resultType: "input_required"` and carries questions, a request state, or both.',
-        ("engine/leg.py", "server/tool_server.py"),
+        ("engine/leg.py", "server/server.py"),
     ),
     Requirement(
         "S3",
@@ -61,7 +61,7 @@ REQUIREMENTS: Final = (
         "S9",
         "SHOULD",
         "Malformed answers get a JSON-RPC error, and the server keeps running.",
-        ("engine/answers.py", "server/tool_server.py"),
+        ("engine/answers.py", "server/server.py"),
     ),
     Requirement("S10", "MUST", "Do not rely on the client to come back.", ("engine/leg.py", "machine/journal.py")),
     Requirement(

@@ -47,7 +47,7 @@ from roundtrip.machine.journal import Limits
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.signatures import display_name
 from roundtrip.server.features import install_stored_calls
-from roundtrip.server.prompt_legs import in_legs
+from roundtrip.server.prompts_and_resources import serve_in_legs
 from roundtrip.server.settings import wants_stored_calls
 from roundtrip.server.tool_calls import ToolCalls
 from roundtrip.tools.failures import log_tool_failure
@@ -307,7 +307,7 @@ def _plain(kind: Kind, name: str, fn: Callable[..., Any], installation: Installa
         return fn
     refuse_options(spec_of(fn), [([*ToolSpec.__annotations__], "is for tools; leave it out")], owner=f"{kind} {name!r}")
     signature = read_signature(fn, kind=kind, name=name, reject=foreign.reject)
-    function, plain = in_legs(signature, installation.legs, defaults=installation.defaults)
+    function, plain = serve_in_legs(signature, installation.legs, defaults=installation.defaults)
     installation.adopt(function)
     return plain
 

@@ -27,22 +27,22 @@ from typing_extensions import Unpack
 from roundtrip.docket import foreign
 from roundtrip.errors import InvalidSignature
 from roundtrip.legs.boundary import Request
-from roundtrip.legs.functions import FunctionSignature, read_signature
+from roundtrip.legs.functions import AskingFunction, FunctionSignature, read_signature
 from roundtrip.legs.parts import Parts
 from roundtrip.legs.requests import Incoming, serving_client, take_client_lookup
-from roundtrip.legs.runner import log_teardown
+from roundtrip.legs.runner import LegRunner, log_teardown, result_of
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.markers import check_inline
 from roundtrip.resolvers.signatures import display_name
 from roundtrip.sdk import HookedServer, Shelf
-from roundtrip.server.attach import Attached, install
+from roundtrip.server.attach import Attached, install, wrap
 from roundtrip.tools.registered import ToolDefaults
 from roundtrip.visibility.notifications import Announcer
 from roundtrip.visibility.rules import Enabled, Listing, Strings, Visibility, read_enabled
 
 # Loaded by servers that use them.
 if TYPE_CHECKING:
-    from roundtrip.server import context, prompt_legs
+    from roundtrip.server import context
     from roundtrip.tools import failures
     from roundtrip.visibility import catalog, gates
 else:
@@ -51,7 +51,6 @@ else:
         "roundtrip.visibility.catalog",
         "roundtrip.tools.failures",
         "roundtrip.server.context",
-        "roundtrip.server.prompt_legs",
         "roundtrip.visibility.gates",
     )
 
@@ -229,23 +228,14 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
         entry = {"enabled": seen_at_first, "gate": gate, "filled": signature.hidden, "in_legs": in_legs}
         with self._adding(kind, identifier, **details, **entry):
             if in_legs:
-                register(self._in_legs(signature, gate, inline=inline))
+                opened = partial(self._gates.opened_here, gate) if gate is not None else None
+                function, plain = serve_in_legs(
+                    signature, self._legs, defaults=self._defaults, inline=inline, opened=opened
+                )
+                self._adopt(function)
+                register(plain)
             else:
                 register(_on_loop(fn, owner=signature.owner) if inline else fn)
-
-    def _in_legs(
-        self, signature: FunctionSignature, gate: gates.VisibilityGate | None, *, inline: bool
-    ) -> Callable[..., Any]:
-        """Return a function for the SDK that serves one leg of a prompt or template."""
-
-        def opened() -> gates.OpenGates | None:
-            return self._gates.opened_here(gate) if gate is not None else None
-
-        function, plain = prompt_legs.in_legs(
-            signature, self._legs, defaults=self._defaults, inline=inline, opened=opened
-        )
-        self._adopt(function)
-        return plain
 
     def is_served_in_legs(self, kind: Shelf, identifier: str) -> bool:
         """Return True if a prompt of this name, or a template of this URI, is served in legs and so may ask."""
@@ -358,6 +348,34 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
             yield
         if self._catalog.sees(kind, identifier):
             self._announcer.note(LISTINGS[kind])
+
+
+def serve_in_legs(
+    signature: FunctionSignature,
+    legs: LegRunner,
+    *,
+    defaults: ToolDefaults,
+    inline: bool = False,
+    opened: Callable[[], gates.OpenGates | None] | None = None,
+) -> tuple[AskingFunction, Callable[..., Awaitable[Any]]]:
+    """Make a function that may ask, and the function for the SDK that serves one leg of it.
+
+    Args:
+        signature: The prompt or template.
+        legs: Serves the legs.
+        defaults: The options of the server.
+        inline: True to run a plain function on the event loop.
+        opened: Returns its visibility gate, with the values that it found, if it has one.
+    """
+    # Resolvers may take its arguments by name.
+    names = {name: name for name in inspect.signature(signature.fn).parameters if name not in signature.hidden}
+    function = AskingFunction(signature, names, limits=defaults.limits, build=defaults.build, inline=inline)
+
+    async def serve(arguments: dict[str, Any], context: SdkContext[Any, Any]) -> Any:
+        run = legs.run(function, arguments, Incoming.by(context), opened() if opened is not None else None)
+        return result_of(await failures.with_failures(run, function))
+
+    return function, wrap(signature, serve)
 
 
 def _on_loop(fn: Callable[..., Any], *, owner: str) -> Callable[..., Any]:
