@@ -30,6 +30,7 @@ from mcp_types import (
 from mcp_types import Tool as WireTool
 from pydantic import PrivateAttr
 
+from roundtrip.adapters import finding
 from roundtrip.adapters.installation import (
     Installation,
     InstallOptions,
@@ -187,10 +188,8 @@ def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any],
         ValueError: It has roundtrip already, or the options contradict each other.
         InvalidSignature: A function with roundtrip's markers was registered before.
     """
-    from roundtrip.adapters import sdk_names
-
     refuse_second(low_level)
-    for kind, name, fn in sdk_names.functions_of(server):
+    for kind, name, fn in finding.functions_of(server):
         if uses_roundtrip(fn):
             raise InvalidSignature(
                 f"{kind} {name!r} asks by roundtrip, and was registered before roundtrip could fill its parameters; "
@@ -201,8 +200,8 @@ def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any],
         low_level,
         options,
         context_server=server,
-        bus=sdk_names.bus_of(server),
-        routes=lambda: sdk_names.routes_of(server),
+        bus=finding.bus_of(server),
+        routes=lambda: finding.routes_of(server),
     )
 
     tools = _Tools(installation)
@@ -215,8 +214,8 @@ def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any],
             return
         named = inspect.signature(add_tool).bind(fn, *given, **details).arguments
         spec = spec_from({name: value for name, value in named.items() if name != "fn"})
-        if sdk_names.takes_tool(server, spec.get("name") or spec_of(fn).get("name") or display_name(fn)):
-            sdk_names.put_tool(server, AskingTool.of(tools.register(fn, spec), tools))
+        if finding.takes_tool(server, spec.get("name") or spec_of(fn).get("name") or display_name(fn)):
+            finding.put_tool(server, AskingTool.of(tools.register(fn, spec), tools))
 
     def remove_asking_tool(name: str) -> None:
         remove_tool(name)

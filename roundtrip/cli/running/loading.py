@@ -21,8 +21,8 @@ from typing import Any, Final, NamedTuple, cast, get_type_hints
 
 from mcp.server import MCPServer
 
-from roundtrip.adapters import marked, sdk_names
-from roundtrip.adapters.finding import AttachedServer, attached, is_fastmcp, is_server, server_classes
+from roundtrip.adapters import marked
+from roundtrip.adapters.finding import AttachedServer, attached, functions_of, is_fastmcp, is_server, server_classes
 from roundtrip.cli.command import CommandFailed, report_errors
 from roundtrip.errors import InvalidSignature
 from roundtrip.server.server import Server
@@ -159,7 +159,7 @@ def _require_installed(server: object) -> None:
             return
         fastmcp.require_installed(cast("Any", server))
     elif attached(server) is None and isinstance(server, MCPServer):
-        for kind, name, fn in sdk_names.functions_of(cast("MCPServer[Any]", server)):
+        for kind, name, fn in functions_of(cast("MCPServer[Any]", server)):
             if marked.uses_roundtrip(fn):
                 raise InvalidSignature(
                     f"{kind} {name!r} uses markers or options of roundtrip, which do nothing without "
