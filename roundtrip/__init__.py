@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from roundtrip.tools.content import ToolResult
     from roundtrip.tools.media import Audio, File, Image
     from roundtrip.tools.options import tool
-    from roundtrip.tools.task_mode import after
+    from roundtrip.tools.promises import after
     from roundtrip.trace.writing.recorder import Recorder
     from roundtrip.trace.writing.telemetry import Telemetry
 
@@ -100,7 +100,7 @@ if not TYPE_CHECKING:
         "roundtrip.server.server": ["Server"],
         "roundtrip.docket.engine": ["DocketEngine"],
         "roundtrip.tools.options": ["tool"],
-        "roundtrip.tools.task_mode": ["after"],
+        "roundtrip.tools.promises": ["after"],
         "roundtrip.tokens.tickets": ["Ticket"],
     }
 

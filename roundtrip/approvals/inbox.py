@@ -41,7 +41,7 @@ from roundtrip.questions.markers import ExternalMarker
 from roundtrip.stored.book import CallBook, reaching_store
 from roundtrip.stored.content import CallNotChanged, already_ended, is_call_id, split_id
 from roundtrip.threads.slots import Pool
-from roundtrip.tools.task_mode import TaskMode
+from roundtrip.tools.promises import TaskMode
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -22,8 +22,7 @@ from roundtrip.errors import BodyMistake, InvalidSignature, RoundtripError, Tool
 from roundtrip.legs.extensions import LegExtension, LegPart
 from roundtrip.legs.requests import holding
 from roundtrip.resolvers.signatures import is_async
-from roundtrip.tools.promises import OncePolicy
-from roundtrip.tools.task_mode import TaskMode
+from roundtrip.tools.promises import OncePolicy, TaskMode
 
 if TYPE_CHECKING:
     from docket import Execution

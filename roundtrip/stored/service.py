@@ -28,9 +28,8 @@ from roundtrip.stored.sweep import CallDelivery, NamedCalls
 from roundtrip.stored.worker import CallWorker, DistributedEngine
 from roundtrip.switches import OWN
 from roundtrip.tools.failures import store_down
-from roundtrip.tools.promises import OncePolicy
+from roundtrip.tools.promises import OncePolicy, TaskMode
 from roundtrip.tools.replies import written
-from roundtrip.tools.task_mode import TaskMode
 
 if TYPE_CHECKING:
     from roundtrip.legs.functions import AskingFunction

@@ -40,7 +40,7 @@ from roundtrip.stored.book import CallBook, StoredView
 from roundtrip.stored.content import ContentUnreadable, split_id
 from roundtrip.threads.loops import is_on_asyncio
 from roundtrip.tools.failures import store_down
-from roundtrip.tools.task_mode import TaskMode
+from roundtrip.tools.promises import TaskMode
 
 if TYPE_CHECKING:
     from roundtrip.legs.functions import AskingFunction

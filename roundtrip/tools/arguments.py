@@ -9,7 +9,7 @@ import enum
 import pathlib
 import re
 from collections.abc import Callable, Container, Iterable, Mapping
-from typing import Any, Final, Literal, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args, get_origin
 
 import pydantic_core
 from mcp.server.mcpserver.exceptions import ToolError
@@ -19,8 +19,13 @@ from pydantic.fields import FieldInfo
 from pydantic_core import InitErrorDetails, PydanticCustomError
 from typing_extensions import is_typeddict
 
+from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.signatures import arms_of
-from roundtrip.tools.schemas import SchemaMismatch
+
+if TYPE_CHECKING:
+    from roundtrip.tools import schema_checks
+else:
+    load_on_use(globals(), "roundtrip.tools.schema_checks")
 
 _SHOWN_MISTAKES = 2000
 _CALLED_BY: Final = "pydantic._internal._validate_call"
@@ -116,7 +121,7 @@ class ArgumentReader:
             mistakes = error.errors(include_input=False, include_context=False, include_url=False)
             places = [each["loc"][0] for each in mistakes if each["loc"]]
             raise ArgumentsRejected(mistakes_in(error), places=places, names=self.names) from None
-        except SchemaMismatch as error:
+        except schema_checks.SchemaMismatch as error:
             raise ArgumentsRejected(str(error), places=re.split(r"[.\[]", error.place)[:1], names=self.names) from None
 
     def read(self, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,14 +12,7 @@ from urllib.parse import quote
 import pydantic_core
 from mcp.server.mcpserver import Audio as SdkAudio
 from mcp.server.mcpserver import Image as SdkImage
-from mcp_types import (
-    Annotations,
-    BlobResourceContents,
-    CallToolResult,
-    ContentBlock,
-    EmbeddedResource,
-    TextContent,
-)
+from mcp_types import Annotations, BlobResourceContents, CallToolResult, ContentBlock, EmbeddedResource, TextContent
 from pydantic import BaseModel
 
 from roundtrip.errors import NotSendable
@@ -60,10 +53,7 @@ class ToolResult:
     __slots__ = ("content", "meta", "structured_content")
 
     def __init__(
-        self,
-        content: Any = None,
-        structured_content: dict[str, Any] | None = None,
-        meta: dict[str, Any] | None = None,
+        self, content: Any = None, structured_content: dict[str, Any] | None = None, meta: dict[str, Any] | None = None
     ) -> None:
         if content is None and structured_content is None:
             raise ValueError("a ToolResult needs content=, structured_content= or both; an empty one has content=[]")
@@ -127,12 +117,9 @@ def as_block(value: Any) -> ContentBlock | None:
         return None
     if isinstance(value, ContentBlock):
         return value
-    if isinstance(value, SdkImage):
-        return value.to_image_content()
-    if isinstance(value, SdkAudio):
-        return value.to_audio_content()
-    if isinstance(value, Embeddable):
-        return value.to_resource_content()
+    for kind, _, method in _BLOCK_METHODS:
+        if isinstance(value, kind):
+            return cast("ContentBlock", getattr(value, method)())
     if isinstance(value, BYTES):
         return embedded(base64.b64encode(cast("bytes", value)).decode(), name="resource.bin", mime_type=UNKNOWN)
     return None

@@ -8,17 +8,8 @@ if TYPE_CHECKING:
     from docstring_parser import Docstring
 
 _OTHER_GOOGLE_SECTION = re.compile(r"(?:Attributes|Except(?:ions?)?|Examples?|Raises?|Returns?|Warns?|Yields?):$")
-_GOOGLE_PARAMETERS = (
-    "Args",
-    "Arguments",
-    "Parameters",
-    "Params",
-    "Keyword Args",
-    "Keyword Arguments",
-    "Other Args",
-    "Other Arguments",
-    "Other Parameters",
-)
+_GOOGLE_OTHERS = ("Keyword Args", "Keyword Arguments", "Other Args", "Other Arguments", "Other Parameters")
+_GOOGLE_PARAMETERS = ("Args", "Arguments", "Parameters", "Params", *_GOOGLE_OTHERS)
 _PARAMETER_FIELDS = {"param", "parameter", "arg", "argument", "key", "keyword", "kwarg"}
 _SPHINX_FIELD = re.compile(
     r":(param|parameter|arg|argument|key|keyword|kwarg|type|raises?|except|exception|returns?|rtype|yields?|ytype"

@@ -23,20 +23,7 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
-from roundtrip.errors import (
-    CannotAsk,
-    CapabilityMissing,
-    InvalidSignature,
-    KeysMissing,
-    LedgerUnavailable,
-    NotSendable,
-    RoundtripError,
-    StillRunning,
-    ThreadsExhausted,
-    ToolTimedOut,
-    UrlRequired,
-    ValueNotStorable,
-)
+from roundtrip import errors
 from roundtrip.legs.functions import AskingFunction
 from roundtrip.on_demand import load_on_use
 from roundtrip.text import quoted
@@ -59,10 +46,10 @@ SERVER_ERROR: Final = -32000
 """The SDK uses it for closed connections, too: `data.reason` distinguishes them."""
 
 _SERVER_ERRORS: Final = (
-    (ToolTimedOut, "tool_timeout", "{tool} {error}"),
-    (ThreadsExhausted, "threads_exhausted", "{tool} cannot run: {error}"),
-    (StillRunning, "still_running", "{error}"),
-    (LedgerUnavailable, "ledger_unavailable", "{error}"),
+    (errors.ToolTimedOut, "tool_timeout", "{tool} {error}"),
+    (errors.ThreadsExhausted, "threads_exhausted", "{tool} cannot run: {error}"),
+    (errors.StillRunning, "still_running", "{error}"),
+    (errors.LedgerUnavailable, "ledger_unavailable", "{error}"),
 )
 """Errors that end a call with a protocol error: the reason in its data, and its message."""
 
@@ -78,12 +65,12 @@ def tool_failure(name: str, error: Exception, *, mask: bool) -> Exception:
     """
     if isinstance(error, MCPError):
         return error
-    if isinstance(error, CannotAsk):
+    if isinstance(error, errors.CannotAsk):
         return cannot_ask(error)
     for kind, reason, text in _SERVER_ERRORS:
         if isinstance(error, kind):
             data: dict[str, Any] = {"reason": reason, "tool": name}
-            if isinstance(error, ToolTimedOut):
+            if isinstance(error, errors.ToolTimedOut):
                 data["timeout"] = error.seconds
             return MCPError(code=SERVER_ERROR, message=text.format(tool=f"Tool {name!r}", error=error), data=data)
     prefix = f"Error executing tool {name}"
@@ -93,8 +80,10 @@ def tool_failure(name: str, error: Exception, *, mask: bool) -> Exception:
     if isinstance(error, UnexpectedToolError | UnexpectedResourceError):
         return UnexpectedToolError(prefix if mask else f"{prefix}: {_sendable(str(error))}")
     # An invalid signature that is found only now, and a value that cannot be sent or stored, count as crashes.
-    foreseen = isinstance(error, ToolError | ResourceError | RoundtripError)
-    if foreseen and not isinstance(error, InvalidSignature | KeysMissing | NotSendable | ValueNotStorable):
+    foreseen = isinstance(error, ToolError | ResourceError | errors.RoundtripError)
+    if foreseen and not isinstance(
+        error, errors.InvalidSignature | errors.KeysMissing | errors.NotSendable | errors.ValueNotStorable
+    ):
         return ToolError(f"{prefix}: {_sendable(str(error))}")
     return UnexpectedToolError(prefix if mask else f"{prefix}: {_sendable(str(error) or type(error).__name__)}")
 
@@ -123,13 +112,13 @@ def told_by(failure: Exception, error: Exception) -> str | None:
 
     A message may be secret, so do not log this text: log that of `failure`.
     """
-    if not isinstance(failure, ToolError) or not isinstance(error, RoundtripError):
+    if not isinstance(failure, ToolError) or not isinstance(error, errors.RoundtripError):
         return None
     text = _with_words(str(failure), error)
     return text if text != str(failure) else None
 
 
-def _with_words(text: str, error: RoundtripError) -> str:
+def _with_words(text: str, error: errors.RoundtripError) -> str:
     for name, words in error.words.items():
         shown = words if len(words) <= _WORDS_CHARS else f"{words[:_WORDS_CHARS]}..."
         text = text.replace(repr(name), quoted(shown))
@@ -146,12 +135,12 @@ async def with_failures(run: Awaitable[T], function: AskingFunction) -> T:
     """
     try:
         return await run
-    except CannotAsk as error:
+    except errors.CannotAsk as error:
         raise cannot_ask(error) from error
-    except (InvalidSignature, KeysMissing):
+    except (errors.InvalidSignature, errors.KeysMissing):
         # The author's mistake, found after registration. It is logged, and hidden from the client.
         raise
-    except RoundtripError as error:
+    except errors.RoundtripError as error:
         if function.kind == "resource":
             raise ResourceError(str(error)) from error
         raise MCPError(code=INTERNAL_ERROR, message=f"Error rendering prompt {function.name}: {error}") from error
@@ -202,11 +191,11 @@ def _sendable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
-def cannot_ask(error: CannotAsk) -> MCPError:
+def cannot_ask(error: errors.CannotAsk) -> MCPError:
     """Return the protocol error for a client that cannot be asked (S6)."""
-    if isinstance(error, UrlRequired):
+    if isinstance(error, errors.UrlRequired):
         return UrlElicitationRequiredError([error.request])
-    if not isinstance(error, CapabilityMissing):
+    if not isinstance(error, errors.CapabilityMissing):
         return MCPError(code=INVALID_REQUEST, message=_with_words(str(error), error))
     data = MissingRequiredClientCapabilityErrorData(required_capabilities=error.required)
     return MCPError(

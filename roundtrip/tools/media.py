@@ -44,11 +44,7 @@ _BY_EXTENSION: Final = {
     ".yml": "application/yaml",
 }
 # Containers that hold either sound or moving pictures.
-_BY_KIND: Final = {
-    ("audio", ".mp4"): "audio/mp4",
-    ("audio", ".ogx"): "audio/ogg",
-    ("audio", ".webm"): "audio/webm",
-}
+_BY_KIND: Final = {("audio", ".mp4"): "audio/mp4", ("audio", ".ogx"): "audio/ogg", ("audio", ".webm"): "audio/webm"}
 _BY_WORD: Final = {"markdown": ".md", "plain": ".txt", "text": ".txt"}
 _ENCODED: Final = {"bzip2": "application/x-bzip2", "gzip": "application/gzip", "xz": "application/x-xz"}
 
@@ -85,10 +81,7 @@ class _Media:
 
     def _details(self, mime_type: str | None, annotations: Hints | None) -> dict[str, Any]:
         """Return the media type and annotations of its block; arguments override its own."""
-        return {
-            "mime_type": mime_type or self._mime_type,
-            "annotations": _annotations(annotations) or self.annotations,
-        }
+        return {"mime_type": mime_type or self._mime_type, "annotations": _annotations(annotations) or self.annotations}
 
 
 class Image(_Media, SdkImage):

@@ -1,14 +1,20 @@
-"""Promises of tools: run exactly once, and survive the process."""
+"""Promises of tools: run exactly once, run as a task, and survive the process."""
+
+from __future__ import annotations
 
 import logging
-from typing import NamedTuple, get_args
+from typing import Any, Final, NamedTuple, get_args
 
 from roundtrip.errors import InvalidSignature
 from roundtrip.legs.functions import AskingFunction
 from roundtrip.legs.parts import Parts
-from roundtrip.tools.options import OnUnknown, ToolSpec
+from roundtrip.tools.options import After, OnUnknown, ToolSpec
 
 logger = logging.getLogger("roundtrip")
+
+_TASK_TTL_SECONDS: Final = 7 * 24 * 3600.0
+_MAX_TASK_TTL_SECONDS: Final = 366 * 24 * 3600.0
+_MAX_AFTER_SECONDS: Final = 24 * 3600.0
 
 
 class OncePolicy(NamedTuple):
@@ -19,7 +25,7 @@ class OncePolicy(NamedTuple):
     """True to run a call without a token at once, and not after a round without questions."""
 
     @classmethod
-    def of(cls, spec: ToolSpec, *, tool: str) -> "OncePolicy | None":
+    def of(cls, spec: ToolSpec, *, tool: str) -> OncePolicy | None:
         """Read the options of a tool; None if its body may run again.
 
         Raises:
@@ -36,6 +42,61 @@ class OncePolicy(NamedTuple):
                 "leave on_unknown out"
             )
         return cls(on_unknown or "fail", once == "when_possible") if once else None
+
+
+def after(seconds: float) -> After:
+    """Return the value of `task=` for a tool whose calls become tasks if their body still runs after some seconds.
+
+    A body that waits for an answer, a time or a signal makes its call a task at once. Clients that cannot have tasks
+    get a usual call.
+
+    Raises:
+        ValueError: The seconds are not a number between 0 and a day.
+    """
+    given: Any = seconds
+    is_number = isinstance(given, int | float) and not isinstance(given, bool)
+    if not is_number or not 0 < seconds <= _MAX_AFTER_SECONDS:
+        raise ValueError(f"after(seconds) must be more than 0 and at most a day, got {seconds!r}")
+    return After(float(seconds))
+
+
+class TaskMode(NamedTuple):
+    """Options of a tool that runs as a task."""
+
+    is_required: bool
+    ttl: float
+    after: float | None = None
+    """Seconds for which the request waits for the body; None if the call becomes a task before its body begins."""
+
+    @classmethod
+    def of(cls, spec: ToolSpec, *, tool: str) -> TaskMode | None:
+        """Return the mode of a tool; None if it never runs as a task.
+
+        Raises:
+            InvalidSignature: An option is invalid.
+        """
+        given = spec.get("task")
+        if not isinstance(given, After) and given not in (None, False, True, "required"):
+            raise InvalidSignature(
+                f"tool {tool!r}: task must be True, False, 'required' or after(seconds), got {given!r}"
+            )
+        if given not in (None, False, "required") and spec.get("exactly_once"):
+            raise InvalidSignature(
+                f"tool {tool!r}: exactly_once= needs task='required', got task={given!r}: a repeated request could run "
+                "the body once as a task and once as a usual call"
+            )
+        ttl: Any = spec.get("task_ttl", _TASK_TTL_SECONDS)
+        if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl <= _MAX_TASK_TTL_SECONDS:
+            raise InvalidSignature(
+                f"tool {tool!r}: task_ttl must be a number of seconds, more than 0 and at most a year, got {ttl!r}"
+            )
+        if not given:
+            if "task_ttl" in spec:
+                raise InvalidSignature(
+                    f"tool {tool!r}: task_ttl= must be given together with task=; add task=True, or leave task_ttl out"
+                )
+            return None
+        return cls(given == "required", float(ttl), given.seconds if isinstance(given, After) else None)
 
 
 def warn_of_promise(function: AskingFunction, parts: Parts, promise: str) -> None:

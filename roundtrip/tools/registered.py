@@ -27,32 +27,22 @@ from roundtrip.on_demand import load_on_use
 from roundtrip.questions.markers import ExternalMarker
 from roundtrip.resolvers.markers import Dependency
 from roundtrip.resolvers.signatures import display_name, given_by_partials, hints_of
+from roundtrip.tools import options
 from roundtrip.tools.arguments import ArgumentReader
-from roundtrip.tools.options import (
-    ToolSpec,
-    hints_of_tool,
-    label_set,
-    listed_meta,
-    mark_registered,
-    spec_from,
-    spec_of,
-    version_text,
-)
+from roundtrip.tools.promises import OncePolicy, TaskMode
 from roundtrip.tools.results import WRAPPED, mark_wrapped, results_for, returned_type
-from roundtrip.tools.schemas import inlined, with_descriptions
 from roundtrip.visibility.rules import Component, read_enabled
 
 if TYPE_CHECKING:
-    from roundtrip.tools import confirmation, docstring_sections, input_schemas, promises, task_mode
+    from roundtrip.tools import confirmation, docstring_sections, schema_checks, schemas
     from roundtrip.visibility.gates import VisibilityGate
 else:
     load_on_use(
         globals(),
         "roundtrip.tools.confirmation",
         "roundtrip.tools.docstring_sections",
-        "roundtrip.tools.input_schemas",
-        "roundtrip.tools.promises",
-        "roundtrip.tools.task_mode",
+        "roundtrip.tools.schema_checks",
+        "roundtrip.tools.schemas",
     )
 
 logger = logging.getLogger("roundtrip")
@@ -63,6 +53,10 @@ _OF_SDK_TOOLS: Final = ("name", "title", "description", "annotations", "icons", 
 """Options that a tool object of the SDK has."""
 # Without any of these there is nothing to parse, and the parsers need not be imported.
 _SECTIONED: Final = re.compile(r"^(?::\w|[A-Z][A-Za-z ]*:[ \t]*$|-{3,}[ \t]*$)", re.MULTILINE)
+
+
+_FOREIGN: Final = {"docket", "uncalled_for"}
+"""Packages whose dependencies parameters may have; before an import of them there are none."""
 
 
 class ForeignParameters(Protocol):
@@ -95,12 +89,25 @@ class ToolDefaults(NamedTuple):
     strict: bool = False
     inline: bool = True
 
+    def filled(self, fn: Callable[..., Any]) -> Mapping[str, Any]:
+        """Return the dependencies of another library that fill parameters of a tool's function."""
+        return {} if _FOREIGN.isdisjoint(sys.modules) else self.foreign.filled(fn)
+
+    def reject(self, given: Any, subject: str) -> None:
+        """Reject any other dependency of the library.
+
+        Raises:
+            InvalidSignature: It is one.
+        """
+        if not _FOREIGN.isdisjoint(sys.modules):
+            self.foreign.reject(given, subject)
+
 
 class RegisteredTool(NamedTuple):
     """One tool, ready to be listed and called."""
 
     component: Component
-    spec: ToolSpec
+    spec: options.ToolSpec
     function: AskingFunction
     arguments: ArgumentReader
     visibility_gate: VisibilityGate | None
@@ -123,7 +130,7 @@ class RegisteredTool(NamedTuple):
         if self.version is None:
             return self.listing
         versions = [tool.version for tool in (self, *lower) if tool.version is not None]
-        update: dict[str, Any] = {"meta": listed_meta(self.spec, versions)}
+        update: dict[str, Any] = {"meta": options.listed_meta(self.spec, versions)}
         if any(tool.listing.output_schema != self.listing.output_schema for tool in lower):
             # Clients check the results of all versions against this one schema.
             update["output_schema"] = None
@@ -131,7 +138,7 @@ class RegisteredTool(NamedTuple):
 
 
 def register(
-    target: Callable[..., Any] | SdkTool, spec: ToolSpec, *, defaults: ToolDefaults, since: int = 0
+    target: Callable[..., Any] | SdkTool, spec: options.ToolSpec, *, defaults: ToolDefaults, since: int = 0
 ) -> RegisteredTool:
     """Make a tool of a function, and reject one that can never work.
 
@@ -147,22 +154,21 @@ def register(
     """
     if isinstance(target, SdkTool):
         fn, prepared = target.fn, target.fn_metadata
-        attached: ToolSpec = {**spec_of(fn), **spec_from({name: getattr(target, name) for name in _OF_SDK_TOOLS})}
+        attached: options.ToolSpec = {
+            **options.spec_of(fn),
+            **options.spec_from({name: getattr(target, name) for name in _OF_SDK_TOOLS}),
+        }
     else:
-        fn, prepared, attached = _callable_part(target), None, spec_of(target)
+        fn, prepared, attached = _callable_part(target), None, options.spec_of(target)
     spec = {**attached, **spec}
     name = spec.get("name") or display_name(fn)
     validate_and_warn_tool_name(name)
     if name == "<lambda>":
         raise ValueError("You must provide a name for lambda functions")
     _require_bound(fn, tool=name)
+    dependencies, foreign = dependencies_of(spec.get("dependencies"), tool=name), defaults.filled(fn)
     signature = read_signature(
-        fn,
-        kind="tool",
-        name=name,
-        dependencies=dependencies_of(spec.get("dependencies"), tool=name),
-        foreign=defaults.foreign.filled(fn),
-        reject=defaults.foreign.reject,
+        fn, kind="tool", name=name, dependencies=dependencies, foreign=foreign, reject=defaults.reject
     )
     metadata = prepared or _metadata_of(signature, tool=name, structured=spec.get("structured_output") is not False)
     derived = schema = metadata.arg_model.model_json_schema(by_alias=True)
@@ -176,7 +182,7 @@ def register(
         schema = with_descriptions(schema, {names.get(key, key): text for key, text in described.items()})
         description = description or text
     if (given := spec.get("input_schema")) is not None:
-        schema = input_schemas.checked_schema(given, derived, tool=name)
+        schema = schema_checks.checked_schema(given, derived, tool=name)
     if (reason := find_invalid_x_mcp_header(schema)) is not None:
         raise InvalidSignature(f"Tool {name!r} has an invalid x-mcp-header annotation: {reason}")
     results = results_for(
@@ -189,13 +195,12 @@ def register(
     )
     check: Callable[[object], None] | None = None
     if defaults.strict or given is not None:
-        check = input_schemas.check_of(schema, tool=name)
+        check = schema_checks.check_of(schema, tool=name)
     arguments = ArgumentReader(metadata, check)
-    version = version_text(spec.get("version"), tool=name)
+    version = options.version_text(spec.get("version"), tool=name)
     convert = results.convert
     if version is not None and WRAPPED in (results.output_schema or {}):
         convert = mark_wrapped(convert)
-    serve = inlined if defaults.inline else copy.deepcopy
     # Serve a hand-written schema unchanged: its references and anchors belong to its author.
     by_hand = given is not None or (isinstance(target, SdkTool) and schema != derived)
     enabled, visibility_gate = read_enabled(
@@ -204,32 +209,52 @@ def register(
         reject=signature.reject,
     )
     if not isinstance(target, SdkTool):
-        mark_registered(target)
+        options.mark_registered(target)
     return RegisteredTool(
         component=Component(
-            kind="tool", name=name, tags=label_set(spec), version=version, since=since, enabled=enabled
+            kind="tool", name=name, tags=options.label_set(spec), version=version, since=since, enabled=enabled
         ),
         spec=spec,
         function=asking_function(signature, spec, arguments.names, defaults=defaults, version=version, convert=convert),
         arguments=arguments,
         visibility_gate=visibility_gate,
-        names_headers=bool(x_mcp_header_map(listed_schema := copy.deepcopy(schema) if by_hand else serve(schema))),
+        names_headers=bool(x_mcp_header_map(listed_schema := _served(schema, inline=defaults.inline and not by_hand))),
         listing=WireTool(
             name=name,
             title=spec.get("title"),
             description=description or "",
             input_schema=listed_schema,
-            output_schema=serve(results.output_schema) if results.output_schema is not None else None,
-            annotations=hints_of_tool(spec),
+            output_schema=_served(results.output_schema, inline=defaults.inline) if results.output_schema else None,
+            annotations=options.hints_of_tool(spec),
             icons=spec.get("icons"),
-            _meta=listed_meta(spec),
+            _meta=options.listed_meta(spec),
         ),
     )
 
 
+def with_descriptions(schema: dict[str, Any], descriptions: Mapping[str, str]) -> dict[str, Any]:
+    """Add a description to each property without one.
+
+    Call it before inlining, which would copy descriptions of definitions into properties.
+    """
+    properties = schema.get("properties")
+    if not isinstance(properties, dict) or not descriptions:
+        return schema
+    described: dict[str, Any] = {}
+    for name, part in cast("dict[str, Any]", properties).items():
+        text = descriptions.get(name)
+        lacks = text and isinstance(part, dict) and "description" not in part
+        described[name] = {**cast("dict[str, Any]", part), "description": text} if lacks else part
+    return {**schema, "properties": described}
+
+
+def _served(schema: dict[str, Any], *, inline: bool) -> dict[str, Any]:
+    return schemas.inlined(schema) if inline and "$defs" in schema else copy.deepcopy(schema)
+
+
 def asking_function(
     signature: FunctionSignature,
-    spec: ToolSpec,
+    spec: options.ToolSpec,
     arguments: Mapping[str, str],
     *,
     defaults: ToolDefaults,
@@ -251,9 +276,9 @@ def asking_function(
         if confirmed.approve is not None:
             policies[ExternalMarker] = confirmed.approve
     if not spec.keys().isdisjoint(("exactly_once", "on_unknown")):
-        policies[promises.OncePolicy] = promises.OncePolicy.of(spec, tool=name)
+        policies[OncePolicy] = OncePolicy.of(spec, tool=name)
     if not spec.keys().isdisjoint(("task", "task_ttl")):
-        task = policies[task_mode.TaskMode] = task_mode.TaskMode.of(spec, tool=name)
+        task = policies[TaskMode] = TaskMode.of(spec, tool=name)
     return kind(
         signature,
         arguments,
@@ -362,7 +387,7 @@ def describe(fn: Callable[..., Any]) -> tuple[str, Mapping[str, str]]:
     text = inspect.cleandoc(_docstring(fn))
     if not _SECTIONED.search(text):
         return text, {}
-    return docstring_sections.read_sections(text, _parameter_names(fn))
+    return docstring_sections.read_sections(text, frozenset(inspect.signature(fn).parameters))
 
 
 def _docstring(fn: Any) -> str:
@@ -390,13 +415,6 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _parameter_names(fn: Callable[..., Any]) -> frozenset[str]:
-    try:
-        return frozenset(inspect.signature(fn).parameters)
-    except (TypeError, ValueError):
-        return frozenset()
-
-
 def _described_by_annotation(fn: Callable[..., Any]) -> Mapping[str, str]:
     """Return the descriptions that parameters have as bare text: `Annotated[int, "How many"]`."""
     described: dict[str, str] = {}
@@ -416,7 +434,7 @@ def dependencies_of(given: Sequence[Dependency | Callable[..., Any]] | None, *, 
     return [marker if isinstance(marker, Dependency) else Dependency(marker) for marker in given]
 
 
-def _limits_of(spec: ToolSpec, general: Limits, *, tool: str) -> Limits:
+def _limits_of(spec: options.ToolSpec, general: Limits, *, tool: str) -> Limits:
     ttl, max_age = spec.get("ttl"), spec.get("max_age")
     try:
         return Limits(

@@ -115,8 +115,8 @@ class ToolRegistry:
             UnknownTool: The tool does not exist, or is hidden; the message does not say which.
         """
         found = self.seen.versions.get(name, ())
-        if version is not None:
-            found = [tool for tool in found if version_key(tool.version) == order_of(version)]
+        if (key := version_key(version)) is not None:
+            found = [tool for tool in found if version_key(tool.version) == key]
         if not found:
             raise UnknownTool(name)
         return found
@@ -217,7 +217,7 @@ class ToolRegistry:
     def sees(self, tool: RegisteredTool) -> bool:
         """Return True if some client may see the tool."""
         allowed = self._allowed
-        return (allowed is None or tool.name in allowed) and self._visibility.sees(tool.component)
+        return (allowed is None or tool.name in allowed) and self._visibility.rules.sees(tool.component)
 
     def refresh(self) -> None:
         """Make the snapshot again after a change."""

@@ -27,24 +27,14 @@ from roundtrip.errors import InvalidSignature, NotSendable
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.signatures import arms_of
 from roundtrip.sdk import output_adapter
-from roundtrip.tools.content import (
-    CONTENT_TYPES,
-    ToolResult,
-    as_block,
-    as_blocks,
-    as_json,
-    as_text,
-    require_sendable,
-    require_sendable_model,
-    require_sendable_text,
-    unsendable,
-)
-from roundtrip.tools.schemas import Check, SchemaMismatch, checker
+from roundtrip.tools import content
 
 if TYPE_CHECKING:
     from roundtrip.questions import forms
+    from roundtrip.tools import schema_checks
+    from roundtrip.tools.schema_checks import Check
 else:
-    load_on_use(globals(), "roundtrip.questions.forms")
+    load_on_use(globals(), "roundtrip.questions.forms", "roundtrip.tools.schema_checks")
 
 Converter = Callable[[Any], CallToolResult | InputRequiredResult]
 
@@ -135,7 +125,7 @@ def _given(schema: dict[str, Any], *, tool: str) -> Results:
             "make other values a property of that object"
         )
     try:
-        check = checker(schema)
+        check = schema_checks.checker(schema)
     except ValueError as error:
         raise InvalidSignature(f"tool {tool!r}: output_schema is {error}") from error
     structure = _under_result if schema.get(WRAPPED) is True else _object_like
@@ -195,32 +185,32 @@ def _converter(structure: Callable[[Any], Any], *, check: Check | None = None) -
 
     def convert(value: Any) -> CallToolResult | InputRequiredResult:
         if isinstance(value, InputRequiredResult):
-            require_sendable_model(value)
+            content.require_sendable_model(value)
             return value
         try:
-            if isinstance(value, CallToolResult | ToolResult):
+            if isinstance(value, CallToolResult | content.ToolResult):
                 return _whole(value, check)
             if isinstance(value, Iterator):
                 # Keep the items, as they are read twice below. Unlike a list, a deque becomes one text, as in the SDK.
                 value = collections.deque(cast("Iterator[Any]", value))
-            content = as_blocks(value)
+            blocks = content.as_blocks(value)
             structured = structure(value)
-        except (SchemaMismatch, ValidationError) as error:
+        except (schema_checks.SchemaMismatch, ValidationError) as error:
             # The message and the traceback are logged, and a result can hold a user's answers: leave the values out.
-            problem = error.summary if isinstance(error, SchemaMismatch) else forms.explain(error)
+            problem = error.summary if isinstance(error, schema_checks.SchemaMismatch) else forms.explain(error)
             raise NotSendable(f"a result does not fit the tool's output schema: {problem}; correct either") from None
         if structured is None:
-            return CallToolResult(content=content)
-        return CallToolResult(content=content, structured_content=structured)
+            return CallToolResult(content=blocks)
+        return CallToolResult(content=blocks, structured_content=structured)
 
     return convert
 
 
-def _whole(value: CallToolResult | ToolResult, check: Check | None) -> CallToolResult:
-    result = value.to_call_tool_result() if isinstance(value, ToolResult) else value
-    require_sendable_model(result)
+def _whole(value: CallToolResult | content.ToolResult, check: Check | None) -> CallToolResult:
+    result = value.to_call_tool_result() if isinstance(value, content.ToolResult) else value
+    content.require_sendable_model(result)
     # Checked separately: inside a model, pydantic writes NaN and infinity as null.
-    structured, _ = as_json(result.structured_content), as_json(result.meta)
+    structured, _ = content.as_json(result.structured_content), content.as_json(result.meta)
     if check is not None and not result.is_error:
         check(structured)
     return result
@@ -228,33 +218,35 @@ def _whole(value: CallToolResult | ToolResult, check: Check | None) -> CallToolR
 
 def _later(schema: dict[str, Any]) -> Check:
     """Return a check that is made at its first use, as most tools never use theirs."""
-    prepared = functools.cache(lambda: checker(schema))
+    prepared = functools.cache(lambda: schema_checks.checker(schema))
     return lambda value: prepared()(value)
 
 
 def _object_like(value: Any) -> Any:
     """Return the value as a JSON object; None if it is not one."""
-    if not (isinstance(value, Mapping | BaseModel) or is_dataclass(value)) or as_block(value) is not None:
+    if not (isinstance(value, Mapping | BaseModel) or is_dataclass(value)) or content.as_block(value) is not None:
         return None
-    structured = as_json(value)
+    structured = content.as_json(value)
     return cast("Any", structured) if isinstance(structured, dict) else None
 
 
 def _any_object(value: Any) -> Any:
     structured = _object_like(value)
     if structured is None:
-        raise SchemaMismatch("", f"{type(value).__name__} is not an object; return a dict, a model or a dataclass")
+        raise schema_checks.SchemaMismatch(
+            "", f"{type(value).__name__} is not an object; return a dict, a model or a dataclass"
+        )
     return structured
 
 
 def _under_result(value: Any) -> Any:
-    return {"result": as_json(value)}
+    return {"result": content.as_json(value)}
 
 
 def _any_list(value: Any) -> Any:
-    listed = as_json(_with_blocks(value))
+    listed = content.as_json(_with_blocks(value))
     if not isinstance(listed, list):
-        raise SchemaMismatch("", f"{type(value).__name__} is not a list")
+        raise schema_checks.SchemaMismatch("", f"{type(value).__name__} is not a list")
     return cast("Any", {"result": listed})
 
 
@@ -262,7 +254,7 @@ def _with_blocks(value: Any) -> Any:
     """Replace images, sounds and files in a list by blocks without their bytes, which are in the content."""
     if isinstance(value, list | tuple):
         return [_with_blocks(item) for item in cast("Iterable[Any]", value)]
-    block = as_block(value)
+    block = content.as_block(value)
     if block is None:
         return value
     return block.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=_BYTES_OF_BLOCKS)
@@ -285,8 +277,8 @@ def _typed(metadata: FuncMetadata, check: Check) -> Callable[[Any], Any]:
             else:
                 data = adapter.dump_python(validated, mode="json", by_alias=True)
         except ValueError as error:
-            raise unsendable(error) from error
-        require_sendable(data)
+            raise content.unsendable(error) from error
+        content.require_sendable(data)
         if surprising or (type(validated) is not model and isinstance(validated, BaseModel)):
             check(data)
         return data
@@ -308,13 +300,13 @@ def _has_serializers(core_schema: Any) -> bool:
 
 def _scalar_converter(kind: type[Any], otherwise: Converter) -> Converter:
     """Return the fast converter of str, int and bool; the result equals that of the SDK's one-field model."""
-    require = require_sendable_text if kind is str else require_sendable
+    require = content.require_sendable_text if kind is str else content.require_sendable
 
     def convert(value: Any) -> CallToolResult | InputRequiredResult:
         if type(value) is not kind:
             return otherwise(value)
         require(value)
-        text = TextContent(type="text", text=value if kind is str else as_text(value))
+        text = TextContent(type="text", text=value if kind is str else content.as_text(value))
         return CallToolResult(content=[text], structured_content={"result": value})
 
     return convert
@@ -415,7 +407,7 @@ def _mentions_content(annotation: Any) -> bool:
         if origin in _LISTS or origin in _ITERATIONS or origin in _AWAITED:
             if any(_mentions_content(argument) for argument in get_args(arm)):
                 return True
-        elif any(_is(arm, kind) for kind in CONTENT_TYPES):
+        elif any(_is(arm, kind) for kind in content.CONTENT_TYPES):
             return True
     return False
 

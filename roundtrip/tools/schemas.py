@@ -1,92 +1,30 @@
-"""JSON schemas of tools: inline references, add descriptions, and check values."""
+"""Inline the references of tools' JSON schemas, and walk through their parts."""
 
 import copy
-import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, cast
 from urllib.parse import unquote
 
-if TYPE_CHECKING:
-    from jsonschema import FormatChecker, SchemaError, ValidationError
-    from jsonschema.protocols import Validator
-
-Check = Callable[[object], None]
-"""Function that raises `SchemaMismatch` for a value that a schema does not allow."""
-
-_GROWTH = 4000
+_GROWTH: Final = 4000
 """Values that inlining may add to a schema."""
 
-_SHOWN_VALUE = 80
-_SHOWN_TEXT = 400
-_COMPARED_ERRORS = 10
-
-# Keywords that hold schemas; everything else is data, in which "$ref" is an ordinary word.
-_NAMED = frozenset(("properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions"))
-_LISTED = frozenset(("allOf", "anyOf", "oneOf", "prefixItems"))
-_SINGLE = frozenset(
-    (
-        "items",
-        "additionalItems",
-        "additionalProperties",
-        "contains",
-        "contentSchema",
-        "else",
-        "if",
-        "not",
-        "propertyNames",
-        "then",
-        "unevaluatedItems",
-        "unevaluatedProperties",
-    )
-)
+_KEYWORDS: Final = {
+    # Keywords that hold schemas; everything else is data, in which "$ref" is an ordinary word.
+    "named": "properties patternProperties dependentSchemas dependencies $defs definitions",
+    "listed": "allOf anyOf oneOf prefixItems",
+    "single": "items additionalItems additionalProperties contains contentSchema else if not propertyNames then "
+    "unevaluatedItems unevaluatedProperties",
+    "limit": "const dependentRequired enum exclusiveMaximum exclusiveMinimum maxContains maxItems maxLength "
+    "maxProperties maximum minContains minItems minLength minProperties minimum multipleOf pattern required type "
+    "uniqueItems",
+}
+_KIND_OF: Final = {word: kind for kind, words in _KEYWORDS.items() for word in words.split()}
 # Keywords that forbid something; the others only describe, beside a `$ref` too.
-_CONSTRAINTS = frozenset(
-    (
-        *(_NAMED | _LISTED | _SINGLE) - {"$defs", "definitions", "contentSchema"},
-        "const",
-        "dependentRequired",
-        "enum",
-        "exclusiveMaximum",
-        "exclusiveMinimum",
-        "maxContains",
-        "maxItems",
-        "maxLength",
-        "maxProperties",
-        "maximum",
-        "minContains",
-        "minItems",
-        "minLength",
-        "minProperties",
-        "minimum",
-        "multipleOf",
-        "pattern",
-        "required",
-        "type",
-        "uniqueItems",
-    )
-)
+_CONSTRAINTS: Final = _KIND_OF.keys() - {"$defs", "definitions", "contentSchema"}
 # Keywords that name a place; inlining would copy the name.
-_NAMING = frozenset(("$id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveAnchor", "$recursiveRef"))
-_DEFINITION = re.compile(r"#/\$defs/([^/]+)")
-
-
-class SchemaMismatch(ValueError):
-    """A value that a schema does not allow.
-
-    Attributes:
-        place: The place in the value, empty for its root.
-        summary: The message without the value.
-    """
-
-    def __init__(self, place: str, problem: str, *, without_value: str | None = None) -> None:
-        super().__init__(_at(place, problem))
-        self.place = place
-        self.summary = _at(place, problem if without_value is None else without_value)
-
-
-def _at(place: str, problem: str) -> str:
-    return f"{place}: {problem}" if place else problem
+_NAMING: Final = frozenset(("$id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveAnchor", "$recursiveRef"))
+_DEFINITION: Final = re.compile(r"#/\$defs/([^/]+)")
 
 
 def inlined(schema: dict[str, Any]) -> dict[str, Any]:
@@ -100,9 +38,13 @@ def inlined(schema: dict[str, Any]) -> dict[str, Any]:
         return copy.deepcopy(schema)
     try:
         found = _Inliner(schema, cast("dict[str, Any]", definitions)).inlined()
-    except RecursionError:
+    except (RecursionError, _SchemaTooLarge):
         found = None
     return copy.deepcopy(schema) if found is None else found
+
+
+class _SchemaTooLarge(Exception):
+    """A schema would grow too much."""
 
 
 class _Inliner:
@@ -112,19 +54,26 @@ class _Inliner:
         self._root = {key: value for key, value in schema.items() if key != "$defs"}
         self._references = {name: self._names_in(definition) for name, definition in definitions.items()}
         self._recursive = {name for name in definitions if name in self._reachable(self._references[name])}
-        self._sizes: dict[str, int] = {}
+        self._room = _size(schema) + _GROWTH - _size(self._root)
+        """Values that inlined definitions may still add."""
 
     def inlined(self) -> dict[str, Any] | None:
-        """Return the whole inlined schema; None if it must stay unchanged."""
-        named = any(word in part for part in subschemas(self._schema) for word in _NAMING)
-        if named or self._refers_elsewhere_into_definitions():
-            return None
-        kept = self._kept()
-        grown = self._size(self._root) + sum(self._size(self._definitions[name]) for name in kept)
-        if grown > _size(self._schema) + _GROWTH:
-            return None
+        """Return the whole inlined schema; None if it must stay unchanged.
+
+        Raises:
+            _SchemaTooLarge: It would grow too much.
+        """
+        for part in subschemas(self._schema):
+            # A reference may also point inside a definition, or to a missing one.
+            elsewhere = self._name_of(part) is None and str(part.get("$ref")).startswith("#/$defs")
+            if elsewhere or any(word in part for word in _NAMING):
+                return None
+        # The recursive definitions that are still referred to.
+        reachable = self._reachable(self._names_in(self._root))
+        kept = {name: part for name, part in self._definitions.items() if name in reachable & self._recursive}
+        self._room -= sum(map(_size, kept.values()))
         root = self._inline_root()
-        definitions = {name: self._inline(self._definitions[name]) for name in self._definitions if name in kept}
+        definitions = {name: self._inline(part) for name, part in kept.items()}
         return {**root, "$defs": definitions} if definitions else root
 
     def _inline_root(self) -> dict[str, Any]:
@@ -142,11 +91,12 @@ class _Inliner:
             return copy.deepcopy(schema)
         found: dict[str, Any] = {}
         for key, value in cast("dict[str, Any]", schema).items():
-            if key in _NAMED and isinstance(value, dict):
+            kind = _KIND_OF.get(key)
+            if kind == "named" and isinstance(value, dict):
                 found[key] = {name: self._inline(part) for name, part in cast("dict[str, Any]", value).items()}
-            elif (key in _LISTED or key == "items") and isinstance(value, list):
+            elif (kind == "listed" or key == "items") and isinstance(value, list):
                 found[key] = [self._inline(part) for part in cast("list[Any]", value)]
-            elif key in _SINGLE:
+            elif kind == "single":
                 found[key] = self._inline(value)
             elif key == "discriminator" and isinstance(value, dict):
                 found[key] = self._discriminator(cast("dict[str, Any]", value))
@@ -156,6 +106,9 @@ class _Inliner:
         if name is None or name in self._recursive:
             return found
         del found["$ref"]
+        self._room -= _size(self._definitions[name])
+        if self._room < 0:
+            raise _SchemaTooLarge
         definition = self._inline(self._definitions[name])
         return _merged(definition, found)
 
@@ -174,11 +127,6 @@ class _Inliner:
         names = (self._name_of(part) for part in subschemas(schema))
         return frozenset(name for name in names if name is not None)
 
-    def _refers_elsewhere_into_definitions(self) -> bool:
-        """Return True if a reference points inside a definition, or to a missing one."""
-        nameless = (part.get("$ref") for part in subschemas(self._schema) if self._name_of(part) is None)
-        return any(isinstance(ref, str) and ref.startswith("#/$defs") for ref in nameless)
-
     def _reachable(self, names: frozenset[str]) -> set[str]:
         seen: set[str] = set()
         ahead = list(names)
@@ -188,22 +136,6 @@ class _Inliner:
                 seen.add(name)
                 ahead += self._references[name]
         return seen
-
-    def _kept(self) -> set[str]:
-        """Return the recursive definitions that are still referred to."""
-        start = self._names_in(self._root)
-        return self._reachable(start) & self._recursive
-
-    def _size(self, schema: Any) -> int:
-        """Count the values of a schema after its references are replaced."""
-        size = _size(schema)
-        for part in subschemas(schema):
-            name = self._name_of(part)
-            if name is not None and name not in self._recursive:
-                if name not in self._sizes:
-                    self._sizes[name] = self._size(self._definitions[name])
-                size += self._sizes[name]
-        return size
 
 
 def _merged(definition: Any, siblings: dict[str, Any]) -> Any:
@@ -230,12 +162,13 @@ def subschemas(schema: Any) -> Iterator[dict[str, Any]]:
         return
     yield cast("dict[str, Any]", schema)
     for key, value in cast("dict[str, Any]", schema).items():
-        if key in _NAMED and isinstance(value, dict):
+        kind = _KIND_OF.get(key)
+        if kind == "named" and isinstance(value, dict):
             parts = list(cast("dict[str, Any]", value).values())
-        elif (key in _LISTED or key == "items") and isinstance(value, list):
+        elif (kind == "listed" or key == "items") and isinstance(value, list):
             parts = cast("list[Any]", value)
         else:
-            parts = [value] if key in _SINGLE else []
+            parts = [value] if kind == "single" else []
         for part in parts:
             yield from subschemas(part)
 
@@ -244,141 +177,3 @@ def _size(value: Any) -> int:
     if isinstance(value, dict):
         return 1 + sum(map(_size, cast("dict[str, Any]", value).values()))
     return 1 + sum(map(_size, cast("list[Any]", value))) if isinstance(value, list) else 1
-
-
-def with_descriptions(schema: dict[str, Any], descriptions: Mapping[str, str]) -> dict[str, Any]:
-    """Add a description to each property without one.
-
-    Call it before `inlined`, which would copy descriptions of definitions into properties.
-    """
-    properties = schema.get("properties")
-    if not isinstance(properties, dict) or not descriptions:
-        return schema
-    described: dict[str, Any] = {}
-    for name, part in cast("dict[str, Any]", properties).items():
-        text = descriptions.get(name)
-        lacks = text and isinstance(part, dict) and "description" not in part
-        described[name] = {**cast("dict[str, Any]", part), "description": text} if lacks else part
-    return {**schema, "properties": described}
-
-
-def checker(schema: Mapping[str, Any]) -> Check:
-    """Return a check of values by a schema.
-
-    It fetches no references: a reference that leads out of the schema is an error.
-
-    Raises:
-        ValueError: The JSON schema is invalid.
-    """
-    return check_of_own(copy.deepcopy(dict(schema)))
-
-
-def check_of_own(schema: dict[str, Any], formats: "FormatChecker | None" = None) -> Check:
-    """Return a check of values by a schema, which must not change; see `checker`."""
-    from jsonschema import Draft202012Validator, SchemaError
-    from jsonschema.validators import extend, validator_for  # pyright: ignore[reportUnknownVariableType]
-    from referencing import Registry
-    from referencing.exceptions import Unresolvable
-
-    kind = validator_for(schema, default=Draft202012Validator)
-    try:
-        kind.check_schema(schema)
-    except SchemaError as error:
-        raise ValueError(f"not a valid JSON schema: {_mismatch(error)}") from error
-    except RecursionError:
-        raise ValueError("not a usable JSON schema: it is nested too deeply") from None
-    if (reference := _missing_reference(schema)) is not None:
-        raise ValueError(f"not a valid JSON schema: it refers to {reference!r}, which is not in it")
-    brief = {word: _briefly(kind.VALIDATORS[word]) for word in ("anyOf", "oneOf") if word in kind.VALIDATORS}
-    # An empty registry: the default one fetches unknown references.
-    validator: Validator = cast("Any", extend)(kind, brief)(
-        schema, registry=cast("Any", Registry)(), format_checker=formats
-    )
-
-    def check(value: object) -> None:
-        try:
-            error = _best_match(itertools.islice(validator.iter_errors(cast("Any", value)), _COMPARED_ERRORS))
-            if error is not None:
-                raise _mismatch(error)
-        except RecursionError:
-            raise SchemaMismatch("", "the value is nested too deeply") from None
-        except Unresolvable as unknown:
-            raise SchemaMismatch("", f"the schema refers to {unknown.ref!r}, which is not in it") from unknown
-
-    return check
-
-
-def _briefly(keyword: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap `anyOf` or `oneOf` to collect only a few errors of each schema."""
-
-    def collect(validator: Any, *rest: Any) -> Any:
-        return keyword(_Brief(validator), *rest)
-
-    return collect
-
-
-class _Brief:
-    """The part of a validator that `anyOf` and `oneOf` use, with few errors."""
-
-    def __init__(self, validator: Any) -> None:
-        self.evolve = validator.evolve
-        self._validator = validator
-
-    def descend(self, *args: Any, **options: Any) -> Iterator[Any]:
-        return itertools.islice(self._validator.descend(*args, **options), _COMPARED_ERRORS)
-
-
-def _missing_reference(schema: dict[str, Any]) -> str | None:
-    """Return a reference without a target; None if all have one, or if parts with their own addresses hide it."""
-    from jsonschema_specifications import REGISTRY
-    from referencing.exceptions import Unresolvable
-    from referencing.jsonschema import DRAFT202012, specification_with
-
-    parts = list(subschemas(schema))
-    if any("$id" in part or "id" in part for part in parts[1:]):
-        return None
-    specification = specification_with(str(schema.get("$schema", "")), default=DRAFT202012)
-    resolver = REGISTRY.resolver_with_root(specification.create_resource(schema))
-    for part in parts:
-        reference = part.get("$ref")
-        if isinstance(reference, str):
-            try:
-                resolver.lookup(reference)
-            except Unresolvable:
-                return reference
-    return None
-
-
-def _best_match(errors: "Iterable[ValidationError]") -> "ValidationError | None":
-    """Return the outermost error, or the most relevant error inside it."""
-    from jsonschema import exceptions
-
-    first = min(errors, key=lambda error: len(error.path), default=None)
-    # jsonschema is untyped here.
-    return cast(
-        "ValidationError | None",
-        exceptions.best_match([first] if first is not None else []),  # pyright: ignore[reportUnknownMemberType]
-    )
-
-
-def _mismatch(error: "ValidationError | SchemaError") -> SchemaMismatch:
-    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path)
-    whole = repr(error.instance)
-    shown = _short(whole, _SHOWN_VALUE)
-    arms = error.context or []
-    if arms and all(arm.validator == "type" and not arm.path and isinstance(arm.validator_value, str) for arm in arms):
-        # Replaces "not valid under any of the given schemas", which does not say what is expected.
-        rest = f" is not of type {', '.join(repr(arm.validator_value) for arm in arms)}"
-        problem, without_value = f"{shown}{rest}", f"the value{rest}"
-    else:
-        problem = error.message.replace(whole, shown)
-        without_value = error.message.replace(whole, "the value", 1)
-    return SchemaMismatch(
-        _short(place.removeprefix("."), _SHOWN_TEXT),
-        _short(problem, _SHOWN_TEXT),
-        without_value=_short(without_value, _SHOWN_TEXT),
-    )
-
-
-def _short(text: str, length: int) -> str:
-    return text if len(text) <= length else f"{text[:length]}..."

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel, Field, TypeAdapter, create_model
 
-from roundtrip.tools.input_schemas import input_checker
-from roundtrip.tools.schemas import SchemaMismatch, checker, inlined, with_descriptions
+from roundtrip.tools.registered import with_descriptions
+from roundtrip.tools.schema_checks import SchemaMismatch, checker, input_checker
+from roundtrip.tools.schemas import inlined
 from tests.kit.raised import raised
 from tests.kit.tables import check_each
 from tests.kit.tiers import examples

@@ -1,0 +1,234 @@
+"""Check values against JSON schemas: arguments against a tool's own, or its author's, and results."""
+
+import copy
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from roundtrip.errors import InvalidSignature
+from roundtrip.tools.schemas import subschemas
+
+if TYPE_CHECKING:
+    from jsonschema import FormatChecker, SchemaError, ValidationError
+    from jsonschema.protocols import Validator
+
+Check = Callable[[object], None]
+"""Function that raises `SchemaMismatch` for a value that a schema does not allow."""
+
+_SHOWN_VALUE = 80
+_SHOWN_TEXT = 400
+_COMPARED_ERRORS = 10
+
+_DATE = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_TIME = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?([Zz]|[+-][0-9]{2}:?[0-9]{2})?"
+# Patterns of formats. Times without a zone fit too, as pydantic writes and reads them.
+_FORMATS = {
+    "date": _DATE,
+    "date-time": f"{_DATE}[Tt ]{_TIME}",
+    "duration": "[+-]?P[0-9DHMSTWY.,]+",
+    "time": _TIME,
+    "uuid": "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}",
+}
+
+
+class SchemaMismatch(ValueError):
+    """A value that a schema does not allow.
+
+    Attributes:
+        place: The place in the value, empty for its root.
+        summary: The message without the value.
+    """
+
+    def __init__(self, place: str, problem: str, *, without_value: str | None = None) -> None:
+        super().__init__(_at(place, problem))
+        self.place = place
+        self.summary = _at(place, problem if without_value is None else without_value)
+
+
+def _at(place: str, problem: str) -> str:
+    return f"{place}: {problem}" if place else problem
+
+
+def check_of(schema: dict[str, Any], *, tool: str) -> Callable[[object], None]:
+    """Return a check of the arguments of a tool against its schema.
+
+    Raises:
+        InvalidSignature: The schema is invalid.
+    """
+    try:
+        return input_checker(schema)
+    except ValueError as error:
+        raise InvalidSignature(f"tool {tool!r}: its input schema cannot be checked: {error}") from error
+
+
+def checked_schema(given: dict[str, Any], derived: Mapping[str, Any], *, tool: str) -> dict[str, Any]:
+    """Return an author's schema of the arguments, which must let clients send what the parameters need.
+
+    Raises:
+        InvalidSignature: It is not a schema of an object, or rules out an argument that the function requires.
+    """
+    if not isinstance(given, dict) or given.get("type") != "object":  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidSignature(
+            f"tool {tool!r}: input_schema= must be a JSON schema of an object, with 'type': 'object' at its root"
+        )
+    properties: object = given.get("properties", {})
+    if given.get("additionalProperties") is False and isinstance(properties, dict) and "patternProperties" not in given:
+        missing = [name for name in derived.get("required", ()) if name not in properties]
+        if missing:
+            raise InvalidSignature(
+                f"tool {tool!r}: input_schema= must allow {missing[0]!r}, which the function requires; add it "
+                "to 'properties', or give the parameter a default"
+            )
+    return copy.deepcopy(given)
+
+
+def input_checker(schema: Mapping[str, Any]) -> Check:
+    """Return a `checker` for values from clients. The time of a check depends only on the size of the value.
+
+    Pydantic checks patterns and uniqueness. Dates, times, durations and UUIDs must match their `format`.
+
+    Raises:
+        ValueError: The JSON schema is invalid.
+    """
+    from jsonschema import FormatChecker
+
+    fixed = copy.deepcopy(dict(schema))
+    for part in subschemas(fixed):
+        # A pattern of values or names may backtrack forever in `re`; uniqueness compares all pairs.
+        part.pop("pattern", None)
+        part.pop("uniqueItems", None)
+        named = part.pop("patternProperties", None)
+        if isinstance(named, dict):
+            part["additionalProperties"] = {"anyOf": [*cast("dict[str, Any]", named).values()]}
+    formats = FormatChecker(formats=())
+    for name, pattern in _FORMATS.items():
+        formats.checks(name)(_looking_like(pattern))
+    return _check_of_own(fixed, formats)
+
+
+def _looking_like(pattern: str) -> Callable[[object], bool]:
+    looks = re.compile(pattern)
+    return lambda value: not isinstance(value, str) or looks.fullmatch(value) is not None
+
+
+def checker(schema: Mapping[str, Any]) -> Check:
+    """Return a check of values by a schema.
+
+    It fetches no references: a reference that leads out of the schema is an error.
+
+    Raises:
+        ValueError: The JSON schema is invalid.
+    """
+    return _check_of_own(copy.deepcopy(dict(schema)))
+
+
+def _check_of_own(schema: dict[str, Any], formats: "FormatChecker | None" = None) -> Check:
+    """Return a check of values by a schema, which must not change; see `checker`."""
+    from jsonschema import Draft202012Validator, SchemaError
+    from jsonschema.validators import extend, validator_for  # pyright: ignore[reportUnknownVariableType]
+    from referencing import Registry
+    from referencing.exceptions import Unresolvable
+
+    kind = validator_for(schema, default=Draft202012Validator)
+    try:
+        kind.check_schema(schema)
+    except SchemaError as error:
+        raise ValueError(f"not a valid JSON schema: {_mismatch(error)}") from error
+    except RecursionError:
+        raise ValueError("not a usable JSON schema: it is nested too deeply") from None
+    if (reference := _missing_reference(schema)) is not None:
+        raise ValueError(f"not a valid JSON schema: it refers to {reference!r}, which is not in it")
+    brief = {word: _briefly(kind.VALIDATORS[word]) for word in ("anyOf", "oneOf") if word in kind.VALIDATORS}
+    # An empty registry: the default one fetches unknown references.
+    validator: Validator = cast("Any", extend)(kind, brief)(
+        schema, registry=cast("Any", Registry)(), format_checker=formats
+    )
+
+    def check(value: object) -> None:
+        try:
+            error = _best_match(itertools.islice(validator.iter_errors(cast("Any", value)), _COMPARED_ERRORS))
+            if error is not None:
+                raise _mismatch(error)
+        except RecursionError:
+            raise SchemaMismatch("", "the value is nested too deeply") from None
+        except Unresolvable as unknown:
+            raise SchemaMismatch("", f"the schema refers to {unknown.ref!r}, which is not in it") from unknown
+
+    return check
+
+
+def _briefly(keyword: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap `anyOf` or `oneOf` to collect only a few errors of each schema."""
+
+    def collect(validator: Any, *rest: Any) -> Any:
+        return keyword(_Brief(validator), *rest)
+
+    return collect
+
+
+class _Brief:
+    """The part of a validator that `anyOf` and `oneOf` use, with few errors."""
+
+    def __init__(self, validator: Any) -> None:
+        self.evolve = validator.evolve
+        self._validator = validator
+
+    def descend(self, *args: Any, **options: Any) -> Iterator[Any]:
+        return itertools.islice(self._validator.descend(*args, **options), _COMPARED_ERRORS)
+
+
+def _missing_reference(schema: dict[str, Any]) -> str | None:
+    """Return a reference without a target; None if all have one, or if parts with their own addresses hide it."""
+    from jsonschema_specifications import REGISTRY
+    from referencing.exceptions import Unresolvable
+    from referencing.jsonschema import DRAFT202012, specification_with
+
+    parts = list(subschemas(schema))
+    if any("$id" in part or "id" in part for part in parts[1:]):
+        return None
+    specification = specification_with(str(schema.get("$schema", "")), default=DRAFT202012)
+    resolver = REGISTRY.resolver_with_root(specification.create_resource(schema))
+    for part in parts:
+        reference = part.get("$ref")
+        if isinstance(reference, str):
+            try:
+                resolver.lookup(reference)
+            except Unresolvable:
+                return reference
+    return None
+
+
+def _best_match(errors: "Iterable[ValidationError]") -> "ValidationError | None":
+    """Return the outermost error, or the most relevant error inside it."""
+    from jsonschema import exceptions
+
+    first = min(errors, key=lambda error: len(error.path), default=None)
+    # jsonschema is untyped here.
+    return cast(
+        "ValidationError | None",
+        exceptions.best_match([first] if first is not None else []),  # pyright: ignore[reportUnknownMemberType]
+    )
+
+
+def _mismatch(error: "ValidationError | SchemaError") -> SchemaMismatch:
+    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path)
+    whole = repr(error.instance)
+    shown = _short(whole, _SHOWN_VALUE)
+    arms = error.context or []
+    if arms and all(arm.validator == "type" and not arm.path and isinstance(arm.validator_value, str) for arm in arms):
+        # Replaces "not valid under any of the given schemas", which does not say what is expected.
+        rest = f" is not of type {', '.join(repr(arm.validator_value) for arm in arms)}"
+        problem, without_value = f"{shown}{rest}", f"the value{rest}"
+    else:
+        problem = error.message.replace(whole, shown)
+        without_value = error.message.replace(whole, "the value", 1)
+    return SchemaMismatch(
+        _short(place.removeprefix("."), _SHOWN_TEXT),
+        _short(problem, _SHOWN_TEXT),
+        without_value=_short(without_value, _SHOWN_TEXT),
+    )
+
+
+def _short(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[:length]}..."
