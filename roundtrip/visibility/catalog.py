@@ -32,6 +32,9 @@ class _CatalogEntry(NamedTuple):
     in_legs: bool
 
 
+_UNREGISTERED: Final = _CatalogEntry(Component("resource", ""), None, "resources", frozenset(), in_legs=False)
+
+
 class Catalog:
     """Catalog of visible items, so that lists and lookups walk no rules. Any thread may change it."""
 
@@ -106,13 +109,11 @@ class Catalog:
 
     def filled_in(self, kind: Shelf, identifier: str) -> frozenset[str]:
         """Return the parameters of an item that clients do not fill."""
-        entry = self._entries.get((kind, identifier))
-        return frozenset() if entry is None else entry.filled
+        return self._entry(kind, identifier).filled
 
     def is_served_in_legs(self, kind: Shelf, identifier: str) -> bool:
         """Return True if an item is served in legs, and so may ask."""
-        entry = self._entries.get((kind, identifier))
-        return entry is not None and entry.in_legs
+        return self._entry(kind, identifier).in_legs
 
     def has_gates(self, kind: Shelf) -> bool:
         """Return True if any item of the kind has a visibility gate."""
@@ -124,7 +125,7 @@ class Catalog:
             return True
         if not self.sees(kind, identifier):
             return False
-        gate = self._gate_of(kind, identifier)
+        gate = self._entry(kind, identifier).gate
         return gate is None or self._gate_evaluator().opened_here(gate) is not None
 
     async def serve(
@@ -148,7 +149,7 @@ class Catalog:
         for identifier in candidates:
             if not self.sees(kind, identifier) and dry_run is None:
                 continue
-            gate = self._gate_of(kind, identifier)
+            gate = self._entry(kind, identifier).gate
             if gate is None:
                 return await work()
             opened = await self._gate_evaluator().open(gate, unseen)
@@ -174,9 +175,8 @@ class Catalog:
             self._look()
             return list({kind for kind, _ in self._hidden ^ before})
 
-    def _gate_of(self, kind: Shelf, identifier: str) -> "VisibilityGate | None":
-        entry = self._entries.get((kind, identifier))
-        return None if entry is None else entry.gate
+    def _entry(self, kind: Shelf, identifier: str) -> _CatalogEntry:
+        return self._entries.get((kind, identifier), _UNREGISTERED)
 
     def _look(self) -> None:
         rules, entries = self._visibility.rules, self._entries.items()

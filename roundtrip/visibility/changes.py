@@ -14,16 +14,9 @@ from contextvars import ContextVar
 from typing import Any, Final, cast
 
 import anyio
+from mcp.server import subscriptions
 from mcp.server.context import HandlerResult, ServerRequestContext
 from mcp.server.session import ServerSession
-from mcp.server.subscriptions import (
-    PromptsListChanged,
-    ResourcesListChanged,
-    ResourceUpdated,
-    ServerEvent,
-    SubscriptionBus,
-    ToolsListChanged,
-)
 from mcp.shared.subscriptions import event_to_notification
 from mcp_types import (
     PromptListChangedNotification,
@@ -41,10 +34,10 @@ from roundtrip.visibility.rules import Listing
 
 logger = logging.getLogger("roundtrip")
 
-_LISTINGS: Final[tuple[tuple[Listing, ServerEvent, ServerNotification], ...]] = (
-    ("tools", ToolsListChanged(), ToolListChangedNotification()),
-    ("prompts", PromptsListChanged(), PromptListChangedNotification()),
-    ("resources", ResourcesListChanged(), ResourceListChangedNotification()),
+_LISTINGS: Final[tuple[tuple[Listing, subscriptions.ServerEvent, ServerNotification], ...]] = (
+    ("tools", subscriptions.ToolsListChanged(), ToolListChangedNotification()),
+    ("prompts", subscriptions.PromptsListChanged(), PromptListChangedNotification()),
+    ("resources", subscriptions.ResourcesListChanged(), ResourceListChangedNotification()),
 )
 _LISTING_OF: Final[Mapping[type, Listing]] = {type(notification): listing for listing, _, notification in _LISTINGS}
 _PATIENCE_SECONDS: Final = 5.0
@@ -106,7 +99,7 @@ class Changes:
         is_notified = listing in self._by_session or listing in self._told
         return holding(_NOTIFIED, connection_of(self._ctx.session)) if is_notified else nullcontext()
 
-    async def announce(self, bus: SubscriptionBus) -> None:
+    async def announce(self, bus: subscriptions.SubscriptionBus) -> None:
         """Announce the changes at the end of the request."""
         if self._notifies:
             # Break the reference cycle, so that the request is freed at once.
@@ -114,23 +107,18 @@ class Changes:
         # The change has been made, even if the client has gone or cancelled its request.
         with anyio.move_on_after(_PATIENCE_SECONDS, shield=True):
             for listing, event, notification in _LISTINGS:
-                await self._announce(bus, listing, event, notification)
-
-    async def _announce(
-        self, bus: SubscriptionBus, listing: Listing, event: ServerEvent, notification: ServerNotification
-    ) -> None:
-        if listing in self._by_session:
-            try:
-                stream = _stream_of(self._ctx)
-                await self._ctx.session.send_notification(notification, related_request_id=stream)
-            except Exception:
-                logger.warning("could not notify the client that the %s changed", listing, exc_info=True)
-        if listing in self._on_bus:
-            try:
-                with self.publishing(listing):
-                    await bus.publish(event)
-            except Exception:
-                logger.warning("could not publish that the %s changed", listing, exc_info=True)
+                if listing in self._by_session:
+                    try:
+                        stream = _stream_of(self._ctx)
+                        await self._ctx.session.send_notification(notification, related_request_id=stream)
+                    except Exception:
+                        logger.warning("could not notify the client that the %s changed", listing, exc_info=True)
+                if listing in self._on_bus:
+                    try:
+                        with self.publishing(listing):
+                            await bus.publish(event)
+                    except Exception:
+                        logger.warning("could not publish that the %s changed", listing, exc_info=True)
 
 
 def _stream_of(ctx: ServerRequestContext[Any, Any]) -> str | int | None:
@@ -176,10 +164,10 @@ class OlderClients:
         line = connection.state.get(_KEPT_AT)
         uri = (ctx.params or {}).get("uri")
         if isinstance(line, _OlderClient) and isinstance(uri, str):
-            if ctx.method == "resources/subscribe":
-                line.subscribe(uri)
-            elif ctx.method == "resources/unsubscribe":
-                line.unsubscribe(uri)
+            if ctx.method == "resources/unsubscribe":
+                line.uris.discard(uri)
+            elif ctx.method == "resources/subscribe" and len(line.uris) < _MAX_URIS and len(uri) <= _MAX_URI_CHARS:
+                line.uris.add(uri)
 
 
 class _OlderClient:
@@ -187,23 +175,17 @@ class _OlderClient:
 
     def __init__(self, session: ServerSession) -> None:
         self._session = session
-        self._uris: dict[str, None] = {}
-        self._waiting: dict[ServerEvent, None] = {}
+        self.uris: set[str] = set()
+        """The resources that it has subscribed to."""
+        self._waiting: dict[subscriptions.ServerEvent, None] = {}
         self._telling: asyncio.Task[None] | None = None
         # The SDK's own bus calls its listeners on whichever loop publishes.
         self._loop = asyncio.get_running_loop()
 
-    def subscribe(self, uri: str) -> None:
-        if len(self._uris) < _MAX_URIS and len(uri) <= _MAX_URI_CHARS:
-            self._uris[uri] = None
-
-    def unsubscribe(self, uri: str) -> None:
-        self._uris.pop(uri, None)
-
-    def hear(self, event: ServerEvent) -> None:
+    def hear(self, event: subscriptions.ServerEvent) -> None:
         if _NOTIFIED.get() is connection_of(self._session):
             return
-        if isinstance(event, ResourceUpdated) and event.uri not in self._uris:
+        if isinstance(event, subscriptions.ResourceUpdated) and event.uri not in self.uris:
             return
         if asyncio.get_running_loop() is self._loop:
             self._note(event)
@@ -212,7 +194,7 @@ class _OlderClient:
             # The loop has ended, and its clients with it.
             self._loop.call_soon_threadsafe(self._note, event)
 
-    def _note(self, event: ServerEvent) -> None:
+    def _note(self, event: subscriptions.ServerEvent) -> None:
         self._waiting[event] = None
         if self._telling is None or self._telling.done():
             work = self._tell()

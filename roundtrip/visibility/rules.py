@@ -10,6 +10,7 @@ Lists and calls do not walk rules: a registry applies `rules` after a change, an
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterable
 from functools import partialmethod
@@ -143,18 +144,14 @@ class Visibility:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._serial = 0
+        self._serials = itertools.count(1)
         self.rules = Rules()
         """The rules of this moment; another object after every change."""
 
     def stamp(self) -> int:
         """Return the serial of a registration made now, for `Component.since`."""
         with self._lock:
-            return self._next_serial()
-
-    def sees(self, component: Component) -> bool:
-        """Return True if clients may see a component."""
-        return self.rules.sees(component)
+            return next(self._serials)
 
     def _decide(
         self,
@@ -180,15 +177,11 @@ class Visibility:
             _strings("tags", tags),
         )
         with self._lock:
-            rule = _Rule(self._next_serial(), criteria, enabled)
+            rule = _Rule(next(self._serials), criteria, enabled)
             self.rules = self.rules.having(rule, only=only)
 
     enable = partialmethod(_decide, True)
     disable = partialmethod(_decide, False)
-
-    def _next_serial(self) -> int:
-        self._serial += 1
-        return self._serial
 
 
 def _covers(mine: frozenset[str] | None, other: frozenset[str] | None) -> bool:

@@ -23,13 +23,13 @@ ALL = (ADD, DROP, GREET, LOG, PAGE)
 
 
 def seen(visibility: Visibility, components: Iterable[Component] = ALL) -> list[Component]:
-    return [component for component in components if visibility.sees(component)]
+    return [component for component in components if visibility.rules.sees(component)]
 
 
 def hidden_by(**criteria: Any) -> list[Component]:
     visibility = Visibility()
     visibility.disable(**criteria)
-    return [component for component in ALL if not visibility.sees(component)]
+    return [component for component in ALL if not visibility.rules.sees(component)]
 
 
 SELECTED: list[tuple[dict[str, Any], list[Component]]] = [
@@ -64,9 +64,9 @@ def test_enabling_only_some_hides_all_others_those_registered_later_too() -> Non
     visibility.enable(tags="public", only=True)
     assert seen(visibility) == [ADD, GREET]
     late = Component("tool", "late", since=visibility.stamp())
-    assert not visibility.sees(late)
+    assert not visibility.rules.sees(late)
     visibility.enable(names="late")
-    assert visibility.sees(late)
+    assert visibility.rules.sees(late)
     # The matching ones may change again; what the allowlist left out stays out.
     visibility.disable(tags="public")
     assert seen(visibility) == []
@@ -76,22 +76,22 @@ def test_disabled_component_stays_hidden_until_enabled() -> None:
     visibility = Visibility()
     visibility.enable(names="draft")
     draft = Component("tool", "draft", since=visibility.stamp(), enabled=False)
-    assert not visibility.sees(draft)
+    assert not visibility.rules.sees(draft)
     visibility.enable(names="other")
-    assert not visibility.sees(draft)
+    assert not visibility.rules.sees(draft)
     visibility.enable(names="draft")
-    assert visibility.sees(draft)
+    assert visibility.rules.sees(draft)
     again = draft._replace(since=visibility.stamp())
-    assert not visibility.sees(again)
+    assert not visibility.rules.sees(again)
 
 
 def test_only_later_allowlists_show_disabled_registrations() -> None:
     visibility = Visibility()
     visibility.enable(tags="public", only=True)
     draft = Component("tool", "draft", tags=frozenset({"public"}), since=visibility.stamp(), enabled=False)
-    assert not visibility.sees(draft)
+    assert not visibility.rules.sees(draft)
     visibility.enable(tags="public", only=True)
-    assert visibility.sees(draft)
+    assert visibility.rules.sees(draft)
 
 
 FORMS = "tool:NAME@VERSION, prompt:NAME, resource:URI, template:URI_TEMPLATE"
@@ -232,4 +232,4 @@ def test_the_rules_say_what_playing_all_events_through_says(events: list[Registe
         else:
             visibility.disable(**event.criteria, only=event.only)
     for index, component in registered.items():
-        assert visibility.sees(component) == plainly(events, index, component)
+        assert visibility.rules.sees(component) == plainly(events, index, component)
