@@ -114,12 +114,7 @@ class Context(AskingContext[LifespanContextT, RequestT]):
             ) from error
 
     async def log(
-        self,
-        level: LoggingLevel,
-        data: Any,
-        *,
-        logger_name: str | None = None,
-        extra: Mapping[str, Any] | None = None,
+        self, level: LoggingLevel, data: Any, *, logger_name: str | None = None, extra: Mapping[str, Any] | None = None
     ) -> None:
         """Send the client a message for its log; a client of 2026-07-28 gets the levels that its request asks for.
 
@@ -135,9 +130,7 @@ class Context(AskingContext[LifespanContextT, RequestT]):
         # The session's own method does the same, but warns that the protocol's logging is deprecated.
         if level in allowed_log_levels(request.protocol_version, request.meta):
             params = LoggingMessageNotificationParams(
-                level=level,
-                data=data if extra is None else {"msg": data, "extra": dict(extra)},
-                logger=logger_name,
+                level=level, data=data if extra is None else {"msg": data, "extra": dict(extra)}, logger=logger_name
             )
             await request.session.send_notification(LoggingMessageNotification(params=params), request.request_id)
 

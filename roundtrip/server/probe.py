@@ -51,6 +51,8 @@ _INSTANCE_BYTES: Final = 6
 _MAX_BUILDS: Final = 64
 _MAX_BUILD_CHARS: Final = 200
 
+_SHARED_FACTS: Final = ("name", "keys", "own_key", "audience", "build", "ledger", "exactly_once")
+"""Facts of an identity that the probe tells as they are."""
 _HIDDEN: Final = "(hidden)"
 """The entry for all tools that some clients do not see."""
 
@@ -111,7 +113,7 @@ def identity_of(
         name=name,
         keys=protection.hints,
         audience=audience if audience is not None else name,
-        build=hashlib.sha256("\n\n".join(sorted(tools)).encode()).hexdigest()[:12],
+        build=_digest("\n\n".join(sorted(tools))),
         ledger=type(ledger).__name__,
         reach=ledger.reach,
         exactly_once=exactly_once,
@@ -195,16 +197,10 @@ class Probe:
             "roundtrip": _version("mcp-roundtrip"),
             "mcp": _version("mcp"),
             "python": ".".join(map(str, sys.version_info[:3])),
-            "name": identity.name,
-            "keys": identity.keys,
-            "own_key": identity.own_key,
-            "audience": identity.audience,
-            "build": identity.build,
+            **{name: getattr(identity, name) for name in _SHARED_FACTS},
             "builds": self._builds(),
             "tools": self._digests(),
-            "ledger": identity.ledger,
             "reach": identity.reach.name.lower(),
-            "exactly_once": identity.exactly_once,
             "caller": self._caller(ctx),
         }
         if self.transport is not None:
@@ -214,10 +210,9 @@ class Probe:
         tasks = self._storage.tasks
         if tasks is not None:
             facts["tasks"] = await self._tasks(tasks)
-        needs_ledger = identity.exactly_once or tasks is not None
-        if needs_ledger and claim:
+        if identity.needs_ledger and claim:
             facts["mark"], facts["marked"] = await self._mark()
-        if needs_ledger and look:
+        if identity.needs_ledger and look:
             facts["saw"], facts["looked"] = await self._look(look)
         # Read the clock last: the ledger may be slow, and doctor compares this time with that of the answer.
         facts["clock"] = self._parts.system.time()

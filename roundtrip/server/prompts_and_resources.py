@@ -24,7 +24,6 @@ from mcp_types import ResourceTemplate as WireTemplate
 from pydantic import AnyUrl
 from typing_extensions import Unpack
 
-from roundtrip.docket import foreign
 from roundtrip.errors import InvalidSignature
 from roundtrip.legs.boundary import Request
 from roundtrip.legs.functions import AskingFunction, FunctionSignature, read_signature
@@ -84,14 +83,7 @@ class ResourceDetails(TypedDict, total=False):
 class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
     """The part of `Server` for prompts, resources and templates; `sdk` has the arguments of `MCPServer`."""
 
-    def __init__(
-        self,
-        parts: Parts,
-        defaults: ToolDefaults,
-        visibility: Visibility,
-        *,
-        sdk: Mapping[str, Any],
-    ) -> None:
+    def __init__(self, parts: Parts, defaults: ToolDefaults, visibility: Visibility, *, sdk: Mapping[str, Any]) -> None:
         # Extensions register resources from inside the SDK's constructor, so all of this must exist before it runs.
         self._set_parts(parts)
         self._defaults = defaults
@@ -213,8 +205,8 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
         **details: Any,
     ) -> None:
         """Register a function at the SDK and in the catalog: as it is, or one that serves a leg of it."""
-        signature = read_signature(fn, kind=kind, name=identifier, reject=foreign.reject)
-        seen_at_first, gate = read_enabled(enabled, owner=signature.owner, reject=foreign.reject)
+        signature = read_signature(fn, kind=kind, name=identifier, reject=self._defaults.reject)
+        seen_at_first, gate = read_enabled(enabled, owner=signature.owner, reject=self._defaults.reject)
         if gate is not None:
             self._track(gate.planned)
         in_legs = bool(signature.hidden) or (gate is not None and gate.enters)
@@ -266,7 +258,7 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
             arguments = {key: value for key, value in arguments.items() if key not in filled}
         get = partial(super().get_prompt, name, arguments, context)
         try:
-            return await self._catalog.serve("prompt", [name], get, _request_of(context))
+            return await self._catalog.serve("prompt", [name], get, Incoming.by(context).request)
         except ValueError as error:
             failures.raise_prompt_failure(name, error, for_client=for_client)
 
@@ -274,10 +266,10 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
         self, uri: AnyUrl | str, context: SdkContext[LifespanResultT, Any] | None = None
     ) -> Iterable[ReadResourceContents] | InputRequiredResult:
         """Serve one leg of reading a resource, as the SDK does."""
-        read = partial(super().read_resource, uri, context)
+        read, request = partial(super().read_resource, uri, context), Incoming.by(context).request
         for_client = take_client_lookup()
         try:
-            return await self._catalog.serve("resource", self.resources_for(str(uri)), read, _request_of(context))
+            return await self._catalog.serve("resource", self.resources_for(str(uri)), read, request)
         except ResourceError as error:
             if not for_client:
                 raise
@@ -388,7 +380,3 @@ def _on_loop(fn: Callable[..., Any], *, owner: str) -> Callable[..., Any]:
         return await result if inspect.isawaitable(result) else result
 
     return run
-
-
-def _request_of(context: SdkContext[Any, Any] | None) -> Request | None:
-    return Incoming.by(context).request

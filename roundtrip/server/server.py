@@ -30,7 +30,6 @@ from mcp_types import Tool as WireTool
 from starlette.applications import Starlette
 from typing_extensions import Unpack
 
-from roundtrip.docket import foreign
 from roundtrip.legs.boundary import Request
 from roundtrip.legs.requests import Incoming, take_client_lookup
 from roundtrip.legs.runner import result_of
@@ -51,6 +50,7 @@ from roundtrip.visibility.rules import Visibility, VisibilityChoice
 if TYPE_CHECKING:
     from mcp.server.transport_security import TransportSecuritySettings
 
+    from roundtrip.docket import foreign
     from roundtrip.http import connections, fast_lane
     from roundtrip.server import probe
     from roundtrip.stored.worker import DistributedEngine
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 else:
     load_on_use(
         globals(),
+        "roundtrip.docket.foreign",
         "roundtrip.http.connections",
         "roundtrip.http.fast_lane",
         "roundtrip.server.probe",

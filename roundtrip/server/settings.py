@@ -164,7 +164,8 @@ def _protected_by(given: RequestStateSecurity, options: PartsOptions, system: Sy
         codec=codec, ttl=given.ttl, bind_principal=given.bind_principal, audience=given.audience
     )
     ring = KeyRing(seal_keys) if seal_keys is not None else None
-    protection = Protection.of(ring, policy, None, max_bytes=_max_bytes(options), entropy=system.entropy)
+    max_bytes = options.get("max_journal_bytes", MAX_JOURNAL_BYTES)
+    protection = Protection.of(ring, policy, None, max_bytes=max_bytes, entropy=system.entropy)
     return protection._replace(hints=(*hint, *protection.hints))
 
 
@@ -184,9 +185,13 @@ def _protected(name: str | None, ttl: float, options: PartsOptions, system: Syst
         # The SDK requires an audience in every policy. Any text will do: this server's key never leaves the process.
         audience = _UNNAMED
     if found is not None:
-        ring = _ring_of(found)
-    else:
+        keys = found.keys
+    try:
         ring = KeyRing(keys if keys is not None else [system.entropy(_OWN_KEY_BYTES)])
+    except ValueError as error:
+        if found is None:
+            raise
+        raise ValueError(f"{found.variable}: {error}") from error
     tokens = TokenCodec(
         ring,
         entropy=system.entropy,
@@ -197,12 +202,9 @@ def _protected(name: str | None, ttl: float, options: PartsOptions, system: Syst
         raise TypeError(f"principal= must be a function of the request's context, or False, got {principal!r}")
     bind = None if principal is False else (principal or authenticated_principal)
     policy = RequestStateSecurity(codec=tokens, ttl=ttl, bind_principal=bind, audience=audience)
-    protection = Protection.of(ring, policy, tokens, max_bytes=_max_bytes(options), entropy=system.entropy)
-    return protection._replace(own_key=keys is None and found is None)
-
-
-def _max_bytes(options: PartsOptions) -> int:
-    return options.get("max_journal_bytes", MAX_JOURNAL_BYTES)
+    max_bytes = options.get("max_journal_bytes", MAX_JOURNAL_BYTES)
+    protection = Protection.of(ring, policy, tokens, max_bytes=max_bytes, entropy=system.entropy)
+    return protection._replace(own_key=keys is None)
 
 
 class _TextCodec:
@@ -226,10 +228,3 @@ class _TextCodec:
             return from_text(text.decode("ascii"))
         except (ValueError, AttributeError) as error:
             raise TokenRejected(RejectionReason.MALFORMED) from error
-
-
-def _ring_of(found: key_files.EnvironmentKeys) -> KeyRing:
-    try:
-        return KeyRing(found.keys)
-    except ValueError as error:
-        raise ValueError(f"{found.variable}: {error}") from error
