@@ -16,32 +16,41 @@ def delete(path: str) -> str: ...
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+import functools
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+from weakref import WeakKeyDictionary, WeakSet
 
+from mcp.server.mcpserver.resolve import Resolve as SdkResolve
 from typing_extensions import Unpack
 
 from roundtrip.adapters import fastmcp_names as names
-from roundtrip.adapters.fastmcp_functions import function_for_fastmcp
-from roundtrip.adapters.fastmcp_guard import asks, guard_functions, is_unsafe
-from roundtrip.adapters.fastmcp_names import FastMCP, LocalProvider, Prompt, Resource, ResourceTemplate, Tool
+from roundtrip.adapters.fastmcp_functions import (
+    ERRORS,
+    function_for_fastmcp,
+    function_of_plain,
+    install_stored_fastmcp_calls,
+)
 from roundtrip.adapters.installation import Installation, InstallOptions, installation_in, refuse_options, refuse_second
+from roundtrip.adapters.marked import misused_context, uses_roundtrip
 from roundtrip.errors import InvalidSignature
 from roundtrip.legs.functions import Kind
-from roundtrip.on_demand import load_on_use
+from roundtrip.resolvers.markers import Dependency
 from roundtrip.resolvers.signatures import display_name
 from roundtrip.server.settings import wants_stored_calls
 from roundtrip.tools.options import ToolSpec, mark_registered, spec_of
 
-if TYPE_CHECKING:
-    from roundtrip.adapters import fastmcp_stored
-else:
-    load_on_use(globals(), "roundtrip.adapters.fastmcp_stored")
-
 __all__ = ["install"]
 
-_PLAIN: Final = (Tool, Prompt, Resource, ResourceTemplate)
-_META: Final = {"tool": names.ToolMeta, "prompt": names.PromptMeta, "resource": names.ResourceMeta}
+_logger = logging.getLogger(__name__)
+
+_PLAIN: Final = (names.Tool, names.Prompt, names.Resource, names.ResourceTemplate)
+_META: Final[dict[Kind, type[Any]]] = {
+    "tool": names.ToolMeta,
+    "prompt": names.PromptMeta,
+    "resource": names.ResourceMeta,
+}
 
 _MOVE: Final = "move the tool to a roundtrip.Server (docs/docket.md: Moving from FastMCP's task=True)"
 _REFUSED: Final = (
@@ -55,12 +64,16 @@ _REFUSED: Final = (
     (("task", "task_ttl"), f"needs roundtrip.Server, as FastMCP's tasks are another store; leave it out, or {_MOVE}"),
 )
 _TOOL_ONLY: Final = tuple(name for name in ToolSpec.__annotations__ if name not in ("dependencies", "inline"))
+_MARKERS: Final = (SdkResolve, Dependency)
+"""The classes of markers that FastMCP does not know."""
+
+_GUARDED: Final = "__roundtrip_guarded__"
+
+_ASKS: Final[WeakKeyDictionary[Callable[..., Any], bool]] = WeakKeyDictionary()
+_TOLD: Final[WeakSet[Callable[..., Any]]] = WeakSet()
 
 
-guard_functions()
-
-
-def install(mcp: FastMCP[Any], **options: Unpack[InstallOptions]) -> None:
+def install(mcp: names.FastMCP[Any], **options: Unpack[InstallOptions]) -> None:
     """Let the tools, prompts and resources of a server ask that are registered from now on.
 
     Functions that have none of roundtrip's markers, contexts and options are left as they are.
@@ -78,7 +91,7 @@ def install(mcp: FastMCP[Any], **options: Unpack[InstallOptions]) -> None:
             store calls, and the ledger cannot.
         KeysMissing: They have to store calls where other processes can read them, and the server has no keys.
     """
-    if not isinstance(mcp, FastMCP):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(mcp, names.FastMCP):  # pyright: ignore[reportUnnecessaryIsInstance]
         kind = type(mcp)
         raise TypeError(
             f"install() of roundtrip.fastmcp must be given a FastMCP server, got {kind.__module__}.{kind.__name__}; "
@@ -94,39 +107,44 @@ def install(mcp: FastMCP[Any], **options: Unpack[InstallOptions]) -> None:
         )
     require_installed(mcp)
     installation = Installation(
-        mcp, low_level, options, given=policy, routes=lambda: names.routes_of(mcp), mounted=lambda: _mounted_on(mcp)
+        mcp,
+        low_level,
+        options,
+        given=policy,
+        routes=lambda: names.routes_of(mcp),
+        mounted=lambda: _mounted_on(mcp),
     )
     for provider in names.providers_of(mcp):
         _let_ask(provider, installation)
     _watch_providers(mcp, installation)
     if wants_stored_calls(options):
-        fastmcp_stored.install_stored_fastmcp_calls(installation, options)
+        install_stored_fastmcp_calls(installation, options)
 
 
-def _mounted_on(mcp: FastMCP[Any]) -> Iterator[Installation[Any]]:
+def _mounted_on(mcp: names.FastMCP[Any]) -> Iterator[Installation[Any]]:
     for provider in mcp.providers:
         mounted = names.mounted_by(provider)
         if mounted is not None and (found := installation_in(names.low_level_of(mounted))) is not None:
             yield found
 
 
-def _watch_providers(mcp: FastMCP[Any], installation: Installation[Any]) -> None:
+def _watch_providers(mcp: names.FastMCP[Any], installation: Installation[Any]) -> None:
     """Let functions of providers ask that are added later."""
     add = mcp.add_provider
 
     def add_provider(provider: Any, *, namespace: str = "") -> None:
-        if isinstance(provider, LocalProvider):
+        if isinstance(provider, names.LocalProvider):
             for component in names.components_of(provider):
                 _require_plain(component)
         _require_installed_in(provider)
         add(provider, namespace=namespace)
-        if isinstance(provider, LocalProvider):
+        if isinstance(provider, names.LocalProvider):
             _let_ask(provider, installation)
 
     setattr(mcp, "add_provider", add_provider)  # noqa: B010 - to type checkers it is a method
 
 
-def _let_ask(provider: LocalProvider, installation: Installation[Any]) -> None:
+def _let_ask(provider: names.LocalProvider, installation: Installation[Any]) -> None:
     """Replace the methods of a provider that register functions, so that those that ask are made plain."""
     for kind in ("tool", "prompt", "resource"):
         method = f"add_{kind}"
@@ -138,7 +156,7 @@ def _adding(kind: Kind, add: Callable[[Any], Any], installation: Installation[An
         if isinstance(target, _PLAIN):
             _require_plain(target)
             return add(target)
-        added = _register(kind, target, add, installation) if asks(target) else add(target)
+        added = _register(kind, target, add, installation) if _asks(target) else add(target)
         if kind == "tool" and callable(target):
             mark_registered(target)
         return added
@@ -172,13 +190,13 @@ def _register(kind: Kind, fn: Callable[..., Any], add: Callable[[Any], Any], ins
     if meta is not None:
         setattr(plain, "__fastmcp__", meta)  # noqa: B010 - FastMCP's own attribute of functions
     added = add(plain)
-    if isinstance(added, Tool):
+    if isinstance(added, names.Tool):
         function.tool = added
     installation.adopt(function)
     return added
 
 
-def require_installed(mcp: FastMCP[Any], *, where: str = "") -> None:
+def require_installed(mcp: names.FastMCP[Any], *, where: str = "") -> None:
     """Reject a server without `install`, and those that it mounts, if their tools have roundtrip's markers or options.
 
     They would do nothing.
@@ -211,10 +229,106 @@ def _require_plain(component: Any, *, where: str = "") -> None:
     Raises:
         InvalidSignature: It is one.
     """
-    if is_unsafe(component):
+    if _is_unsafe(component):
         kind, name = names.kind_and_name_of(component)
         raise InvalidSignature(
             f"{kind} {name!r} asks by roundtrip, and was made before roundtrip could fill its "
             f"parameters; call install() {where}before tools are registered, and register its function (@mcp.tool, "
             "mcp.add_tool(fn)), not an object made of it"
         )
+
+
+def _asks(target: object) -> bool:
+    """Return True for a function that asks, and that roundtrip has not made plain."""
+    return callable(target) and function_of_plain(target) is None and uses_roundtrip(target, kinds=_MARKERS)
+
+
+def _is_unsafe(component: object) -> bool:
+    """Return True if FastMCP would run a function that asks for a component, behind any number of transforms."""
+    part: Any = component
+    while part is not None:
+        if _asks_cached(getattr(part, "fn", None)):
+            return True
+        part = part.parent_tool if isinstance(part, names.TransformedTool) else None
+    return False
+
+
+def _guard_functions() -> None:
+    """Let FastMCP's classes reject functions that ask, and leave them out of lists.
+
+    A mounted server without `install`, a provider, a transform, a middleware or a proxy can hold a component that was
+    made of the author's function. FastMCP would let its clients fill what roundtrip fills, and run it without its
+    confirmation. So it is decided where FastMCP runs a function and where it lists one, for all servers of the process.
+    There, too, a plain function that asks with FastMCP's own context gets an error that says which one to take.
+    """
+    for kind in names.FUNCTION_COMPONENTS:
+        _replace(*kind, _rejecting)
+    for name in names.LISTS:
+        _replace(names.FastMCP, name, _leaving_out)
+
+
+def _replace(owner: type[Any], name: str, make: Callable[[Any], Any]) -> None:
+    method = vars(owner)[name]
+    if not hasattr(method, _GUARDED):
+        made = functools.wraps(method)(make(method))
+        setattr(made, _GUARDED, True)
+        setattr(owner, name, made)
+
+
+def _rejecting(run: Callable[..., Any]) -> Callable[..., Any]:
+    async def run_plain(component: Any, *given: Any, **named: Any) -> Any:
+        if _asks_cached(component.fn):
+            kind, name = names.kind_and_name_of(component)
+            raise ERRORS[kind](_told(kind, name))
+        try:
+            return await run(component, *given, **named)
+        except Exception as error:
+            if (mistake := misused_context(error, names.Context)) is None:
+                raise
+            raise ERRORS[names.kind_and_name_of(component)[0]](str(mistake)) from error
+
+    return run_plain
+
+
+def _leaving_out(list_all: Callable[..., Any]) -> Callable[..., Any]:
+    async def list_safe(server: names.FastMCP[Any], **named: Any) -> Sequence[Any]:
+        safe: list[Any] = []
+        for each in await list_all(server, **named):
+            if not _is_unsafe(each):
+                safe.append(each)
+            elif _is_new(each.fn):
+                _logger.error(
+                    "server %r leaves out of its lists: %s", server.name, _told(*names.kind_and_name_of(each))
+                )
+        return safe
+
+    return list_safe
+
+
+def _told(kind: str, name: str) -> str:
+    return (
+        f"{kind} {name!r} asks by roundtrip, and has come to its server in a way that roundtrip does not fill, so it "
+        "does not run; call install() of roundtrip.fastmcp on the server that it is made on, and then register its "
+        "function (@mcp.tool, mcp.add_tool(fn)), not an object made of it"
+    )
+
+
+def _is_new(fn: Any) -> bool:
+    """Return True if nothing was logged about a function yet."""
+    function = getattr(fn, "__func__", fn)
+    is_new = function not in _TOLD
+    _TOLD.add(function)
+    return is_new
+
+
+def _asks_cached(fn: Any) -> bool:
+    try:
+        known = _ASKS.get(fn)
+        if known is None:
+            known = _ASKS[fn] = _asks(fn)
+    except TypeError:  # a callable that cannot be remembered
+        return _asks(fn)
+    return known
+
+
+_guard_functions()

@@ -1,18 +1,24 @@
-"""Make functions that ask plain to FastMCP, which then registers and runs them as any others.
+"""Make functions that ask plain to FastMCP, which then registers and runs them as any others, and store their calls.
 
 FastMCP keeps its schemas, dependencies, middleware and results. It sees a function with the client's parameters and its
 own, which serves one leg of the call each time FastMCP runs it.
+
+The first leg of a stored call is the client's request. A leg that an answer on a page or a decision has started runs by
+FastMCP's `call_tool`, so that transforms, mounts and dependencies work as in the first. No client has sent it, so
+FastMCP's middleware does not see it. A tool with `auth=`, or with parameters that FastMCP fills, may need the client's
+request: its legs wait for one.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver import Audio as SdkAudio
 from mcp.server.mcpserver import Image as SdkImage
 from mcp.server.mcpserver.exceptions import ResourceError as SdkResourceError
@@ -20,25 +26,11 @@ from mcp.server.mcpserver.exceptions import ToolError as SdkToolError
 from mcp.server.mcpserver.exceptions import UnexpectedToolError
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult
+from typing_extensions import override
 
-from roundtrip.adapters.fastmcp_names import (
-    Context,
-    FastMCPError,
-    PromptError,
-    ResourceError,
-    Tool,
-    ToolError,
-    injected_parameters,
-    is_client_tool_call,
-    low_level_of,
-    passes_calls_on,
-    serving_server,
-    session_now,
-    wire_result,
-)
-from roundtrip.adapters.installation import Installation, InstalledServing, installation_in, serving_now
+from roundtrip.adapters import fastmcp_names
+from roundtrip.adapters.installation import Installation, InstalledServing, InstallOptions, installation_in, serving_now
 from roundtrip.adapters.marked import misused_context
-from roundtrip.docket import foreign
 from roundtrip.engine.leg import Authored, Finished, HandedOver, PlainBody, Suspended
 from roundtrip.errors import InvalidSignature, RoundtripError
 from roundtrip.legs.functions import AskingFunction, Kind, read_signature
@@ -47,7 +39,8 @@ from roundtrip.legs.runner import ServedEnd, result_of
 from roundtrip.resolvers.signatures import hints_of, is_async, is_generator_function
 from roundtrip.resolvers.threads import Threads
 from roundtrip.server.attach import wrap
-from roundtrip.stored.desk import ClientCall
+from roundtrip.server.features import install_stored_calls
+from roundtrip.stored.desk import ClientCall, ToolHost
 from roundtrip.tools.content import Embeddable, ToolResult, as_block
 from roundtrip.tools.failures import told_by, tool_failure
 from roundtrip.tools.options import ToolSpec
@@ -55,7 +48,15 @@ from roundtrip.tools.promises import OncePolicy
 from roundtrip.tools.registered import ToolDefaults, asking_function, dependencies_of
 from roundtrip.tools.replies import result_of_reply, text_result
 
-ERRORS: Final = {"tool": ToolError, "prompt": PromptError, "resource": ResourceError, "template": ResourceError}
+if TYPE_CHECKING:
+    from roundtrip.channels.stored_calls import StoredCalls
+
+ERRORS: Final = {
+    "tool": fastmcp_names.ToolError,
+    "prompt": fastmcp_names.PromptError,
+    "resource": fastmcp_names.ResourceError,
+    "template": fastmcp_names.ResourceError,
+}
 """The errors of FastMCP that clients may read, by kind of component."""
 
 _MEDIA: Final = (SdkAudio, SdkImage, Embeddable)
@@ -68,7 +69,7 @@ _INJECTED: Final[ContextVar[Mapping[str, Any] | None]] = ContextVar("roundtrip_i
 
 
 @dataclass(slots=True, eq=False)
-class HostedLeg:
+class _HostedLeg:
     """A leg of a stored call, which runs through FastMCP without a client's call of the tool."""
 
     installation: Installation[Any]
@@ -82,14 +83,14 @@ class HostedLeg:
     """The protocol error of the function."""
 
 
-STORED_LEG: Final[ContextVar[HostedLeg | None]] = ContextVar("roundtrip_stored_leg", default=None)
+_STORED_LEG: Final[ContextVar[_HostedLeg | None]] = ContextVar("roundtrip_stored_leg", default=None)
 """The leg of a stored call that the next function which FastMCP runs serves."""
 
 
 class FastMcpFunction(AskingFunction):
     """Function that asks, and some of whose parameters FastMCP fills."""
 
-    tool: Tool | None = None
+    tool: fastmcp_names.Tool | None = None
     """Its tool, once it is registered."""
     is_filled_by_host: bool = False
     """True if FastMCP fills parameters of it."""
@@ -101,25 +102,19 @@ class FastMcpFunction(AskingFunction):
 
     def is_called(self, method: str, name: str) -> bool:
         """Return True if the request is for this function. A mounted, renamed or transformed tool has another name."""
-        if method != "tools/call" or is_client_tool_call() or STORED_LEG.get() is not None:
+        if method != "tools/call" or fastmcp_names.is_client_tool_call() or _STORED_LEG.get() is not None:
             return True
-        serving, server = serving_now(), serving_server()
+        serving, server = serving_now(), fastmcp_names.serving_server()
         if serving is None or server is None:
             return False
         # The outer server has dispatched the client's call to a mounted one, or a search to the tool that it found.
-        return serving.installation.host is not server or passes_calls_on(server, name)
+        return serving.installation.host is not server or fastmcp_names.passes_calls_on(server, name)
 
-    async def run(
-        self,
-        arguments: Mapping[str, Any],
-        filled: Mapping[str, Any],
-        context: Any,
-        threads: Threads,
-    ) -> Any:
+    async def run(self, arguments: Mapping[str, Any], filled: Mapping[str, Any], context: Any, threads: Threads) -> Any:
         """Run the function with FastMCP's values too."""
         try:
             return await super().run(arguments, {**filled, **(_INJECTED.get() or {})}, context, threads)
-        except FastMCPError as error:
+        except fastmcp_names.FastMCPError as error:
             if self.policy(OncePolicy) is None:
                 raise
             # A ledger keeps failures as those of roundtrip's own servers.
@@ -128,7 +123,7 @@ class FastMcpFunction(AskingFunction):
     def raise_mistake(self, error: AttributeError) -> None:
         """Raise the error for an author's mistake, such as to ask with FastMCP's own context."""
         super().raise_mistake(error)
-        if (mistake := misused_context(error, Context)) is not None:
+        if (mistake := misused_context(error, fastmcp_names.Context)) is not None:
             raise mistake from error
 
     def plain_body(self, arguments: Mapping[str, Any]) -> PlainBody | None:
@@ -139,14 +134,14 @@ class FastMcpFunction(AskingFunction):
         """Convert its value to the result that a ledger keeps."""
         if self.tool is None:
             raise RuntimeError(f"{self.owner} is not registered")
-        return wire_result(self.tool, value)
+        return fastmcp_names.wire_result(self.tool, value)
 
     def as_sent(self, value: Any) -> Any:
         """Return its value as clients receive it, for tracers. FastMCP converts it only later, and may fail."""
         if self.tool is None or isinstance(value, CallToolResult):
             return value
         try:
-            return wire_result(self.tool, value)
+            return fastmcp_names.wire_result(self.tool, value)
         except Exception:  # noqa: BLE001 - the author's serializer, whose failure FastMCP reports
             return value
 
@@ -157,7 +152,7 @@ class FastMcpFunction(AskingFunction):
             FastMCPError: The call failed in a way that its client may read.
             Exception: An error of the author's code, which FastMCP may mask.
         """
-        leg = STORED_LEG.get()
+        leg = _STORED_LEG.get()
         if leg is not None and not leg.is_taken:
             return await self._serve_stored(leg, arguments, injected)
         serving = _serving(self)
@@ -205,7 +200,7 @@ class FastMcpFunction(AskingFunction):
             return text_result(error.error.message, is_error=True)
         return result_of_reply(end) if isinstance(end, dict) else result_of(end)
 
-    async def _serve_stored(self, leg: HostedLeg, arguments: dict[str, Any], injected: Mapping[str, Any]) -> Any:
+    async def _serve_stored(self, leg: _HostedLeg, arguments: dict[str, Any], injected: Mapping[str, Any]) -> Any:
         """Serve a leg of a stored call."""
         leg.is_taken = True
 
@@ -231,7 +226,7 @@ class FastMcpFunction(AskingFunction):
         try:
             with holding(_INJECTED, injected):
                 yield
-        except (FastMCPError, UnexpectedToolError):
+        except (fastmcp_names.FastMCPError, UnexpectedToolError):
             raise
         except (RoundtripError, SdkToolError, SdkResourceError) as error:
             failure = tool_failure(self.name, error, mask=False)
@@ -273,10 +268,10 @@ def function_for_fastmcp(
             f"{kind} {name!r} is a generator, and cannot ask; collect what it yields, and return a list"
         )
     hints = hints_of(fn)
-    injected = injected_parameters(fn, hints)
+    injected = fastmcp_names.injected_parameters(fn, hints)
     dependencies = dependencies_of(spec.get("dependencies"), tool=name)
     signature = read_signature(
-        fn, kind=kind, name=name, dependencies=dependencies, injected=injected, reject=foreign.reject
+        fn, kind=kind, name=name, dependencies=dependencies, injected=injected, reject=defaults.reject
     )
     not_clients = {*signature.hidden, *injected}
     clients = {each: each for each in inspect.signature(fn).parameters if each not in not_clients}
@@ -336,11 +331,11 @@ def _serving(function: FastMcpFunction) -> InstalledServing | Installation[Any]:
     Raises:
         ToolError: The server that has the client's request has no roundtrip.
     """
-    serving, session = serving_now(), session_now()
+    serving, session = serving_now(), fastmcp_names.session_now()
     if session is None:
         # Called by the author, as `await mcp.call_tool(...)` in a test.
-        server = serving_server()
-        found = installation_in(low_level_of(server)) if server is not None else None
+        server = fastmcp_names.serving_server()
+        found = installation_in(fastmcp_names.low_level_of(server)) if server is not None else None
         if found is not None:
             return found
     elif serving is not None and serving.request.session is session and asking_request() is not None:
@@ -349,3 +344,123 @@ def _serving(function: FastMcpFunction) -> InstalledServing | Installation[Any]:
         f"{function.owner} asks, and the server that serves it has no roundtrip; call install() of roundtrip.fastmcp "
         "on the server that clients connect to, too"
     )
+
+
+def install_stored_fastmcp_calls(
+    installation: Installation[fastmcp_names.FastMCP[Any]], options: InstallOptions
+) -> None:
+    """Give a FastMCP server what its options need: pages, a tool that continues calls, and an inbox.
+
+    Raises:
+        TypeError: The channels are not a list of names.
+        ValueError: The options contradict each other, or the server does not know its callers.
+        InvalidSignature: The ledger cannot store calls.
+    """
+    mcp = installation.host
+
+    def add_tool(fn: Any, *, structured_output: bool, **details: Any) -> None:
+        del structured_output  # FastMCP's word for it is the schema
+        mcp.tool(fn, output_schema=None, **details)
+
+    installation.custom_route, installation.add_tool = mcp.custom_route, add_tool
+    stored = installation.stored_calls = install_stored_calls(
+        FastMcpTools(installation), installation.storage, options, has_auth=mcp.auth is not None
+    )
+    if stored is not None:
+        mcp.add_transform(_ListedForClients(installation, stored))
+
+
+class _ListedForClients(fastmcp_names.Transform):
+    """Lists tools as their clients can use them.
+
+    Tools that may ask lose the schemas of their results: clients check results against them, and word that a call waits
+    does not fit one. Results stay as they are. A mounted server hides its `continue_call`: the server that clients
+    connect to stores the calls.
+    """
+
+    def __init__(self, installation: Installation[fastmcp_names.FastMCP[Any]], stored: StoredCalls) -> None:
+        self._installation = installation
+        self._stored = stored
+
+    async def list_tools(self, tools: Sequence[fastmcp_names.Tool]) -> Sequence[fastmcp_names.Tool]:
+        """Return the tools as they must be listed."""
+        serving = serving_now()
+        is_mounted = serving is not None and serving.installation is not self._installation
+        listed: list[fastmcp_names.Tool] = []
+        for tool in tools:
+            function = function_of_plain(await fastmcp_names.function_below(tool))
+            if function is not None and is_mounted and function is self._stored.continuing:
+                continue
+            if function is not None and tool.output_schema is not None and self._stored.may_replace_result(function):
+                listed.append(tool.model_copy(update={"output_schema": None}))
+            else:
+                listed.append(tool)
+        return listed
+
+
+class FastMcpTools(ToolHost):
+    """Tools of one FastMCP server, for stored calls.
+
+    A stored call knows if it needs a request; mounts and searches give tools other names, so `is_gated` is False.
+
+    Args:
+        installation: The installation on the server that clients connect to.
+    """
+
+    def __init__(self, installation: Installation[fastmcp_names.FastMCP[Any]]) -> None:
+        super().__init__(installation, installation.low_level, installation.legs, installation.desk)
+        self._installation = installation
+
+    @override
+    def find(self, name: str, version: str | None) -> AskingFunction:
+        functions = self._installation.functions
+        found = functions.get(("tool", name, version)) or functions.get(("tool", name, None))
+        if found is None:
+            raise fastmcp_names.NotFoundError(f"Unknown tool: {name!r}")
+        return found
+
+    @override
+    def has_tool(self, name: str, version: str | None) -> bool:
+        # Mounts and transforms may have tools of any name.
+        mcp = self._installation.host
+        own = [each for each in mcp.transforms if not isinstance(each, _ListedForClients)]
+        if own or any(not isinstance(each, fastmcp_names.LocalProvider) or each.transforms for each in mcp.providers):
+            return True
+        with suppress(fastmcp_names.NotFoundError):
+            self.find(name, version)
+            return True
+        return False
+
+    @override
+    async def is_visible(self, name: str, version: str | None, request: ServerRequestContext[Any, Any]) -> bool:
+        return await self._installation.host.get_tool(name, _version_spec(version)) is not None
+
+    @override
+    async def serve_stored(
+        self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None
+    ) -> ServedEnd:
+        leg, mcp = _HostedLeg(self._installation, incoming), self._installation.host
+        task = incoming.record.stored if incoming.record is not None else None
+        has_client = task is not None and task.request is not None
+        bound = (
+            fastmcp_names.bind_request_context(incoming.request)
+            if has_client and incoming.request is not None
+            else nullcontext()
+        )
+        failed: CallToolResult | None = None
+        with holding(_STORED_LEG, leg), bound:
+            try:
+                made = await mcp.call_tool(name, arguments, version=_version_spec(version), run_middleware=False)
+                failed = fastmcp_names.wire_form(made)
+            except (fastmcp_names.NotFoundError, fastmcp_names.DisabledError):
+                failed = text_result(f"Unknown tool: {name!r}", is_error=True)
+            except fastmcp_names.FastMCPError as error:
+                failed = text_result(str(error), is_error=True)
+        if leg.failure is not None:
+            raise leg.failure
+        # FastMCP has no result for a leg that waits.
+        return Finished(failed) if leg.end is None or isinstance(leg.end, Finished) else leg.end
+
+
+def _version_spec(version: str | None) -> fastmcp_names.VersionSpec | None:
+    return None if version is None else fastmcp_names.VersionSpec(eq=version)

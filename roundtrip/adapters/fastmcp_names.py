@@ -56,9 +56,7 @@ try:
         get_server,
     )
     from fastmcp.server.dependencies import bind_request_context as bind_request_context
-    from fastmcp.server.mixins.mcp_operations import (
-        _normalize_call_tool_result,  # pyright: ignore[reportPrivateUsage]
-    )
+    from fastmcp.server.mixins.mcp_operations import _normalize_call_tool_result  # pyright: ignore[reportPrivateUsage]
     from fastmcp.server.providers import LocalProvider as LocalProvider
     from fastmcp.server.providers.fastmcp_provider import FastMCPProvider, FastMCPProviderTool
     from fastmcp.server.providers.wrapped_provider import _WrappedProvider  # pyright: ignore[reportPrivateUsage]

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from mcp.server import MCPServer
 from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
@@ -76,24 +76,10 @@ def serving_now() -> InstalledServing | None:
     return _SERVING.get()
 
 
-class _Naming:
-    """Middleware that names the installation of each request, and raises its protocol error."""
-
-    def __init__(self, installation: Installation[Any]) -> None:
-        self.installation = installation
-
-    async def __call__(self, ctx: Request, call_next: CallNext) -> HandlerResult:
-        """Serve one message, as the SDK's middlewares do."""
-        serving = InstalledServing(self.installation, ctx)
-        with holding(_SERVING, serving):
-            result = await call_next(ctx)
-        if serving.failure is not None:
-            raise serving.failure
-        return result
-
-
 class Installation(Attached, Generic[HostT]):
     """roundtrip on a server of another class: its runner of legs, and the functions that ask.
+
+    It is a middleware of the server, inside the boundary of tokens.
 
     Args:
         host: The server.
@@ -141,7 +127,16 @@ class Installation(Attached, Generic[HostT]):
         self.defaults = ToolDefaults(self.parts.limits, build=options.get("build"), foreign=foreign)
         self.legs = self._legs = attach(low_level, self.parts, host=context_server, subject_of=self._subject_of)
         place = next(i for i, entry in enumerate(low_level.middleware) if isinstance(entry, RequestBoundary))
-        low_level.middleware.insert(place + 1, _Naming(self))
+        low_level.middleware.insert(place + 1, self)
+
+    async def __call__(self, ctx: Request, call_next: CallNext) -> HandlerResult:
+        """Serve one message as the SDK's middlewares do, name this installation, and raise the protocol error."""
+        serving = InstalledServing(self, ctx)
+        with holding(_SERVING, serving):
+            result = await call_next(ctx)
+        if serving.failure is not None:
+            raise serving.failure
+        return result
 
     @property
     def name(self) -> str:
@@ -220,9 +215,7 @@ def _check_names(options: InstallOptions) -> None:
     Raises:
         TypeError: One does not.
     """
-    for name in options:
-        if name in InstallOptions.__annotations__:
-            continue
+    for name in options.keys() - InstallOptions.__annotations__:
         if name in _WORKERS:
             raise TypeError(
                 f"install() must be given no {name}=: each process that serves also runs stored calls, and `roundtrip "
@@ -233,7 +226,8 @@ def _check_names(options: InstallOptions) -> None:
 
 def installation_in(low_level: LowLevelServer[Any]) -> Installation[Any] | None:
     """Return the installation on a low-level server, if there is one."""
-    return next((each.installation for each in low_level.middleware if isinstance(each, _Naming)), None)
+    found = [cast("Installation[Any]", each) for each in low_level.middleware if isinstance(each, Installation)]
+    return found[0] if found else None
 
 
 def refuse_second(low_level: LowLevelServer[Any]) -> None:

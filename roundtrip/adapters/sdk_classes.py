@@ -31,13 +31,7 @@ from mcp_types import Tool as WireTool
 from pydantic import PrivateAttr
 
 from roundtrip.adapters import finding
-from roundtrip.adapters.installation import (
-    Installation,
-    InstallOptions,
-    refuse_options,
-    refuse_second,
-    serving_now,
-)
+from roundtrip.adapters.installation import Installation, InstallOptions, refuse_options, refuse_second, serving_now
 from roundtrip.adapters.marked import misused_context, uses_roundtrip
 from roundtrip.docket import foreign
 from roundtrip.errors import InvalidSignature
@@ -81,23 +75,22 @@ _REFUSED: Final = (
 )
 
 
-class _Tools:
+class _Tools(ToolCalls):
     """The tools of one installation that ask."""
 
     def __init__(self, installation: Installation[Any]) -> None:
-        self.registry = ToolRegistry("replace", Visibility())
-        self._installation = installation
-        self.calls = ToolCalls(
+        super().__init__(
             installation,
             installation.low_level,
             installation.legs,
             installation.desk,
-            self.registry,
+            ToolRegistry("replace", Visibility()),
             gates=_no_gates,
             probe=None,
             # The SDK's classes never send the text of a crash.
             masks_errors=lambda: True,
         )
+        self.installation = installation
 
     def register(self, fn: Callable[..., Any], spec: ToolSpec = ToolSpec()) -> RegisteredTool:  # noqa: B008 - a value
         """Make a tool of a function.
@@ -105,14 +98,14 @@ class _Tools:
         Raises:
             InvalidSignature: It cannot work on a server of the SDK's.
         """
-        tool = _registered(fn, spec, self._installation.defaults)
-        self._installation.adopt(tool.function)
+        tool = _registered(fn, spec, self.installation.defaults)
+        self.installation.adopt(tool.function)
         if tool.function.hands_over:
-            extension.serve_extension(self.calls, self._installation.storage.require(self.calls))
-        self.registry.add(tool)
+            extension.serve_extension(self, self.installation.storage.require(self))
+        self.tools.add(tool)
         return tool
 
-    async def serve(
+    async def call(
         self, tool: RegisteredTool, arguments: dict[str, Any], incoming: Incoming
     ) -> CallToolResult | InputRequiredResult:
         """Serve one leg of a tool, with the errors that the SDK's handler expects.
@@ -122,8 +115,8 @@ class _Tools:
             MCPError: The tool raised a protocol error, or its client cannot be asked.
         """
         if tool.function.is_asked_for(incoming):
-            return await self.calls.serve_in_handler(tool.name, arguments, incoming)
-        return result_of(await self.calls.serve(tool.name, arguments, incoming))
+            return await self.serve_in_handler(tool.name, arguments, incoming)
+        return result_of(await self.serve(tool.name, arguments, incoming))
 
 
 def _registered(fn: Callable[..., Any], spec: ToolSpec, defaults: ToolDefaults) -> RegisteredTool:
@@ -173,12 +166,12 @@ class AskingTool(SdkTool):
     @cached_property
     def output_schema(self) -> dict[str, Any] | None:
         """Return the schema of its results; None if a client may get another result in their place."""
-        listing, relist = self._tool.listing, self._tools.registry.relist
+        listing, relist = self._tool.listing, self._tools.tools.relist
         return (listing if relist is None else relist(self._tool, listing)).output_schema
 
     async def run(self, arguments: dict[str, Any], context: Any, convert_result: bool = False) -> Any:
         """Serve one leg of a call. The result is converted in any case."""
-        return await self._tools.serve(self._tool, arguments, Incoming.by(context))
+        return await self._tools.call(self._tool, arguments, Incoming.by(context))
 
 
 def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any], options: InstallOptions) -> None:
@@ -219,8 +212,8 @@ def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any],
 
     def remove_asking_tool(name: str) -> None:
         remove_tool(name)
-        if name in tools.registry:
-            tools.registry.remove(name)
+        if name in tools.tools:
+            tools.tools.remove(name)
 
     _replace(server, "add_tool", add_asking_tool)
     _replace(server, "remove_tool", remove_asking_tool)
@@ -233,11 +226,9 @@ def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any],
     _replace(server, "resource", _asking_resources(server.resource, installation))
     installation.custom_route, installation.add_tool = server.custom_route, add_asking_tool
     has_auth = server.settings.auth is not None
-    stored = installation.stored_calls = install_stored_calls(
-        tools.calls, installation.storage, options, has_auth=has_auth
-    )
+    stored = installation.stored_calls = install_stored_calls(tools, installation.storage, options, has_auth=has_auth)
     if stored is not None:
-        tools.registry.relist = stored.relist
+        tools.tools.relist = stored.relist
 
 
 def _adding_plain(add: Callable[..., Any], kind: Kind) -> Callable[..., Any]:
@@ -305,7 +296,7 @@ def _plain(kind: Kind, name: str, fn: Callable[..., Any], installation: Installa
     if not uses_roundtrip(fn):
         return fn
     refuse_options(spec_of(fn), [([*ToolSpec.__annotations__], "is for tools; leave it out")], owner=f"{kind} {name!r}")
-    signature = read_signature(fn, kind=kind, name=name, reject=foreign.reject)
+    signature = read_signature(fn, kind=kind, name=name, reject=installation.defaults.reject)
     function, plain = serve_in_legs(signature, installation.legs, defaults=installation.defaults)
     installation.adopt(function)
     return plain
@@ -348,8 +339,8 @@ class BoundTools:
             )
         try:
             tools = self.attach(serving.installation)
-            tool = tools.registry.find(params.name)[0]
-            return await tools.serve(tool, params.arguments or {}, Incoming.of(ctx))
+            tool = tools.tools.find(params.name)[0]
+            return await tools.call(tool, params.arguments or {}, Incoming.of(ctx))
         except MCPError:
             raise
         except Exception as error:  # noqa: BLE001 - as the SDK's handler does
