@@ -14,7 +14,9 @@ import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, cast
+
+from typing_extensions import override
 
 from roundtrip.errors import InvalidSignature, RoundtripError
 from roundtrip.ledger.machines import StoredState
@@ -89,7 +91,7 @@ class DocketEngine:
             raise ValueError(f"redelivery must be a number of seconds greater than 0, got {redelivery!r}")
         self.url = url
         self.name = name
-        self._redelivery = timedelta(seconds=redelivery)
+        self.redelivery = timedelta(seconds=redelivery)
         # Nothing reads Docket's own records of legs that have ended.
         self._options: dict[str, Any] = {"execution_ttl": timedelta(0), **options}
         self._binding: tuple[WorkedBy, CallBook, System] | None = None
@@ -98,7 +100,30 @@ class DocketEngine:
     @property
     def tasks(self) -> tuple[TaskFunction, ...]:
         """Return the collection of functions for Docket's own command line: `docket worker --tasks MODULE:NAME`."""
-        return (_function_for_docket(self),)
+
+        class Legs(Dependency[CallWorker]):
+            """Server in the worker, which starts and stops with it."""
+
+            running: ClassVar[CallWorker | None] = None
+
+            async def __aenter__(self) -> CallWorker:
+                if Legs.running is None:
+                    raise RoundtripError("the worker is not running")
+                return Legs.running
+
+            @classmethod
+            @asynccontextmanager
+            async def worker_lifecycle(cls, docket: Docket, worker: Worker) -> AsyncGenerator[None]:
+                """Surround the work of a worker, as Docket asks it of its dependencies."""
+                async with engine.serve_docket(docket) as cls.running:
+                    yield
+
+        engine, found = self, cast("CallWorker", Legs())
+
+        async def roundtrip_leg(call_id: str, legs: CallWorker = found) -> None:
+            await legs.run(call_id)
+
+        return (roundtrip_leg,)
 
     def open(self) -> Docket:
         """Return Docket's connection, to be entered on an event loop."""
@@ -134,12 +159,6 @@ class DocketEngine:
         """Implement `DistributedEngine.deliver`."""
         return _Receiver(self, engine)
 
-    def worker(self, docket: Docket, engine: CallWorker) -> Worker:
-        """Return a worker of Docket in this process."""
-        # Workers of one process must not share a name.
-        name = f"{socket.gethostname()}#{os.getpid()}#{engine.holder[-8:]}"
-        return Worker(docket, name=name, concurrency=engine.most, redelivery_timeout=self._redelivery)
-
     @asynccontextmanager
     async def serve_docket(self, docket: Docket) -> AsyncGenerator[CallWorker]:
         """Run the server in a worker that Docket's own command line has started.
@@ -157,34 +176,6 @@ class DocketEngine:
             finally:
                 # Docket would wait without a limit. A second signal ends this wait.
                 await engine.drain(_DRAIN_SECONDS)
-
-
-def _function_for_docket(engine: DocketEngine) -> TaskFunction:
-    """Return the function that a worker of Docket's command line runs; with it the server starts and stops."""
-
-    class Legs(Dependency[CallWorker]):
-        """Server in the worker."""
-
-        running: ClassVar[CallWorker | None] = None
-
-        async def __aenter__(self) -> CallWorker:
-            if Legs.running is None:
-                raise RoundtripError("the worker is not running")
-            return Legs.running
-
-        @classmethod
-        @asynccontextmanager
-        async def worker_lifecycle(cls, docket: Docket, worker: Worker) -> AsyncGenerator[None]:
-            """Surround the work of a worker, as Docket asks it of its dependencies."""
-            async with engine.serve_docket(docket) as cls.running:
-                yield
-
-    found: Any = Legs()
-
-    async def roundtrip_leg(call_id: str, legs: CallWorker = found) -> None:
-        await legs.run(call_id)
-
-    return roundtrip_leg
 
 
 class _SendingCalls:
@@ -215,43 +206,51 @@ class _SendingCalls:
         return True
 
 
-class _Outages:
-    """Log of the times in which Docket's Redis cannot be used: one line for each."""
+class _Link:
+    """Use of Docket's Redis from one event loop, which begins again after each outage; the log has one line for it."""
 
-    def __init__(self, what: str) -> None:
-        self._what = what
+    def __init__(
+        self, engine: DocketEngine, purpose: str, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    ) -> None:
+        self._engine = engine
+        self._purpose = purpose
+        self._sleep = sleep
         self._is_down = False
+        self._is_stopping = False
 
-    def over(self) -> None:
-        """Note that it can be used."""
-        self._is_down = False
+    async def _use(self, docket: Docket) -> None:
+        """Work with a connection until it is lost, or the link stops."""
+        raise NotImplementedError
 
-    def note(self, error: Exception) -> None:
-        """Note that it cannot be used."""
-        if not self._is_down:
-            self._is_down = True
-            logger.error(
-                "Docket cannot %s, and this is not logged again until it can: %s: %s",
-                self._what,
-                type(error).__name__,
-                error,
-            )
+    async def _use_forever(self) -> None:
+        while not self._is_stopping:
+            try:
+                async with self._engine.open() as docket:
+                    await self._use(docket)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the work must begin again
+                if not self._is_down:
+                    self._is_down = True
+                    logger.error(
+                        "Docket cannot %s, and this is not logged again until it can: %s: %s",
+                        self._purpose,
+                        type(error).__name__,
+                        error,
+                    )
+                await self._sleep(_RETRY_SECONDS)
 
 
-class _Sender:
+class _Sender(_Link):
     """Sends the tasks that are due to Docket, and those again that stay due; one for each event loop."""
 
     def __init__(self, engine: DocketEngine, book: CallBook, system: System) -> None:
-        self._engine = engine
+        super().__init__(engine, "be sent tasks", system.sleep)
         self._book = book
         self._system = system
         self._due: dict[str, int] = {}
         """The epochs of the tasks to send, by their calls."""
         self._bell = asyncio.Event()
-        self._is_stopping = False
-        self._outages = _Outages("be sent tasks")
         self._sweep = Sweep(book.store, self._look_at, system, room=lambda: _BATCH, spread=_SPREAD_SECONDS)
-        self._work = begin_work(self._send_forever(), "send due tasks to Docket")
+        self._work = begin_work(self._use_forever(), "send due tasks to Docket")
 
     def wrote(self, entry: CallEntry) -> None:
         """Send a task that is due, and look again at one that waits when its time is over."""
@@ -292,18 +291,13 @@ class _Sender:
         if is_more and len(calls) >= _BATCH:
             self._sweep.look_soon()
 
-    async def _send_forever(self) -> None:
-        while not self._is_stopping:
-            try:
-                async with self._engine.open() as docket:
-                    docket.register(_placeholder, [_FUNCTION])
-                    while self._due or not self._is_stopping:
-                        await self._bell.wait()
-                        self._bell.clear()
-                        await self._send_due(docket)
-            except Exception as error:  # noqa: BLE001 - whatever it is, tasks must be sent later
-                self._outages.note(error)
-                await self._system.sleep(_RETRY_SECONDS)
+    @override
+    async def _use(self, docket: Docket) -> None:
+        docket.register(_placeholder, [_FUNCTION])
+        while self._due or not self._is_stopping:
+            await self._bell.wait()
+            self._bell.clear()
+            await self._send_due(docket)
 
     async def _send_due(self, docket: Docket) -> None:
         due, self._due = self._due, {}
@@ -316,30 +310,28 @@ class _Sender:
         failed = next((one.schedule_exception for one in sent if one.disposition is Disposition.FAILED), None)
         if isinstance(failed, Exception):
             raise failed
-        self._outages.over()
+        self._is_down = False
 
 
 async def _placeholder(call_id: str) -> None:
     """Stand for the function of the workers, which has the same name."""
 
 
-class _Receiver(CallDelivery):
+class _Receiver(_Link, CallDelivery):
     """Delivery of tasks to the engine of this event loop, by a worker of Docket in this process.
 
     Docket delivers each task, and sends one again that this worker has skipped. So there is nothing to look for.
     """
 
-    def __init__(self, docket_engine: DocketEngine, engine: CallWorker) -> None:
-        self._docket_engine = docket_engine
-        self._engine = engine
-        self._is_paused = False
-        self._outages = _Outages("deliver tasks")
-        self._work = begin_work(self._work_forever(), "receive tasks from Docket")
+    def __init__(self, engine: DocketEngine, worker: CallWorker) -> None:
+        super().__init__(engine, "deliver tasks")
+        self._worker = worker
+        self._work = begin_work(self._use_forever(), "receive tasks from Docket")
 
     def pause(self) -> None:
         """Implement `CallDelivery.pause`. The worker of Docket waits for the legs that run."""
-        if not self._is_paused:
-            self._is_paused = True
+        if not self._is_stopping:
+            self._is_stopping = True
             self._work.cancel()
 
     async def close(self) -> None:
@@ -350,17 +342,15 @@ class _Receiver(CallDelivery):
             self._work.cancel()
             await asyncio.wait([self._work], timeout=_STOP_SECONDS)
 
-    async def _work_forever(self) -> None:
+    @override
+    async def _use(self, docket: Docket) -> None:
         async def roundtrip_leg(call_id: str) -> None:
-            await self._engine.run(call_id)
+            await self._worker.run(call_id)
 
-        while not self._is_paused:
-            try:
-                async with self._docket_engine.open() as docket:
-                    docket.register(roundtrip_leg)
-                    async with self._docket_engine.worker(docket, self._engine) as worker:
-                        self._outages.over()
-                        await worker.run_forever()
-            except Exception as error:  # noqa: BLE001 - whatever it is, the worker must begin again
-                self._outages.note(error)
-                await asyncio.sleep(_RETRY_SECONDS)
+        docket.register(roundtrip_leg)
+        # Workers of one process must not share a name.
+        name = f"{socket.gethostname()}#{os.getpid()}#{self._worker.holder[-8:]}"
+        most, redelivery = self._worker.most, self._engine.redelivery
+        async with Worker(docket, name=name, concurrency=most, redelivery_timeout=redelivery) as worker:
+            self._is_down = False
+            await worker.run_forever()
