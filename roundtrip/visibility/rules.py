@@ -102,7 +102,8 @@ class Criteria(NamedTuple):
 
     def cover(self, other: Criteria) -> bool:
         """Return True if everything that matches the others matches these, too."""
-        return all(map(_covers, self, other))
+        pairs = zip(self, other, strict=True)
+        return all(own is None or (theirs is not None and theirs <= own) for own, theirs in pairs)
 
 
 class _Rule(NamedTuple):
@@ -182,10 +183,6 @@ class Visibility:
 
     enable = partialmethod(_decide, True)
     disable = partialmethod(_decide, False)
-
-
-def _covers(mine: frozenset[str] | None, other: frozenset[str] | None) -> bool:
-    return mine is None or (other is not None and other <= mine)
 
 
 def _strings(criterion: str, given: Strings | None) -> frozenset[str] | None:
