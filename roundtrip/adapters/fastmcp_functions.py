@@ -392,9 +392,8 @@ class _ListedForClients(fastmcp_names.Transform):
             if function is not None and is_mounted and function is self._stored.continuing:
                 continue
             if function is not None and tool.output_schema is not None and self._stored.may_replace_result(function):
-                listed.append(tool.model_copy(update={"output_schema": None}))
-            else:
-                listed.append(tool)
+                tool = tool.model_copy(update={"output_schema": None})
+            listed.append(tool)
         return listed
 
 

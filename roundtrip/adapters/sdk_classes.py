@@ -63,15 +63,10 @@ _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
 _UNBOUND: Final = ToolDefaults(Limits(ttl=600.0, max_age=3600.0), foreign=foreign)
 """Options for tools that are bound before there is a server."""
 
+_NEEDS_SERVER: Final = "needs roundtrip.Server, as the SDK's classes {}; leave it out, or change the class"
 _REFUSED: Final = (
-    (
-        ("enabled",),
-        "needs roundtrip.Server, as the SDK's classes list and call every tool; leave it out, or change the class",
-    ),
-    (
-        ("version",),
-        "needs roundtrip.Server, as the SDK's classes have one tool of each name; leave it out, or change the class",
-    ),
+    (("enabled",), _NEEDS_SERVER.format("list and call every tool")),
+    (("version",), _NEEDS_SERVER.format("have one tool of each name")),
 )
 
 
