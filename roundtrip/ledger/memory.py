@@ -98,7 +98,7 @@ class MemoryLedger(EntryLedger):
         self._epochs = itertools.count(1)
         self._waiting = Waiting()
         self._expiries: list[tuple[float, str]] = []
-        self.tasks: Final = MemoryCallStore(system.time, max_bytes=max_bytes)
+        self.tasks = MemoryCallStore(system.time, max_bytes=max_bytes)
         """The store of tasks, which is in memory, too."""
 
     async def aclose(self) -> None:

@@ -524,7 +524,13 @@ class Server(PromptsAndResources[LifespanResultT]):
     def identity(self) -> probe.Identity:
         """Return the facts that all instances of the service must have in common, now that tools are registered."""
         stores = self.storage.tasks is not None
-        return probe.identity_of_tools(self.name, parts=self._parts, tools=self._tools.registered, stores_calls=stores)
+        return probe.identity_of_tools(
+            self.name,
+            parts=self._parts,
+            tools=self._tools.registered,
+            stores_calls=stores,
+            channels=self._channel_names,
+        )
 
     @_with_signature_of(MCPServer.streamable_http_app)
     def streamable_http_app(self, **options: Unpack[connections.HttpOptions]) -> Starlette:
