@@ -1,4 +1,4 @@
-"""Generate the floors in `docs/architecture.md` and the module list, from pyproject.toml and docstrings."""
+"""Generate the layers in `docs/architecture.md` and the module list, from pyproject.toml and docstrings."""
 
 import ast
 import re
@@ -15,7 +15,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 PACKAGE: Final = ROOT / "roundtrip"
 PAGE: Final = ROOT / "docs" / "architecture.md"
 
-_LOWEST_LAYER_OF_FLOOR: Final = {
+_FIRST_ROOM_OF_LAYER: Final = {
     "roundtrip.revisions": 0,
     "roundtrip.machine": 1,
     "roundtrip.tokens": 2,
@@ -25,12 +25,12 @@ _LOWEST_LAYER_OF_FLOOR: Final = {
     "roundtrip.visibility": 6,
     "roundtrip.trace.drawings": 7,
 }
-"""Each floor begins at this layer in pyproject.toml, and reaches up to the next floor."""
+"""Each layer on the page begins with this entry in pyproject.toml, and reaches up to the next layer."""
 
 
 def architecture_page() -> str:
     """Return the page with a regenerated section."""
-    return with_section(PAGE.read_text(encoding="utf-8"), "floors", _floor_rows())
+    return with_section(PAGE.read_text(encoding="utf-8"), "layers", _layer_rows())
 
 
 def modules_page() -> str:
@@ -48,16 +48,16 @@ def _layers() -> list[list[str]]:
     return [layer.split(" | ") for layer in reversed(layers)]
 
 
-def _floor_rows() -> Iterator[str]:
-    floor, rows = 0, list[str]()
+def _layer_rows() -> Iterator[str]:
+    number, rows = 0, list[str]()
     for layer in _layers():
-        floor = next((_LOWEST_LAYER_OF_FLOOR[name] for name in layer if name in _LOWEST_LAYER_OF_FLOOR), floor)
+        number = next((_FIRST_ROOM_OF_LAYER[name] for name in layer if name in _FIRST_ROOM_OF_LAYER), number)
         for name in layer:
             path = name.removeprefix("roundtrip.").replace(".", "/")
             is_package = (PACKAGE / path).is_dir()
             source = PACKAGE / path / "__init__.py" if is_package else PACKAGE / f"{path}.py"
-            rows.append(f"| {floor} | `{path}{'/' if is_package else '.py'}` | {_first_line(source)} |")
-    yield from ("| floor | where | provides |", "|---|---|---|", *reversed(rows))
+            rows.append(f"| {number} | `{path}{'/' if is_package else '.py'}` | {_first_line(source)} |")
+    yield from ("| layer | where | provides |", "|---|---|---|", *reversed(rows))
 
 
 def _module_rows() -> Iterator[str]:

@@ -110,7 +110,7 @@ class AnswersIgnored(NamedTuple):
 
 
 Watch = Callable[[Any], None]
-"""Receives every fact about a call's leg in order: each `Transition`, these facts, and the facts that higher floors
+"""Receives every fact about a call's leg in order: each `Transition`, these facts, and the facts that higher layers
 define.
 
 It must not raise, because an exception would end the leg.
