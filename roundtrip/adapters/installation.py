@@ -158,14 +158,9 @@ class Installation(Attached, Generic[HostT]):
         functions = list(self._all_functions())
         told = (f"{function.kind} {function.name}@{function.version or ''}\n{function.build}" for function in functions)
         once = any(function.policy(OncePolicy) is not None for function in functions)
-        return probe.identity_of(
-            self.name,
-            parts=self.parts,
-            tools=told,
-            exactly_once=once,
-            stores_calls=self.storage.tasks is not None,
-            channels=self._channel_names,
-        )
+        stores = self.storage.tasks is not None
+        identity = probe.identity_of(self.name, parts=self.parts, tools=told, exactly_once=once, stores_calls=stores)
+        return identity if self.stored_calls is None else identity._replace(channels=self.stored_calls.channel_names)
 
     def _all_functions(self) -> Iterator[AskingFunction]:
         yield from self.functions.values()

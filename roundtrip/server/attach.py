@@ -115,11 +115,6 @@ class Attached:
         """Return the server's stored calls; None if no option and no tool needs them."""
         return self.storage.tasks
 
-    @property
-    def _channel_names(self) -> tuple[str, ...]:
-        """Return the channels in which questions can reach users."""
-        return ("form",) if self.stored_calls is None else self.stored_calls.channel_names
-
     @cached_property
     def overrides(self) -> Overrides:
         """Return the replaced functions with their replacements, for tests that would otherwise monkeypatch."""

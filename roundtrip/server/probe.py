@@ -88,15 +88,7 @@ class Identity(NamedTuple):
         return self.exactly_once or self.stores_calls
 
 
-def identity_of(
-    name: str,
-    *,
-    parts: Parts,
-    tools: Iterable[str],
-    exactly_once: bool,
-    stores_calls: bool,
-    channels: tuple[str, ...],
-) -> Identity:
+def identity_of(name: str, *, parts: Parts, tools: Iterable[str], exactly_once: bool, stores_calls: bool) -> Identity:
     """Return the identity of a server whose legs run here.
 
     Args:
@@ -105,7 +97,6 @@ def identity_of(
         tools: A text for each tool, which differs where the tool does.
         exactly_once: True if any tool must run exactly once.
         stores_calls: True if it can store calls.
-        channels: The channels that its questions use.
     """
     protection, ledger = parts.protection, parts.effects.ledger
     audience = protection.policy.audience
@@ -119,13 +110,10 @@ def identity_of(
         exactly_once=exactly_once,
         own_key=protection.own_key,
         stores_calls=stores_calls,
-        channels=channels,
     )
 
 
-def identity_of_tools(
-    name: str, *, parts: Parts, tools: Iterable[RegisteredTool], stores_calls: bool, channels: tuple[str, ...]
-) -> Identity:
+def identity_of_tools(name: str, *, parts: Parts, tools: Iterable[RegisteredTool], stores_calls: bool) -> Identity:
     """Return the identity of a `roundtrip.Server` with these tools."""
     tools = list(tools)
     told = (
@@ -134,9 +122,7 @@ def identity_of_tools(
         for tool in tools
     )
     exactly_once = any(tool.spec.get("exactly_once") for tool in tools)
-    return identity_of(
-        name, parts=parts, tools=told, exactly_once=exactly_once, stores_calls=stores_calls, channels=channels
-    )
+    return identity_of(name, parts=parts, tools=told, exactly_once=exactly_once, stores_calls=stores_calls)
 
 
 class Probe:

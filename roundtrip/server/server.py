@@ -523,14 +523,9 @@ class Server(PromptsAndResources[LifespanResultT]):
 
     def identity(self) -> probe.Identity:
         """Return the facts that all instances of the service must have in common, now that tools are registered."""
-        stores = self.storage.tasks is not None
-        return probe.identity_of_tools(
-            self.name,
-            parts=self._parts,
-            tools=self._tools.registered,
-            stores_calls=stores,
-            channels=self._channel_names,
-        )
+        tools, stores = self._tools.registered, self.storage.tasks is not None
+        identity = probe.identity_of_tools(self.name, parts=self._parts, tools=tools, stores_calls=stores)
+        return identity if self.stored_calls is None else identity._replace(channels=self.stored_calls.channel_names)
 
     @_with_signature_of(MCPServer.streamable_http_app)
     def streamable_http_app(self, **options: Unpack[connections.HttpOptions]) -> Starlette:

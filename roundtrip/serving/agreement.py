@@ -52,12 +52,9 @@ def objection_to_newcomer(newcomer: Identity, running: Sequence[Identity]) -> st
         return reason
     for other in running:
         if newcomer.audience != other.audience:
-            return f"the new worker's audience is {newcomer.audience!r}, but a running worker's is {other.audience!r}"
+            return f"its audience is {newcomer.audience!r}, but a running worker's is {other.audience!r}"
         if not _verify_each_other(newcomer.keys, other.keys):
-            return (
-                "the new worker and a running worker cannot verify each other's tokens, so calls would be lost. "
-                "Replace keys with roundtrip keys rotate"
-            )
+            return "it and a running worker cannot verify each other's tokens; replace keys with roundtrip keys rotate"
     return None
 
 
@@ -92,12 +89,10 @@ def caution_for_older_clients(identity: Identity, settings: ServeSettings) -> st
         reason, fix = "--no-sessions is set", "leave it out"
     else:
         reason, fix = "--json-response is always", "set it to auto"
-    channel = next((name for name in _WITHOUT_FORMS if name in identity.channels), None)
-    if channel is None:
-        effect, advice = "cannot be asked", f"Give the server Pages(authenticate=...), or {fix}"
-    else:
-        effect, advice = _WITHOUT_FORMS[channel], f"To ask them by form, {fix}"
-    return f"clients on 2025-11-25 and before {effect}, because {reason}. {advice}."
+    for channel, effect in _WITHOUT_FORMS.items():
+        if channel in identity.channels:
+            return f"clients on 2025-11-25 and before {effect}, because {reason}. To ask them by form, {fix}."
+    return f"clients on 2025-11-25 and before cannot be asked, because {reason}. Add Pages(authenticate=...), or {fix}."
 
 
 def caution_of_reload(newcomer: Identity, before: Identity) -> str | None:
@@ -129,8 +124,7 @@ def _solo_reason(identity: Identity) -> str | None:
         )
     if identity.stores_calls and identity.reach is Reach.PROCESS:
         return (
-            "waiting calls (tasks, question pages, approvals) need a ledger that all workers share, but "
-            f"{identity.ledger} covers one process: another worker would not find them. {_LEDGER_ADVICE}, or serve "
-            "with --workers 1"
+            f"waiting calls (tasks, pages, approvals) need a ledger that all workers share, but {identity.ledger} "
+            f"covers one process: another worker would not find them. {_LEDGER_ADVICE}, or serve with --workers 1"
         )
     return None

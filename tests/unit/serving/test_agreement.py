@@ -71,7 +71,7 @@ def test_new_and_running_workers_verify_each_others_tokens() -> None:
 
 
 OLDER_CLIENTS: list[tuple[dict[str, Any], tuple[str, ...], str]] = [
-    ({"workers": 2}, ("form",), "cannot be asked, because several workers keep no sessions. Give the server Pages("),
+    ({"workers": 2}, ("form",), "cannot be asked, because several workers keep no sessions. Add Pages("),
     ({"workers": 2}, ("form", "link", "model", "url"), "get links to question pages, because several workers"),
     ({"sessions": False}, ("form", "model"), "through their model, because --no-sessions is set. To ask them by form"),
     (
