@@ -119,7 +119,7 @@ class ProbedInstance:
     """None if no mark was set, or if the instance needs no ledger."""
 
 
-class EndpointProblem(StrEnum):
+class Obstacle(StrEnum):
     """Reason that an address could not be probed."""
 
     UNREACHABLE = "unreachable"
@@ -156,7 +156,7 @@ class Endpoint:
     """One of the service's addresses."""
 
     url: str
-    trouble: EndpointProblem | None = None
+    trouble: Obstacle | None = None
     detail: str = ""
     """The server's message, or the error."""
     revisions: Sequence[str] = ()

@@ -8,11 +8,11 @@ from statistics import median
 from typing import Final, TypeVar
 
 from roundtrip.doctor.facts import (
-    EndpointProblem,
     Facts,
     LedgerCheck,
     LiveQuestion,
     Observed,
+    Obstacle,
     ProbedCall,
     ProbedInstance,
     ProbeOutcome,
@@ -56,13 +56,13 @@ class Finding:
     advice: str = ""
 
 
-_UntitledFinding = tuple[Level, str] | tuple[Level, str, str]
+_Entry = tuple[Level, str] | tuple[Level, str, str]
 """A finding without its topic."""
 
 
 def findings_of(seen: Observed) -> list[Finding]:
     """Return all findings, starting with those about addresses."""
-    checks: Sequence[tuple[str, Callable[[Observed], Iterator[_UntitledFinding]]]] = (
+    checks: Sequence[tuple[str, Callable[[Observed], Iterator[_Entry]]]] = (
         ("reach", _endpoints),
         ("instances", _number),
         ("keys", _keys),
@@ -78,19 +78,15 @@ def findings_of(seen: Observed) -> list[Finding]:
     return [Finding(level, topic, *texts) for topic, check in checks for level, *texts in check(seen)]
 
 
-def _endpoints(seen: Observed) -> Iterator[_UntitledFinding]:
+def _endpoints(seen: Observed) -> Iterator[_Entry]:
     for endpoint in seen.endpoints:
         if endpoint.trouble is not None:
             text, advice = _PROBLEM_TEXTS[endpoint.trouble]
-            detail = (
-                f" ({endpoint.detail})" if endpoint.detail and endpoint.trouble is not EndpointProblem.NO_PROBE else ""
-            )
+            detail = f" ({endpoint.detail})" if endpoint.detail and endpoint.trouble is not Obstacle.NO_PROBE else ""
             yield Level.PROBLEM, f"{endpoint.url}: {text}{detail}", advice
         elif endpoint.failures:
             text = f"{endpoint.url}: {len(endpoint.failures)} of {endpoint.probes} probes failed, the first with: "
-            advice = (
-                "An instance behind this address is down, or does not answer the probe. Try the instance's address."
-            )
+            advice = "An instance behind it is down, or does not answer the probe. Try the instance's address."
             yield Level.PROBLEM, text + endpoint.failures[0], advice
         if endpoint.ready == 503:
             advice = "The instance still answers requests; its log has the reason."
@@ -98,41 +94,26 @@ def _endpoints(seen: Observed) -> Iterator[_UntitledFinding]:
 
 
 _PROBLEM_TEXTS: Final = {
-    EndpointProblem.UNREACHABLE: ("no server answers", "Is the instance running, and is the address correct?"),
-    EndpointProblem.TIMEOUT: (
-        "no answer in time",
-        "Is the server overloaded, or does a firewall drop packets? See --timeout.",
-    ),
-    EndpointProblem.TLS: (
-        "TLS fails",
-        "Is the certificate valid for this host name, and does this machine trust its issuer?",
-    ),
-    EndpointProblem.FORBIDDEN: (
-        "the server requires credentials",
-        "Pass them: --header 'Authorization: Bearer ${TOKEN}'.",
-    ),
-    EndpointProblem.NOT_FOUND: (
-        "there is no MCP server at this path",
-        "The path is /mcp unless the server sets another one.",
-    ),
-    EndpointProblem.NOT_MCP: ("the response is not MCP", "Is this another service's address, or a proxy's error page?"),
-    EndpointProblem.OLD: (
+    Obstacle.UNREACHABLE: ("no server answers", "Is the instance running, and is the address correct?"),
+    Obstacle.TIMEOUT: ("no answer in time", "Is it overloaded, or does a firewall drop packets? See --timeout."),
+    Obstacle.TLS: ("TLS fails", "Is the certificate valid for this host name, and does this machine trust its issuer?"),
+    Obstacle.FORBIDDEN: ("the server requires credentials", "Pass them: --header 'Authorization: Bearer ${TOKEN}'."),
+    Obstacle.NOT_FOUND: ("there is no MCP server at this path", "The path is /mcp unless the server sets another one."),
+    Obstacle.NOT_MCP: ("the response is not MCP", "Is this another service's address, or a proxy's error page?"),
+    Obstacle.OLD: (
         "the server supports no protocol revision that returns questions",
         "The server does not use roundtrip, or a proxy removes headers or fields that it does not know.",
     ),
-    EndpointProblem.NO_PROBE: (
+    Obstacle.NO_PROBE: (
         "this MCP server has no probe",
         "If it is a roundtrip.Server, start it with ROUNDTRIP_PROBE=1, or Server(..., probe=True). FastMCP and SDK "
         "servers cannot be probed, even after install(); examine them with roundtrip audit.",
     ),
-    EndpointProblem.STRANGE: (
-        "the probe's answer is not valid",
-        "Does the server have another tool named roundtrip_probe?",
-    ),
+    Obstacle.STRANGE: ("the probe's answer is not valid", "Does the server have another tool named roundtrip_probe?"),
 }
 
 
-def _number(seen: Observed) -> Iterator[_UntitledFinding]:
+def _number(seen: Observed) -> Iterator[_Entry]:
     count = len(seen.instances)
     if seen.expected is not None and count < seen.expected:
         text = f"found {count} of {seen.expected} instances"
@@ -155,7 +136,7 @@ def _number(seen: Observed) -> Iterator[_UntitledFinding]:
         yield Level.NOTE, text, advice
 
 
-def _keys(seen: Observed) -> Iterator[_UntitledFinding]:
+def _keys(seen: Observed) -> Iterator[_Entry]:
     everyone = _facts(seen)
     own = [facts for facts in everyone if facts.own_key]
     if own and len(everyone) > 1:
@@ -179,7 +160,7 @@ def _keys(seen: Observed) -> Iterator[_UntitledFinding]:
     yield from problems or _readable_rings(seen, rings)
 
 
-def _readable_rings(seen: Observed, rings: Sequence[tuple[tuple[str, ...], list[Facts]]]) -> Iterator[_UntitledFinding]:
+def _readable_rings(seen: Observed, rings: Sequence[tuple[tuple[str, ...], list[Facts]]]) -> Iterator[_Entry]:
     texts = [
         f"{_labels(seen, members)} sign{'s' if len(members) == 1 else ''} with {keys[0]}"
         + (f" and also read{'s' if len(members) == 1 else ''} {', '.join(keys[1:])}" if keys[1:] else "")
@@ -194,7 +175,7 @@ def _readable_rings(seen: Observed, rings: Sequence[tuple[tuple[str, ...], list[
 
 def _between_rings(
     one: tuple[str, ...], left: str, other: tuple[str, ...], right: str, left_count: int
-) -> _UntitledFinding | None:
+) -> _Entry | None:
     forth, back = one[0] in other, other[0] in one
     if forth and back:
         return None
@@ -213,7 +194,7 @@ def _between_rings(
     return Level.PROBLEM, "; ".join(text for text, lost in losses.items() if lost), advice
 
 
-def _audiences(seen: Observed) -> Iterator[_UntitledFinding]:
+def _audiences(seen: Observed) -> Iterator[_Entry]:
     groups = _grouped(seen, lambda facts: facts.audience)
     if len(groups) > 1:
         text = f"the instances have different token audiences: {_group_text(seen, groups)}"
@@ -223,7 +204,7 @@ def _audiences(seen: Observed) -> Iterator[_UntitledFinding]:
         yield Level.OK, f"all instances issue tokens for {next(iter(groups))!r}"
 
 
-def _callers(seen: Observed) -> Iterator[_UntitledFinding]:
+def _callers(seen: Observed) -> Iterator[_Entry]:
     groups = _grouped(seen, lambda facts: facts.caller or "anonymous")
     if len(groups) > 1:
         text = "the instances see different callers in the same request, so they reject each other's calls"
@@ -231,7 +212,7 @@ def _callers(seen: Observed) -> Iterator[_UntitledFinding]:
         yield Level.PROBLEM, f"{text}: {_group_text(seen, groups)}", advice
 
 
-def _clocks(seen: Observed) -> Iterator[_UntitledFinding]:
+def _clocks(seen: Observed) -> Iterator[_Entry]:
     instances = list(seen.instances.values())
     if not instances:
         return
@@ -247,7 +228,9 @@ def _clocks(seen: Observed) -> Iterator[_UntitledFinding]:
     spread = _spread(instances)
     if spread > _MAX_SKEW_SECONDS:
         wrong = [instance for instance in instances if abs(instance.offset - truth) > _MAX_SKEW_SECONDS / 2]
-        clocks = "; ".join(f"{seen.label(one.facts.instance)}'s clock is {_ahead(one.offset - truth)}" for one in wrong)
+        clocks = "; ".join(
+            f"{seen.label(one.facts.instance)}'s clock is {_ahead(one.offset - truth, 'the others')}" for one in wrong
+        )
         text = f"{clocks}; instances reject each other's calls beyond a difference of {_MAX_SKEW_SECONDS:g} s"
         yield Level.PROBLEM, text, _NTP
     elif spread > _NOTED_SKEW_SECONDS:
@@ -268,9 +251,7 @@ def _spread(instances: Sequence[ProbedInstance]) -> float:
     )
 
 
-def _ahead(offset: float, reference: str = "") -> str:
-    if not reference:
-        return f"{_seconds(abs(offset))} {'ahead' if offset > 0 else 'behind'}"
+def _ahead(offset: float, reference: str) -> str:
     return f"{_seconds(abs(offset))} {'ahead of' if offset > 0 else 'behind'} {reference}"
 
 
@@ -278,7 +259,7 @@ def _seconds(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if seconds >= 2 * _MAX_SKEW_SECONDS else f"{seconds:.0f} s"
 
 
-def _builds(seen: Observed) -> Iterator[_UntitledFinding]:
+def _builds(seen: Observed) -> Iterator[_Entry]:
     builds = _grouped(seen, lambda facts: facts.build)
     if len(builds) > 1:
         listed = "; ".join(f"{_labels(seen, members)}: {builds_text(members[0])}" for members in builds.values())
@@ -302,16 +283,14 @@ def builds_text(facts: Facts) -> str:
     return f"build{'s' if len(builds) > 1 else ''} {_some(builds)}"
 
 
-def _ledgers(seen: Observed) -> Iterator[_UntitledFinding]:
+def _ledgers(seen: Observed) -> Iterator[_Entry]:
     users = [instance for instance in seen.instances.values() if instance.facts.needs_ledger]
     if not users:
         if seen.instances:
             yield Level.OK, "no tool runs exactly once or as a task, so no ledger is needed"
         return
-    by_look = {
-        look: [one.facts for one in users if one.look is look] for look in (LedgerCheck.DOWN, LedgerCheck.ABSENT, None)
-    }
-    down, absent, unsure = by_look.values()
+    results = (LedgerCheck.DOWN, LedgerCheck.ABSENT, None)
+    down, absent, unsure = ([one.facts for one in users if one.look is result] for result in results)
     if down:
         text = f"{_labels(seen, down)}: the ledger does not answer"
         advice = (
@@ -347,7 +326,7 @@ def _ledger_advice(users: Sequence[ProbedInstance]) -> str:
     return "Give all instances the same address, database and prefix. The address must not be a replica's."
 
 
-def _tasks(seen: Observed) -> Iterator[_UntitledFinding]:
+def _tasks(seen: Observed) -> Iterator[_Entry]:
     all_reports = [(facts, tasks) for facts in _facts(seen) if (tasks := facts.tasks) is not None]
     if unreachable := [facts for facts, tasks in all_reports if tasks.down]:
         text = f"{_labels(seen, unreachable)}: the task store does not answer"
@@ -371,7 +350,7 @@ def _tasks(seen: Observed) -> Iterator[_UntitledFinding]:
         yield Level.OK, text
 
 
-def _unread_tasks(seen: Observed, reports: Sequence[tuple[Facts, TaskFacts]]) -> Iterator[_UntitledFinding]:
+def _unread_tasks(seen: Observed, reports: Sequence[tuple[Facts, TaskFacts]]) -> Iterator[_Entry]:
     for facts, tasks in reports:
         unread = {key: number for key, number in tasks.keys.items() if key and key not in tasks.own_keys}
         if unread:
@@ -383,7 +362,7 @@ def _unread_tasks(seen: Observed, reports: Sequence[tuple[Facts, TaskFacts]]) ->
             yield Level.PROBLEM, text, advice
 
 
-def _stuck_tasks(reports: Sequence[tuple[Facts, TaskFacts]]) -> Iterator[_UntitledFinding]:
+def _stuck_tasks(reports: Sequence[tuple[Facts, TaskFacts]]) -> Iterator[_Entry]:
     overdue = max(tasks.overdue for _, tasks in reports)
     if overdue:
         who = "" if any(tasks.runs for _, tasks in reports) else ", and none of the instances runs tasks"
@@ -396,7 +375,7 @@ def _stuck_tasks(reports: Sequence[tuple[Facts, TaskFacts]]) -> Iterator[_Untitl
         yield Level.NOTE, f"{lost} tasks were lost because their workers died", advice
 
 
-def _calls(seen: Observed) -> Iterator[_UntitledFinding]:
+def _calls(seen: Observed) -> Iterator[_Entry]:
     done = [journey for journey in seen.journeys if journey.reached is ProbeOutcome.DONE]
     failed = [journey for journey in seen.journeys if journey.reached is ProbeOutcome.FAILED]
     rejected: dict[str, list[str]] = {}
@@ -440,7 +419,7 @@ def _reason(seen: Observed, journey: ProbedCall) -> str:
     return " and ".join(reason for reason, holds in reasons.items() if holds)
 
 
-def _older_clients(seen: Observed) -> Iterator[_UntitledFinding]:
+def _older_clients(seen: Observed) -> Iterator[_Entry]:
     can = [endpoint.url for endpoint in seen.endpoints if endpoint.older_clients is LiveQuestion.YES]
     cannot = [endpoint for endpoint in seen.endpoints if endpoint.older_clients is LiveQuestion.NO]
     if can:
@@ -448,9 +427,7 @@ def _older_clients(seen: Observed) -> Iterator[_UntitledFinding]:
         yield Level.OK, f"clients on 2025-11-25 and before can be asked by form{where}"
     if cannot:
         where = f" at {', '.join(endpoint.url for endpoint in cannot)}" if can else ""
-        details = {
-            endpoint.older_clients_detail for endpoint in cannot if _NO_WAY_BACK not in endpoint.older_clients_detail
-        }
+        details = {each.older_clients_detail for each in cannot if _NO_WAY_BACK not in each.older_clients_detail}
         more = f" ({'; '.join(sorted(details))})" if details else ""
         advice = (
             "With Pages(authenticate=...), they get links to question pages; with the channel 'model', their model "

@@ -38,11 +38,11 @@ from roundtrip.client.legs import Era, LegRequest, callbacks, drive, within
 from roundtrip.client.targets import UNCOMPRESSED, Target, TooLarge, size_limit
 from roundtrip.doctor.facts import (
     Endpoint,
-    EndpointProblem,
     InstanceReport,
     LedgerCheck,
     LiveQuestion,
     Observed,
+    Obstacle,
     ProbeCallResult,
     ProbedCall,
     ProbedInstance,
@@ -81,7 +81,7 @@ _PROBE_CALL: Final = LegRequest(PROBE_TOOL, {"journey": True})
 class _RequestFailed(Exception):
     """A failed request to an address."""
 
-    def __init__(self, trouble: EndpointProblem, detail: str = "") -> None:
+    def __init__(self, trouble: Obstacle, detail: str = "") -> None:
         super().__init__(detail)
         self.trouble = trouble
         self.detail = detail[:_MAX_DETAIL_CHARS]
@@ -135,17 +135,15 @@ class _Observer:
     @property
     def _new_instances(self) -> set[str]:
         """Return the instances that served a probe call's leg, but were not found before."""
-        found_instances = {
-            name for journey in self._seen.journeys for name in (journey.began, journey.ended) if name is not None
-        }
-        return found_instances - self._seen.instances.keys()
+        found = {name for call in self._seen.journeys for name in (call.began, call.ended) if name is not None}
+        return found - self._seen.instances.keys()
 
     async def _check_endpoint(self, number: int) -> None:
         endpoint = self._seen.endpoints[number]
         try:
             endpoint.revisions = await self._in_session(number, Era.AUTO, _revisions)
             if Era.RETRY.mode not in endpoint.revisions:
-                raise _RequestFailed(EndpointProblem.OLD, ", ".join(endpoint.revisions))
+                raise _RequestFailed(Obstacle.OLD, ", ".join(endpoint.revisions))
             await self._facts(number)
         except _RequestFailed as failure:
             endpoint.trouble, endpoint.detail = failure.trouble, failure.detail
@@ -259,9 +257,8 @@ class _Observer:
             return dict.fromkeys(asked.input_requests or {}, _AGREED)
 
         try:
-            reached = _read(
-                ProbeCallResult, await drive(_PROBE_CALL, send=send_leg, answer=accept, max_rounds=_MAX_ROUNDS)
-            )
+            result = await drive(_PROBE_CALL, send=send_leg, answer=accept, max_rounds=_MAX_ROUNDS)
+            reached = _read(ProbeCallResult, result)
         except _RejectedToken:
             return ProbedCall(start, end, ProbeOutcome.REJECTED, began)
         except _RequestFailed as failure:
@@ -274,10 +271,8 @@ class _Observer:
             result = await self._in_session(number, Era.LIVE, partial(_send, leg=_PROBE_CALL))
             _read(ProbeCallResult, result)
         except _RequestFailed as failure:
-            endpoint.older_clients, endpoint.older_clients_detail = (
-                LiveQuestion.NO,
-                failure.detail or failure.trouble.value,
-            )
+            endpoint.older_clients = LiveQuestion.NO
+            endpoint.older_clients_detail = failure.detail or failure.trouble.value
         else:
             endpoint.older_clients = LiveQuestion.YES
 
@@ -333,23 +328,23 @@ class _Observer:
             case _RequestFailed():
                 return error
             case TimeoutError() | httpx2.TimeoutException():
-                return _RequestFailed(EndpointProblem.TIMEOUT, f"no answer within {self._timeout:g} s")
+                return _RequestFailed(Obstacle.TIMEOUT, f"no answer within {self._timeout:g} s")
             case MCPError() if is_token_rejection(error):
-                return _RejectedToken(EndpointProblem.STRANGE, "the server rejects requests without a token")
+                return _RejectedToken(Obstacle.STRANGE, "the server rejects requests without a token")
             case _ if status in (401, 403):
-                return _RequestFailed(EndpointProblem.FORBIDDEN, status_text)
+                return _RequestFailed(Obstacle.FORBIDDEN, status_text)
             case _ if status in (404, 405):
-                return _RequestFailed(EndpointProblem.NOT_FOUND, status_text)
+                return _RequestFailed(Obstacle.NOT_FOUND, status_text)
             case httpx2.TransportError() if _is_tls(error):
-                return _RequestFailed(EndpointProblem.TLS, f"{error}")
+                return _RequestFailed(Obstacle.TLS, f"{error}")
             case httpx2.TransportError():
-                return _RequestFailed(EndpointProblem.UNREACHABLE, f"{error}" or type(error).__name__)
+                return _RequestFailed(Obstacle.UNREACHABLE, f"{error}" or type(error).__name__)
             case _ if status is not None:
-                return _RequestFailed(EndpointProblem.NOT_MCP, status_text)
+                return _RequestFailed(Obstacle.NOT_MCP, status_text)
             case ValidationError():
-                return _RequestFailed(EndpointProblem.NOT_MCP, "the response is not valid MCP")
+                return _RequestFailed(Obstacle.NOT_MCP, "the response is not valid MCP")
             case _:
-                return _RequestFailed(EndpointProblem.NOT_MCP, f"{error}" or type(error).__name__)
+                return _RequestFailed(Obstacle.NOT_MCP, f"{error}" or type(error).__name__)
 
 
 async def _revisions(session: ClientSession) -> Sequence[str]:
@@ -386,14 +381,14 @@ ModelT = TypeVar("ModelT", InstanceReport, ProbeCallResult)
 
 def _read(model: type[ModelT], result: CallToolResult | InputRequiredResult) -> ModelT:
     if isinstance(result, InputRequiredResult):
-        raise _RequestFailed(EndpointProblem.STRANGE, "the probe asks a question instead of answering")
+        raise _RequestFailed(Obstacle.STRANGE, "the probe asks a question instead of answering")
     if result.is_error:
         text = " ".join(block.text for block in result.content if isinstance(block, TextContent))
-        raise _RequestFailed(EndpointProblem.NO_PROBE if PROBE_TOOL in text else EndpointProblem.STRANGE, text)
+        raise _RequestFailed(Obstacle.NO_PROBE if PROBE_TOOL in text else Obstacle.STRANGE, text)
     try:
         return model.model_validate(result.structured_content)
     except ValidationError as error:
-        raise _RequestFailed(EndpointProblem.STRANGE, "the answer is not the probe's") from error
+        raise _RequestFailed(Obstacle.STRANGE, "the answer is not the probe's") from error
 
 
 def _is_tls(error: BaseException | None) -> bool:
