@@ -128,9 +128,8 @@ class AnswerAttacks:
         leg = await self._leg(index)
         both = replace(leg, answers={**leg.answers, **later})
         reaction = await self._try(both, index, description)
-        skipped_questions = reaction.continued and not set(self._honest.responses[index].questions) <= set(
-            reaction.response.questions
-        )
+        expected = set(self._honest.responses[index].questions)
+        skipped_questions = reaction.continued and not expected <= set(reaction.response.questions)
         self._require_ignored(skipped_questions, reaction, f"answers to {_names(later)} were sent before the questions")
 
     def _require_ignored(self, taken: bool, reaction: Reaction, text: str) -> None:
@@ -139,9 +138,7 @@ class AnswerAttacks:
     async def _malformed(self, index: int) -> None:
         leg = await self._leg(index)
         key = next(iter(leg.answers))
-        malformed: dict[str, Any] = {
-            f"{description} instead of answers": answers for description, answers in _MALFORMED
-        }
+        malformed: dict[str, Any] = {f"{kind} instead of answers": answers for kind, answers in _MALFORMED}
         for description, answer in _MALFORMED_ANSWERS:
             malformed[f"{description} as the answer to {key!r}"] = {**leg.answers, key: answer}
         for description, answers in malformed.items():
@@ -189,9 +186,8 @@ class AnswerAttacks:
         }
         for description, changed in oversized.items():
             response = await self._session.call(changed)
-            text = (
-                f"{description} of {self._session.limits.body_bytes // 2**20} MiB was answered with {response.summary}"
-            )
+            size = f"{self._session.limits.body_bytes // 2**20} MiB"
+            text = f"{description} of {size} was answered with {response.summary}"
             # A server may reject a body by closing the connection before it has read the body.
             answered = response.ending is not Ending.CRASHED or response.is_cut
             self._notes.require(answered and await self._session.is_alive(), "A3", text)

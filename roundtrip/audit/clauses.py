@@ -50,9 +50,7 @@ _ALL: Final = (
     AuditClause("R2", _MUST, "Every response is JSON-RPC 2.0, with its request's id.", _BASE),
     AuditClause("S1", _MUST, "Only tools, prompts and resources ask for input.", _MRTR),
     AuditClause("S1.returned", _MUST, "Questions are returned, not sent as requests over the connection.", _MRTR),
-    AuditClause(
-        "S2.type", _MUST, 'A result with questions or a state has the type `"input_required"`.', _MRTR, _NO_QUESTION
-    ),
+    AuditClause("S2.type", _MUST, 'A result with questions or a state is `"input_required"`.', _MRTR, _NO_QUESTION),
     AuditClause("S2.content", _MUST, "Such a result carries questions, a text as state, or both.", _MRTR, _NO_QUESTION),
     AuditClause("S3.keys", _MUST, "Question keys are unique within a request.", _MRTR, _NO_QUESTION),
     AuditClause("S3.kinds", _MUST, "Questions are forms or pages, for a model, or for roots.", _MRTR, _NO_QUESTION),

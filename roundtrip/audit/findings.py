@@ -109,9 +109,7 @@ def findings_in(notes: AuditNotes) -> Iterator[ClauseFinding]:
     """Yield the findings in clause order, at least one per clause."""
     limits = [tool_notes.limit for tool_notes in notes.values() if tool_notes.limit]
     for clause in CLAUSES.values():
-        tried = {
-            tool: tool_notes.tried[clause.id] for tool, tool_notes in notes.items() if clause.id in tool_notes.tried
-        }
+        tried = {tool: each.tried[clause.id] for tool, each in notes.items() if clause.id in each.tried}
         if not any(attempts.attempts or attempts.reasons for attempts in tried.values()):
             tried = {None: _Attempts(reasons=list(dict.fromkeys(limits)) or [clause.untried])}
         yield from (_finding(clause, tool, attempts) for tool, attempts in tried.items())

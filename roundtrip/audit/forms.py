@@ -38,9 +38,7 @@ def _check_field(notes: ToolNotes, field: str, name: str, shape: Mapping[str, An
     problem = "allows null" if null else f"uses {', '.join(nested)}"
     notes.require(not nested and not null, "F4", f"{field} {problem}")
     if _CHOICES & shape.keys() or kind == "array":
-        notes.require(
-            _is_enum(shape, items), "F2", f"the choices of {field} have a shape that the protocol does not allow"
-        )
+        notes.require(_is_enum(shape, items), "F2", f"the protocol does not allow the choices of {field}")
     if shape.get("default") is not None:
         notes.require(_fits(shape, shape["default"]), "F3", f"the default of {field} does not fit its own schema")
     title = shape.get("title")

@@ -93,10 +93,8 @@ def _summary(report: AuditReport, level: ClauseLevel) -> str:
     for finding in report.findings:
         counts[finding.verdict] += 1
     failed = len(report.failures(level))
-    counts_text = ", ".join(f"{count} {verdict.value}" for verdict, count in counts.items() if count)
-    return (
-        f"{report.requests} requests: {counts_text}; {failed or 'none'} of the failures count ({level.value} and above)"
-    )
+    totals = ", ".join(f"{count} {verdict.value}" for verdict, count in counts.items() if count)
+    return f"{report.requests} requests: {totals}; {failed or 'none'} of the failures count ({level.value} and above)"
 
 
 def as_junit(report: AuditReport, level: ClauseLevel) -> str:

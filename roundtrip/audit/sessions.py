@@ -272,9 +272,7 @@ class AuditSession:
         try:
             return {"action": "accept", "content": valid_answer(schema)}
         except ValueError as error:
-            raise CallFailed(
-                f"the audit cannot generate an answer to {key!r}; give one with --answers: {error}"
-            ) from error
+            raise CallFailed(f"cannot generate an answer to {key!r}; give one with --answers: {error}") from error
 
     async def is_alive(self) -> bool:
         """Return True if the server still lists its tools."""

@@ -251,7 +251,7 @@ class StateAttacks:
                 self._notes.failed("P1", f"a state can be read without a key, and contains {secret!r}")
             if secrets:
                 self._notes.passed("P1")
-            known_texts = {
+            kinds = {
                 text: kind
                 for kind, values in (
                     ("argument", self._tool.arguments),
@@ -260,11 +260,9 @@ class StateAttacks:
                 for text in texts_in(values)
                 if len(text) >= _MIN_READABLE_CHARS
             }
-            found = readable_in(state, known_texts)
+            found = readable_in(state, kinds)
             for text in found:
-                self._notes.fact(
-                    "A4", f"a state can be read without a key, and contains the {known_texts[text]} {text!r}"
-                )
+                self._notes.fact("A4", f"a state can be read without a key, and contains the {kinds[text]} {text!r}")
             if not found and list(forged(state)):
                 self._notes.fact("A4", "a state can be read as JSON without a key")
             elif not found:

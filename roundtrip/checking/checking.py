@@ -125,7 +125,7 @@ class _Check(Replay):
             # Play the leg that brings the answers to the last of these rounds.
             last = self.rounds[done - 1]
             number, journal, answers = last.number + 1, self.journal_for(last, done - 1), [*last.answers.values()]
-        leg = await self._play_past_known(done, journal, answers)
+        leg = await self._play(done, journal, answers)
         if leg is None:
             return
         if done < len(self.rounds):
@@ -139,7 +139,7 @@ class _Check(Replay):
     async def _check_waiting(self, round_: RecordedRound) -> None:
         """Check that answers to the open round would count."""
         journal = self.journal_for(round_, len(self.rounds) - 1)
-        leg = await self._play_past_known(len(self.rounds), journal, ())
+        leg = await self._play(len(self.rounds), journal, ())
         if leg is None:
             return
         for waiting in leg.questions:
@@ -152,9 +152,7 @@ class _Check(Replay):
                 self._note_again(waiting, before)
         self._compare_turn(round_.number, _recorded_turn(round_), leg)
 
-    async def _play_past_known(
-        self, done: int, journal: Journal | None, answers: Sequence[Answer]
-    ) -> RehearsedLeg | None:
+    async def _play(self, done: int, journal: Journal | None, answers: Sequence[Answer]) -> RehearsedLeg | None:
         """Play legs until no answered question is asked again.
 
         Return None if the check must end at a question whose recorded answer no longer settles it.
@@ -288,7 +286,7 @@ class _BodyCheck(_Check):
             if (obstacle := obstacle_at(round_)) is not None:
                 return self._give_up(round_, obstacle)
             if before is None:
-                leg = await self._play_past_known(done, self.journal_for(round_, done), ())
+                leg = await self._play(done, self.journal_for(round_, done), ())
             elif leg is not None:
                 leg = await self.play_next_leg(leg, before, round_)
             if leg is None:

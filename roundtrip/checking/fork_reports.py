@@ -70,9 +70,7 @@ def _recorded_data(round_: RecordedRound | None) -> dict[str, Any]:
         key: _answer_data(answer.action.word if answer.action is not None else "malformed", answer.data)
         for key, answer in round_.answers.items()
     }
-    return answers | {
-        key: _answer_data(decision.outcome, decision.reason) for key, decision in round_.decisions.items()
-    }
+    return answers | {key: _answer_data(each.outcome, each.reason) for key, each in round_.decisions.items()}
 
 
 def _round_lines(round_: ForkedRound, recorded: RecordedRound | None, *, is_open: bool) -> Iterator[str]:

@@ -112,7 +112,7 @@ class _ForkReplay(Replay):
         super().__init__(server, call, asked, now, "repeat")
         self._replies = replies
         self._fork_bodies: Bodies = bodies
-        self._used_names: set[str] = set()
+        self._used: set[str] = set()
 
     async def fork(self, at: int) -> Fork:
         """Replay the call up to a round, and continue with the fork's answers."""
@@ -129,7 +129,7 @@ class _ForkReplay(Replay):
             raise NotReplayable(f"round {at} asks {', '.join(sorted(map(repr, asked_names)))}, not {names}")
         self.bodies = self._fork_bodies
         await self._continue(fork, leg, at)
-        fork.unused = sorted(self._replies.keys() - self._used_names)
+        fork.unused = sorted(self._replies.keys() - self._used)
         return fork
 
     async def _replay_to(self, index: int) -> RehearsedLeg:
@@ -169,12 +169,10 @@ class _ForkReplay(Replay):
         """Answer a question once: with the fork's answer, or the recorded one if the question is the same."""
         own = next((name for name in names_of(waiting) if name in self._replies), None)
         name = waiting.key if own is None else own
-        reply = (
-            None if name in self._used_names else self._recorded_reply(waiting) if own is None else self._replies[own]
-        )
+        reply = None if name in self._used else self._recorded_reply(waiting) if own is None else self._replies[own]
         if reply is None:
             return
-        self._used_names.add(name)
+        self._used.add(name)
         round_.replies[waiting.key] = reply
         if own is not None:
             round_.own.add(waiting.key)
@@ -185,10 +183,8 @@ class _ForkReplay(Replay):
             answer = self.find_record(waiting, round_.answers)
             if answer is not None and answer.how == "taken" and answer.action is not None:
                 return OwnAnswer(answer.action, answer.data) if is_worded_as(answer.question, waiting) else None
-            decision, approval = (
-                self.find_record(waiting, round_.decisions),
-                self.find_record(waiting, round_.approvals),
-            )
+            approval = self.find_record(waiting, round_.approvals)
+            decision = self.find_record(waiting, round_.decisions)
             if decision is not None and approval is not None and is_worded_as(approval, waiting):
                 accepted = decision.outcome == "approved"
                 return OwnAnswer(Action.ACCEPT if accepted else Action.DECLINE, decision.reason, decision=decision)

@@ -67,9 +67,7 @@ class ProcessState:
         for one in unfinished:
             one.cancel()
         answered = sum(one.exception() is None and one.result() for one in done)
-        logger.error(
-            "graceful shutdown timed out: %d requests were still running, %d got an error", len(running), answered
-        )
+        logger.error("shutdown timed out: %d requests were still running, %d got an error", len(running), answered)
 
 
 def application_of(server: Server[Any] | ForeignServer, settings: ServeSettings, state: ProcessState) -> ASGIApp:

@@ -224,11 +224,9 @@ class Supervisor:
         # This may be the only worker alive.
         for name in self._dead:
             self._report_death(worker, name)
-        tasks.create_task(self._replace_when_dead(tasks, slot, worker, pause))
+        tasks.create_task(self._keep_alive(tasks, slot, worker, pause))
 
-    async def _replace_when_dead(
-        self, tasks: asyncio.TaskGroup, slot: int, worker: _WorkerProcess, pause: float
-    ) -> None:
+    async def _keep_alive(self, tasks: asyncio.TaskGroup, slot: int, worker: _WorkerProcess, pause: float) -> None:
         """Replace a slot's worker when it dies; wait longer after each short-lived successor."""
         await worker.process.wait()
         if worker.name is not None:
