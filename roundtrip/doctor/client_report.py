@@ -32,7 +32,7 @@ _PROBES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Result of a trial form."""
+    """Trial form's result."""
 
     answer: str
     seconds: float

@@ -21,7 +21,7 @@ NAME: Final = "roundtrip-doctor"
 TOOL: Final = "what_can_you_ask"
 
 _MAX_CLIENTS: Final = 1000
-"""Maximum number of clients to remember as reported."""
+"""Maximum clients to remember as reported."""
 _QUESTION: Final = "This is a test by roundtrip doctor. Do you see this form?"
 
 

@@ -33,7 +33,7 @@ class TaskFacts(BaseModel):
     own_keys: Annotated[tuple[_Word, ...], Field(max_length=64)] = ()
     """Hints for the keys that decrypt tasks on this instance, the encrypting key first."""
     overdue: Annotated[int, Field(ge=0)] = 0
-    """Count of tasks that are more than a minute overdue."""
+    """How many tasks are more than a minute overdue."""
     is_whole: bool = True
     """False if the store has more tasks than the instance counted."""
     runs: bool
@@ -153,7 +153,7 @@ class ProbeOutcome(StrEnum):
 
 @dataclass(slots=True)
 class Endpoint:
-    """One of the service's addresses."""
+    """Service address, with its observations."""
 
     url: str
     trouble: Obstacle | None = None
@@ -170,7 +170,7 @@ class Endpoint:
     failures: list[str] = field(default_factory=list[str])
     """The errors from failed requests."""
     ready: int | None = None
-    """The HTTP status of the readiness check; None if there is no such route."""
+    """The readiness check's HTTP status; None if there is no such route."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ _MAX_SKEW_SECONDS: Final = SKEW
 _NOTED_SKEW_SECONDS: Final = 5.0
 _SAME_KEYS: Final = "Give all instances the same ROUNDTRIP_KEY_FILE or ROUNDTRIP_KEYS, or the same keys=."
 _NO_WAY_BACK: Final = "no way back"
-"""Part of a server's error when it has no connection on which to ask an older client."""
+"""Excerpt from a server's error when it has no connection on which to ask an older client."""
 _MAX_NAMED_TOOLS: Final = 5
 _LEDGER_RETRY: Final = "Run this again; the probe sets a limited number of marks per minute."
 _NTP: Final = "Synchronize all machines with NTP (`timedatectl`, `chronyc tracking`)."
@@ -39,7 +39,7 @@ _UNEXPLAINED: Final = (
 
 
 class Level(StrEnum):
-    """Severity of a finding."""
+    """Finding severity."""
 
     OK = "ok"
     NOTE = "note"
@@ -278,7 +278,7 @@ def _builds(seen: Observed) -> Iterator[_Entry]:
 
 
 def builds_text(facts: Facts) -> str:
-    """Return the builds of an instance's tools, named as in traces."""
+    """Return an instance's tool builds, named as in traces."""
     builds = [build_text(build) for build in facts.builds or (facts.build,)]
     return f"build{'s' if len(builds) > 1 else ''} {_some(builds)}"
 

@@ -56,7 +56,7 @@ T = TypeVar("T")
 _REQUESTS_AT_ONCE: Final = 8
 _MAX_REQUESTS_AT_ONCE: Final = 32
 _MAX_REQUESTS: Final = 256
-"""Maximum number of requests to one address."""
+"""Maximum requests to one address."""
 _QUIET_REQUESTS_ALONE: Final = 16
 """Consecutive requests without a new instance that end the search if there is only one address."""
 _QUIET_REQUESTS: Final = 8
@@ -75,7 +75,7 @@ _BEGAN_PATTERN: Final = re.compile(r"instance ([0-9a-f]{12})$", re.ASCII)
 _RESULT: Final[TypeAdapter[CallToolResult | InputRequiredResult]] = TypeAdapter(CallToolResult | InputRequiredResult)
 _AGREED: Final = ElicitResult(action="accept", content={"value": True})
 _PROBE_CALL: Final = LegRequest(PROBE_TOOL, {"journey": True})
-"""The first leg of a probe call."""
+"""A probe call's first leg."""
 
 
 class _RequestFailed(Exception):
@@ -92,7 +92,7 @@ class _RejectedToken(_RequestFailed):
 
 
 async def observe(targets: Sequence[Target], *, patience: float, expected: int | None = None) -> Observed:
-    """Probe all of a service's addresses, and each instance behind them.
+    """Probe all addresses, and each instance behind them.
 
     Args:
         targets: The addresses; no commands.
