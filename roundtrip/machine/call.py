@@ -11,12 +11,12 @@ from roundtrip.machine.table import CALL_MACHINE, Event, State
 _NO_DETAIL: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
-# A tuple, because each transition of each watched call makes one.
+# A named tuple is cheap to make, and each transition of each watched call makes one.
 class Transition(NamedTuple):
     """One state change of one call.
 
-    `leg` counts the call's requests and `round` its question batches, both from 1 (`round` is 0 before the first).
-    `detail` is evidence for this transition only: the keys asked, or the reason for a failure.
+    `leg` counts the call's requests and `round` its question batches. Both start at 1, but `round` is 0 before the
+    first batch. `detail` is evidence for this transition only: the question names, or the reason for a failure.
     """
 
     call_id: str
@@ -32,7 +32,7 @@ class Transition(NamedTuple):
 class Call:
     """State machine of one call: apply events, read `state`.
 
-    The id and the counters come from outside: a fresh id, or a journal. A call restored from a journal starts in
+    The id and the counters come from a journal; a new call gets a fresh id. A call restored from a journal starts in
     `awaiting_input`. `watch` receives each transition, and the facts in `roundtrip.machine.facts`. It must not raise,
     because an exception would end the leg.
     """
@@ -45,7 +45,7 @@ class Call:
 
     @classmethod
     def resumed(cls, journal: Journal) -> "Call":
-        """Return a journal's call on its next leg."""
+        """Return the call that a journal describes, on its next leg."""
         return cls(journal.call_id, leg=journal.leg + 1, round=journal.round, state=State.AWAITING_INPUT)
 
     def begin_leg(self) -> None:
@@ -63,7 +63,8 @@ class Call:
             IllegalTransition: The table has no such arrow; the call keeps its state.
         """
         source = self.state
-        # Look the target up here. `follow`, which raises the error, is too slow to run for every event.
+        # Look the target up in the table first. `follow`, which also raises the error, is too slow to run for every
+        # event.
         target = CALL_MACHINE.targets.get((source, event)) or CALL_MACHINE.follow(source, event)
         if event is Event.ASK:
             self.round += 1

@@ -1,6 +1,7 @@
-"""Facts that a call reports to its watcher besides its transitions.
+"""Facts about a call that its watcher receives besides transitions.
 
-Facts carry no times. The watcher uses its own clock, and receives one fact when something begins and one when it ends.
+Facts carry no times, because the watcher has its own clock. It receives one fact when something begins and another when
+it ends.
 """
 
 from collections.abc import Callable
@@ -11,28 +12,30 @@ from roundtrip.errors import Decision
 
 
 class Reason(StrEnum):
-    """Reasons for asking a question: for the trace, never for the wire."""
+    """Reasons for asking a question. They appear in traces, never on the wire."""
 
     NEW = "new"
     """The call has not asked the question before."""
     MISSING = "missing"
     """The call asked the question and received no answer."""
     INVALID = "invalid"
-    """The answer did not fit its form."""
+    """The answer did not fit the question."""
     REWORDED = "reworded"
-    """The message differs from the answered message."""
+    """The message has changed since the user answered it."""
     SCHEMA_CHANGED = "schema changed"
-    """The form differs from the answered form. The message may also differ."""
+    """The form has changed since the user answered it. The message may also have changed."""
     KEY_GONE = "key gone"
-    """The key that pinned the answer has left the ring, so the server cannot tell whether the wording changed."""
+    """The key that pinned the answer is no longer in the key ring, so the server cannot tell whether the wording
+    changed.
+    """
     RENAMED = "renamed away"
-    """The same question was answered under a name that no question has now."""
+    """The user answered the same question under a name that no question has now."""
     VOLATILE = "volatile"
-    """The wording changes between legs of the same build, so answers to it are lost."""
+    """The wording changes from leg to leg within one build, so the user's answers are lost."""
     OTHER_BUILD = "other build"
-    """Another application build began the call, and asked or accepted something else."""
+    """Another build of the application began the call, and its questions or accepted answers differ."""
     UNFINISHED = "unfinished"
-    """The user agreed to visit a page and has not finished there."""
+    """The user agreed to visit a page, but has not finished there."""
     REVISED = "revised"
     """The user changed an earlier answer that this question may depend on."""
 
@@ -41,32 +44,38 @@ NodeHow = Literal["computed", "asked", "answered", "recalled", "entered", "faile
 
 
 class NodeBegan(NamedTuple):
-    """A resolver or another dependency begins."""
+    """A resolver or another dependency has begun."""
 
     key: str
 
 
 class NodeEnded(NamedTuple):
-    """A dependency has yielded, asked or failed. If `recalled`, it did not run, because its first outcome is final."""
+    """A dependency has returned a value, asked a question or failed. If `recalled`, it did not run: its first outcome
+    was kept.
+    """
 
     key: str
     how: NodeHow
 
 
 class BodyBegan(NamedTuple):
-    """The body runs from its top. `uncovered` means that it should run once per call and no claim ensures that."""
+    """The body has begun to run from its top. `uncovered` means that it should run once per call, but no claim ensures
+    that.
+    """
 
     uncovered: bool = False
 
 
 class StepBegan(NamedTuple):
-    """A step of the body begins."""
+    """A step in the body has begun."""
 
     key: str
 
 
 class StepEnded(NamedTuple):
-    """A step has returned a result (in JSON form) or failed. If `recalled`, it did not run."""
+    """A step has returned a result (in JSON form) or failed. If `recalled`, it did not run: its earlier result was
+    used.
+    """
 
     key: str
     how: Literal["ran", "recalled", "failed"]
@@ -74,7 +83,9 @@ class StepEnded(NamedTuple):
 
 
 class AnswerRead(NamedTuple):
-    """An answer from this round was read. If `lost`, it answered another wording."""
+    """The server read an answer from this round. If `lost`, it was an answer to another wording, so it does not
+    count.
+    """
 
     key: str
     action: Literal["accept", "decline", "cancel"] | None
@@ -83,20 +94,20 @@ class AnswerRead(NamedTuple):
 
 
 class AnswerReused(NamedTuple):
-    """An answer from an earlier round was used."""
+    """The server used an answer from an earlier round."""
 
     key: str
 
 
 class Fixed(NamedTuple):
-    """The server fixed a value (in JSON form) for the rest of the call, under its name in the journal."""
+    """The server fixed a value (in JSON form) for the rest of the call. The journal keeps it under this name."""
 
     key: str
     value: Any
 
 
 class ApprovalRead(NamedTuple):
-    """An approval decision was read."""
+    """The server read an approval decision."""
 
     key: str
     by: str
@@ -104,14 +115,14 @@ class ApprovalRead(NamedTuple):
 
 
 class AnswersIgnored(NamedTuple):
-    """Answers arrived that no question had asked for."""
+    """Answers arrived to questions that the call had not asked."""
 
     number: int
 
 
 Watch = Callable[[Any], None]
-"""Receives every fact about a call's leg in order: each `Transition`, these facts, and the facts that higher layers
-define.
+"""A function that receives every fact about a call's leg, in order: each `Transition`, the facts in this module, and
+the facts that other packages define.
 
 It must not raise, because an exception would end the leg.
 """

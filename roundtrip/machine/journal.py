@@ -1,4 +1,4 @@
-"""The journal, which a call remembers between legs; `journal_bytes` has its binary form inside the token."""
+"""The journal: what a call remembers between legs. `journal_bytes` defines its binary form inside the token."""
 
 import base64
 import json
@@ -9,14 +9,14 @@ from enum import IntEnum
 from typing import Any, Final, Literal, NamedTuple
 
 UNNAMED: Final = "unnamed-"
-"""Prefix for generated names, which questions without a name get."""
+"""Prefix for the names that are generated for questions without a name."""
 
 _SEALED_BLOCK_BYTES: Final = 64
-"""Errors round the sizes of sealed values up to this."""
+"""Error messages round the sizes of sealed values up to a multiple of this size."""
 
 
 class Action(IntEnum):
-    """A user's reaction to a question, numbered as the journal writes it."""
+    """A user's reaction to a question, with the number that the journal writes."""
 
     ACCEPT = 0
     DECLINE = 1
@@ -34,13 +34,13 @@ ACTIONS: Final = {"accept": Action.ACCEPT, "decline": Action.DECLINE, "cancel": 
 """Each action by its protocol word."""
 
 OUTCOMES: Final = {"accept": "accepted", "decline": "declined", "cancel": "cancelled"}
-"""Question outcomes as people read them, by the protocol words for the actions."""
+"""Question outcomes in readable form, by protocol word."""
 
 
 class Entry(NamedTuple):
     """Client's answer, with the pin of the wording that the client saw (`roundtrip.machine.pins`).
 
-    `data` is exactly the value that the client sent, so that restoring validates the same value again.
+    `data` is exactly the value that the client sent, so that a later leg validates the same value again.
     """
 
     action: Action
@@ -51,7 +51,7 @@ class Entry(NamedTuple):
 class Asked(NamedTuple):
     """Open question: the pin of the wording that the client saw, and its counters.
 
-    `attempts` counts invalid answers. `discards` counts consecutive legs whose answer was to another wording.
+    `attempts` counts invalid answers. `discards` counts consecutive legs that brought an answer to another wording.
     """
 
     pin: bytes
@@ -60,22 +60,24 @@ class Asked(NamedTuple):
 
 
 class Computed(NamedTuple):
-    """Value that the server fixed for the call, in JSON form. It is sealed, because the client must not read it."""
+    """Value that the server fixed for the call, in JSON form. The journal seals it, because the client must not read
+    it.
+    """
 
     value: Any
 
 
-# Not frozen: freezing makes construction four times slower, and a leg makes one or two. Only its maker sets fields. It
-# has no repr, which would show answers.
+# Not frozen: freezing makes construction four times slower, and a leg makes one or two journals. Only the code that
+# makes a journal sets its fields. There is no repr, because it would show answers.
 @dataclass(slots=True, repr=False)
 class Journal:
-    """State that one call remembers, written by each leg that ends with questions.
+    """State that one call remembers. Each leg that ends with questions writes it.
 
     `born`, `deadline`, `end` and `written` are seconds since the epoch. The next leg must arrive before `deadline`, and
     every leg before `end`. The build that began the call sets `end`, and no other build changes it. `fingerprint`
-    identifies the plan of the leg that wrote the journal, and `build` its application. `authored` is the
-    `request_state` from an author who asks by hand. `traceparent` names the span of the leg that wrote the journal, in
-    W3C Trace Context form, if it had a span.
+    identifies the plan that the writing leg used, and `build` its application build. `authored` is the `request_state`
+    from an author who asks by hand. `traceparent` names the writing leg's span in W3C Trace Context form, if it had a
+    span.
     """
 
     call_id: str
@@ -105,7 +107,7 @@ class Journal:
 
 
 def _in_blocks(size: int) -> int:
-    # A short secret's length is itself secret, even in an error.
+    # The length of a short secret is itself a secret, even in an error message.
     return -(-size // _SEALED_BLOCK_BYTES) * _SEALED_BLOCK_BYTES
 
 
@@ -115,10 +117,10 @@ def to_text(raw: bytes) -> str:
 
 
 def from_text(text: str) -> bytes:
-    """Decode text that `to_text` wrote, and accept only its one spelling.
+    """Decode text that `to_text` wrote. Each value has only one accepted spelling.
 
     Raises:
-        ValueError: `to_text` does not write this text.
+        ValueError: The text is not one that `to_text` could have written.
     """
     raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     if to_text(raw) != text:
@@ -130,13 +132,15 @@ _encode: Final[Callable[[Any], str]] = json.JSONEncoder(ensure_ascii=False, sepa
 
 
 def to_json(value: Any) -> bytes:
-    """Return compact JSON. Client values may hold lone surrogates, which strict UTF-8 rejects."""
+    """Return compact JSON. Values from clients may contain lone surrogates, which strict UTF-8 rejects."""
     return _encode(value).encode("utf-8", "surrogatepass")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Limits:
-    """Call time limits, in seconds: how long a leg's questions may take, and how old the whole call may get."""
+    """Time limits for a call, in seconds: how long the questions on a leg may take, and how old the whole call
+    may get.
+    """
 
     ttl: float
     max_age: float

@@ -1,8 +1,8 @@
 """Pack and unpack journals: a fixed head, question pins, names and answers, and a sealed part.
 
-The bytes travel inside the signed token. Only the sealed part needs a key, so callers pass sealing in as two functions.
-`specs/token.md` describes every byte. Reading keeps entries under unknown keys, because a rolling deploy needs them,
-and is strict otherwise: bytes in any other shape raise `ValueError`.
+The bytes travel inside the signed token. Only the sealed part needs a key, so callers pass two functions that seal and
+open it. `specs/token.md` describes every byte. Reading keeps answers to questions that this build does not know,
+because a rolling deploy needs them. Otherwise reading is strict: bytes in any other shape raise `ValueError`.
 """
 
 import base64
@@ -19,7 +19,7 @@ from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal, t
 from roundtrip.machine.pins import MAC_BYTES, MARKS_BYTES, SALTED_BYTES
 
 FORMAT: Final = 3
-"""Binary format version. Bytes in another version are rejected."""
+"""Binary format version. Bytes in any other version are rejected."""
 
 MAX_JOURNAL_BYTES: Final = 256 * 1024
 """Default size limit for a journal before deflating."""
@@ -38,7 +38,7 @@ _MOST_MILLISECONDS: Final = 0xFFFF_FFFF
 _MOST_COUNTED: Final = 0xFF
 _MOST_PINS: Final = 0x7FFF
 _SALTED: Final = 0x8000
-"""Flag in the pin count: the pins were made without a key, and are longer."""
+"""Flag in the pin count: the pins were made without a key, so they are longer."""
 _BORN_BYTES: Final = 6
 _CALL_AT: Final = 21
 _CALL_BYTES: Final = 9
@@ -49,9 +49,10 @@ _BLOCK: Final = 64
 _AROUND_BLOCKS: Final = 28
 """Size of the sealed part's nonce and tag."""
 
-# Deflating shorter text saves nothing.
+# Deflating a shorter text saves nothing.
 _DEFLATE_FROM: Final = 64
-# A compressor for long texts clears 256 KiB, which takes longer than deflating a short text.
+# Up to this size, use a small compressor. A full-size compressor first clears 256 KiB, which takes longer than
+# deflating a short text.
 _SHORT: Final = 4096
 
 _CALL: Final = re.compile(r"[A-Za-z0-9_-]{12}", re.ASCII)
@@ -60,7 +61,9 @@ _TRACEPARENT: Final = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16
 """W3C Trace Context header, version 0."""
 
 Seal = Callable[[bytes, bytes], bytes]
-"""Seals or opens bytes, padded to whole blocks; the seal is bound to the second argument."""
+"""A function that seals or opens bytes and pads them to whole blocks. Opening needs the same second argument as
+sealing.
+"""
 
 
 def pack(journal: Journal, seal: Seal | None = None, *, deflate: bool = False, limit: int = MAX_JOURNAL_BYTES) -> bytes:
@@ -69,20 +72,23 @@ def pack(journal: Journal, seal: Seal | None = None, *, deflate: bool = False, l
     Args:
         journal: The journal.
         seal: Seals the values that the client must not read.
-        deflate: Deflate names and answers. False if they are encrypted later, because their length would reveal them.
+        deflate: Deflate names and answers. Pass False if they are encrypted later, because a deflated text's length
+            reveals
+            some of its content.
         limit: The largest size before deflating.
 
     Raises:
-        ValueError: There are values to seal, and no `seal`.
+        ValueError: There are values to seal, but there is no `seal`.
         TokenTooLarge: The journal exceeds the limit.
     """
     odd: dict[str, Any] = {}
-    # Times are whole milliseconds. Each leg writes the birth time again, so it must not drift. Deadlines are rounded
-    # down.
+    # Times are whole milliseconds. The birth time is rounded to the nearest, because each leg writes it again and it
+    # must not drift. Deadlines are rounded down.
     born = round(journal.born * 1000)
-    # The write time is also rounded down: rounded up, it could be too far ahead of another clock.
+    # The write time is also rounded down. If it were rounded up, another server's clock might reject it as a future
+    # time.
     written, span = max(0, int(journal.written * 1000) - born), max(0, int(journal.deadline * 1000) - born)
-    # Each leg also writes the end again.
+    # Like the birth time, the end is written again by each leg and must not drift.
     whole = max(0, round(journal.end * 1000) - born)
     if max(written, span, whole) > _MOST_MILLISECONDS:
         odd["spans"], written, span, whole = [written, span, whole], 0, 0, 0
@@ -121,7 +127,9 @@ def pack(journal: Journal, seal: Seal | None = None, *, deflate: bool = False, l
 
 
 def _pack_hex(name: str, text: str, odd: dict[str, Any]) -> bytes:
-    """Return a short hexadecimal text as bytes. Any other text is added to the odd fields."""
+    """Return a short hexadecimal text as bytes. Any other text goes into the odd fields instead, and the bytes are
+    zeros.
+    """
     if _HEX.fullmatch(text) is not None:
         return bytes.fromhex(text)
     odd[name] = text
@@ -129,12 +137,16 @@ def _pack_hex(name: str, text: str, odd: dict[str, Any]) -> bytes:
 
 
 def _pack_pins(pins: Sequence[bytes]) -> tuple[bytes, int, bool]:
-    """Return all keyed parts, then the message marks, then the schema marks: one mark if all are the same."""
+    """Return the packed pins: all keyed parts, then the message marks, then the schema marks.
+
+    If all schema marks are the same, only one is written.
+    """
     count, size = len(pins), MAC_BYTES
     if not pins:
         return b"", 0, False
     if any(len(pin) > MAC_BYTES + MARKS_BYTES for pin in pins):
-        # A keyed pin is padded. This happens only when a server gets its first key or loses its last.
+        # If some pins were made without a key, pad the pins that were made with one. This happens only when a server
+        # gets its first key or loses its last.
         count, size = count | _SALTED, SALTED_BYTES
     macs = b"".join([pin[:-MARKS_BYTES].ljust(size, b"\0") for pin in pins])
     schemas = bytes([pin[-1] for pin in pins])
@@ -159,7 +171,7 @@ def _pack_text(journal: Journal, odd: dict[str, Any]) -> bytes:
 
 def _pack_sealed(journal: Journal, seal: Seal | None) -> bytes:
     if seal is None:
-        raise ValueError("this journal holds values that must be sealed, and there is no key to seal with")
+        raise ValueError("this journal holds values that must be sealed, but there is no key to seal with")
     secret = to_json([{key: kept.value for key, kept in journal.computed.items()}, journal.authored])
     return seal(secret, _bound_to(journal.call_id))
 
@@ -183,12 +195,12 @@ def _inflate(raw: bytes, *, limit: int) -> bytes:
     if not unpacker.eof and (unpacker.unconsumed_tail or len(plain) == limit):
         raise TokenRejected(RejectionReason.OVERSIZED)
     if not unpacker.eof or unpacker.unused_data:
-        raise ValueError("not deflated, or something follows")
+        raise ValueError("the text is not deflated data, or more data follows it")
     return plain
 
 
 def call_of(packed: bytes) -> bytes:
-    """Return the call id from a journal's head: random bytes that are the same on each leg and unique to the call.
+    """Return the call id from a journal's head: random bytes, unique to the call and the same on each leg.
 
     Raises:
         TokenRejected: The bytes are not a journal in this format version.
@@ -204,19 +216,18 @@ def unpack(packed: bytes, unseal: Seal | None = None, *, limit: int = MAX_JOURNA
     Args:
         packed: The binary form.
         unseal: Opens the sealed part.
-        limit: The largest size, also after inflating.
+        limit: The largest size, before and after inflating.
 
     Raises:
         ValueError: The bytes are not a journal, have another format version, or have a sealed part that cannot be
-            opened.
-            (`unseal` may raise its own errors.)
+            opened. (`unseal` may raise its own errors.)
         TokenRejected: The journal exceeds the limit.
     """
     journal, sealed = unpack_open(packed, limit=limit)
     if sealed is None:
         return journal
     if unseal is None:
-        raise ValueError("the journal has a sealed part, and there is no key to open it with")
+        raise ValueError("the journal has a sealed part, but there is no key to open it with")
     try:
         computed, authored = _parse(unseal(sealed, _bound_to(journal.call_id)))
     except (TypeError, RecursionError) as error:
@@ -230,7 +241,7 @@ def unpack(packed: bytes, unseal: Seal | None = None, *, limit: int = MAX_JOURNA
 
 
 def unpack_open(packed: bytes, *, limit: int = MAX_JOURNAL_BYTES) -> tuple[Journal, bytes | None]:
-    """Read a journal without a key, and return it with its sealed part, if it has one.
+    """Read a journal without a key, and return it with its sealed bytes, which are empty if nothing is sealed.
 
     Raises:
         ValueError: The bytes are not a journal in this format version.
@@ -262,20 +273,21 @@ def _unpack(packed: bytes, limit: int) -> tuple[Journal, bytes | None]:
     count, size = many & _MOST_PINS, SALTED_BYTES if many & _SALTED else MAC_BYTES
     pins, at = _unpack_pins(packed, at, count, alike=bool(flags & _ALIKE), size=size)
     if at > end:
-        raise ValueError("cut short")
+        raise ValueError("the journal is cut short")
     text = packed[at:end]
     content = _parse(_inflate(text, limit=limit) if flags & _DEFLATED else text)
     if not isinstance(content, list):
         raise ValueError("not a journal")
     answers, *asked = cast("list[Any]", content)
     odd = _fields(asked.pop()) if asked and type(asked[-1]) is not str else {}
-    # Version 0.2 could restart an expired call with its answers as defaults. Their pins follow the question pins.
+    # Version 0.2 could restart an expired call with its earlier answers as defaults. The pins for these defaults follow
+    # the question pins.
     defaults = _fields(odd.pop("seeds", {}))
     odd.pop("origin", None)
     odd.pop("recover", None)
     answers, actions, tries = _fields(answers), _fields(odd.pop("actions", {})), _fields(odd.pop("tries", {}))
     if len(answers) + len(asked) + len(defaults) != count or any(type(key) is not str for key in asked):
-        raise ValueError("names and pins do not match")
+        raise ValueError("the journal's names and pins do not match")
     if "spans" in odd:
         written, span, whole = _numbers(odd.pop("spans"), 3)
     if "counts" in odd:
@@ -302,7 +314,7 @@ def _unpack(packed: bytes, limit: int) -> tuple[Journal, bytes | None]:
         written=(born + written) / 1000,
     )
     if odd or actions or tries:
-        raise ValueError("unknown fields")
+        raise ValueError("the journal has unknown fields")
     return journal, sealed
 
 
@@ -310,52 +322,52 @@ def _unpack_link(raw: bytes) -> str:
     digits = raw.hex()
     traceparent = f"00-{digits[:32]}-{digits[32:48]}-{digits[48:]}"
     if _TRACEPARENT.fullmatch(traceparent) is None:
-        raise ValueError("no span")
+        raise ValueError("the journal's span is not valid")
     return traceparent
 
 
 def _unpack_pins(packed: bytes, at: int, count: int, *, alike: bool, size: int) -> tuple[list[bytes], int]:
-    """Return the pins for each answer and question in turn, and the offset where they end."""
+    """Return one pin per answer and then one per question, and the offset where the pins end."""
     if not count:
         if alike:
-            raise ValueError("alike, and there are none")
+            raise ValueError("the pins are marked as alike, but there are no pins")
         return [], at
     messages = at + count * size
     schemas = messages + count
     end = schemas + (1 if alike else count)
     if end > len(packed):
-        raise ValueError("cut short")
+        raise ValueError("the journal is cut short")
     marks = packed[schemas:end] * (count if alike else 1)
     if not alike and marks.count(marks[0]) == count:
-        raise ValueError("alike, and not written so")
+        raise ValueError("the pins are alike, but are not marked as alike")
     return [
         packed[at + n * size : at + (n + 1) * size] + bytes((packed[messages + n], marks[n])) for n in range(count)
     ], end
 
 
 def _parse(raw: bytes) -> Any:
-    # `json` would accept surrounding spaces.
+    # Check the brackets here, because `json` would accept surrounding spaces.
     if raw[:1] != b"[" or raw[-1:] != b"]":
-        raise ValueError("no array, or something around it")
+        raise ValueError("the text is not a JSON array, or has spaces around it")
     return _decode(raw.decode("utf-8", "surrogatepass"))
 
 
 def _fields(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError("no object")
+        raise ValueError("a JSON value must be an object")
     return cast("dict[str, Any]", value)
 
 
 def _numbers(row: Any, many: int) -> list[int]:
     numbers = cast("list[Any]", row)
     if type(row) is not list or len(numbers) != many or any(type(number) is not int for number in numbers):
-        raise ValueError("no numbers")
+        raise ValueError("a JSON value must be a list of numbers")
     return numbers
 
 
 def _text(value: Any) -> str:
     if type(value) is not str:
-        raise ValueError("no text")
+        raise ValueError("a JSON value must be a text")
     return value
 
 

@@ -1,8 +1,9 @@
 """Pins, which tie an answer to the exact question that the user saw.
 
-A pin has a keyed digest over the call, the message and the form, and then one plain byte for the message and one for
-the form. The keyed part decides whether an answer counts. The plain bytes only show which of the two changed, and what
-kind of question it is. Without a key, the digest is longer, and only the call id salts it.
+A pin begins with a keyed digest of the call, the message and the form. Two plain bytes follow: one for the message and
+one for the form. The keyed part decides whether an answer counts. The plain bytes only show whether the message or the
+form changed, and what kind of question the pin belongs to. Without a key, the digest is longer, and only the call id
+salts it.
 
 `specs/token.md` shows that these lengths suffice.
 """
@@ -23,28 +24,28 @@ _OUTER: Final = bytes(byte ^ 0x5C for byte in range(256))
 
 
 def digest(text: str) -> bytes:
-    """Return the SHA-256 of a wording or a schema, from which `Pinner` makes a pin."""
+    """Return the SHA-256 digest of a wording or a schema; `Pinner` makes pins from these digests."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 def label_of(digested: bytes) -> str:
-    """Return the first part of a digest as text, for use as a name. It authenticates nothing."""
+    """Return the first part of a digest as text, for use as a name. The name authenticates nothing."""
     return to_text(digested[:_LABEL_BYTES])
 
 
-# Schemas for questions that show no form.
+# Schema digests for questions that show no form.
 PAGE: Final = digest("url")
 LIST_ROOTS: Final = digest("ListRootsResult")
 SAMPLE: Final = digest("CreateMessageResult")
 SAMPLE_WITH_TOOLS: Final = digest("CreateMessageResultWithTools")
 
 _FORMLESS: Final = {PAGE: 0, LIST_ROOTS: 1, SAMPLE: 2, SAMPLE_WITH_TOOLS: 3}
-"""Marks for those schemas. A form's mark is its digest's first byte, and at least 4."""
+"""Schema marks for questions without a form. A form's mark is its digest's first byte, raised to 4 if it is less."""
 _LEAST_OF_FORMS: Final = len(_FORMLESS)
 
 
 class _Mac:
-    """HMAC-SHA-256 under one key, truncated to a pin's length.
+    """HMAC-SHA-256 with one key, truncated to a pin's length.
 
     Both key blocks are hashed once. `hmac.digest` would hash them again for each question on each leg.
     """
@@ -80,15 +81,16 @@ class Pinner:
     def pin(self, call: str, message: bytes, schema: bytes) -> bytes:
         """Return a question's pin, given the digests of its message and its schema."""
         hashed = _told(call, message, schema)
-        # Without a key, only the salt prevents a search made in advance, so the pin is twice as long.
+        # Without a key, the call id is the only protection against digests that were computed in advance, so the pin is
+        # twice as long.
         digested = self._macs[0].of(hashed) if self._macs else _salted(hashed)
         return digested + bytes((message[0], _mark_of(schema)))
 
     def changes(self, pin: bytes, call: str, message: bytes, schema: bytes) -> tuple[str, ...]:
-        """Return the differences between a question and the pinned one; empty if they are the same.
+        """Return how a question differs from the pinned question; empty if they are the same.
 
-        The differences are `message` and `schema`, or only `key`: then no key makes this pin, and it shows no other
-        difference.
+        The result contains `message`, `schema` or both. It contains only `key` if the plain bytes show no difference
+        and no current key makes this pin.
         """
         hashed = _told(call, message, schema)
         if not self._macs:
