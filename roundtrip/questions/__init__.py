@@ -1,1 +1,3 @@
-"""Questions to the client: what an author writes, how the protocol shows it, how an answer becomes a value."""
+"""Questions to the client: what an author writes, how the protocol shows the question, and how an answer becomes a
+value.
+"""

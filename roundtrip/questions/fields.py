@@ -21,7 +21,7 @@ _TIME_PATTERN: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d+
 
 
 class FieldInvalid(Exception):
-    """A value does not fit its field; the message describes a value that would."""
+    """A value does not fit its field; the message describes a value that fits."""
 
 
 class FieldKind(Enum):
@@ -56,18 +56,18 @@ class FormField:
     choices: tuple[FieldChoice, ...] = ()
     format: str | None = None
     least: float | None = None
-    """The smallest number, the shortest text or the fewest choices."""
+    """The smallest number, the shortest text length, or the fewest choices."""
     most: float | None = None
     has_default: bool = False
     default: Any = None
 
     @property
     def bounds(self) -> str | None:
-        """Describe the smallest and the largest value, text or choice in words; None without limits."""
+        """Describe in words the smallest and the largest value, length or number of choices; None without limits."""
         return self.bounds_in(_number)
 
     def bounds_in(self, number: Callable[[float], str]) -> str | None:
-        """Describe the bounds like `bounds`, with another function that writes numbers."""
+        """Describe the same limits as `bounds`, but write the numbers with another function."""
         unit = {FieldKind.TEXT: " characters", FieldKind.SEVERAL: " of them"}.get(self.kind, "")
         match (self.least, self.most):
             case (None, None):
@@ -80,7 +80,7 @@ class FormField:
                 return f"{number(least)} to {number(most)}{unit}"
 
     def check(self, value: Any, *, has_format: bool = True) -> None:
-        """Raise FieldInvalid unless a JSON value fits; `has_format=False` skips the format check for texts."""
+        """Raise FieldInvalid unless a JSON value fits. `has_format=False` skips the format check for a text."""
         wanted, is_of_kind = _RULES[self.kind]
         if not is_of_kind(value):
             raise FieldInvalid(f"it must be {wanted}")

@@ -1,8 +1,9 @@
 """Forms: render schemas as the protocol requires, parse answers into values, and explain invalid answers.
 
 The protocol's forms are flat objects with strings, numbers, booleans and enums, without nesting, `$ref` or null (F1-F4
-in specs/protocol.md). Pydantic renders much more. This module flattens its schemas, or rejects a field by name. A form
-leaves out the rules that it cannot express (a pattern, an exclusive bound); they still hold for the answer.
+in specs/protocol.md). Pydantic renders much more. This module flattens Pydantic's schemas, and rejects fields that
+cannot be flattened. A form cannot express some rules, such as a pattern or an exclusive bound. It leaves them out, but
+the answer must still satisfy them.
 """
 
 import json
@@ -42,9 +43,9 @@ class Form(NamedTuple):
     digest: bytes
     adapter: TypeAdapter[Any]
     single: bool = False
-    """True if the form has the single field `value`, whose value is the answer."""
+    """True if the form has only the field `value`, and that field's value is the answer."""
     choices: bool = False
-    """True for a choice from a mapping, whose values travel as text."""
+    """True for a form made from a mapping of choices, whose values travel as text."""
 
     def parse(self, content: Mapping[str, Any] | None) -> Any:
         """Return an accepted answer's value.
@@ -61,10 +62,10 @@ class Form(NamedTuple):
         return answer.value if self.single else answer
 
     def plain(self, value: Any) -> Any:
-        """Return the content that `parse` would read as this value.
+        """Return the form content that `parse` would read as this value.
 
         Raises:
-            ValueError: The value has no JSON form, or does not belong to this form.
+            ValueError: The value cannot be converted to JSON, or does not belong to this form.
         """
         if not self.single:
             return self.adapter.dump_python(value, mode="json", by_alias=True, warnings="error")
@@ -83,7 +84,7 @@ class Form(NamedTuple):
         return {**self.schema, "properties": properties}
 
     def valid_fields(self, content: Any) -> Mapping[str, Any]:
-        """Return an answer's individually valid fields, in JSON form."""
+        """Return the fields in an answer that are valid by themselves, in JSON form."""
         if not isinstance(content, Mapping):
             return {}
         given = cast("Mapping[str, Any]", content)
@@ -101,7 +102,9 @@ class Form(NamedTuple):
 
 
 class _FormSchema(GenerateJsonSchema):
-    """Schema generator that renders optional fields as fields to leave out, because forms have no null (F4)."""
+    """Schema generator for forms. An optional field may be left out but cannot be null, because forms have no null
+    (F4).
+    """
 
     def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
         return self.generate_inner(schema["schema"])
@@ -122,12 +125,12 @@ def adapter_for(kind: Any) -> TypeAdapter[Any]:
 def form_of(schema: Any) -> Form:
     """Return a schema's form, rendered on first use.
 
-    A schema with named fields (a model, a dataclass, a TypedDict) is a form. Any other type becomes a form with the
-    single field `value`. A mapping from values to titles is a choice of one value, and a list with such a mapping a
-    choice of several.
+    A schema with named fields (a model, a dataclass, a TypedDict) becomes a form with these fields. Any other type
+    becomes a form with the single field `value`. A mapping from values to titles lets the user choose one value, and a
+    list that contains such a mapping lets the user choose several.
 
     Raises:
-        SchemaNotRenderable: A field has no place in the protocol's forms.
+        SchemaNotRenderable: The protocol's forms cannot show one of the fields.
     """
     if isinstance(schema, type):
         return _form_of_type(schema)
@@ -145,8 +148,8 @@ def form_of(schema: Any) -> Form:
         if "unhashable" not in str(error):
             raise
     raise SchemaNotRenderable(
-        "a schema must be a type, such as int, or Literal['a', 'b'] for a choice, a mapping of values to titles, or a "
-        f"list of one such mapping for a choice of several, got a {type(cast('object', schema)).__name__}",
+        "a schema must be a type, such as int, or Literal['a', 'b'] for a choice, a mapping from values to titles, or "
+        f"a list of one such mapping for a choice of several, got a {type(cast('object', schema)).__name__}",
         field=None,
     )
 
@@ -185,7 +188,7 @@ def _form_of_type(schema: Any) -> Form:
 
 
 class _Choice(NamedTuple):
-    """One choice value. As a cache key, it distinguishes equal values such as 0, False and 0.0."""
+    """One choice value. As a cache key, it distinguishes values that compare equal, such as 0, False and 0.0."""
 
     value: Any
     title: str
@@ -197,7 +200,9 @@ class _Choice(NamedTuple):
 def _form_of_choices(choices: tuple[_Choice, ...], *, several: bool) -> Form:
     texts = {choice.text: choice.value for choice in choices}
     if not choices or len(texts) != len(choices):
-        raise SchemaNotRenderable("a choice needs at least one value, and values that differ as text", field=None)
+        raise SchemaNotRenderable(
+            "a choice must have at least one value, and no two of its values may have the same text", field=None
+        )
     options = [{"const": choice.text, "title": choice.title} for choice in choices]
     one = AfterValidator(texts.__getitem__)
     chosen: Any = Annotated[Literal[tuple(texts)], one]
@@ -216,7 +221,9 @@ def digest_of_form(form: Mapping[str, Any]) -> bytes:
 
 
 def _resolve(shape: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a shape with its `$ref` (an enum, a nested model) replaced; the reference's siblings win."""
+    """Return a shape with its `$ref` (to an enum or a nested model) replaced. Keys beside the `$ref` win over the
+    definition's.
+    """
     reference = shape.get("$ref")
     if not isinstance(reference, str):
         return shape
@@ -238,7 +245,7 @@ class _FieldRenderer(NamedTuple):
     shape: dict[str, Any]
 
     def render(self) -> dict[str, Any]:
-        """Return the field in the protocol's form."""
+        """Return the field in the form that the protocol allows."""
         rendered = self._value() | self._copied("title", "description", "default")
         if "default" in rendered:
             try:
@@ -252,7 +259,7 @@ class _FieldRenderer(NamedTuple):
         if _is_titled(shape.get("oneOf")):
             return {"type": "string", "oneOf": shape["oneOf"]}
         if (choices := _choices(shape)) is not None:
-            # Titles in the form that clients before 2025-11-25 know; an author writes them with WithJsonSchema.
+            # Clients before 2025-11-25 know only this form of titles. Authors write it with WithJsonSchema.
             return {"type": "string", "enum": self._texts(choices), **self._copied("enumNames")}
         match shape.get("type"):
             case "boolean":
@@ -270,7 +277,7 @@ class _FieldRenderer(NamedTuple):
         format = self.shape.get("format")
         if format == "password" or self.shape.get("writeOnly"):
             raise self._rejected(
-                " is a secret, and forms pass through the client and its model; ask for it on a page, with ElicitUrl"
+                " is a secret, but forms pass through the client and its model; ask for it on a page, with ElicitUrl"
             )
         if format in ("binary", "base64url"):
             raise self._rejected(" holds bytes, which users cannot type; ask for text, or use a page")
@@ -302,7 +309,7 @@ class _FieldRenderer(NamedTuple):
         return self._rejected(
             f" would be shown as {kind!r}, which the protocol's forms do not have: they are flat, with strings, "
             "numbers, booleans, choices of strings and lists of such choices. Ask for it in several fields, or in a "
-            "question of its own"
+            "separate question"
         )
 
     def _rejected(self, reason: str) -> SchemaNotRenderable:
@@ -323,7 +330,8 @@ def _is_titled(options: Any) -> bool:
 
 def _bounds(shape: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
     bounds = {key: shape[key] for key in ("minimum", "maximum") if key in shape}
-    # Forms have only inclusive bounds. For integers, an exclusive bound can be moved; for floats, validation checks it.
+    # Forms have only inclusive bounds. An integer's exclusive bound becomes inclusive by moving it by 1; a float's is
+    # left out, and validation checks it.
     if whole:
         if "exclusiveMinimum" in shape:
             bounds["minimum"] = max(shape["exclusiveMinimum"] + 1, bounds.get("minimum", -math.inf))
@@ -333,7 +341,7 @@ def _bounds(shape: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
 
 
 def _wrong_fields(error: BaseException | None) -> set[object]:
-    """Return the fields that a validation found wrong; a rule about several fields names none."""
+    """Return the fields that failed validation. A failed rule about several fields names no field."""
     if not isinstance(error, ValidationError):
         return set()
     problems = error.errors(include_url=False, include_context=False, include_input=False)
@@ -341,7 +349,7 @@ def _wrong_fields(error: BaseException | None) -> set[object]:
 
 
 def _shaped_values(schema: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that have their field's shape; a form must not show the others again."""
+    """Return the values whose type fits their field. A form must not show any other value again."""
     shaped: dict[str, Any] = {}
     for field in fields.fields_of(schema):
         with suppress(fields.FieldInvalid):
@@ -352,7 +360,9 @@ def _shaped_values(schema: Mapping[str, Any], content: Mapping[str, Any]) -> dic
 
 
 def explain(error: ValidationError) -> str:
-    """Name the invalid fields with the reasons. Leave out the values, which may be long and which the user knows."""
+    """Describe each invalid field and the reason. The values are left out: they may be long, and the user knows
+    them.
+    """
     lines: list[str] = []
     for problem in error.errors(include_url=False, include_context=False, include_input=False)[:_REASONS_SHOWN]:
         where = ".".join(str(part) for part in problem["loc"])

@@ -1,6 +1,7 @@
 """Questions as authors write them: `Elicit`, `ElicitUrl`, `Sample`, `ListRoots`.
 
-All but `ElicitUrl` extend the SDK classes with the same names, so a function that uses either runs on either server.
+All but `ElicitUrl` extend the SDK classes with the same names, so a function that uses either class works both on our
+servers and on the SDK's.
 """
 
 import re
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 else:
     load_on_use(globals(), "roundtrip.questions.samples")
 
-# For type checkers: other modules import these SDK classes from here.
+# Other modules import these SDK classes from here; `__all__` tells type checkers that they may.
 __all__ = ["SdkElicit", "SdkListRoots", "SdkSample"]
 
 T = TypeVar("T", default=Any)
@@ -39,7 +40,7 @@ ChoiceT = TypeVar("ChoiceT")
 
 
 class _Nothing(Enum):
-    """Marks a missing `fallback=`, because None may be its value."""
+    """Marks a missing `fallback=`. None cannot mark it, because None may be the fallback."""
 
     NOTHING = "nothing"
 
@@ -47,7 +48,7 @@ class _Nothing(Enum):
 NOTHING = _Nothing.NOTHING
 
 Fallback: TypeAlias = T | Callable[[], T | Awaitable[T]] | Literal[_Nothing.NOTHING]
-"""Value that replaces the answer if the client cannot be asked, or a function that returns such a value."""
+"""Value that replaces the answer if the client cannot be asked, or a function that returns this value."""
 
 AnsweredBy: TypeAlias = Literal["human", "anyone"]
 """Who may answer a form: `anyone` includes the model that called the tool."""
@@ -55,7 +56,7 @@ AnsweredBy: TypeAlias = Literal["human", "anyone"]
 _ANSWERERS: Final = ("human", "anyone")
 
 ATTEMPTS = 3
-"""How often a question is asked before an invalid answer ends the call."""
+"""How many times a question is asked before an invalid answer ends the call."""
 
 
 class FormOptions(TypedDict, total=False):
@@ -73,15 +74,19 @@ class Elicit(SdkElicit[Any], Generic[T]):
     Args:
         message: The text above the form.
         schema: The answer's type. A flat Pydantic model, dataclass or TypedDict has one form field per field. A single
-            value may be a `bool`, `int`, `float`, `str`, `date`, `datetime`, an `Enum`, a `Literal` or a list of these
-            two, each also with `Annotated[..., Field(...)]`. A mapping from values to titles is a choice of one value;
-            in a list, it is a choice of several.
-        attempts: How often to ask before an invalid answer ends the call. This is not a lock: a client can send an
-            earlier leg again, and then has all attempts again.
-        guesses: How many different answers the call reads, including replayed legs. The ledger counts each answer
-            before it is validated; while the ledger is down, no answer is read. Use it for a secret that was made only
-            for this call: a client can begin another call, with new guesses.
-        fallback: The value, or a function that makes it, for a client that cannot be asked.
+            value may be a `bool`, `int`, `float`, `str`, `date`, `datetime`, `Enum` or `Literal`, or a list of an
+            `Enum` or
+            a `Literal`. Each may have `Annotated[..., Field(...)]`. A mapping from values to titles lets the user
+            choose
+            one value; a list that contains such a mapping lets the user choose several.
+        attempts: How many times to ask before an invalid answer ends the call. This does not stop an attacker: a client
+            can
+            send an earlier leg again, and then has all attempts again.
+        guesses: How many different answers the call reads, including answers on replayed legs. The ledger counts each
+            answer before it is validated; while the ledger is down, no answer is read. Use this option only for a
+            secret
+            that was made for this call, because a client can begin another call and get new guesses.
+        fallback: The value to use for a client that cannot be asked, or a function that makes the value.
         volatile_ok: Accept that the wording changes between legs. An answer counts only for unchanged wording.
         answered_by: `"anyone"` lets the model that called the tool answer instead of its user, if the server's
             `channels=` has the channel `model` and the client cannot ask. A question for a `"human"` is never offered
@@ -94,8 +99,9 @@ class Elicit(SdkElicit[Any], Generic[T]):
         ```
     """
 
-    # This overload is first, so that options with unknown types do not select the one for `fallback=None`. The type
-    # form stands by itself in each, because mypy infers none from a union with a mapping.
+    # This overload must come first. Otherwise options with unknown types would select the overload for `fallback=None`.
+    # Each overload lists the type form separately, because mypy infers nothing from a union of a type form and a
+    # mapping.
     @overload
     def __init__(self, message: str, schema: TypeForm[T], **options: Unpack[FormOptions]) -> None: ...
     @overload
@@ -136,7 +142,7 @@ class Elicit(SdkElicit[Any], Generic[T]):
         answered_by: AnsweredBy = "human",
     ) -> None:
         if not isinstance(message, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"Elicit(message, schema) must begin with a text, got {type(message).__name__}")
+            raise TypeError(f"Elicit(message, schema) must have a text as its message, got {type(message).__name__}")
         super().__init__(message, schema)
         _check_count("Elicit(attempts=...)", attempts)
         if guesses is not None:
@@ -154,7 +160,7 @@ class Elicit(SdkElicit[Any], Generic[T]):
 
 
 def _check_count(option: str, value: object) -> None:
-    """Check that an option is a whole number, at least 1."""
+    """Check that an option is a whole number and at least 1."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ValueError(f"{option} must be a whole number of at least 1, got {value!r}")
 
@@ -164,24 +170,27 @@ WEB: Final = ("https", "http")
 
 _SCHEME: Final = r"(?ias)([a-z][a-z0-9+.-]*):(.*)"
 _NOT_IN_URLS: Final = r"[\s\x00-\x20\x7f\\]"
-"""Characters that client parsers skip or replace, so that they might read another scheme or host."""
+"""Characters that a client's URL parser may skip or replace. The parser might then read another scheme or host."""
 
 
 def require_scheme(url: str, schemes: Collection[str]) -> None:
     """Check a page's URL.
 
     Raises:
-        ValueError: The URL is not absolute, has another scheme than these, or holds spaces or control characters.
+        ValueError: The URL is not absolute, has a scheme that is not in `schemes`, or has spaces, control characters or
+            backslashes.
     """
-    # The errors repeat no part of the URL, which may hold a ticket.
+    # The error messages contain no part of the URL, because it may contain a ticket.
     if re.search(_NOT_IN_URLS, url) is not None:
-        raise ValueError("the url of a page must have no spaces, control characters or backslashes; quote them")
+        raise ValueError(
+            "the url of a page must not contain spaces, control characters or backslashes; percent-encode them"
+        )
     found = re.fullmatch(_SCHEME, url)
     allowed = [scheme.lower() for scheme in schemes]
     if found is None or found[1].lower() not in allowed:
         raise ValueError(
-            f"the url of a page must begin with {' or '.join(f'{scheme}:' for scheme in allowed)}, and this one does "
-            "not; give a web address, or allow its scheme with schemes=[...]"
+            f"the url of a page must begin with {' or '.join(f'{scheme}:' for scheme in allowed)}, but this URL "
+            "does not; give a web address, or allow this URL's scheme with schemes=[...]"
         )
     if found[1].lower() in WEB and re.match(r"//[^/?#]", found[2]) is None:
         raise ValueError("the url of a page must name a host, as https://shop.example/pay does")
@@ -200,23 +209,26 @@ class PageOptions(TypedDict, Generic[T], total=False):
 class ElicitUrl(Generic[T]):
     """Send the user to a page, for data that must not pass through the client: a login, a payment, a secret.
 
-    The client learns only that the user agreed to visit it. `done` decides when the user has finished.
+    The client learns only that the user agreed to visit the page. `done` decides when the user has finished.
 
     Args:
         message: Why the user should visit the page.
-        url: The page. With a `ctx.call.ticket("...")` in it, the page knows its call and its user.
-        done: A function that runs after the user has agreed, with the parameters that a resolver may take. It returns
-            None or False until the user has finished, then the value that the consumer receives. Without it, consent is
-            the answer, `True`.
-        wait: Seconds that a leg waits for `done` before it asks again.
-        fallback: The value, or a function that makes it, for a client that cannot open pages.
+        url: The page. If the URL contains a `ctx.call.ticket("...")`, the page knows its call and its user.
+        done: A function that runs after the user has agreed. It may take the same parameters as a resolver. It returns
+            None
+            or False until the user has finished, and then the value that the consumer receives. Without `done`, the
+            answer
+            is the user's consent, `True`.
+        wait: How many seconds a leg waits for `done` before it asks again.
+        fallback: The value to use for a client that cannot open pages, or a function that makes the value.
         volatile_ok: Accept that the wording changes between legs.
         elicitation_id: The page's id for its client; generated by default. Set it to announce the completion yourself.
-        schemes: The schemes that the URL may have, by default web address schemes. Clients open the URL, so foreign
-            input in it must not turn it into a script or a file.
+        schemes: The schemes that the URL may have; by default `https` and `http`. Clients open the URL, so untrusted
+            input
+            in it must not be able to turn it into a script or a file.
 
     Raises:
-        ValueError: The URL is not absolute, has another scheme, or holds spaces or control characters.
+        ValueError: The URL is not absolute, has another scheme, or has spaces, control characters or backslashes.
     """
 
     @overload
@@ -256,7 +268,7 @@ class ElicitUrl(Generic[T]):
 
 
 class SamplingParams(TypedDict, total=False):
-    """Sampling request parameters besides the messages and their length."""
+    """Sampling request parameters other than the messages and the maximum length."""
 
     system_prompt: str | None
     include_context: IncludeContext | None
@@ -269,7 +281,7 @@ class SamplingParams(TypedDict, total=False):
 
 
 class SampleOptions(SamplingParams, total=False):
-    """`Sample` options besides the messages, their length and the result type."""
+    """`Sample` options other than the messages, the maximum length and the result type."""
 
     attempts: int
     fallback: Fallback[CreateMessageResult | CreateMessageResultWithTools]
@@ -282,9 +294,10 @@ class Sample(SdkSample):
         messages: The conversation; a string is a single user message.
         max_tokens: The answer's maximum length, in tokens.
         result_type: Ask the model for JSON with this type, and ask again if its answer does not fit.
-        attempts: How often to ask for such JSON before an invalid answer ends the call.
-        fallback: The result, or a function that makes it, for a client that cannot be asked.
-        **params: More request parameters. With `tools` or `tool_choice` the result is a `CreateMessageResultWithTools`,
+        attempts: How many times to ask for this JSON before an invalid answer ends the call.
+        fallback: The result to use for a client that cannot be asked, or a function that makes the result.
+        **params: More request parameters. With `tools` or `tool_choice`, the result is a
+        `CreateMessageResultWithTools`,
             and the client must have declared `sampling.tools`.
     """
 
@@ -313,7 +326,7 @@ class Sample(SdkSample):
 class ListRoots(SdkListRoots):
     """Ask the client for its roots; the consumer receives the `ListRootsResult`.
 
-    `fallback` is the result, or a function that makes it, for a client that cannot be asked.
+    `fallback` is the result to use for a client that cannot be asked, or a function that makes the result.
     """
 
     def __init__(self, *, fallback: Fallback[ListRootsResult] = NOTHING) -> None:
@@ -322,7 +335,7 @@ class ListRoots(SdkListRoots):
 
 
 class ExternalMarker(Generic[T]):
-    """Question that no client answers: its outcome comes with the stored call."""
+    """Question that no client answers. The server takes its outcome from the stored call."""
 
     outcome_type: ClassVar[Any] = Any
     """The type that the consumer receives."""
@@ -332,7 +345,7 @@ class ExternalMarker(Generic[T]):
     fallback: Any = NOTHING
 
     def question(self) -> Any:
-        """Return the question, for `question_of`."""
+        """Return the `Question` that `question_of` makes from this marker."""
         raise NotImplementedError
 
     def worded(self, message: str) -> "ExternalMarker[T]":
@@ -344,9 +357,9 @@ Marker = SdkElicit[Any] | ElicitUrl[Any] | SdkSample | SdkListRoots | ExternalMa
 """Question from this library or the SDK."""
 
 MARKERS: Final = (SdkElicit, ElicitUrl, SdkSample, SdkListRoots, ExternalMarker)
-"""Marker types. A tuple, because each `isinstance` call would create a union again."""
+"""Marker types, as a tuple: `isinstance` with the union would create the union again on every call."""
 
 
 def is_marker(value: object) -> TypeGuard[Marker]:
-    """Return True for a question, and False for a value."""
+    """Return True if a value that a function returned is a question."""
     return isinstance(value, MARKERS)

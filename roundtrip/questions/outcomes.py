@@ -1,4 +1,4 @@
-"""Question outcomes: `Outcome` internally, and the SDK's classes for consumers that ask for them."""
+"""Question outcomes: `Outcome` for internal use, and the SDK's classes for consumers that take them."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-    # The SDK's class is generic only over models. Here an answer may also be a bool or a choice.
+    # The SDK's class accepts only models as data. Here an answer may also be a bool or a choice.
     class AcceptedElicitation(SdkAcceptedElicitation[Any], Generic[T]):
         """The user accepted; `data` is the answer."""
 
@@ -26,10 +26,11 @@ else:
 __all__ = ["AcceptedElicitation", "CancelledElicitation", "DeclinedElicitation", "ElicitationResult", "Outcome"]
 
 
-# Not frozen, because freezing makes creation three times as slow, for each question and leg. Nothing changes it.
+# Not frozen: freezing makes creation three times as slow, and every question creates an outcome on every leg. No code
+# changes an outcome.
 @dataclass(slots=True, repr=False)
 class Outcome:
-    """Outcome of one question or node: a value, or what the user did instead of answering."""
+    """Outcome of one question or node: the value, or the fact that the user declined or cancelled."""
 
     value: Any = None
     action: Action = Action.ACCEPT
@@ -47,6 +48,6 @@ class Outcome:
     def as_result(self) -> "ElicitationResult[Any]":
         """Return an instance of the SDK's outcome class, for a consumer that branches on it."""
         if self.action is Action.ACCEPT:
-            # The value is already validated, and need not be a model at all.
+            # The value is already validated, and it may be something other than a model.
             return AcceptedElicitation[Any].model_construct(data=self.value)
         return DeclinedElicitation() if self.action is Action.DECLINE else CancelledElicitation()

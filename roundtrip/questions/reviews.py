@@ -11,7 +11,7 @@ from roundtrip.questions.markers import AnsweredBy
 
 
 class Review(NamedTuple):
-    """Review question: its message, and the forms and answers by question name."""
+    """Review question: its message, and each question's form and answer by question name."""
 
     message: str
     parts: Mapping[str, tuple[Form, Mapping[str, Any]]]
@@ -19,7 +19,9 @@ class Review(NamedTuple):
 
 
 class ReviewForm:
-    """Several forms as one, filled in. Its digest leaves out the answers that fill it in."""
+    """Several forms combined into one, with the earlier answers as defaults. The form's digest ignores these
+    answers.
+    """
 
     def __init__(self, parts: Mapping[str, tuple[Form, Mapping[str, Any]]]) -> None:
         self._parts = parts
@@ -34,7 +36,7 @@ class ReviewForm:
                 properties[name] = {**shape, "title": title}
                 if content.get(field) is not None:
                     properties[name]["default"] = content[field]
-            # A user may leave out a field that has an answer: it keeps that answer.
+            # The user may leave out a field that already has an answer, and then the field keeps that answer.
             unanswered = [field for field in form.schema.get("required", ()) if content.get(field) is None]
             required += [_name(key, field, form) for field in unanswered]
         self.schema: Mapping[str, Any] = {"type": "object", "properties": properties}
@@ -43,10 +45,10 @@ class ReviewForm:
         self.digest = digest(json.dumps([[key, form.digest.hex()] for key, (form, _) in parts.items()]))
 
     def parse(self, content: Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
-        """Return the content that the user left in each part.
+        """Return the content of each part, as the user left it.
 
         Raises:
-            AnswerInvalid: An answer does not fit its form; the reason names the question.
+            AnswerInvalid: An answer does not fit its form; the message names the question.
         """
         answers: dict[str, dict[str, Any]] = {}
         for key in self._parts:
@@ -59,7 +61,7 @@ class ReviewForm:
         return answers
 
     def filled_in(self, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the schema for a client that is asked again, with the valid changes as defaults."""
+        """Return the schema for asking the client again, with the valid changes as defaults."""
         properties: dict[str, Any] = dict(self.schema["properties"])
         for key, (form, _) in self._parts.items():
             for field, value in form.valid_fields(self._answer_to(key, content)).items():
@@ -69,7 +71,7 @@ class ReviewForm:
         return {**self.schema, "properties": properties}
 
     def _answer_to(self, key: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the content that the user left in one part."""
+        """Return the content of one part, as the user left it."""
         form, before = self._parts[key]
         names = {field: _name(key, field, form) for field in form.schema["properties"]}
         return {
@@ -79,7 +81,7 @@ class ReviewForm:
         }
 
     def plain(self, value: Any) -> Any:
-        """Return the content that `parse` would read as this value."""
+        """Return the form content that `parse` would read as this value."""
         return value
 
 

@@ -20,8 +20,8 @@ _FENCED: Final = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*", re.DOTALL)
 class Sampled(Generic[T]):
     """Result of `ctx.sample`.
 
-    `text` is the answer's text ("" if it has none). `result` is the `result_type` value, or the text if no type was
-    given. `message` is the whole answer.
+    `text` is the answer's text, or "" if the answer has no text. `result` is the `result_type` value, or the text if no
+    type was given. `message` is the whole answer.
     """
 
     text: str
@@ -36,13 +36,13 @@ def text_of(message: CreateMessageResult | CreateMessageResultWithTools) -> str:
 
 
 def instruction_for(result_type: Any) -> str:
-    """Return the instruction that makes a model answer with a value of a type."""
+    """Return an instruction for the model to answer with a value of this type."""
     schema = json.dumps(adapter_for(result_type).json_schema(), separators=(",", ":"))
     return f"Answer with JSON that fits this schema, and with nothing else: {schema}"
 
 
 def read_structured(result_type: Any, text: str) -> Any:
-    """Parse an answer's text as a value.
+    """Parse an answer's text as a value of this type.
 
     Raises:
         AnswerInvalid: The text is not JSON, or does not fit the type.

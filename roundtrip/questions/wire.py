@@ -1,4 +1,4 @@
-"""Questions on the wire: their requests, the digests that pin them, and their answers."""
+"""Questions on the wire: the requests that ask them, the digests that pin them, and their answers."""
 
 import functools
 import inspect
@@ -59,7 +59,7 @@ from roundtrip.questions.samples import read_structured, text_of
 from roundtrip.revisions import FIRST_OF_RETRY_ERA
 
 _SENT = ("properties", "required", "type")
-"""The form schema parts that 2026-07-28 allows."""
+"""The parts of a form schema that 2026-07-28 allows."""
 
 
 class Question(ABC):
@@ -73,7 +73,7 @@ class Question(ABC):
         self, marker: object, text: str, message: bytes, schema: bytes, result_type: type[BaseModel] = ElicitResult
     ) -> None:
         self.text = text
-        """The message for the user; for a request that the client's software answers, its method."""
+        """The message for the user. If the client's software answers, the request's method."""
         self.message = message
         """The wording's digest."""
         self.schema = schema
@@ -102,15 +102,15 @@ class Question(ABC):
 
     @abstractmethod
     def read(self, response: InputResponse) -> tuple[Outcome, Any]:
-        """Return an answer's outcome, and the data that restores it.
+        """Return an answer's outcome, and the data from which `restore` makes the outcome again.
 
         Raises:
-            AnswerInvalid: The answer does not fit, or is to another kind of question.
+            AnswerInvalid: The answer does not fit the question, or belongs to another kind of question.
         """
 
     @abstractmethod
     def restore(self, action: Action, data: Any) -> Outcome:
-        """Return the outcome for data from an earlier `read`, or from `plain`.
+        """Return the outcome for data that an earlier `read` or `plain` returned.
 
         Raises:
             AnswerInvalid: The data does not fit the question.
@@ -118,17 +118,17 @@ class Question(ABC):
 
     @abstractmethod
     def plain(self, value: Any) -> Any:
-        """Return a value as JSON that `restore` reads: a page's answer, or a value that replaces an answer."""
+        """Return a value in the JSON form that `restore` reads. The value is a page's answer, or replaces an answer."""
 
     def require(self, key: str, capabilities: ClientCapabilities | None) -> None:
-        """Raise CapabilityMissing unless the client declared that it can answer (S6)."""
+        """Raise CapabilityMissing unless the client declared that it can answer this kind of question (S6)."""
         missing = self._missing(capabilities or ClientCapabilities())
         if missing is not None:
             raise CapabilityMissing(key, capability=missing[0], required=missing[1])
 
     @abstractmethod
     def _missing(self, declared: ClientCapabilities) -> tuple[str, ClientCapabilities] | None:
-        """Return the name and the declaration of the capability that the client lacks."""
+        """Return the missing capability's name and declaration; None if the client has declared it."""
 
 
 class FormQuestion(Question):
@@ -152,7 +152,7 @@ class FormQuestion(Question):
 
     @override
     def sent(self, complaint: str | None = None, filled_in: Any = None) -> dict[str, Any]:
-        # Write the JSON here: the SDK would build, validate and write its models three times.
+        # Build the JSON here: the SDK would build, validate and write its models three times.
         shown = self._shown(filled_in)
         schema = {key: shown[key] for key in _SENT if key in shown}
         params = {"message": with_complaint(self.text, complaint), "mode": "form", "requestedSchema": schema}
@@ -180,7 +180,7 @@ class FormQuestion(Question):
     @override
     def _missing(self, declared: ClientCapabilities) -> tuple[str, ClientCapabilities] | None:
         shows = declared.elicitation
-        # A bare `elicitation: {}` predates modes, and means forms.
+        # An empty `elicitation: {}` comes from protocol versions without modes, and means forms.
         if shows is not None and (shows.form is not None or shows.url is None):
             return None
         needed = ElicitationCapability(form=FormElicitationCapability())
@@ -188,7 +188,7 @@ class FormQuestion(Question):
 
 
 class UrlQuestion(Question):
-    """Page for the user (`elicitation/create` in URL mode). If it has a `done`, consent is not the answer."""
+    """Page for the user (`elicitation/create` in URL mode). With a `done` function, consent is not yet the answer."""
 
     __slots__ = ("done", "elicitation_id", "url", "wait")
 
@@ -219,7 +219,7 @@ class UrlQuestion(Question):
         try:
             return Outcome(True if data is None else _values_of(self.done).validate_python(data), action)
         except ValidationError as error:
-            raise AnswerInvalid("it is not of the type that `done` returns") from error
+            raise AnswerInvalid("its value does not have the type that `done` returns") from error
 
     @override
     def plain(self, value: Any) -> Any:
@@ -240,7 +240,8 @@ class ModelQuestion(Question):
 
     @override
     def read(self, response: InputResponse) -> tuple[Outcome, Any]:
-        # Even for a request with tools, an answer without tool use parses as the plain result. So read the wire form.
+        # The SDK parses an answer without tool use as the plain result, even if the request had tools. So read the JSON
+        # form.
         data = self.plain(response)
         return self.restore(Action.ACCEPT, data), data
 
@@ -300,7 +301,7 @@ class SampleQuestion(ModelQuestion):
 
 
 class RootsQuestion(ModelQuestion):
-    """Question for the client's roots (`roots/list`)."""
+    """Question to the client about its roots (`roots/list`)."""
 
     __slots__ = ()
 
@@ -317,64 +318,64 @@ class RootsQuestion(ModelQuestion):
 
 
 class ExternalQuestion(Question):
-    """Question without a wire form: one of the leg's settlers has its outcome, rather than a client."""
+    """Question that no client is asked. One of the leg's settlers provides its outcome."""
 
     __slots__ = ("by",)
     by: str
-    """The people who settle it."""
+    """The people who decide the question."""
 
     @abstractmethod
     def no_settler(self, key: str) -> RoundtripError:
-        """Return the error for a call that has no settler for the question."""
+        """Return the error for a call that has no settler for this question."""
 
     @override
     def request(self, complaint: str | None = None, filled_in: Any = None) -> InputRequest:
-        raise RuntimeError("no client is asked an external question")
+        raise RuntimeError("an external question must not be sent to a client")
 
     @override
     def read(self, response: InputResponse) -> tuple[Outcome, Any]:
-        raise AnswerInvalid("it is not answered by a client")
+        raise AnswerInvalid("the question must not be answered by a client")
 
     @override
     def _missing(self, declared: ClientCapabilities) -> tuple[str, ClientCapabilities] | None:
-        raise RuntimeError("no client is asked an external question")
+        raise RuntimeError("an external question must not be sent to a client")
 
 
 def complaint_for_model(complaint: str) -> str:
-    """Return the message that asks a model again, after an invalid answer."""
+    """Return the message that asks a model again after an invalid answer."""
     return f"The last answer was not valid: {complaint}. Answer again."
 
 
 def with_complaint(text: str, complaint: str | None) -> str:
-    """Return a question's message; a complaint explains what was wrong with the last answer."""
+    """Return a question's message, followed by the complaint about the last answer, if any."""
     return text if complaint is None else f"{text}\n\n(The last answer was not valid: {complaint})"
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class PendingQuestion:
-    """Unanswered question, with everything that asking it and its journal entry need."""
+    """Unanswered question, with everything needed to ask it and to write its journal entry."""
 
     key: str
     question: Question
     asked: Asked
     reason: Reason = Reason.NEW
     changed: tuple[str, ...] = ()
-    """The parts that differ from the wording that the user answered or, without an answer, saw."""
+    """The parts that have changed since the user answered the question or, if there is no answer, last saw it."""
     former: str | None = None
     """The question's earlier name, if it was renamed."""
     complaint: str | None = None
     consented: bool = False
-    """True if the user agreed to visit the page, and may have finished there."""
+    """True if the user agreed to visit the page. The user may also have finished there."""
     decisive: bool = False
-    """True if declining it ends the call, because a consumer needs the bare value."""
+    """True if declining the question ends the call, because a consumer needs the bare value."""
     lost: tuple[str, ...] = ()
-    """The changed parts that caused an answer to be dropped."""
+    """The parts whose change caused the server to drop an answer."""
     guess: Any = NOTHING
-    """An answer that has arrived, and must be counted as a guess before it is read."""
+    """An answer that has arrived, but must be counted as a guess before it is read."""
     invalid_answer: Any = None
-    """The last answer, if it was invalid. The form shows its valid fields as defaults."""
+    """The last answer, if it was invalid. The form shows the fields that were valid as defaults."""
     names: tuple[str, ...] = ()
-    """Its name and its former names."""
+    """The question's name, then its former names."""
     is_over: bool = False
     """True if an external question has expired, and `fallback` must replace its outcome."""
     after: tuple[str, ...] = ()
@@ -390,10 +391,10 @@ class PendingQuestion:
 
 
 TICKET = re.compile(r"rt1\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{43}", re.ASCII)
-"""Ticket pattern. A ticket depends on the key, so a URL question's pin leaves it out."""
+"""Ticket pattern. A URL question's pin ignores the ticket, because the ticket changes with the key."""
 
 TICKET_SHOWN = "<ticket>"
-"""Replaces a ticket, which must not be shown."""
+"""Text that replaces a ticket where the ticket must not be shown."""
 
 
 def digest_of_page(message: str, url: str) -> bytes:
@@ -417,19 +418,19 @@ def question_of(marker: Marker | Review) -> Question:
 
 
 def _values_of(done: Callable[..., Any] | None) -> TypeAdapter[Any]:
-    """Return the adapter for a function's values; without a function, the value is consent."""
+    """Return the adapter for the values that `done` returns. Without `done`, the value is the consent, `True`."""
     return adapter_for(bool if done is None else _returned_by(done))
 
 
 def _returned_by(done: Callable[..., Any]) -> Any:
-    """Return a callable's return annotation; `Any` if there is none or it cannot be evaluated."""
+    """Return the function's return annotation; `Any` if there is none or it cannot be evaluated."""
     while isinstance(done, functools.partial):
         done = done.func
     function = inspect.unwrap(done) if inspect.isroutine(done) else type(done).__call__
     written = getattr(function, "__annotations__", {})
     if "return" not in written:
         return Any
-    # Evaluate only this one: other parameters may have annotations that exist only for type checkers.
+    # Evaluate only the return annotation: the parameters may have annotations that exist only for type checkers.
     lone = types.SimpleNamespace(__annotations__={"return": written["return"]})
     try:
         hints = typing.get_type_hints(lone, globalns=getattr(function, "__globals__", {}), include_extras=True)

@@ -248,7 +248,7 @@ def test_anything_else_is_rejected_and_not_repeated() -> None:
 
 def test_an_author_may_allow_another_scheme_in_place_of_these() -> None:
     assert ElicitUrl("Open.", "myapp://login", schemes=["MyApp"]).url == "myapp://login"
-    with pytest.raises(ValueError, match="must begin with myapp:, and"):
+    with pytest.raises(ValueError, match="must begin with myapp:, but"):
         ElicitUrl("Open.", "https://shop.example", schemes=["myapp"])
 
 
