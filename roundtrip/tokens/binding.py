@@ -1,10 +1,10 @@
 """Token binding: the first bytes in a token's payload, before the journal.
 
 A token resumes only the request that it was written for: the same method, tool and arguments, at the same service, from
-the same caller. Each part gets a separate digest, so that a rejection can be explained. Names that authors choose get
-four bytes. Values that clients choose (arguments, resource URIs) and the caller get 12. Their digests include the call
-id, which no client knows before the call begins. So no client can search for a collision, and a digest reveals neither
-the caller nor that two calls have the same caller.
+the same caller. Each part gets a separate digest, so that a rejection can say which part differs. Digests of names that
+authors choose have four bytes. Digests of the caller, and of values that clients choose (arguments, resource URIs),
+have 12, and include the call id. No client knows this id before the call begins, so no client can search for a
+collision. The digests reveal neither the caller nor that two calls have the same caller.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ _CHOSEN_BYTES: Final = 12
 _METHODS: Final = ("tools/call", "prompts/get", "resources/read")
 _RESOURCE: Final = "resources/read"
 
-# The order of arguments does not matter.
+# Sorted keys: a client may send the same arguments in another order.
 _canonical: Final[Callable[[Any], str]] = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 
@@ -46,7 +46,9 @@ class TokenBinding(NamedTuple):
 
 
 def pack_binding(method: str, params: Mapping[str, Any] | None, *, audience: bytes, call: bytes, bound: bool) -> bytes:
-    """Return the first bytes for a request's token payload. If `bound`, the caller appends the principal's digest."""
+    """Return the first bytes of a request's token payload. If `bound`, the principal's digest must be appended
+    to them.
+    """
     sent: Mapping[str, Any] = params or {}
     if method == _RESOURCE:
         name, chosen = "", str(sent.get("uri", ""))
@@ -73,7 +75,7 @@ def read_binding(payload: bytes) -> tuple[TokenBinding, int]:
 
 
 def rejection_of(binding: TokenBinding, wanted: bytes) -> RejectionReason:
-    """Return the first difference, other than the caller, between a token's binding and a request's."""
+    """Return why a token's binding does not match a request's. The caller is not compared here."""
     other, _ = read_binding(wanted + binding.principal)
     if binding.method != other.method:
         return RejectionReason.OTHER_METHOD
@@ -85,7 +87,7 @@ def rejection_of(binding: TokenBinding, wanted: bytes) -> RejectionReason:
 
 
 def audience_digest(audience: str | None) -> bytes:
-    """Return the digest for a service name; None also has a digest."""
+    """Return the digest of a service name. None also has a digest."""
     return _digest("" if audience is None else f"audience:{audience}")[:_NAME_BYTES]
 
 

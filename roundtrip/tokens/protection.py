@@ -1,4 +1,4 @@
-"""Token protection: a server's keys, codecs and boundary policy."""
+"""Token protection: a server's keys, its codecs, and its policy for `request_state`."""
 
 from __future__ import annotations
 
@@ -23,37 +23,37 @@ else:
 
 
 class Protection(NamedTuple):
-    """A server's token policy, with the codecs behind it."""
+    """A server's token policy, with the codecs that implement it."""
 
     policy: RequestStateSecurity
     journals: JournalCodec
     tokens: TokenCodec | None
-    """None if the SDK's policy brought its own codec."""
+    """The token codec; None if the SDK's policy has a codec of its own."""
     ring: KeyRing | None
-    """None if nothing can be signed or sealed."""
+    """The keys; None if there is no key for signing and sealing."""
     trace_key: bytes | None
-    """Key for digests in transcripts."""
+    """Key for the digests that transcripts contain."""
     hints: tuple[str, ...] = ()
-    """Public key names; the first key signs."""
+    """The keys' public names. The first one belongs to the key that signs."""
     ledger_sealer: Sealer | None = None
-    """Seals results in ledgers outside this process."""
+    """Seals the results that are stored in ledgers outside this process."""
     guess_key: bytes | None = None
-    """Key for digests of counted answers, which must not be readable in ledgers."""
+    """Key for the digests of counted answers. Ledgers store digests, so that the answers cannot be read there."""
     own_key: bool = False
     """True if this process generated the key, so that no other process has it."""
 
     def principal(self, request: ServerRequestContext[Any, Any] | None) -> str | None:
-        """Return the principal that a request's token is bound to."""
+        """Return the principal to which a request's token is bound."""
         bind = self.policy.bind_principal
         return bind(request) if bind is not None and request is not None else None
 
     def user(self, request: ServerRequestContext[Any, Any] | None) -> str | None:
-        """Return a request's principal; None if it identifies a client rather than a user."""
+        """Return a request's principal; None if the principal identifies a client rather than a user."""
         return None if self.knows_client_alone else self.principal(request) or None
 
     @property
     def knows_client_alone(self) -> bool:
-        """Return True if this request's access token names its client and no subject."""
+        """Return True if this request's access token names a client but no subject."""
         if self.policy.bind_principal is not authenticated_principal:
             return False
         token = get_access_token()
@@ -63,14 +63,16 @@ class Protection(NamedTuple):
         """Return the office that issues and verifies tickets.
 
         Raises:
-            KeysMissing: The server has no key to sign tickets with.
+            KeysMissing: The server has no key that can sign tickets.
         """
         if self.ring is None:
-            raise KeysMissing("tickets need a key to sign them, and request_state_security= gives none; add seal_keys=")
+            raise KeysMissing(
+                "tickets need a key that signs them, but request_state_security= has none; add seal_keys="
+            )
         return tickets.TicketOffice(self.ring)
 
     def write(self, journal: Journal) -> bytes:
-        """Return a journal's bytes, with its deadline limited by the policy's `ttl`.
+        """Return a journal's bytes. The policy's `ttl` limits the journal's deadline.
 
         Raises:
             TokenTooLarge: The call remembers more than a token may hold.
@@ -78,7 +80,8 @@ class Protection(NamedTuple):
         latest = max(journal.written, journal.born) + self.policy.ttl
         if journal.deadline > latest:
             journal = replace(journal, deadline=latest)
-        # An author's codec may encrypt. Then the length of deflated text would reveal some of its content.
+        # Do not deflate if there is a codec that may encrypt, such as an author's: the length of deflated text reveals
+        # some of its content.
         packed = self.journals.write(journal, deflate=self.tokens is not None and not self.tokens.encrypts)
         if self.tokens is not None:
             self.tokens.check(journal, MAX_BINDING_BYTES + len(packed))
@@ -94,7 +97,7 @@ class Protection(NamedTuple):
         max_bytes: int,
         entropy: Entropy,
     ) -> Protection:
-        """Derive all keys from one ring. Without a ring, nothing can be sealed, pinned or signed."""
+        """Derive all keys from one key ring. Without a ring, nothing can be sealed, pinned or signed."""
         if ring is None:
             journals = JournalCodec(None, pinner=Pinner(()), max_bytes=max_bytes)
             return cls(policy, journals, tokens, None, None)

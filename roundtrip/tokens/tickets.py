@@ -1,7 +1,8 @@
-"""Tickets, which a question's URL carries so that its page finds the call and checks the user.
+"""Tickets in question URLs. A page uses its ticket to find the call and to check the user.
 
-A ticket names a call and a purpose, ends with the call, and is bound to the principal who was asked (S12), so another
-user cannot use the link. Every leg makes the same ticket, so a question whose URL carries it does not change.
+A ticket names a call and a purpose, and expires when the call does. It is bound to the principal who was asked (S12),
+so another user cannot use the link. Every leg makes the same ticket, so a question with a ticket in its URL does not
+change.
 """
 
 import hashlib
@@ -25,7 +26,7 @@ _PRINCIPAL_BYTES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """Verified ticket content."""
+    """Content of a verified ticket."""
 
     call_id: str
     purpose: str
@@ -52,12 +53,12 @@ class TicketOffice:
 
         Args:
             ticket: The text in the URL.
-            principal: The browser's user; None for a ticket that was issued unbound.
+            principal: The browser's user; None for a ticket that is not bound to a user.
             now: Seconds since the epoch.
-            purpose: The page's purpose, to reject tickets for other pages.
+            purpose: The page's purpose. A ticket for another page is rejected.
 
         Raises:
-            TicketRejected: The ticket is forged, expired, or another user's.
+            TicketRejected: The ticket is forged, has expired, or belongs to another user.
         """
         if isinstance(principal, AccessToken):
             principal = compact_json(principal_components(principal))

@@ -4,9 +4,9 @@ A token is ASCII text in three parts, separated by dots:
 
     r3<kind><hint> . body . signature
 
-`hint` is four characters that name the key. `body` is the base64url payload (`s` signed, `e` also encrypted): the
-binding, then the journal. `signature` is half an HMAC-SHA-256 over everything before it. A token is verified before it
-is decoded, and has exactly one spelling.
+`kind` is `s` if the token is signed, and `e` if it is also encrypted. `hint` is four characters that name the key.
+`body` is the payload in base64url: the binding, then the journal. `signature` is the first half of an HMAC-SHA-256 over
+everything before it. A token is verified before it is decoded, and has exactly one valid spelling.
 
 `specs/token.md` describes the bytes and the threats. `specs/vectors/` has tokens that every version decodes.
 """
@@ -37,7 +37,7 @@ else:
 
 MAX_TOKEN_BYTES: Final = 64 * 1024
 SEALED_PREFIX: Final = "s1."
-"""Prefix for sealed text in a ledger. JSON cannot begin with it."""
+"""Prefix that marks sealed text in a ledger. JSON cannot begin with this prefix."""
 _MIN_KEY_BYTES: Final = 32
 
 _NONCE_BYTES: Final = 12
@@ -48,7 +48,8 @@ _HINT_BYTES: Final = 3
 _SIGNATURE_CHARS: Final = 22
 _OVERHEAD_CHARS: Final = len("r3s0000..") + _SIGNATURE_CHARS
 _ENCRYPTED: Final = b"r3e"
-# A signature's last character carries two bits. itsdangerous ignores its other four bits; here they must be 0.
+# A signature's last character carries only two bits. itsdangerous ignores the other four; this pattern requires them to
+# be 0.
 _TOKEN: Final = re.compile(
     r"r3(?P<kind>[se])(?P<hint>[A-Za-z0-9_-]{4})\.(?P<body>[A-Za-z0-9_-]+)\.[A-Za-z0-9_-]{21}[AQgw]", re.ASCII
 )
@@ -57,7 +58,7 @@ Entropy = Callable[[int], bytes]
 
 
 class KeyRing:
-    """A server's secrets, newest first: the first signs and seals, and all can verify and open.
+    """A server's secrets, newest first. The first one signs and seals, and every one can verify and open.
 
     Raises:
         ValueError: There is no key, or a key is repeated or shorter than 32 bytes.
@@ -81,16 +82,16 @@ class KeyRing:
                 raise ValueError(f"keys[{position}] repeats an earlier key; list each key once, newest first")
             secrets.append(secret)
         if not secrets:
-            raise ValueError("keys= must list at least one key, got none; leave it out for a key of this process alone")
+            raise ValueError("keys= must list at least one key, got none; without keys=, the process makes its own key")
         self._secrets = tuple(secrets)
 
     def derive(self, purpose: bytes) -> list[bytes]:
-        """Derive one subkey per secret for one purpose, newest first (HKDF-SHA-256)."""
+        """Derive one subkey from each secret for one purpose, newest first (HKDF-SHA-256)."""
         info = b"roundtrip/1/" + purpose
         return [HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(secret) for secret in self._secrets]
 
     def hints(self) -> list[str]:
-        """Return each key's hint, newest first. A hint identifies a key and does not reveal it."""
+        """Return each key's hint, newest first. A hint identifies a key without revealing it."""
         return [to_text(subkey[:_HINT_BYTES]) for subkey in self.derive(b"hint")]
 
 
@@ -102,13 +103,13 @@ class Sealer:
         self._entropy = entropy
 
     def seal(self, plain: bytes, bound_to: bytes) -> bytes:
-        """Encrypt with the newest key. Opening needs the same `bound_to`."""
+        """Encrypt with the newest key. `open` needs the same `bound_to`."""
         nonce = self._entropy(_NONCE_BYTES)
         return nonce + self._ciphers[0].encrypt(nonce, _framed(plain), bound_to)
 
     @staticmethod
     def size_of(size: int) -> int:
-        """Return the sealed size for a plain size, in bytes."""
+        """Return how many bytes a plain text of this size has when it is sealed."""
         return size + _LENGTH_BYTES + -(size + _LENGTH_BYTES) % _PADDING_BYTES + _NONCE_BYTES + _TAG_BYTES
 
     def open(self, sealed: bytes, bound_to: bytes) -> bytes:
@@ -130,13 +131,13 @@ class Sealer:
 
 
 def seal_text(sealer: Sealer | None, text: str, *bound_to: str, hint: str = "") -> str:
-    """Return a text as the ledger stores it: sealed, or unchanged without a sealer.
+    """Return a text as the ledger stores it: sealed, or unchanged if there is no sealer.
 
     Args:
         sealer: Seals texts that leave this process's memory.
         text: The text, which is JSON.
-        bound_to: Opening needs the same values.
-        hint: Precedes the sealed text.
+        bound_to: `open_text` needs the same values.
+        hint: Text to put before the sealed text.
     """
     if sealer is None:
         return text
@@ -149,13 +150,15 @@ def open_text(sealer: Sealer | None, stored: str, *bound_to: str) -> str:
 
     Raises:
         TokenRejected: No key fits, or the text was sealed for another use.
-        ValueError: The text is malformed, or is sealed without a sealer or plain with one.
+        ValueError: The text is malformed, is sealed although there is no sealer, or is plain although there is one.
     """
     is_sealed = stored.startswith(SEALED_PREFIX)
     if sealer is None and not is_sealed:
         return stored
     if sealer is None or not is_sealed:
-        raise ValueError("keys on one side only")
+        raise ValueError(
+            "the text is sealed and this process has no keys, or the process has keys and the text is not sealed"
+        )
     sealed = from_text(stored.rpartition(".")[2])
     return sealer.open(sealed, json.dumps(bound_to).encode()).decode("utf-8", "surrogatepass")
 
@@ -170,19 +173,21 @@ def _unframed(framed: bytes) -> bytes:
 
 
 def _frame_unsealed(plain: bytes, bound_to: bytes) -> bytes:
-    """Frame an author's `request_state` like a sealed part. The author's codec protects it, as in the SDK."""
+    """Give an author's `request_state` the layout of a sealed part, without sealing it. The author's codec protects it,
+    as in the SDK.
+    """
     return b"\0" * _NONCE_BYTES + _framed(plain) + b"\0" * _TAG_BYTES
 
 
 def _read_unsealed(sealed: bytes, bound_to: bytes) -> bytes:
-    """Read bytes from `_frame_unsealed`, and reject bytes that a key has sealed."""
+    """Read bytes that `_frame_unsealed` wrote, and reject bytes that were really sealed."""
     if sealed[:_NONCE_BYTES].strip(b"\0") or sealed[-_TAG_BYTES:].strip(b"\0"):
-        raise ValueError("the journal has a sealed part, and there is no key to open it with")
+        raise ValueError("the journal has a sealed part, but there is no key to open it with")
     return _unframed(sealed[_NONCE_BYTES:-_TAG_BYTES])
 
 
 class JournalCodec:
-    """Journal codec with a size limit; `pinner` makes the pins."""
+    """Codec for journals, with a size limit. Its `pinner` makes the pins."""
 
     def __init__(
         self, sealer: Sealer | None, *, pinner: Pinner | None = None, max_bytes: int = MAX_JOURNAL_BYTES
@@ -193,20 +198,20 @@ class JournalCodec:
 
     @property
     def can_seal(self) -> bool:
-        """Return True if there is a key for values that the client must not read."""
+        """Return True if there is a key that can seal values that the client must not read."""
         return self._sealer is not None
 
     def write(self, journal: Journal, *, deflate: bool = False) -> bytes:
-        """Return the journal's bytes. `deflate` them only if nothing encrypts them afterwards.
+        """Return the journal's bytes. Pass `deflate` only if the bytes are not encrypted afterwards.
 
         Raises:
             TokenTooLarge: The journal exceeds the limit.
-            KeysMissing: The journal has values to seal, and there is no key.
+            KeysMissing: The journal has values to seal, but there is no key.
         """
         if self._sealer is None and journal.computed:
             raise KeysMissing(
-                "a call must hide a value from its client (of a step or a fallback), and request_state_security= has "
-                "no key for that; add seal_keys="
+                "a call must hide a value from its client (a step's result or a fallback), but request_state_security= "
+                "has no key to seal it with; add seal_keys="
             )
         seal = self._sealer.seal if self._sealer is not None else _frame_unsealed
         return pack(journal, seal, deflate=deflate, limit=self._max_bytes)
@@ -229,9 +234,9 @@ class TokenCodec:
 
     Args:
         ring: The server's keys.
-        entropy: Makes nonces, like `os.urandom`.
+        entropy: A function that makes nonces, like `os.urandom`.
         encrypt: Encrypt the whole token, not only the values that the client must not read.
-        max_token_bytes: The codec neither makes nor reads a longer token.
+        max_token_bytes: The size limit for a token, both when the codec makes it and when it reads it.
     """
 
     def __init__(
@@ -246,14 +251,14 @@ class TokenCodec:
 
     @cached_property
     def _signers(self) -> "Mapping[str, Signer]":
-        """Signers by key hint. In rare cases two keys share a hint."""
+        """Signers by key hint. A hint has several signers in the rare case that two keys share it."""
         keys: dict[str, list[bytes]] = {}
         for hint, subkey in zip(self._hints, self._subkeys, strict=True):
             keys.setdefault(hint, []).append(subkey)
         return {hint: signing.signer_of(subkeys) for hint, subkeys in keys.items()}
 
     def seal(self, payload: bytes) -> str:
-        """Return a payload's token.
+        """Return the token for a payload.
 
         Raises:
             TokenTooLarge: The token exceeds the limit. `check` reports this earlier.
@@ -265,7 +270,7 @@ class TokenCodec:
         return token
 
     def check(self, journal: Journal, size: int) -> None:
-        """Check that a payload's token would not be too large.
+        """Check that the token for a payload with this size would not be too large.
 
         Raises:
             TokenTooLarge: The token would exceed the limit; the error lists the journal's largest entries.
@@ -277,7 +282,7 @@ class TokenCodec:
             raise TokenTooLarge("token", size=size, limit=self._max_token_bytes, largest=journal.sizes()[:3])
 
     def unseal(self, token: str) -> bytes:
-        """Return a token's payload.
+        """Verify a token, and return its payload.
 
         Raises:
             TokenRejected: No key in the ring has signed this exact text.
@@ -293,7 +298,7 @@ class TokenCodec:
 
 
 class ParsedToken(NamedTuple):
-    """Unverified token, in parts. The payload is None if it is encrypted."""
+    """The parts of an unverified token. The payload is None if it is encrypted."""
 
     kind: str
     hint: str
@@ -301,10 +306,10 @@ class ParsedToken(NamedTuple):
 
 
 def read_unverified(token: str) -> ParsedToken:
-    """Parse a token without verifying it. The result is for display only.
+    """Parse a token without verifying it. Use the result only for display.
 
     Raises:
-        TokenRejected: The text is too long, or not a token.
+        TokenRejected: The text is too long, or is not a token.
     """
     match = _match(token, limit=MAX_TOKEN_BYTES)
     return ParsedToken(match["kind"], match["hint"], None if match["kind"] == "e" else _body(match))
