@@ -1,1 +1,3 @@
-"""Parameters filled by functions: the markers, the plan made of them at registration, and the walk of one leg."""
+"""Parameters that functions fill: the markers, the plan that registration makes from them, and running the plan on one
+leg.
+"""

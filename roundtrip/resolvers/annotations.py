@@ -1,6 +1,6 @@
-"""Annotations: a parameter's marker, and a resolver's question.
+"""Annotations: the marker on a parameter, and the question that a resolver's return annotation names.
 
-A marker that nothing would read is rejected, because a client could fill its parameter.
+A misplaced marker is rejected. Otherwise nothing would read it, and a client could fill its parameter.
 """
 
 import inspect
@@ -20,20 +20,22 @@ from roundtrip.resolvers.signatures import (
 )
 
 Reject = Callable[[Any, str], None]
-"""Rejects a default or part of an annotation that nothing would fill, given the parameter that has it."""
+"""A function that rejects a default, or part of an annotation, that looks like a marker but would fill nothing. Its
+second argument describes the parameter.
+"""
 
 
 def accept(given: Any, subject: str) -> None:
-    """Accept everything."""
+    """Accept every default and annotation."""
 
 
 def find_resolved(
     fn: Callable[..., Any], *, owner: str | None = None, besides: Collection[str] = (), reject: Reject = accept
 ) -> dict[str, tuple[Marker, bool]]:
-    """Return the parameters that a `Resolve` or a `Dependency` fills, except those in `besides`.
+    """Return the parameters that have a `Resolve` or a `Dependency`, except the parameters in `besides`.
 
     Raises:
-        InvalidSignature: A marker is written where it would be ignored.
+        InvalidSignature: A marker is in a place where it would be ignored.
     """
     hints = hints_of(fn)
     given = given_by_partials(fn)
@@ -48,7 +50,10 @@ def find_resolved(
 
 
 def marker_of(annotation: Any, default: Any = None) -> tuple[Marker | None, Any]:
-    """Return a parameter's marker, from its annotation's top level or its default, and the type it takes."""
+    """Return a parameter's marker and the type that the parameter takes.
+
+    The marker is at the annotation's top level, or is the default.
+    """
     marker = default if isinstance(default, Dependency) else None
     if get_origin(annotation) is not Annotated:
         return marker, annotation
@@ -64,10 +69,10 @@ def read_marker(
     owner: str | None,
     reject: Reject,
 ) -> tuple[Marker | None, Any]:
-    """Return a parameter's marker and the type it takes, after checking how it is written.
+    """Return a parameter's marker and the type that the parameter takes, after checking how the marker is written.
 
     Raises:
-        InvalidSignature: A marker is written where nothing reads it, or `reject` raised the error.
+        InvalidSignature: A marker is in a place where nothing reads it, or `reject` raised the error.
     """
     name = function if isinstance(function, str) else display_name(function)
     subject = f"{f'{owner}: ' if owner is not None else ''}parameter {parameter.name!r} of {name!r}"
@@ -95,7 +100,7 @@ def _kind_of(marker: Any) -> str:
 
 
 def _check_spelling(parameter: inspect.Parameter, annotation: Any, extras: tuple[Any, ...], subject: str) -> None:
-    """Reject a marker that is the default, is the annotation itself, or has no function."""
+    """Reject a `Resolve` as the default, a marker as the whole annotation, and a marker class without a function."""
     kind = _kind_of(annotation)
     if isinstance(parameter.default, SdkResolve):
         written = f"{parameter.name} = Resolve(...)"
@@ -109,19 +114,21 @@ def _check_spelling(parameter: inspect.Parameter, annotation: Any, extras: tuple
         kind = "Depends" if bare[0] is Depends or issubclass(bare[0], Dependency) else "Resolve"
         written = f"with {kind}, without a function"
     raise InvalidSignature(
-        f"{subject} is written {written}, which fills nothing; write {parameter.name}: Annotated[T, {kind}(fn)]"
+        f"{subject} is written {written}, but this fills nothing; write {parameter.name}: Annotated[T, {kind}(fn)]"
     )
 
 
 def _check_not_bare(parameter: inspect.Parameter, extras: tuple[Any, ...], subject: str) -> None:
-    """Reject a resolver that is written without `Resolve`. Other plain functions may have any purpose."""
+    """Reject a resolver in `Annotated` without `Resolve` around it. Other plain functions there may have any
+    purpose.
+    """
     for extra in extras:
         if isinstance(extra, SdkResolve | Dependency) or not inspect.isroutine(extra):
             continue
         if is_async(extra) or asking_arms(hints_of(extra).get("return")):
             name = display_name(extra)
             raise InvalidSignature(
-                f"{subject} is written Annotated[T, {name}], which fills nothing; "
+                f"{subject} is written Annotated[T, {name}], but this fills nothing; "
                 f"write {parameter.name}: Annotated[T, Resolve({name})]"
             )
 
@@ -136,7 +143,7 @@ def _buried_marker(annotation: Any) -> Marker | None:
 
 
 def asking_arms(returns: Any) -> list[Any]:
-    """Return the members of a return annotation that are questions."""
+    """Return the members of a return annotation that name questions."""
     return [
         arm
         for arm in arms_of(returns)

@@ -1,4 +1,4 @@
-"""Distinguish a cancellation of the running code from one that it awaited by mistake."""
+"""Distinguish two cancellations: the running code was cancelled, or it awaited something that was cancelled."""
 
 import asyncio
 import math
@@ -7,7 +7,7 @@ import anyio
 
 
 def cancel_requests() -> int:
-    """Return how many cancellation requests the running asyncio task has; 0 outside asyncio."""
+    """Return how many cancellation requests the running asyncio task has received; 0 outside asyncio."""
     try:
         asyncio_task = asyncio.current_task()
     except RuntimeError:
@@ -21,5 +21,5 @@ def is_cancelled(before: int) -> bool:
 
 
 def strayed() -> RuntimeError:
-    """Return the error for a cancellation inside a call that was not cancelled, which is the code's fault."""
+    """Return the error for a cancellation in a call that was not cancelled. The author's code caused it."""
     return RuntimeError("it awaited something that was cancelled, although the call itself was not cancelled")

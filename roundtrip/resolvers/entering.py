@@ -1,8 +1,8 @@
-"""Entering and exiting the context managers that plain dependencies make, in one worker thread.
+"""Entering and exiting a plain dependency's context manager in one worker thread.
 
-An SQLite connection works only in the thread that made it. So both halves of a plain generator run in its lane's
-thread, in one copied context. The leg sees the context variables that the first half has set, until the second half has
-run.
+An SQLite connection, for example, works only in the thread that made it. So both halves of a plain generator run in its
+lane's thread, in one copied context. The leg sees the context variables that the first half has set, until the second
+half has run.
 """
 
 import inspect
@@ -24,19 +24,21 @@ _UNSET: Final = object()
 def never_yielded(label: str) -> InvalidSignature:
     """Return the error for a generator that yields no value."""
     return InvalidSignature(
-        f"dependency {label!r} is a generator that ended before it yielded; have it yield on every path"
+        f"dependency {label!r} is a generator that ended before it yielded; make it yield on every path"
     )
 
 
 def checked(label: str, value: Any) -> Any:
-    """Return the value that a context manager yields, unless it is a question."""
+    """Return the value that a context manager yields. Raise InvalidSignature if the value is a question."""
     if is_marker(value):
-        raise InvalidSignature(f"{label!r} is a context manager, and must not ask; ask in a function that it takes")
+        raise InvalidSignature(
+            f"{label!r} is a context manager, which must not ask; ask in a function that it depends on"
+        )
     return value
 
 
 def enter_plain(label: str, made: Any) -> tuple[AbstractContextManager[Any], Any] | None:
-    """Enter a plain generator or context manager; return None if it is neither."""
+    """Enter a plain generator or context manager. Return it with its value; None if the object is neither."""
     if inspect.isgenerator(made):
         generator = cast("Generator[Any]", made)
         try:
@@ -51,19 +53,19 @@ def enter_plain(label: str, made: Any) -> tuple[AbstractContextManager[Any], Any
 
 
 def exc_info(error: BaseException | None) -> tuple[Any, Any, Any]:
-    """Return the arguments for `__exit__`."""
+    """Return the arguments for `__exit__` after this error, or after a success."""
     return (None, None, None) if error is None else (type(error), error, error.__traceback__)
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class PlainEntry:
-    """Plain dependency's context manager. Call it in a worker thread to enter it.
+    """A plain dependency's context manager. Call this object in a worker thread to enter the context manager.
 
     Args:
         label: The dependency's name.
         func: Makes the context manager.
-        hold: Keeps the current thread.
-        enter: Enters what `func` returned on the loop, if it is not a plain context manager.
+        hold: Reserves the current thread.
+        enter: Enters the object that `func` returned on the loop, if the object is not a plain context manager.
     """
 
     label: str
@@ -71,20 +73,20 @@ class PlainEntry:
     hold: Callable[[], HeldThread]
     enter: Callable[[str, Any], Awaitable[Any]]
     value: Any = None
-    """Its value, once it is entered."""
+    """The context manager's value, once it is entered."""
     _changed: list[tuple[ContextVar[Any], Any]] = field(default_factory=list[tuple[ContextVar[Any], Any]])
     _tokens: list[Token[Any]] = field(default_factory=list[Token[Any]])
-    # Held while entering or ending: a leg may end while the thread that it left behind is entering.
+    # Held while entering or leaving: a leg may end while a thread that it no longer waits for is still entering.
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _entered: tuple[AbstractContextManager[Any], HeldThread, Context] | None = None
     _over: tuple[BaseException | None] | None = None
     _failure: BaseException | None = None
-    """The error that its exit raised in its thread."""
+    """The error that the exit raised in the thread."""
 
-    # In the thread.
+    # Methods that run in the thread.
 
     def __call__(self) -> Any:
-        """Enter it, and return it, or a coroutine that returns the value on the loop."""
+        """Enter the context manager. Return this object, or a coroutine that returns the value on the loop."""
         context = copy_context()
         return context.run(self._enter, context)
 
@@ -97,7 +99,7 @@ class PlainEntry:
             if "event loop" not in str(error):
                 raise
             raise InvalidSignature(
-                f"dependency {label!r} must not use the event loop, as it runs in a worker thread; use "
+                f"dependency {label!r} must not use the event loop, because it runs in a worker thread; use "
                 f"Depends({label}, inline=True), or make it an async generator"
             ) from error
         if entered is None:
@@ -121,16 +123,16 @@ class PlainEntry:
 
     @property
     def is_exited(self) -> bool:
-        """Return True if it needs no exit."""
+        """Return True if there is nothing to exit."""
         return self._entered is None
 
     @property
     def is_here(self) -> bool:
-        """Return True in the thread that entered it."""
+        """Return True if the calling code runs in the thread that entered the context manager."""
         return self._entered is not None and self._entered[1].is_here
 
     def exit_here(self) -> None:
-        """Exit it after a success, in its thread. `leave` reports the failure."""
+        """Exit the context manager after a success, in its thread. If the exit fails, `leave` raises the error."""
         if self._entered is None:
             return
         (manager, thread, context), self._entered = self._entered, None
@@ -139,22 +141,24 @@ class PlainEntry:
         except BaseException as error:  # noqa: BLE001 - raised by `leave`
             self._failure = error
 
-    # On the loop, in the leg's asyncio task.
+    # Methods that run on the loop, in the leg's asyncio task.
 
     def share(self) -> None:
-        """Copy the context variables that it has set into the current context."""
+        """Copy the context variables that entering has set into the current context."""
         self._tokens = [variable.set(value) for variable, value in self._changed]
 
     @property
     def is_left(self) -> bool:
-        """Return True while its thread runs a function that the leg has left behind."""
+        """Return True while the thread runs a function that the leg no longer waits for."""
         return self._entered is not None and self._entered[1].is_left
 
     async def leave(self, error: BaseException | None) -> Any:
-        """Exit it in its thread, and restore the context variables. Return True if it swallows the error."""
+        """Exit the context manager in its thread, and restore the context variables. Return True if it swallows the
+        error.
+        """
         with self._lock:
             self._over = (error,)
-        # The context may refer to the entry.
+        # Drop the entered context here, because that context may refer to this object.
         entered, self._entered = self._entered, None
         failure, self._failure = self._failure, None
         try:
@@ -165,9 +169,10 @@ class PlainEntry:
             manager, thread, context = entered
             return await thread.run(partial(_exit, manager, thread, error), context)
         finally:
-            # Its traceback holds this frame.
+            # The failure's traceback refers to this frame.
             del failure
-            # After a leg that was left behind, its context may be out of reach.
+            # If the leg did not wait for its thread, this code may run in another context, where the tokens are not
+            # valid.
             with suppress(ValueError):
                 for token in reversed(self._tokens):
                     token.var.reset(token)
@@ -185,9 +190,9 @@ class Managers(Protocol):
     """One leg's context managers, which exit when the leg ends."""
 
     async def enter(self, label: str, made: Any) -> Any:
-        """Enter a dependency's context manager on the loop, and return its value."""
+        """Enter a dependency's context manager on the loop, and return the value that it yields."""
         ...
 
     def keep(self, entry: PlainEntry) -> None:
-        """Take over what a thread is about to enter, to exit it later."""
+        """Take responsibility for exiting an entry that a thread is about to enter."""
         ...

@@ -1,4 +1,4 @@
-"""Resolver questions, compared with the parameters that they fill. Only plans need this."""
+"""Checks that a resolver's question fits the parameter that it fills. Only making a plan needs this module."""
 
 import functools
 from types import NoneType
@@ -21,11 +21,11 @@ else:
     load_on_use(globals(), "roundtrip.questions.forms")
 
 _TOWER: Final = ((bool, int), (int, float), (float, complex), (int, complex))
-"""Pairs of types: a value of the first type fits the second, although it is not a subclass."""
+"""Pairs of types. A value of the first type fits the second type, although the first is not a subclass."""
 
 
 def elicited(arm: Any) -> Any:
-    """Return the schema in `Elicit[Schema]`; None if the annotation has none."""
+    """Return `Schema` if the annotation is `Elicit[Schema]`; otherwise None."""
     parameters = get_args(arm)
     is_told = bool(parameters) and parameters[0] is not Any and not isinstance(parameters[0], TypeVar)
     return parameters[0] if is_told else None
@@ -36,11 +36,11 @@ def check_asking(returns: Any, label: str, where: str) -> None:
     asking = asking_arms(returns)
     if len(asking) > 1:
         raise InvalidSignature(
-            f"{where}: the return annotation of resolver {label!r} has {len(asking)} asking arms; a resolver asks one "
-            "question. Split it into one resolver per question"
+            f"{where}: the return annotation of resolver {label!r} has {len(asking)} questions; a resolver asks one "
+            "question. Write a separate resolver for each question"
         )
     schema = elicited(asking[0]) if asking and not is_page(asking[0]) else None
-    # A list may hold a mapping with titles, which no annotation can express. The call checks that.
+    # A list may contain a mapping with titles, which no annotation can express. The running call checks a list.
     if isinstance(schema, type):
         try:
             forms.form_of(schema)
@@ -49,17 +49,17 @@ def check_asking(returns: Any, label: str, where: str) -> None:
 
 
 def is_page(arm: Any) -> bool:
-    """Return True if the annotation is for a question that sends users to a page."""
+    """Return True if the annotation names a question that sends users to a page."""
     return (get_origin(arm) or arm) is ElicitUrl
 
 
 def asked_type(arm: Any) -> Any:
-    """Return the schema or result type in a question's annotation."""
+    """Return the schema or result type of the question that an annotation names."""
     return elicited(arm) if get_args(arm) else arm
 
 
 def must_ask(returns: Any, filled: Any) -> bool:
-    """Return True if None can only be a question that the function forgot to return."""
+    """Return True if a function that returns None must have forgotten to return its question."""
     arms = arms_of(returns)
     return (
         bool(arms)
@@ -70,7 +70,10 @@ def must_ask(returns: Any, filled: Any) -> bool:
 
 
 def remembered_adapter(returns: Any, filled: Any, subject: str) -> TypeAdapter[Any]:
-    """Return the adapter for a remembered value, from the resolver's return annotation or else its consumer's."""
+    """Return the adapter for a remembered value.
+
+    Its type comes from the resolver's return annotation or, if that has none, from the consumer's annotation.
+    """
     asking = asking_arms(returns)
     plain = [arm for arm in arms_of(returns) if arm not in asking]
     if returns is Any or not plain:
@@ -82,18 +85,22 @@ def remembered_adapter(returns: Any, filled: Any, subject: str) -> TypeAdapter[A
             adapter.json_schema(mode="serialization")
     except (PydanticUserError, PydanticInvalidForJsonSchema, TypeError) as error:
         raise InvalidSignature(
-            f"{subject} keeps a value of type {kept!r} in the token, which has no JSON form; return a model, "
-            "a dataclass or plain data"
+            f"{subject} keeps a value in the token, but its type {kept!r} cannot be converted to JSON; "
+            "return a model, a dataclass or plain data"
         ) from error
     return adapter
 
 
 def misfit(returns: Any, filled: Any) -> tuple[str, str] | None:
-    """Return the names of the asked type and the taken type if no answer can fit; otherwise None.
+    """Return the names of the type that a resolver asks for and the type that its parameter takes, if no answer can
+    fit.
 
     Args:
         returns: The resolver's return annotation.
         filled: The annotation on the parameter that it fills, without the marker.
+
+    Returns:
+        None if an answer may fit.
     """
     asking = asking_arms(returns)
     yielded = _yielded(asking[0]) if len(asking) == 1 else ()
@@ -104,7 +111,7 @@ def misfit(returns: Any, filled: Any) -> tuple[str, str] | None:
 
 
 def _yielded(arm: Any) -> tuple[Any, ...]:
-    """Return the types that a question's answer may have."""
+    """Return the types that the answer to a question may have."""
     kind = get_origin(arm) or arm
     if issubclass(kind, ExternalMarker):
         return (kind.outcome_type,)
@@ -117,7 +124,7 @@ def _yielded(arm: Any) -> tuple[Any, ...]:
 
 
 def _taken(filled: Any) -> Any:
-    """Return the type that a consumer takes for an accepted answer."""
+    """Return the type that a consumer takes from an accepted answer."""
     if not wants_outcome(filled):
         return filled
     if hasattr(get_origin(filled), "__value__"):
@@ -130,7 +137,7 @@ def _taken(filled: Any) -> Any:
 
 
 def _may_fit(asked: Any, taken: Any) -> bool:
-    """Return True unless both are classes, and neither is a subclass of the other."""
+    """Return False if both types are classes, and neither is a subclass of the other."""
     if not isinstance(asked, type) or not isinstance(taken, type) or get_origin(taken) or get_origin(asked):
         return True
     asked, taken = _unsubscripted(asked), _unsubscripted(taken)
@@ -139,7 +146,7 @@ def _may_fit(asked: Any, taken: Any) -> bool:
     try:
         return issubclass(asked, taken) or issubclass(taken, asked)
     except TypeError:
-        # Some classes, such as a TypedDict, do not allow this check.
+        # Some classes, such as a TypedDict, do not support `issubclass`.
         return True
 
 

@@ -20,17 +20,17 @@ def check_inline(fn: Callable[..., Any], *, subject: str) -> None:
     """
     if is_async(fn) or is_async_generator_function(fn):
         raise InvalidSignature(
-            f"{subject}: inline must be used with a plain def, got an async def; leave out inline=True: it runs on "
-            "the event loop already"
+            f"{subject}: inline must be used with a plain def, got an async def; leave out inline=True: an async def "
+            "always runs on the event loop"
         )
 
 
 class Resolve(SdkResolve):
     """Fill a parameter by running `fn`: `Annotated[T, Resolve(fn)]`.
 
-    Clients do not see the parameter, and a value that they send for it is ignored. `fn` may take the tool's arguments
-    by name, a `Context`, and parameters with `Resolve`. It returns the value, or a question (`Elicit`, `Sample`,
-    `ListRoots`) whose answer becomes the value.
+    Clients do not see the parameter, and a value that a client sends for it is ignored. `fn` may take the tool's
+    arguments by name, a `Context`, and parameters with `Resolve`. It returns the value, or a question (`Elicit`,
+    `Sample`, `ListRoots`) whose answer becomes the value.
 
     Args:
         fn: A function, coroutine function, method, class, callable object or partial.
@@ -61,20 +61,24 @@ class Resolve(SdkResolve):
         if isinstance(former_names, str):
             raise TypeError(f"former_names must be a sequence of names, got {former_names!r}; give ({former_names!r},)")
         if name == "":
-            raise ValueError("Resolve(name='') names nothing; leave it out to use the function's name")
+            raise ValueError("Resolve(name='') must not be empty; leave out name= to use the function's name")
         for given in (name, *former_names):
             if given is not None and given.startswith("~"):
-                raise ValueError(f"{given!r} cannot name a question; give it a name that does not begin with '~'")
+                raise ValueError(
+                    f"{given!r} cannot name a question; give the question a name that does not begin with '~'"
+                )
         self.name = name
         self.former_names = tuple(former_names)
         self.remember = remember
         self.inline = inline
 
     def __get_pydantic_core_schema__(self, source: object, handler: object) -> Never:
-        """Reject use inside a client's data type: its server would let clients fill the parameter."""
+        """Reject a server without roundtrip's support: it would treat the parameter as an argument that clients may
+        fill.
+        """
         raise InvalidSignature(
-            f"{self!r} fills a parameter, and its server has no roundtrip that runs it; call install(server) of "
-            "roundtrip.install, or of roundtrip.fastmcp, before its tools are registered"
+            f"{self!r} fills a parameter, but roundtrip is not installed on this server; call install(server) from "
+            "roundtrip.install or roundtrip.fastmcp before the server's tools are registered"
         )
 
     def __repr__(self) -> str:
@@ -82,7 +86,7 @@ class Resolve(SdkResolve):
 
 
 class Dependency:
-    """Marker that `Depends` makes: a function, its positional dependencies, and whether its value is shared."""
+    """The marker that `Depends` makes: a function, its positional dependencies, and whether its value is shared."""
 
     __slots__ = ("base", "fn", "inline", "subs", "use_cache")
 
@@ -95,11 +99,11 @@ class Dependency:
     ) -> None:
         for part in (fn, *subs):
             if not callable(part) and (part is fn or not isinstance(cast("object", part), _MARKERS)):
-                raise TypeError(f"Depends({part!r}) takes functions; give it one that returns the value")
+                raise TypeError(f"Depends({part!r}) takes functions; give a function that returns the value")
         self.fn: Callable[..., Any] = fn
         self.subs: tuple[Marker, ...] = tuple(sub if isinstance(sub, _MARKERS) else Dependency(sub) for sub in subs)
         self.base: Hashable = identity(fn)
-        """A key that is equal for two mentions of one function with the same positional dependencies."""
+        """A key that is equal for two markers with the same function and the same positional dependencies."""
         if subs:
             self.base = self.base, digest_of([base_of(sub) for sub in self.subs])
         self.use_cache = use_cache
@@ -116,19 +120,19 @@ def Depends(
 ) -> Any:
     """Fill a parameter by running `fn`: `account: Account = Depends(current_account)`.
 
-    `Depends` is another spelling of `Resolve`, in a default or in `Annotated`, for values that a request needs and does
-    not ask for. A generator function, or a context-manager class, is entered before the body and exited when the leg
-    ends.
+    `Depends` is another spelling of `Resolve`. Write it as a default or in `Annotated`, for values that a request needs
+    without asking for them. A generator function or a context-manager class is entered before the body and exited when
+    the leg ends.
 
     Args:
         fn: A function, coroutine function, generator function, method, class, callable object or partial.
-        *subs: Functions, or other `Depends`, whose values `fn` receives as its first positional arguments.
-        use_cache: Run it once for all its consumers. False runs it for each.
+        *subs: Functions or other `Depends` markers. `fn` receives their values as its first positional arguments.
+        use_cache: True runs `fn` once and shares the value among all consumers. False runs `fn` for each consumer.
         inline: Run a plain `fn` on the event loop instead of in a worker thread. It must not block. Generators with a
-            cancel scope need it.
+            cancel scope need this option.
 
     Returns:
-        A marker, typed as Any, so that it may be the default of any parameter.
+        A marker. Its static type is Any, so that it may be the default of any parameter.
 
     Example:
         ```python
@@ -140,16 +144,16 @@ def Depends(
 
 
 def base_of(marker: "Marker") -> Hashable:
-    """Return a key that is equal for two mentions of one function with the same positional dependencies."""
+    """Return a key that is equal for two markers with the same function and the same positional dependencies."""
     return marker.base if isinstance(marker, Dependency) else identity(marker.fn)
 
 
 def digest_of(parts: object) -> bytes:
-    """Return a digest for parts that may be nested too deeply to compare as tuples."""
+    """Return a digest of parts that may be nested too deeply to compare as tuples."""
     return hashlib.sha256(repr(parts).encode()).digest()
 
 
 _MARKERS = (SdkResolve, Dependency)
 
 Marker = SdkResolve | Dependency
-"""A marker in either spelling."""
+"""A marker in either spelling, `Resolve` or `Depends`."""

@@ -1,4 +1,4 @@
-"""Node outcomes that do not come from functions: answers, kept values, and values from other plans."""
+"""Node outcomes that do not come from running functions: answers, kept values, and values from other plans."""
 
 from typing import Any, NamedTuple
 
@@ -9,7 +9,7 @@ from roundtrip.resolvers.plan import Node, Plan
 
 
 class DeclinedParameter(NamedTuple):
-    """Parameter whose question the user declined, and whose consumer needs the bare value."""
+    """A parameter that needs a bare value, but whose question the user declined."""
 
     parameter: str
     outcome: Outcome
@@ -18,27 +18,27 @@ class DeclinedParameter(NamedTuple):
         return f"The user {OUTCOMES[self.outcome.action.word]} the question for parameter {self.parameter!r}"
 
     def as_on_sdk(self) -> str:
-        """Return the SDK's text. SDK servers have resolvers only for tools."""
+        """Return the text that the SDK uses. On SDK servers, only tools have resolvers."""
         return (
             f"Resolver for parameter {self.parameter!r} could not resolve: elicitation was {self.outcome.action.word}"
         )
 
 
 class NodeOutcomes:
-    """Source of outcomes besides the nodes' functions. This base class has none."""
+    """Source of the outcomes that do not come from a node's function. This base class has no outcomes."""
 
     __slots__ = ()
 
     def settle(self, node: Node, marker: Marker) -> Outcome | None:
-        """Return the outcome of a node's question, or None while it has no answer."""
+        """Return the outcome of a node's question; None while the question has no answer."""
         return None
 
     def recall(self, node: Node) -> Outcome | None:
-        """Return a remembered node's outcome on an earlier leg; None without one."""
+        """Return the outcome that a remembered node had on an earlier leg; None if it had none."""
         return None
 
     def can_recall(self, node: Node) -> bool:
-        """Return True if `recall` would return a remembered node's value."""
+        """Return True if `recall` would return a value for a remembered node."""
         return False
 
     def remember(self, node: Node, value: Any) -> None:
@@ -46,14 +46,17 @@ class NodeOutcomes:
 
 
 class Reused(NamedTuple):
-    """Outcomes that a leg has before any node runs, by node, and the nodes that it therefore skips."""
+    """Outcomes that a leg knows before any node runs, by node, and the nodes that the leg can therefore skip."""
 
     outcomes: dict[int, Outcome]
     skipped: set[int]
 
 
 def reuse_kept(plan: Plan, source: NodeOutcomes) -> Reused | None:
-    """Reuse kept remembered nodes, and skip nodes that only kept nodes need. Return None if none can be skipped."""
+    """Reuse the values that remembered nodes have kept, and skip nodes that only these nodes need.
+
+    Return None if no node can be skipped.
+    """
     nodes = plan.nodes
     kept = {node.index for node in nodes if node.remember and source.can_recall(node)}
     roots = {root.node for root in plan.roots}
@@ -64,7 +67,7 @@ def reuse_kept(plan: Plan, source: NodeOutcomes) -> Reused | None:
     for index in sorted(kept - skipped):
         outcome = source.recall(nodes[index])
         if outcome is None:
-            # A node without a value must run, and may need the skipped nodes.
+            # A remembered node without a kept value must run, and may need the nodes that would be skipped.
             return None
         outcomes[index] = outcome
     return Reused(outcomes, skipped)

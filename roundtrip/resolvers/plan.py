@@ -1,4 +1,4 @@
-"""Plans: the functions that fill a tool's parameters, their order and their names.
+"""Plans: the functions that fill a tool's parameters, the order in which they run, and their names.
 
 In a plan, each node comes after the nodes that it needs. `planner` makes a plan once, at registration, and a
 `Scheduler` runs it on each leg.
@@ -19,11 +19,12 @@ class Source(Enum):
     NODE = "node"
 
 
-# Named tuples, because defining a frozen dataclass takes five times as long, at every start.
+# These classes are named tuples, because defining a frozen dataclass takes five times as long, on every import.
 class Input(NamedTuple):
     """One parameter of a node or the tool, and the source that fills it.
 
-    `name` is the argument's name for ARGUMENT. `outcome` is True if the consumer takes the outcome, not the value.
+    If the source is ARGUMENT, `name` is the argument's name. `outcome` is True if the consumer takes the outcome
+    instead of the value.
     """
 
     parameter: str
@@ -35,69 +36,75 @@ class Input(NamedTuple):
 
 
 class Node(NamedTuple):
-    """One function in a plan. `index` is its position; the nodes that it needs come before it."""
+    """One function in a plan. `index` is its position in the plan; the nodes that it needs come before it."""
 
     index: int  # pyright: ignore[reportIncompatibleMethodOverride]
     who: Hashable
-    """Identifies the same node in another plan for the same request."""
+    """A key that is equal for the same node in another plan for the same request."""
     fn: Callable[..., Any]
     label: str
     key: str
     bare_key: str
-    """Its key without the path that distinguishes it from other nodes with the same name."""
+    """The node's key without its path. The path distinguishes nodes with the same name."""
     names: tuple[str, ...]
-    """Its key, then its former keys. An answer in flight may have any of them."""
+    """The node's key, then its former keys. A call in flight may have stored the answer under any of them."""
     remember: bool
     is_async: bool
-    """True for a coroutine function, or one whose context manager is async."""
+    """True for a coroutine function, and for a function that makes an async context manager."""
     enters: bool
-    """True for a context manager, entered before its consumers run and exited when the leg ends."""
+    """True if the function makes a context manager, which is entered before its consumers run and exited when the leg
+    ends.
+    """
     inputs: tuple[Input, ...]
     needs: tuple[int, ...]
     dependents: tuple[int, ...]
     consumer: str | None
-    """The first parameter that takes its bare value. The message about a declined question names it."""
+    """The first parameter that takes the node's bare value. If the user declines the question, the message names this
+    parameter.
+    """
     computed: TypeAdapter[Any] | None
-    """Turns a value into JSON and back, for `remember`."""
+    """For `remember`: converts the node's value to JSON and back."""
     asked: Any
-    """The schema or result type of the question in its annotation, for `remember`."""
+    """For `remember`: the schema or result type of the question that the node's annotation names."""
     asks_page: bool = False
-    """True if its annotation says that it sends the user to a page; `asked` is the page value's type."""
+    """True if the node's annotation names a question that sends the user to a page. `asked` is then the type of the
+    page's value.
+    """
     must_ask: bool = False
-    """True if its annotation has only question types, and its parameter does not take None."""
+    """True if the node's annotation names only questions, and its parameter does not take None."""
     inline: bool = False
     """True for a plain function that runs on the event loop."""
 
     @property
     def shared_as(self) -> Hashable:
-        """Return its value's key in other plans for the same request."""
-        # Consumers of an entered context manager get the value that it yields; others get the manager itself.
+        """Return the key under which other plans for the same request find the node's value."""
+        # Consumers of an entered context manager get the value that it yields; other consumers get the manager itself.
         return (self.who, self.enters)
 
 
 class Plan(NamedTuple):
-    """One tool's nodes; `roots` are the tool's parameters."""
+    """One tool's nodes. `roots` are the tool's parameters that nodes fill."""
 
     nodes: tuple[Node, ...]
     roots: tuple[Input, ...]
     fingerprint: str
     names: Mapping[str, int]
-    """Each key and former key, with its node's index."""
+    """Maps each key and each former key to its node's index."""
     never_suspended: list[bool]
-    """For each node, True if it has so far finished without suspending. A wrong entry only costs time."""
+    """For each node, True if it has never suspended so far. A wrong entry only costs time."""
     functions: Mapping[Hashable, Callable[..., Any]]
-    """Every function that fills a parameter, by its identity, including functions that a test has replaced."""
+    """Every function that fills a parameter, by its identity. Functions that a test has replaced are included."""
     enters: bool
-    """True if a leg has a context manager to exit when it ends."""
+    """True if a leg may have context managers to exit when it ends."""
     may_carry_secrets: bool = False
-    """True if a call may have to carry a value that the client must not read."""
+    """True if a call's token may have to carry a value that the client must not read."""
     lanes: tuple[int | None, ...] = ()
-    """For each node that runs in a thread, its lane. Functions in one lane depend on each other, and share a thread."""
+    """For each node that runs in a thread, its lane. Nodes in one lane depend on each other and share a thread."""
     home: int | None = None
-    """The lane whose thread runs a plain body: that of its first parameter that has one."""
+    """The lane whose thread runs a plain body: the lane of the body's first parameter that has one."""
 
     def downstream(self, index: int) -> tuple[int, ...]:
-        """Return the nodes that need a node, directly or through others."""
+        """Return the nodes that need this node, directly or through other nodes."""
         found: set[int] = set()
         for node in self.nodes[index + 1 :]:
             if not found.isdisjoint(node.needs) or index in node.needs:

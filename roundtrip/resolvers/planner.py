@@ -1,4 +1,4 @@
-"""Plan making: read the author's functions, name their nodes, and reject graphs that cannot work."""
+"""Making a plan: read the author's functions, give their nodes names, and reject graphs that cannot work."""
 
 import hashlib
 import inspect
@@ -26,15 +26,17 @@ from roundtrip.resolvers.signatures import (
 )
 
 ResolvedParameters = Mapping[str, tuple[Marker, bool]]
-"""A function's filled parameters, each with its marker, and True if the consumer takes the outcome."""
+"""A function's parameters that have a marker. Each has its marker, and True if the function takes the outcome instead
+of the value.
+"""
 
 Replacements = Mapping[Hashable, Callable[..., Any]]
-"""Replacement functions, by the identities of the functions that they replace."""
+"""Replacement functions. The key is the identity of the function that is replaced."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Draft:
-    """Node while the plan is being made."""
+    """A node while its plan is being made."""
 
     who: Hashable
     fn: Callable[..., Any]
@@ -48,7 +50,7 @@ class _Draft:
     filled: Any
     inputs: list[Input] = field(default_factory=list[Input])
     mentions: dict[str, "_Mention"] = field(default_factory=dict[str, "_Mention"])
-    """The nodes that this one needs, by the parameters they fill."""
+    """The nodes that this node needs, by the parameters that they fill."""
     index: int = -1
     dependents: list[int] = field(default_factory=list[int])
     path: tuple[str, ...] = ()
@@ -57,12 +59,12 @@ class _Draft:
 
     @property
     def name(self) -> str:
-        """Return its key without the path that distinguishes it from other nodes with the same name."""
+        """Return the node's key without its path. The path distinguishes nodes with the same name."""
         return self.key or self.label
 
 
 class _Mention(NamedTuple):
-    """Place that needs a node."""
+    """One parameter that needs a node."""
 
     who: Hashable
     marker: Marker
@@ -79,7 +81,7 @@ class _Planner:
     functions: dict[Hashable, Callable[..., Any]] = field(default_factory=dict[Hashable, Callable[..., Any]])
     drafts: dict[Hashable, _Draft] = field(default_factory=dict[Hashable, _Draft])
     order: list[_Draft] = field(default_factory=list[_Draft])
-    """The nodes, each after those that it needs."""
+    """All nodes. Each comes after the nodes that it needs."""
 
     def plan(self, resolved: ResolvedParameters, filled: Mapping[str, Any]) -> Plan:
         roots = {
@@ -116,7 +118,7 @@ class _Planner:
             home=home,
         )
 
-    # Read the functions depth first, without recursion: graphs may be deeper than Python's stack.
+    # Read the functions depth first, without recursion, because a graph may be deeper than Python's stack allows.
 
     def _visit(self, mention: _Mention, parameter: str) -> None:
         open_: dict[Hashable, str] = {}
@@ -135,7 +137,7 @@ class _Planner:
                 cycle = labels[list(open_).index(base) :]
                 raise CircularDependencyError(
                     f"{self.owner}: a cycle of resolvers, {' -> '.join([*cycle, cycle[0]])}; "
-                    "one of them must get its value another way"
+                    "one of these resolvers must get its value in another way"
                 )
             if who in self.drafts:
                 self._merge(self.drafts[who], marker)
@@ -151,15 +153,17 @@ class _Planner:
         return _Mention(base if shared else (base, digest_of((consumer, parameter))), marker, filled)
 
     def _needs(self, draft: _Draft) -> list[_Draft]:
-        """Return the nodes that a node needs, each once."""
+        """Return the nodes that a node needs, without duplicates."""
         return [self.drafts[who] for who in dict.fromkeys(mention.who for mention in draft.mentions.values())]
 
     def _merge(self, draft: _Draft, marker: Marker) -> None:
-        """Merge a second mention of a function into its node. It may repeat options, but not change them."""
+        """Merge another mention of a function into the function's node. The mention may repeat options, but not change
+        them.
+        """
         key, former, remember, inline = _options(marker)
         if key is not None and draft.key is not None and key != draft.key:
             raise InvalidSignature(
-                f"{self.owner}: {draft.label!r} is named both {draft.key!r} and {key!r}; a function is one "
+                f"{self.owner}: {draft.label!r} is named both {draft.key!r} and {key!r}; a function asks one "
                 "question per call. Use one name=, or two functions"
             )
         draft.key = draft.key or key
@@ -173,10 +177,10 @@ class _Planner:
         label = display_name(marker.fn)
         who_asked = identity(marker.fn)
         self.functions[who_asked] = marker.fn
-        # A replacement keeps the name, and with it the answers in flight.
+        # A replacement keeps the name of the replaced function, and so it keeps the answers in flight.
         fn = self.replacements.get(who_asked, marker.fn)
         is_replaced = fn is not marker.fn
-        # An author may pass anything, whatever the annotation on `Resolve` says.
+        # An author may pass any object, despite the annotation on `Resolve`.
         given: object = fn
         if is_marker(given) or inspect.isawaitable(given):
             if inspect.iscoroutine(given):
@@ -193,7 +197,7 @@ class _Planner:
             signature = inspect.signature(fn)
         except (TypeError, ValueError) as error:
             raise InvalidSignature(
-                f"{self.owner}: {label!r}, which should fill {parameter!r}, has no signature to read ({error}); "
+                f"{self.owner}: {label!r}, which should fill {parameter!r}, has no readable signature ({error}); "
                 "wrap it in a function"
             ) from error
         hints = hints_of(fn)
@@ -201,7 +205,8 @@ class _Planner:
         returns = fn if inspect.isclass(fn) else hints.get("return", Any)
         check_asking(returns, label, f"{self.owner}, parameter {parameter!r}")
         draft = _Draft(who, fn, label, key, former, remember, inline, _is_entered(marker, fn), returns, filled)
-        # A parameter that a partial has bound is filled. An argument with the same name must not replace it.
+        # A parameter that a partial has bound already has its value. An argument with the same name must not replace
+        # that value.
         bound = given_by_partials(fn)
         parameters = [parameter for parameter in signature.parameters.values() if parameter.name not in bound]
         if isinstance(marker, Dependency) and not is_replaced:
@@ -212,14 +217,14 @@ class _Planner:
     def _place(
         self, draft: _Draft, marker: Dependency, parameters: list[inspect.Parameter], hints: Mapping[str, Any]
     ) -> list[inspect.Parameter]:
-        """Fill the first parameters from the marker's dependencies. Return the other parameters."""
+        """Fill the first parameters from the marker's positional dependencies. Return the remaining parameters."""
         left = list(parameters)
         for number, sub in enumerate(marker.subs):
             first = left[0] if left else None
             if first is None or first.kind in (first.KEYWORD_ONLY, first.VAR_KEYWORD):
                 raise InvalidSignature(
                     f"{self.owner}: Depends({draft.label}, ...) passes {len(marker.subs)} values by position, "
-                    f"and {draft.label!r} takes {number}"
+                    f"but {draft.label!r} takes {number}"
                 )
             name = first.name
             if first.kind is first.VAR_POSITIONAL:
@@ -245,8 +250,8 @@ class _Planner:
                 skipped = skipped or parameter.name
             elif skipped:
                 raise InvalidSignature(
-                    f"{self.owner}: {draft.label!r} takes {parameter.name!r} by position only, after {skipped!r}, "
-                    "which nothing fills; remove the '/'"
+                    f"{self.owner}: {draft.label!r} takes {parameter.name!r} by position only, but nothing fills "
+                    f"the preceding parameter {skipped!r}; remove the '/'"
                 )
 
     def _classify(self, draft: _Draft, parameter: inspect.Parameter, annotation: Any) -> None:
@@ -256,8 +261,8 @@ class _Planner:
         if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
             if marker is not None:
                 raise InvalidSignature(
-                    f"{self.owner}: parameter {name!r} of {draft.label!r} takes any number of values, and "
-                    f"{marker!r} is one; give it a parameter of its own"
+                    f"{self.owner}: parameter {name!r} of {draft.label!r} takes any number of values, but "
+                    f"{marker!r} is one value; give it a separate parameter"
                 )
         elif marker is not None:
             self._need(draft, name, marker, filled, positional=positional)
@@ -297,10 +302,12 @@ class _Planner:
                     f"{asked}, got {taken}; annotate it with {asked}, or ask for {taken}"
                 )
 
-    # Names, paths and consumers.
+    # The methods below assign names, paths and consumers.
 
     def _shorten_paths(self, roots: Mapping[str, _Mention]) -> None:
-        """Give each node the shortest parameter path from the tool, or the alphabetically first of several."""
+        """Give each node the shortest parameter path from the tool. Among paths of equal length, use the alphabetically
+        first.
+        """
         layer = {mention.who: (parameter,) for parameter, mention in sorted(roots.items(), reverse=True)}
         seen: dict[Hashable, tuple[str, ...]] = dict(layer)
         while layer:
@@ -316,7 +323,7 @@ class _Planner:
             self.drafts[who].path = path
 
     def _name(self) -> None:
-        """Give each node its key. Nodes with the same name also get their paths."""
+        """Give each node its key. If nodes have the same name, their keys also contain their paths."""
         by_name: dict[str, list[_Draft]] = {}
         for draft in self.order:
             by_name.setdefault(draft.name, []).append(draft)
@@ -325,17 +332,15 @@ class _Planner:
             explicit = [draft for draft in group if draft.key is not None]
             if len(explicit) > 1:
                 functions = " and ".join(repr(draft.label) for draft in explicit)
-                raise InvalidSignature(
-                    f"{self.owner}: {functions} are both named {name!r}; give each a name of its own"
-                )
+                raise InvalidSignature(f"{self.owner}: {functions} are both named {name!r}; give each a different name")
             for draft in group:
                 apart = len(group) > 1 and draft.key is None
                 draft.full_key = f"{name}@{'.'.join(draft.path)}" if apart else name
                 other = taken.setdefault(draft.full_key, draft)
                 if other is not draft:
                     raise InvalidSignature(
-                        f"{self.owner}: the names of {other.label!r} and {draft.label!r} cannot be told apart "
-                        f"(both {draft.full_key!r}); give each a name="
+                        f"{self.owner}: {other.label!r} and {draft.label!r} have the same name {draft.full_key!r}; "
+                        "give each of them a name="
                     )
 
     def _index_names(self, nodes: Sequence[Node]) -> dict[str, int]:
@@ -344,13 +349,15 @@ class _Planner:
             for name in node.names[1:]:
                 if names.setdefault(name, node.index) != node.index:
                     raise InvalidSignature(
-                        f"{self.owner}: {node.label!r} has the former name {name!r}, and so has (or had) "
-                        f"{nodes[names[name]].label!r}; an answer of a call in flight could belong to either"
+                        f"{self.owner}: {node.label!r} has the former name {name!r}, which is or was also a name of "
+                        f"{nodes[names[name]].label!r}; an answer in a call in flight could belong to either"
                     )
         return names
 
     def _note_consumers(self, resolved: ResolvedParameters, roots: Mapping[str, _Mention]) -> None:
-        """Note the first parameter that takes each node's bare value, as if the nodes ran one by one."""
+        """Note the first parameter that takes each node's bare value, in the order in which the nodes would run one by
+        one.
+        """
         unread = iter(self.order)
         last = -1
         for parameter, (_, outcome) in resolved.items():
@@ -375,8 +382,8 @@ class _Planner:
         asking = asking_arms(draft.returns)
         if draft.remember and draft.enters:
             raise InvalidSignature(
-                f"{self.owner}: Resolve({draft.label}, remember=True) must not make a context manager, which is exited "
-                "when the leg ends; keep a plain value, and enter it in another function"
+                f"{self.owner}: Resolve({draft.label}, remember=True) must not make a context manager, because it "
+                "exits when the leg ends; remember a plain value, and make the context manager in another function"
             )
         subject = f"{self.owner}: Resolve({draft.label}, remember=True)"
         computed = remembered_adapter(draft.returns, draft.filled, subject) if draft.remember else None
@@ -390,7 +397,7 @@ class _Planner:
             names=(draft.full_key, *draft.former_names),
             remember=draft.remember,
             is_async=(waits := is_async(draft.fn) or (draft.enters and makes_async_manager(draft.fn))),
-            # A test may replace an inline function with a coroutine function.
+            # A test may replace an inline function with a coroutine function, which is not inline.
             inline=draft.inline and not waits,
             enters=draft.enters,
             inputs=inputs,
@@ -417,13 +424,13 @@ def make_plan(
     """Return a function's plan.
 
     Args:
-        fn: The function whose parameters are filled, for their annotations; None without one.
+        fn: The function whose parameters are filled, for their annotations; None if there is no function.
         owner: The registered item, for error messages: `tool 'order'`.
-        arguments: Names by which resolvers may ask for the tool's arguments, each with the argument's real name.
+        arguments: Maps each name by which a resolver may take a tool argument to the argument's real name.
         context_types: The classes that mark a parameter for the request's context.
         resolved: The parameters to fill.
-        replacements: Functions that replace others.
-        reject: Rejects parameters that nothing would fill.
+        replacements: Functions that replace other functions.
+        reject: Rejects a default or annotation that looks like a marker but would fill nothing.
 
     Raises:
         InvalidSignature: The graph can never work.
@@ -442,16 +449,16 @@ def _is_entered(marker: Marker, fn: Callable[..., Any]) -> bool:
 
 
 def _options(marker: Marker) -> tuple[str | None, tuple[str, ...], bool, bool]:
-    """Return the name, the former names, `remember` and `inline`."""
+    """Return a marker's name, former names, `remember` and `inline`."""
     if isinstance(marker, Resolve):
         return marker.name, marker.former_names, marker.remember, marker.inline
     return None, (), False, isinstance(marker, Dependency) and marker.inline
 
 
 def _lanes(nodes: Sequence[Node], roots: Sequence[Input]) -> tuple[tuple[int | None, ...], int | None]:
-    """Return each threaded node's lane, and the lane of the first root that has one.
+    """Return the lane of each node that runs in a thread, and the lane of the first root that has one.
 
-    Two such nodes share a lane if one needs the other, directly or through nodes that run elsewhere.
+    Two nodes that run in threads share a lane if one needs the other, directly or through nodes that run elsewhere.
     """
     lane = {node.index: node.index for node in nodes if not (node.is_async or node.inline)}
 
@@ -460,7 +467,8 @@ def _lanes(nodes: Sequence[Node], roots: Sequence[Input]) -> tuple[tuple[int | N
             lane[index] = index = lane[lane[index]]
         return index
 
-    # For each node, the threaded nodes whose values may have reached it: itself, or the nearest ones that it needs.
+    # For each node, the threaded nodes whose values may have reached it: the node itself, or the nearest threaded nodes
+    # that it needs.
     nearest: list[set[int]] = []
     for node in nodes:
         needed = set[int]().union(*(nearest[need] for need in node.needs))

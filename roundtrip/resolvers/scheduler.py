@@ -1,13 +1,13 @@
-"""Running a plan's nodes on one leg: concurrently where they wait, until all are settled or asking.
+"""Running a plan's nodes on one leg: concurrently where they wait, until each node is settled or waits for an answer.
 
-The scheduler awaits the author's functions and nothing else. It hands a question to its `NodeOutcomes` and gets an
-outcome, or leaves the node waiting.
+The scheduler itself awaits only the author's functions. It passes a question to its `NodeOutcomes`, and either gets an
+outcome or leaves the node waiting.
 
-Nodes that have never suspended are awaited in place, one after the other, because an asyncio task costs more than they
-do. The scheduler learns which nodes those are by watching coroutines. A wrong guess costs time, never correctness. No
-coroutine changes its asyncio task, so its cancel scopes and context variables hold.
+Nodes that have never suspended are awaited in place, one after the other, because an asyncio task costs more than such
+a node. The scheduler learns which nodes never suspend by watching their coroutines. A wrong guess costs time, never
+correctness. A coroutine stays in its asyncio task, so its cancel scopes and context variables remain valid.
 
-Plain functions run in worker threads. If no coroutine can run, `_PlainNodes` hands the scheduler itself to a thread.
+Plain functions run in worker threads. If no coroutine can run, `_PlainNodes` passes the scheduler itself to a thread.
 """
 
 import functools
@@ -33,72 +33,72 @@ from roundtrip.resolvers.threads import Threads
 
 
 class LastFunctions(Protocol):
-    """Plain functions that follow the last node, in its thread."""
+    """Plain functions that run after the last node, in its thread."""
 
     def next(self, fill: Callable[[dict[str, Any]], bool]) -> Callable[[], Any] | None:
-        """Return the next function to run; None if the loop must continue.
+        """Return the next function to run; None if the loop must take over.
 
         Args:
-            fill: Adds the values of the tool's filled parameters. Returns False if the user declined one.
+            fill: Adds the values of the tool's filled parameters. Returns False if the user declined one of their
+                questions.
         """
         ...
 
     def settle(self, value: Any) -> bool:
-        """Take the value of the function that has run. Return False if the loop must continue."""
+        """Accept the value that the last function returned. Return False if the loop must take over."""
         ...
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Group:
-    """One scheduler's nodes that run concurrently, in asyncio tasks."""
+    """Nodes that one scheduler runs concurrently, in asyncio tasks."""
 
     start: Callable[..., object]
-    """Starts a function beside those that run."""
+    """Starts a function in an asyncio task of its own."""
     scope: anyio.CancelScope
     in_flight: int = 0
-    """How many nodes run in asyncio tasks beside the one that runs the others."""
+    """How many nodes run in asyncio tasks of their own."""
     failure: BaseException | None = None
-    """The first error."""
+    """The first error that a node raised."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Scheduler:
-    """One leg's nodes. After `advance`, `waiting` has the questions without an answer."""
+    """One leg's nodes. After `advance`, `waiting` has the questions that have no answer."""
 
     plan: Plan
     _: KW_ONLY
     arguments: Mapping[str, Any]
     """The tool's arguments, by name."""
     context: Callable[[], Any]
-    """Makes the value for context parameters."""
+    """Makes the value of a context parameter."""
     outcomes: NodeOutcomes
-    """Knows the answers to questions, and the kept values of remembered nodes."""
+    """Knows the answers to questions, and the values that remembered nodes have kept."""
     threads: Threads
     managers: Managers | None = None
-    """Exits context managers. Without it, dependencies must not make any."""
+    """Exits context managers. Without it, dependencies must not make context managers."""
     reused: Reused | None = None
     """Outcomes of nodes that another plan has already run for this request."""
     is_isolated: Callable[[BaseException], bool] | None = None
-    """Returns True for an error that ends only its node and the nodes that need it. Such errors are kept in `failed`.
-    """
+    """Returns True if an error ends only its node and the nodes that need it. Such errors are kept in `failed`."""
     watch: Watch | None = None
-    """Receives the facts about nodes that run."""
+    """Receives a fact when a node begins and when it ends."""
     cancelled: int = field(default_factory=cancel_requests)
-    """How many cancellation requests there were when the leg began."""
+    """How many cancellation requests the leg's asyncio task had received when the leg began."""
     last: LastFunctions | None = None
-    """The functions to run in the last node's thread, after it. They may never run."""
+    """Functions to run after the last node, in its thread. The scheduler may leave them to its caller."""
     failed: dict[int, BaseException] = field(default_factory=dict[int, BaseException], init=False)
     waiting: dict[int, Marker] = field(default_factory=dict[int, Marker], init=False)
     declined: DeclinedParameter | None = field(default=None, init=False)
     settled: list[Outcome | None] = field(init=False)
-    """For each node, its outcome, once it has one."""
+    """Each node's outcome; None until the node is settled."""
     _missing: list[int] = field(init=False)
-    """For each node, how many nodes that it needs are not settled."""
-    # Heaps, so that the first node in plan order runs. Context managers are entered one at a time, in the leg's own
-    # asyncio task: another task would have ended when the body begins.
+    """For each node, how many of the nodes that it needs are not settled."""
+    # Heaps, so that the first node in plan order runs first. Context managers are entered one at a time, in the leg's
+    # own asyncio task: any other task would have ended before the body begins.
     _ready: list[int] = field(default_factory=list[int], init=False)
     _plain: list[int] = field(default_factory=list[int], init=False)
-    """The plain functions that can run, in threads."""
+    """Plain functions that are ready to run in threads."""
     _entering: list[int] = field(default_factory=list[int], init=False)
 
     def __post_init__(self) -> None:
@@ -122,7 +122,7 @@ class Scheduler:
         Afterwards `declined` is set, or `waiting` holds the questions to ask, or every node is settled.
 
         Raises:
-            Exception: The first failing node's error. Nodes that ran beside it are cancelled.
+            Exception: The first error that a node raised. Nodes that were running at the time are cancelled.
         """
         while (self._ready or self._plain or self._entering) and self.declined is None:
             if self._plain and self._recall_plain():
@@ -137,7 +137,7 @@ class Scheduler:
                 await self._run(self.plan.nodes[heapq.heappop(heap)])
 
     def settle_waiting(self) -> None:
-        """Settle the waiting questions again, without running any function twice."""
+        """Settle the waiting questions again, without running any function again."""
         for index, marker in sorted(self.waiting.items()):
             node = self.plan.nodes[index]
             outcome = self.outcomes.settle(node, marker)
@@ -146,11 +146,14 @@ class Scheduler:
                 self._settle(node, outcome)
 
     def fill(self, values: dict[str, Any]) -> bool:
-        """Add the values of the tool's filled parameters; False (and `declined` set) if the user declined one."""
+        """Add the values of the tool's filled parameters.
+
+        Return False, and set `declined`, if the user declined one of their questions.
+        """
         return all(self._take(root, values) for root in self.plan.roots)
 
     def is_blocked(self, index: int) -> bool:
-        """Return True for a node that needs a waiting node."""
+        """Return True if this node needs a node that waits for an answer."""
         return self.settled[index] is None and index not in self.waiting
 
     def waiting_nodes(self) -> list[Node]:
@@ -158,11 +161,11 @@ class Scheduler:
         return [self.plan.nodes[index] for index in sorted(self.waiting)]
 
     def _reuse(self, reused: Reused) -> None:
-        """Settle nodes before any runs, and never run nodes that only they need."""
+        """Settle nodes whose outcomes are known before any node runs, and skip nodes that only these nodes need."""
         for index, outcome in reused.outcomes.items():
             self.settled[index] = outcome
         for node in self.plan.nodes:
-            # A skipped node gets one more, so that its count never reaches 0.
+            # Count one need more for a skipped node, so that its count never reaches 0.
             needed = sum(self.settled[need] is None for need in node.needs)
             self._missing[node.index] = needed + (node.index in reused.skipped)
 
@@ -175,7 +178,10 @@ class Scheduler:
             raise group.failure
 
     async def _drain(self, group: _Group, node: Node | None = None) -> None:
-        """Run a node, then all ready nodes: in place if they never suspended, the rest in separate asyncio tasks."""
+        """Run this node, then all ready nodes.
+
+        Nodes that have never suspended run in place, the others in asyncio tasks of their own.
+        """
         try:
             if node is not None:
                 await self._run(node)
@@ -188,7 +194,8 @@ class Scheduler:
                 node = self.plan.nodes[heapq.heappop(self._ready or self._plain)]
                 group.in_flight += 1
                 if self.plan.never_suspended[node.index]:
-                    # If it suspends this time, another asyncio task runs the other nodes, which it may be waiting for.
+                    # If the node suspends this time, another asyncio task runs the other nodes, because this node may
+                    # be waiting for them.
                     await self._run(node, beside=group)
                     group.in_flight -= 1
                 else:
@@ -201,7 +208,9 @@ class Scheduler:
             group.scope.cancel()
 
     def _recall_plain(self) -> bool:
-        """Settle plain remembered nodes whose values are kept, without a thread. Return True if there were any."""
+        """Settle plain remembered nodes whose values are kept, without using a thread. Return True if any node was
+        settled.
+        """
         found = False
         while self._plain and self.declined is None:
             node = self.plan.nodes[self._plain[0]]
@@ -216,7 +225,7 @@ class Scheduler:
         return found
 
     def _has_one_lane(self) -> bool:
-        """Return True if only plain functions in one lane can run, so that none of them can move to another thread."""
+        """Return True if only plain functions in one lane can run. Then none of them could run in another thread."""
         plain, lanes = self._plain, self.plan.lanes
         if self._ready or not self.threads.share_one:
             return False
@@ -225,17 +234,17 @@ class Scheduler:
         return len(plain) == 1 or all(lanes[index] == lanes[plain[0]] for index in plain)
 
     def _enters_in_thread(self) -> bool:
-        """Return True if the next context manager is entered in a thread."""
+        """Return True if a thread must enter the next context manager."""
         return bool(self._entering) and self.plan.lanes[self._entering[0]] is not None
 
     async def _drive(self, group: _Group | None) -> None:
-        """Have a thread run plain functions. With a group, other nodes continue if a function takes long."""
+        """Let a thread run plain functions. If there is a group, other nodes run while a function takes long."""
         run = _PlainNodes(self, group)
         how: NodeHow = "failed"
         try:
             try:
                 await self.threads.drive(run, lane=self.plan.lanes[(self._plain or self._entering)[0]])
-                # A plain function may return a coroutine: a lambda around an async function does.
+                # A plain function may return a coroutine, for example if it is a lambda that calls an async function.
                 value = await run.value if inspect.isawaitable(run.value) else run.value
             except BaseException as error:
                 if run.node is None:
@@ -283,7 +292,7 @@ class Scheduler:
                 value = await self._await_tracking_suspension(call(), node, beside)
             else:
                 value = call() if node.inline else await self.threads.run(call, lane=self.plan.lanes[node.index])
-                # A plain function may return a coroutine: a lambda around an async function does.
+                # A plain function may return a coroutine, for example if it is a lambda that calls an async function.
                 if inspect.isawaitable(value):
                     value = await self._await_tracking_suspension(value, node, beside)
         except BaseException as error:  # noqa: BLE001 - raised again, unless it ends only this node
@@ -292,7 +301,10 @@ class Scheduler:
         return self._conclude(node, value)
 
     def _call_of(self, node: Node) -> Callable[[], Any] | None:
-        """Return a node's function with its parameters filled; None (and `declined` set) if the user declined one."""
+        """Return a node's function with its arguments bound.
+
+        Return None, and set `declined`, if the user declined a question whose answer the function needs.
+        """
         if not node.inputs:
             return node.fn
         named: dict[str, Any] = {}
@@ -305,7 +317,7 @@ class Scheduler:
         return functools.partial(node.fn, *placed, **named)
 
     def _isolate(self, node: Node, error: BaseException) -> None:
-        """Keep an error that ends only its own node; raise any other."""
+        """Keep the error if it ends only its own node; otherwise raise it."""
         if self.is_isolated is not None and self.is_isolated(error):
             self.failed[node.index] = error
             return
@@ -340,8 +352,8 @@ class Scheduler:
     def _await_tracking_suspension(
         self, awaitable: Awaitable[Any], node: Node, beside: _Group | None
     ) -> Generator[Any, Any, Any]:
-        """Await a coroutine in the current asyncio task. When it first suspends, note that, and let the other nodes
-        continue.
+        """Await a coroutine in the current asyncio task. If it suspends, note this the first time, and let the other
+        nodes continue.
         """
         never_suspended = self.plan.never_suspended
         steps = awaitable.__await__()
@@ -391,11 +403,13 @@ class Scheduler:
 
     def _managers(self, node: Node) -> Managers:
         if self.managers is None:
-            raise InvalidSignature(f"{node.label!r} must not make a context manager here: nothing would exit it")
+            raise InvalidSignature(
+                f"{node.label!r} must not make a context manager here, because nothing would exit it"
+            )
         return self.managers
 
     def _take(self, entry: Input, into: dict[str, Any]) -> bool:
-        """Add an input's value; False (and `declined` set) if the user declined it."""
+        """Add an input's value. Return False, and set `declined`, if the user declined the question for it."""
         if entry.source is Source.CONTEXT:
             into[entry.parameter] = self.context()
         elif entry.source is Source.ARGUMENT:
@@ -430,7 +444,7 @@ class Scheduler:
             heapq.heappush(self._ready if self.plan.lanes[index] is None else self._plain, index)
 
     def next_plain(self, *, may_enter: bool) -> tuple[Node, Callable[[], Any]] | None:
-        """Return the next plain node to run, with its function; None if the loop must continue."""
+        """Return the next plain node to run, with its function; None if the loop must take over."""
         if self.plan.may_carry_secrets:
             self._recall_plain()
         if self._ready or self.declined is not None:
@@ -451,7 +465,9 @@ class Scheduler:
         return found
 
     def next_last(self) -> Callable[[], Any] | None:
-        """Return the function to run after all nodes; None if nodes are left, or if it must run elsewhere."""
+        """Return the function to run after all nodes; None if some nodes have not run, or if the function must run
+        elsewhere.
+        """
         is_done = not (self._plain or self._ready or self._entering or self.waiting or self.failed)
         if self.last is None or not is_done or self.declined is not None:
             return None
@@ -459,11 +475,11 @@ class Scheduler:
         return self.last.next(self.fill)
 
     def settle_plain(self, node: Node, value: Any) -> None:
-        """Settle a plain node that has run in a thread with others."""
+        """Settle a plain node that has run in a thread that also runs other nodes."""
         how: NodeHow = "failed"
         try:
             if isinstance(value, PlainEntry):
-                # The thread's next functions need them.
+                # The next functions in this thread need the context variables.
                 value.share()
             how = self._conclude(node, value)
         finally:
@@ -475,29 +491,29 @@ class Scheduler:
         return any(lanes[index] != lanes[node.index] for index in self._plain)
 
     def continue_beside(self, group: _Group) -> None:
-        """Run other nodes while a thread still runs one."""
+        """Run other nodes while a thread is still running a node."""
         group.in_flight += 1
         group.start(self._drain, group)
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class _PlainNodes:
-    """Plain nodes that a thread runs one after the other, and the functions after the last node."""
+    """Plain nodes that a thread runs one after the other, followed by the functions that run after the last node."""
 
     _scheduler: Scheduler
     _group: _Group | None
-    """Runs other nodes when one takes long; without it, they wait."""
+    """Runs other nodes while a node takes long. Without a group, the other nodes wait."""
     node: Node | None = None
-    """The node whose function runs, or has run and is not settled."""
+    """The node whose function is running, or has run but is not settled yet."""
     value: Any = None
     """The node's value, if the loop must handle it."""
     is_beside: bool = False
-    """True once other nodes run beside it."""
+    """True once other nodes run at the same time as this one."""
     entries: list[PlainEntry] = field(default_factory=list[PlainEntry])
-    """Entries whose context variables the leg's context lacks."""
+    """Entries whose context variables have not been copied into the leg's context yet."""
 
     def next(self) -> Callable[[], Any] | None:
-        """Return the next function to run; None if the loop must continue."""
+        """Return the next function to run; None if the loop must take over."""
         found = self._scheduler.next_plain(may_enter=self._group is None)
         if found is None:
             return self._scheduler.next_last()
@@ -519,11 +535,11 @@ class _PlainNodes:
         return True
 
     def delays_others(self) -> bool:
-        """Return True if a plain function in another lane is waiting, and can run beside this one."""
+        """Return True if a plain function in another lane is waiting and could run at the same time as this one."""
         return self._group is not None and self.node is not None and self._scheduler.delays_others(self.node)
 
     def continue_beside(self) -> None:
-        """Run other nodes while the thread still runs a function."""
+        """Run other nodes while the thread is still running a function."""
         if self._group is not None:
             self.is_beside = True
             self._scheduler.continue_beside(self._group)

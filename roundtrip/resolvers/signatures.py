@@ -18,7 +18,8 @@ _OUTCOMES: Final = (AcceptedElicitation, DeclinedElicitation, CancelledElicitati
 def hints_of(fn: Callable[..., Any]) -> dict[str, Any]:
     """Return a callable's evaluated annotations, without those that cannot be evaluated.
 
-    One example is a name that is imported only for type checking. A caller that needs such an annotation reports it.
+    An annotation cannot be evaluated if, for example, its name is imported only for type checking. A caller that needs
+    this annotation reports the problem.
     """
     target = _annotated_part(fn)
     try:
@@ -53,7 +54,9 @@ def _hints_one_by_one(target: Any) -> dict[str, Any]:
 
 
 def given_by_partials(fn: Callable[..., Any]) -> frozenset[str]:
-    """Return the parameters that partials fill by name. The author chose their values, so nothing else fills them."""
+    """Return the parameters that partials fill by name. The author chose the values, so nothing else may fill these
+    parameters.
+    """
     given: set[str] = set()
     while isinstance(fn, functools.partial):
         given.update(fn.keywords)
@@ -62,7 +65,7 @@ def given_by_partials(fn: Callable[..., Any]) -> frozenset[str]:
 
 
 def display_name(fn: Callable[..., Any]) -> str:
-    """Return a callable's name for messages: a partial's function name, or an object's type name."""
+    """Return a callable's name for messages. A partial has its function's name, and an object its type's name."""
     fn = _without_partials(fn)
     return getattr(fn, "__name__", None) or type(fn).__name__
 
@@ -80,7 +83,7 @@ def identity(fn: Callable[..., Any]) -> Hashable:
 
 
 def is_async(fn: Callable[..., Any]) -> bool:
-    """Return True if calling it returns a coroutine."""
+    """Return True if calling the function returns a coroutine."""
     fn = _without_partials(fn)
     return inspect.iscoroutinefunction(fn) or (
         not inspect.isclass(fn) and not inspect.isroutine(fn) and inspect.iscoroutinefunction(type(fn).__call__)
@@ -88,24 +91,27 @@ def is_async(fn: Callable[..., Any]) -> bool:
 
 
 def is_generator_function(fn: Callable[..., Any]) -> bool:
-    """Return True for a generator function, or one that `contextmanager` has wrapped, sync or async."""
+    """Return True for a generator function, sync or async, also if `contextmanager` has wrapped it."""
     target = _annotated_part(fn)
     return inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target)
 
 
 def is_async_generator_function(fn: Callable[..., Any]) -> bool:
-    """Return True for an async generator function, or one that `asynccontextmanager` has wrapped."""
+    """Return True for an async generator function, also if `asynccontextmanager` has wrapped it."""
     return inspect.isasyncgenfunction(_annotated_part(fn))
 
 
 def is_manager_class(fn: Callable[..., Any]) -> bool:
-    """Return True for a context-manager class."""
+    """Return True if the callable is a context-manager class."""
     fn = _without_partials(fn)
     return inspect.isclass(fn) and any(hasattr(fn, enter) and hasattr(fn, leave) for enter, leave in _MANAGER_METHODS)
 
 
 def makes_async_manager(fn: Callable[..., Any]) -> bool:
-    """Return True if a function's result is entered with `async with`, also for a class that supports both kinds."""
+    """Return True if the context manager that a function returns is entered with `async with`.
+
+    A class that supports both kinds is entered with `async with`.
+    """
     fn = _without_partials(fn)
     if inspect.isclass(fn):
         return hasattr(fn, "__aenter__") and hasattr(fn, "__aexit__")
@@ -113,12 +119,17 @@ def makes_async_manager(fn: Callable[..., Any]) -> bool:
 
 
 def wants_outcome(filled: Any) -> bool:
-    """Return True if a parameter's type is `ElicitationResult[T]`, one of its members, or a union of members."""
+    """Return True if a parameter's type is `ElicitationResult[T]`, one of its members, or a union that has such a
+    member.
+    """
     return any(isinstance(member, type) and issubclass(member, _OUTCOMES) for member in arms_of(filled))
 
 
 def arms_of(annotation: Any) -> tuple[Any, ...]:
-    """Return a union's members, through `Annotated` and type aliases, or the annotation itself."""
+    """Return a union's members; if the annotation is not a union, return only the annotation.
+
+    `Annotated` and type aliases are replaced by the types that they contain.
+    """
     if get_origin(annotation) is Annotated:
         return arms_of(get_args(annotation)[0])
     try:
@@ -133,6 +144,6 @@ def arms_of(annotation: Any) -> tuple[Any, ...]:
 
 
 def returns_input_required(fn: Callable[..., Any]) -> bool:
-    """Return True if a function's return annotation says that it asks by hand, with an `InputRequiredResult`."""
+    """Return True if a function's return annotation has `InputRequiredResult`, with which an author asks by hand."""
     arms = arms_of(hints_of(fn).get("return"))
     return any(isinstance(arm, type) and issubclass(arm, InputRequiredResult) for arm in arms)

@@ -1,4 +1,4 @@
-"""Protocols for the worker threads that run plain functions; `roundtrip.threads` implements them."""
+"""Protocols for the worker threads that run plain functions. `roundtrip.threads` implements the protocols."""
 
 from collections.abc import Callable, Hashable
 from contextvars import Context
@@ -8,64 +8,66 @@ T = TypeVar("T")
 
 
 class HeldThread(Protocol):
-    """Worker thread that is kept for a function."""
+    """Worker thread that stays reserved for a function."""
 
     @property
     def is_left(self) -> bool:
-        """Return True while it runs a function that its leg has left behind."""
+        """Return True while the thread runs a function that its leg no longer waits for."""
         ...
 
     @property
     def is_here(self) -> bool:
-        """Return True in the thread."""
+        """Return True if the calling code runs in this thread."""
         ...
 
     async def run(self, call: Callable[[], Any], context: Context) -> Any:
-        """Run the function, even if the leg is cancelled."""
+        """Run a function in this thread, and finish it even if the leg is cancelled."""
         ...
 
     def let_go(self) -> None:
-        """Release the thread for other legs. Code in the thread calls this."""
+        """Release the thread for other legs. Only code in the thread calls this."""
         ...
 
 
 class PlainRun(Protocol):
-    """Functions that a thread runs one after the other. The thread or the loop uses it, and never both at once."""
+    """Functions that a thread runs one after the other. Either the thread or the loop uses this object, never both at
+    once.
+    """
 
     value: Any
-    """The value of the function that has run, if the loop must handle it."""
+    """The value that the last function returned, if the loop must handle it."""
 
     def next(self) -> Callable[[], Any] | None:
-        """Return the next function to run; None if the loop must continue."""
+        """Return the next function to run; None if the loop must take over."""
         ...
 
     def settle(self, value: Any) -> bool:
-        """Take the value of the function that has run. Return False if the loop must continue."""
+        """Accept the value that the last function returned. Return False if the loop must take over."""
         ...
 
     def delays_others(self) -> bool:
-        """Return True if a waiting function could run in another thread."""
+        """Return True if a function is waiting that could run in another thread."""
         ...
 
     def continue_beside(self) -> None:
-        """Run other functions while the thread still runs one."""
+        """Run other functions while this thread is still running a function."""
         ...
 
 
 class Threads(Protocol):
-    """One leg's worker threads. Functions in one lane run in one thread."""
+    """One leg's worker threads. Functions in the same lane run in the same thread."""
 
     @property
     def share_one(self) -> bool:
-        """Return True if all lanes still share one thread, which is free."""
+        """Return True if all lanes still share one thread, and that thread is free."""
         ...
 
     def start(self, lane: Hashable) -> None:
-        """Keep a lane in the thread that all share."""
+        """Keep this lane in the thread that all lanes share."""
         ...
 
     async def run(self, call: Callable[[], T], /, *, lane: Hashable = None) -> T:
-        """Run a function in its lane's thread; without a lane, in any thread."""
+        """Run a function in its lane's thread, or in any thread if it has no lane."""
         ...
 
     async def run_body(self, call: Callable[[], T], /) -> T:
@@ -73,19 +75,19 @@ class Threads(Protocol):
         ...
 
     async def drive(self, run: PlainRun, *, lane: Hashable) -> None:
-        """Run several functions in a lane's thread, until the loop must continue.
+        """Run several functions in a lane's thread, until the loop must take over.
 
         Raises:
-            BaseException: A function failed, or could not be settled.
+            BaseException: A function failed, or its value could not be settled.
         """
         ...
 
     def hold(self) -> HeldThread:
-        """Keep the current thread. Code in the thread calls this."""
+        """Reserve the current thread. Only code in the thread calls this."""
         ...
 
     def apart(self) -> "Threads":
-        """Return threads for another plan in the same leg."""
+        """Return separate threads for another plan on the same leg."""
         ...
 
     def close(self) -> None:

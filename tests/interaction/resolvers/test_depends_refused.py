@@ -68,22 +68,25 @@ def takes_held(held: Annotated[str, Resolve(Held, remember=True)], again: str = 
 REFUSED: dict[str, tuple[Any, list[str]]] = {
     "more values than parameters": (
         Depends(takes_two, current_account, current_account, current_account),
-        ["Depends(takes_two, ...) passes 3 values by position, and 'takes_two' takes 2"],
+        ["Depends(takes_two, ...) passes 3 values by position, but 'takes_two' takes 2"],
     ),
     "a value for a parameter that goes by name": (
         Depends(takes_names, current_account, current_account),
-        ["Depends(takes_names, ...) passes 2 values by position, and 'takes_names' takes 1"],
+        ["Depends(takes_names, ...) passes 2 values by position, but 'takes_names' takes 1"],
     ),
     "a marker on any number of values": (
         Depends(takes_any),
-        ["parameter 'accounts' of 'takes_any' takes any number of values", "Depends('current_account') is one"],
+        ["parameter 'accounts' of 'takes_any' takes any number of values", "Depends('current_account') is one value"],
     ),
     "a value by position after one that nothing fills": (
         Depends(skips_one),
-        ["'skips_one' takes 'account' by position only, after 'floor'", "remove the '/'"],
+        [
+            "'skips_one' takes 'account' by position only, but nothing fills the preceding parameter 'floor'",
+            "remove the '/'",
+        ],
     ),
     "a generator that is kept": (Resolve(yields, remember=True), ["Resolve(yields, remember=True)", "a plain value"]),
-    "a context manager that is kept": (Depends(takes_held), ["Resolve(Held, remember=True)", "keep a plain value"]),
+    "a context manager that is kept": (Depends(takes_held), ["Resolve(Held, remember=True)", "remember a plain value"]),
 }
 
 

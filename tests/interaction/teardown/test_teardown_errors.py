@@ -106,7 +106,7 @@ async def test_a_generator_that_does_not_yield_is_named(fn: Callable[..., Any]) 
     text = await play(server_of(order), Era.RETRY)
     assert text == (
         f"Error executing tool order: dependency {fn.__name__!r} is a generator that ended before it yielded; "
-        "have it yield on every path"
+        "make it yield on every path"
     )
     assert ended_by("InvalidSignature") == LOG
 

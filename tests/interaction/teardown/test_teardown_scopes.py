@@ -171,7 +171,7 @@ async def test_plain_generator_in_a_thread_is_told_to_run_inline(scope: Callable
     async def order(below: None = Depends(below)) -> str:
         raise AssertionError("the body must not run")
 
-    assert "must not use the event loop, as it runs in a worker thread; use Depends(" in await play(
+    assert "must not use the event loop, because it runs in a worker thread; use Depends(" in await play(
         server_of(order), Era.RETRY
     )
 

@@ -168,7 +168,7 @@ def test_unread_marker_is_rejected_as_clients_could_fill_it() -> None:
             fn.__annotations__["count"] = annotation
             if default is not inspect.Parameter.empty:
                 fn.__defaults__ = (default,)
-        said, cured = f"is written {written}, which fills nothing", f"write count: {cure}"
+        said, cured = f"is written {written}, but this fills nothing", f"write count: {cure}"
         messages = (refusal(order), refusal(outer, "count"))
         wrong += [message for message in messages if said not in message or not message.endswith(cured)]
     assert wrong == []
@@ -181,7 +181,7 @@ def test_two_asking_arms_in_one_return_annotation_are_rejected() -> None:
     for returns in (Elicit[Choice] | Elicit[Nested], Elicit[Choice] | Sample, int | ListRoots | Sample):
         confirm.__annotations__["return"] = returns
         message = refusal(order)
-        assert all(name in message for name in ("'order'", "'confirm'", "2 asking arms"))
+        assert all(name in message for name in ("'order'", "'confirm'", "2 questions"))
 
 
 def test_unrenderable_form_is_rejected_where_annotated() -> None:
@@ -258,7 +258,7 @@ def test_former_names_are_a_sequence_and_names_not_empty() -> None:
         Resolve(number, former_names="old")
     with pytest.raises(ValueError, match="name=''"):
         Resolve(number, name="")
-    said = "^'~old' cannot name a question; give it a name that does not begin with '~'$"
+    said = "^'~old' cannot name a question; give the question a name that does not begin with '~'$"
     with pytest.raises(ValueError, match=said):
         Resolve(number, name="~old")
     with pytest.raises(ValueError, match=said):
