@@ -1,1 +1,1 @@
-"""One leg: restore what the call remembers, resolve, and either ask or execute, in either era."""
+"""One leg: restore what the call remembers, resolve the parameters, and then ask or execute, in either era."""

@@ -1,6 +1,6 @@
 """One leg's questions: return the outcome of an answer that counts, or leave the question open.
 
-`KnownAnswers` holds the answers, and `ComputedValues` the values that the server computed instead.
+`KnownAnswers` holds the answers. `ComputedValues` holds values that the server computed.
 """
 
 import inspect
@@ -34,11 +34,11 @@ from roundtrip.resolvers.node_outcomes import NodeOutcomes
 from roundtrip.resolvers.plan import Node
 
 _VOLATILE_AFTER_LEGS: Final = 2
-"""Consecutive legs that may lose an answer to a changed wording before the question counts as volatile."""
+"""How many consecutive legs may lose an answer to a changed wording before the question counts as volatile."""
 
 _ELICITATION_ID_BYTES: Final = 12
 _NOT_PINNED: Final = Asked(b"")
-"""Placeholder pin: a question that is settled at once never needs a real one."""
+"""Placeholder for a pin. A question that is settled at once never needs a real pin."""
 
 
 class Answers(NodeOutcomes):
@@ -53,25 +53,27 @@ class Answers(NodeOutcomes):
         computed = {} if leg.journal is None else dict(leg.journal.computed)
         self.computed = ComputedValues(computed, set(computed), self._watch)
         self.guarded: set[str] = set()
-        """Names of questions whose answers are counted."""
+        """Names of questions whose answers the ledger counts as guesses."""
         self.open: dict[str, PendingQuestion] = {}
         self.words: dict[str, str] = {}
-        """Texts of this leg's unnamed questions, by their generated names."""
+        """The texts of this leg's unnamed questions, by their generated names."""
         self.forms: dict[str, Form] = {}
-        """Forms of this leg's questions, for a review of their answers."""
+        """The forms of this leg's questions, for a review of their answers."""
         self.for_anyone: set[str] = set()
-        """Names of this leg's questions that a model may also answer."""
+        """Names of this leg's questions that the model that called the tool may also answer."""
         self.by_model = set(leg.ports.by_model)
-        """Names of questions that a model answered and no human has reviewed."""
+        """Names of questions that a model answered and that no human has reviewed."""
         self.fresh: set[str] = set()
-        """Names of answers that this leg has read rather than restored."""
+        """Names of questions whose answers arrived on this leg, and were not restored from the journal."""
         self._counted: set[tuple[str, str]] = set()
-        """Answers that the ledger has counted, each with its question name."""
+        """Answers that the ledger has counted as guesses, each with its question name."""
 
-    # Answers from a round.
+    # Receiving the answers from a round.
 
     def deliver(self, responses: Mapping[str, InputResponse | None], asked: Mapping[str, Asked]) -> None:
-        """Take one round's answers (None for a malformed one), and ignore answers to unasked questions (S8)."""
+        """Take one round's answers (None for a malformed answer), and ignore answers to questions that were not asked
+        (S8).
+        """
         known = self.known
         known.asked = dict(asked)
         known.responses = {key: response for key, response in responses.items() if key in asked}
@@ -83,7 +85,8 @@ class Answers(NodeOutcomes):
     # Settling a question.
 
     def settle(self, node: Node, marker: Marker) -> Outcome | None:
-        """Return the outcome of a node's question; None leaves it in `open`.
+        """Return the outcome of a node's question. Return None, and leave the question in `open`, if it has no valid
+        answer.
 
         Raises:
             AnswerRejected: The last permitted answer was invalid.
@@ -98,7 +101,7 @@ class Answers(NodeOutcomes):
     def settle_question(
         self, names: tuple[str, ...], marker: Marker | Review, *, decisive: bool = False
     ) -> Outcome | None:
-        """Settle a question, given its current and former names: see `settle`."""
+        """Settle a question, given its current name and its former names. See `settle`."""
         key, known = names[0], self.known
         known.seen.update(names)
         try:
@@ -169,7 +172,7 @@ class Answers(NodeOutcomes):
         return outcome
 
     def _settle_page(self, names: tuple[str, ...], question: UrlQuestion, waiting: PendingQuestion) -> Outcome | None:
-        """Settle a question whose value comes from `done=`, once the user has agreed to visit the page."""
+        """Settle a question whose value comes from its `done` function, once the user has agreed to visit the page."""
         key, known = names[0], self.known
         stand_in = self.stand_in_for(names, question)
         if stand_in is not None:
@@ -189,7 +192,7 @@ class Answers(NodeOutcomes):
                 waiting.consented = entry is not None and not self.known.changes(entry.pin, question)
                 return self._leave_invalid(waiting, asked, response, error)
             self._take(names, response)
-            # A second consent changes nothing, because the page is still unfinished.
+            # If the user agrees a second time, nothing changes, because the page is still unfinished.
             if outcome.action is not Action.ACCEPT or key not in self.entries:
                 self.fresh.add(key)
             self.entries[key] = Entry(outcome.action, self.known.pin(question))
@@ -209,13 +212,13 @@ class Answers(NodeOutcomes):
         return self._leave_open(waiting, wording_reason(waiting.changed) if waiting.changed else Reason.MISSING)
 
     def _restore(self, names: tuple[str, ...], question: Question) -> Outcome | None:
-        """Return the outcome that an earlier leg recorded for this wording."""
+        """Return the outcome that an earlier leg recorded for exactly this wording; None if there is none."""
         for name in names:
             stand_in = self.stand_in_for((name,), question) if question.fallback is not NOTHING else None
             if stand_in is not None:
                 return stand_in
             entry = self.entries.get(name)
-            # Keep an entry for another wording: a later leg may reach the build that has that wording.
+            # An entry for another wording stays in the journal: a build with that wording may serve a later leg.
             if entry is None or self.known.changes(entry.pin, question):
                 continue
             try:
@@ -229,19 +232,19 @@ class Answers(NodeOutcomes):
         return None
 
     def reuse(self, key: str, outcome: Outcome) -> Outcome:
-        """Return an outcome from an earlier leg."""
+        """Close the question and return its outcome from an earlier leg."""
         self.open.pop(key, None)
         self._tell_reused(key)
         return outcome
 
     def _take(self, names: tuple[str, ...], response: InputResponse | None) -> None:
-        """Note that an answer was read. It replaces answers under former names."""
+        """Note that an answer was read. The answer replaces answers under the question's former names."""
         self._tell_read(names[0], response, "taken")
         for former in names[1:]:
             self.entries.pop(former, None)
 
     def _renew(self, name: str, question: Question) -> None:
-        """Pin an answer with the newest key, so that it still counts after the old key has left the ring."""
+        """Pin an answer with the newest key, so that the answer still counts after the old key has left the ring."""
         if self.known.pinner.rotates:
             self.entries[name] = self.entries[name]._replace(pin=self.known.pin(question))
 
@@ -250,8 +253,8 @@ class Answers(NodeOutcomes):
     def _leave_new(self, names: tuple[str, ...], waiting: PendingQuestion) -> None:
         known, discards, reason = self.known, 0, Reason.NEW
         if names[0].startswith(UNNAMED) and known.same_build and not waiting.question.volatile_ok:
-            # A generated name is a digest of the wording, so a changed wording leaves the lost answer under another
-            # name.
+            # A generated name contains a digest of the wording. If the wording changed, the lost answer is under
+            # another name.
             lost = [name for name in known.responses if name.startswith(UNNAMED)]
             discards = max((known.asked[name].discards + 1 for name in lost), default=0)
             waiting.lost = ("message",) if discards else ()
@@ -262,7 +265,9 @@ class Answers(NodeOutcomes):
     def _leave_invalid(
         self, waiting: PendingQuestion, asked: Asked, response: InputResponse | None, error: AnswerInvalid
     ) -> None:
-        """Leave a question open, to be asked again with the reason, unless this was the last permitted answer."""
+        """Leave a question open, so that it is asked again with the reason. Raise if this was the last permitted
+        answer.
+        """
         is_of_kind = _is_of_kind(waiting.question, response)
         self._tell_read(waiting.key, response if is_of_kind else None, "invalid")
         attempts = asked.attempts + 1
@@ -277,22 +282,25 @@ class Answers(NodeOutcomes):
         waiting.asked = Asked(self.known.pin(waiting.question), attempts, discards)
         self.open[waiting.key] = waiting
 
-    # Values that replace an answer.
+    # Using a value in place of an answer.
 
     def stand_in_for(self, names: Iterable[str], question: Question) -> Outcome | None:
-        """Return the value that replaces the answer to a question with one of these names."""
+        """Return the value that replaces the answer to a question with one of these names; None if there is no such
+        value.
+        """
         values = self.computed.values
         for name in [f"{STAND_IN}{name}" for name in names]:
             if name in values:
                 try:
                     return question.restore(Action.ACCEPT, values[name].value)
                 except AnswerInvalid:
-                    # Another build's value does not fit this build's type: call `done` or `fallback` again.
+                    # The value was computed by another build and does not fit this build's type, so call `done` or
+                    # `fallback` again.
                     del values[name]
         return None
 
     async def use_fallback(self, waiting: PendingQuestion) -> None:
-        """Answer an open question with the author's `fallback=`, because the client cannot be asked: see `keep`."""
+        """Answer an open question with the author's `fallback=`, because the client cannot be asked. See `keep`."""
         value = waiting.question.fallback
         if callable(value):
             value = value()
@@ -301,29 +309,29 @@ class Answers(NodeOutcomes):
         self.keep(waiting, value, source="fallback=")
 
     def keep(self, waiting: PendingQuestion, value: Any, *, source: str) -> None:
-        """Fix an open question's value for the rest of the call, without an answer.
+        """Fix a value for an open question, in place of an answer, for the rest of the call.
 
         Raises:
-            ValueNotStorable: The value has no JSON form.
+            ValueNotStorable: The value cannot be converted to JSON.
         """
         try:
             plain = waiting.question.plain(value)
             waiting.question.restore(Action.ACCEPT, plain)
         except (AnswerInvalid, AttributeError, PydanticSerializationError, ValueError):
-            reason = f"{source} gave {type(value).__name__}, which is not an answer to the question"
-            cure = "Give fallback= a value that a client could answer; for a Sample or ListRoots, a whole result"
+            reason = f"{source} gave a value of type {type(value).__name__}, which is not an answer to the question"
+            cure = "Give fallback= a value that a client could send; for a Sample or ListRoots, give a whole result"
             cure = cure if source == "fallback=" else None
             raise ValueNotStorable(waiting.key, reason=reason, cure=cure) from None
         self.computed.fix(f"{STAND_IN}{waiting.key}", plain)
 
-    # Guesses that the ledger counts.
+    # Counting guesses in the ledger.
 
     def count(self, key: str, guess: Any) -> None:
-        """Note that the ledger has counted an answer, which may now be read."""
+        """Note that the ledger has counted an answer. The answer may now be read."""
         self._counted.add((key, json.dumps(guess, sort_keys=True)))
 
     def _uncounted(self, names: tuple[str, ...], question: FormQuestion) -> Any:
-        """Return the next answer to read, from an entry or a response, if the ledger has not counted it."""
+        """Return the next answer to read, from the entries or the responses, if the ledger has not counted it yet."""
         if any(f"{STAND_IN}{name}" in self.computed.values for name in names):
             return NOTHING
         for entry in [self.entries[name] for name in names if name in self.entries]:
@@ -340,10 +348,10 @@ class Answers(NodeOutcomes):
         counted = (names[0], json.dumps(response.content, sort_keys=True)) in self._counted
         return NOTHING if counted else response.content
 
-    # Nodes that keep their first outcome for the call.
+    # Recalling the nodes that keep their first outcome for the call.
 
     def can_recall(self, node: Node) -> bool:
-        """Return True if `recall` will certainly return a remembered node's value rather than a declined question."""
+        """Return True if `recall` is certain to return a value, and not a declined outcome, for a remembered node."""
         if not self.known.same_build or not self.known.asked.keys().isdisjoint(node.names):
             return False
         entry = self.entries.get(node.key)
@@ -352,9 +360,9 @@ class Answers(NodeOutcomes):
         return entry.action is Action.ACCEPT and not is_page(entry.pin)
 
     def recall(self, node: Node) -> Outcome | None:
-        """Return a remembered node's outcome on an earlier leg, computed or answered."""
+        """Return the outcome that a remembered node computed or received on an earlier leg; None if there is none."""
         if any(name in self.known.asked for name in node.names):
-            # The node's question is still open, so a known value belongs to another question.
+            # The node's question is still open, so an answer under one of its names belongs to another question.
             return None
         computed = self.computed.values
         for name in node.names:
@@ -367,25 +375,26 @@ class Answers(NodeOutcomes):
                 if name in self.entries:
                     entry = self.entries[name]
                     if is_page(entry.pin):
-                        # Consent to visit a page is not the page's outcome, so the function must run again.
+                        # The entry only says that the user agreed to visit the page. The page's outcome is not known,
+                        # so the function must run again.
                         continue
                     value = _restore_answer(node, entry) if entry.action is Action.ACCEPT else None
                     self.entries[node.key] = self.entries.pop(name)
                     self._tell_reused(node.key)
                     return Outcome(value, entry.action)
             except (ValidationError, AnswerInvalid, SchemaNotRenderable):
-                # Another build kept a value that no longer fits this build's type. Compute it again.
+                # The value was kept by another build and does not fit this build's type, so compute it again.
                 continue
         return None
 
     def remember(self, node: Node, value: Any) -> None:
-        """Keep a remembered node's value: see `ComputedValues.remember`."""
+        """Keep a remembered node's value. See `ComputedValues.remember`."""
         self.computed.remember(node, value)
 
-    # Reviews.
+    # Reviewing answers.
 
     def form_of(self, key: str) -> Form | None:
-        """Return the form in which this call's user answered a question, for a review of the answer."""
+        """Return the form in which the user answered a question in this call, for a review of the answer."""
         form = self.forms.get(key)
         plan = self.leg.plan
         index = plan.names.get(key) if form is None else None
@@ -395,7 +404,7 @@ class Answers(NodeOutcomes):
         return _form_asked_by(plan.nodes[index])
 
     def revise(self, changed: Mapping[str, Mapping[str, Any]], *, stale: Iterable[str]) -> None:
-        """Replace answers that a review has changed, and forget answers that depended on them."""
+        """Replace the answers that a review has changed, and forget the answers that depended on them."""
         stale = list(stale)
         for settler in self.leg.ports.settlers.values():
             settler.void(stale, self.computed)
@@ -406,7 +415,9 @@ class Answers(NodeOutcomes):
         self.computed.revise(stale)
 
     def judge_volatile(self) -> None:
-        """Raise QuestionVolatile if a wording changed on several consecutive legs that brought no other answer."""
+        """Raise QuestionVolatile if a wording changed on several consecutive legs and these legs brought no other
+        answer.
+        """
         for waiting in self.open.values():
             if not waiting.lost:
                 continue
@@ -417,7 +428,7 @@ class Answers(NodeOutcomes):
             else:
                 waiting.reason = Reason.VOLATILE
 
-    # Facts.
+    # Reporting facts to the watcher.
 
     def _tell_reused(self, key: str) -> None:
         if self._watch is not None and key not in self.fresh:
@@ -441,19 +452,22 @@ def _read(question: Question, response: InputResponse | None) -> tuple[Outcome, 
 
 
 def _is_of_kind(question: Question, response: InputResponse | None) -> bool:
-    """Return True if a response answers this kind of question, even with an invalid value."""
+    """Return True if a response has the type that this kind of question expects, even if its value is invalid."""
     if isinstance(response, ElicitResult | ListRootsResult):
         return isinstance(response, question.result_type)
     return question.result_type not in (ElicitResult, ListRootsResult)
 
 
 def _check_restorable(node: Node, marker: Marker) -> None:
-    """Check that a remembered node's annotation names its question, because restoring does not call the function."""
+    """Check that a remembered node's annotation names the node's question.
+
+    A later leg restores the answer from the annotation, because it does not call the function.
+    """
     if isinstance(marker, SdkElicit) and marker.schema != node.asked:
         name = getattr(marker.schema, "__name__", repr(marker.schema))
         raise ValueNotStorable(
             node.key,
-            reason=f"{node.label} asks with remember=True, and its return annotation must be Elicit[{name}]",
+            reason=f"{node.label} asks with remember=True, so its return annotation must be Elicit[{name}]",
         )
 
 
@@ -463,7 +477,7 @@ def _is_asking(node: Node, kind: type[Any]) -> bool:
 
 
 def _form_asked_by(node: Node) -> Form | None:
-    """Return the form in a node's annotation; None without one."""
+    """Return the form of the question in a node's annotation; None if that question has no form."""
     if node.asked is None or any(_is_asking(node, kind) for kind in (SdkListRoots, SdkSample, ExternalMarker)):
         return None
     return form_of(node.asked)

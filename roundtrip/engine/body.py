@@ -1,7 +1,7 @@
-"""Asking by name, reviewing answers, and keeping step results for the whole call, while a body runs.
+"""Questions, reviews and steps while a body runs: ask by name, and keep each step's result for the whole call.
 
-The body runs again from the top on each leg. A question or step whose name the journal knows returns at once, so each
-name must be used only once in a call.
+The body runs again from the top on each leg. A question or step returns at once if the journal already has its name, so
+each name must be used only once in a call.
 """
 
 import functools
@@ -41,23 +41,25 @@ from roundtrip.resolvers.signatures import hints_of, is_async
 
 
 class Body:
-    """One run of a body, which asks questions."""
+    """One run of a body that may ask questions."""
 
     def __init__(self, rounds: Rounds) -> None:
         self.rounds = rounds
         self.is_running = False
-        """True while the body itself runs, rather than its resolvers."""
+        """True while the body itself is running. False while its resolvers are running."""
         self.is_over = False
         """True once the body has ended."""
         self.begun: dict[str, BegunStep] = {}
-        """Steps whose functions are running."""
+        """Steps whose functions are running now, by name."""
         self._leg, self._answers = rounds.leg, rounds.answers
         self._names: dict[str, int] = {}
-        """Names used so far, each with its turn. A name with a later turn may depend on a changed answer."""
+        """The names used so far, numbered in order of use. A name that was used after a changed answer may depend on
+        that answer.
+        """
         self._former: dict[str, str] = {}
-        """Former question names, with their present names."""
+        """Former question names, each with the current name."""
         self._made: list[str] = []
-        """Names of questions that were made but not asked."""
+        """Names of questions that the body has made but not awaited."""
         self._unkeyed = False
         self._waits: Waits | None = None
         self._ended_by: tuple[str, ...] = ()
@@ -70,11 +72,11 @@ class Body:
 
     @contextmanager
     def running(self) -> Generator[None]:
-        """Surround one run of the body.
+        """Manage one run of the body.
 
         Raises:
             SuspensionSwallowed: The body returned although its leg had ended with questions.
-            AskNotAwaited: The body made a question and did not await it.
+            AskNotAwaited: The body made a question but did not await it.
         """
         self.is_running = True
         try:
@@ -83,7 +85,7 @@ class Body:
             self.is_running = False
             self.is_over = True
             for step in [*self.begun.values()]:
-                # The leg left the step's function behind in a thread.
+                # The leg ended while the step's function was still running in a thread.
                 step.fail()
         if self._ended_by:
             swallowed = SuspensionSwallowed(self._ended_by)
@@ -93,16 +95,16 @@ class Body:
             raise AskNotAwaited(self._made[0])
 
     def make(self, key: str) -> None:
-        """Note that a question was made and must be asked."""
+        """Note that the body has made a question, which it must now await."""
         self._made.append(key)
 
     def put(self, key: str) -> None:
-        """Note that a question that was made is now being asked."""
+        """Note that the body now awaits a question that it has made."""
         if key in self._made:
             self._made.remove(key)
 
     def name(self, marker: Marker) -> str:
-        """Return a name for an unnamed question: a digest of its wording, and a number."""
+        """Return a name for an unnamed question: a digest of its wording, followed by a number."""
         question = question_of(marker)
         stem = f"{UNNAMED}{label_of(question.message)}{label_of(question.schema)}"
         number = 1
@@ -116,7 +118,7 @@ class Body:
         """Return one question's outcome.
 
         Raises:
-            Suspension: The outcome will be known on the next leg.
+            Suspension: The outcome will be known on a later leg.
             BodyMistake: The question cannot be asked this way.
         """
         name = self.name(marker) if key is None else key
@@ -134,7 +136,8 @@ class Body:
         except Suspension:
             raise
         except BaseException as error:
-            # The question was cancelled, for example by a timeout around it, and is no longer pending.
+            # The body stopped waiting for the question, for example because of a timeout around it, so it is no longer
+            # pending.
             self._unkeyed = False
             if isinstance(error, RoundtripError):
                 error.words = self._answers.words
@@ -143,7 +146,7 @@ class Body:
         return outcomes[name]
 
     async def ask_all(self, questions: Mapping[str, Marker]) -> dict[str, Outcome]:
-        """Return the outcomes of several questions, asked in one round: see `ask`."""
+        """Ask several questions in one round, and return their outcomes. See `ask`."""
         turn = len(self._names)
         for key in questions:
             self._enter(key, turn)
@@ -153,9 +156,9 @@ class Body:
         """Ask the user to change or confirm earlier answers.
 
         Raises:
-            Suspension: The answer will be known on the next leg.
-            Revision: The user changed something; the body has to run again.
-            BodyMistake: One of the names has no answer to a form.
+            Suspension: The answer will be known on a later leg.
+            Revision: The user changed an answer, so the body must run again.
+            BodyMistake: One of the names does not belong to an answered form.
         """
         self._enter(key)
         if isinstance(of, str):
@@ -164,15 +167,15 @@ class Body:
         for name in of:
             if name in self._answers.guarded:
                 raise BodyMistake(
-                    f"ctx.review({key!r}) cannot show {name!r}: it has guesses=, and changes in a review do not count"
+                    f"ctx.review({key!r}) cannot show {name!r}: it has guesses=, but changes in a review do not count"
                 )
             form, entry = self._answers.form_of(name), self._answers.entries.get(name)
             if form is None or entry is None or entry.action is not Action.ACCEPT:
                 raise BodyMistake(
-                    f"ctx.review({key!r}) cannot show {name!r}: it is not a form that was answered in this call before"
+                    f"ctx.review({key!r}) cannot show {name!r}: the user has not answered a form with this name"
                 )
             parts[name] = (form, entry.data or {})
-        # A model must not see or change a human's answers, even to questions that a model might have answered.
+        # A model must not see or change a human's answers, even if a model was allowed to answer those questions.
         is_for_anyone = (self._answers.for_anyone & self._answers.by_model).issuperset(parts)
         review = Review(message, parts, "anyone" if is_for_anyone else "human")
         outcome = (await self._settle({key: review}, ()))[key]
@@ -184,11 +187,11 @@ class Body:
                 for name, content in outcome.value.items()
                 if parts[name][0].parse(content) != parts[name][0].parse(parts[name][1])
             }
-            # The review applies its changes now. Without data, later legs do not apply them again.
+            # The review applies its changes now. Drop them from its entry, so that later legs do not apply them again.
             self._answers.entries[key] = self._answers.entries[key]._replace(data=None)
             if changed:
-                # Approvers may have relied on the answer, whether or not the plan says that their question depends on
-                # it.
+                # Approvers may have relied on the changed answer, even if the plan does not make their question depend
+                # on it.
                 opened = [settler.opened_after(changed.keys()) for settler in self._leg.ports.settlers.values()]
                 voided = [name for names in opened for name in names if name not in changed]
                 stale = [after for name in (*changed, *voided) for after in self._after(name, but=(key, *changed))]
@@ -200,12 +203,12 @@ class Body:
         return Outcome(values, outcome.action) if outcome.action is Action.ACCEPT else outcome
 
     async def sleep(self, seconds: float, name: str | None) -> None:
-        """Wait for some time, during which no worker holds the call.
+        """Wait for some time. No worker holds the call while it waits.
 
-        A sleep without a name is known by its position among the body's sleeps.
+        A sleep without a name is identified by its position among the body's sleeps.
 
         Raises:
-            Suspension: The time has not passed.
+            Suspension: The time has not passed yet.
             BodyMistake: The call cannot wait.
         """
         waits = self._begin_waits("ctx.sleep")
@@ -216,10 +219,10 @@ class Body:
             self._wait(wait)
 
     async def wait_for(self, name: str, seconds: float | None) -> Any:
-        """Return a signal's payload.
+        """Return the value that was sent with a signal.
 
         Raises:
-            Suspension: The signal has not arrived.
+            Suspension: The signal has not arrived yet.
             TimeoutError: The signal did not arrive in time.
             BodyMistake: The call cannot wait.
         """
@@ -235,7 +238,7 @@ class Body:
             raise AskedTooLate(caller)
         begin = self._leg.ports.begin_waits
         if begin is None:
-            raise BodyMistake(f"{caller} needs a roundtrip Server, which stores calls that wait")
+            raise BodyMistake(f"{caller} needs a roundtrip Server, because only that stores calls that wait")
         self._waits = self._waits or begin(caller, self._answers.computed)
         return self._waits
 
@@ -246,20 +249,23 @@ class Body:
         raise Suspension
 
     def _after(self, name: str, *, but: tuple[str, ...]) -> list[str]:
-        """Return the names that may depend on an answer: nodes downstream of it, and later names in the body."""
+        """Return the names that may depend on an answer: nodes downstream of its question, and names that the body used
+        later.
+        """
         turns, plan = self._names, self._leg.plan
         if name in plan.names:
             stale = [plan.nodes[index].key for index in plan.downstream(plan.names[name])]
             return [key for key in [*stale, *turns] if key not in but]
-        # The body may not have reached an external question from an earlier leg.
+        # The body may not have reached an external question that an earlier leg asked. Such a question counts as the
+        # latest.
         turn = turns.get(name, len(turns))
         return [key for key, asked in turns.items() if asked > turn and key not in but]
 
     async def step(self, key: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Return the result of a function that runs once per call.
+        """Run a function once per call, and return its result on every leg.
 
         Raises:
-            ValueNotStorable: The result has no JSON form.
+            ValueNotStorable: The result cannot be converted to JSON.
         """
         begun = await self.begin_step(key, fn)
         if not isinstance(begun, BegunStep):
@@ -273,7 +279,9 @@ class Body:
         return await begun.end(value)
 
     async def begin_step(self, key: str, fn: Callable[..., Any]) -> "Any | BegunStep":
-        """Return a step's kept result; without one, return the step, whose function must run now."""
+        """Return the result that a step has kept. If it has none, return the step itself, and its function must run
+        now.
+        """
         self._enter(key)
         if not callable(fn):
             raise BodyMistake(
@@ -287,12 +295,12 @@ class Body:
             try:
                 restored = adapter.validate_python(kept.value)
             except ValidationError:
-                # Another build's result does not fit this build's type: compute it again.
+                # The result was kept by another build and does not fit this build's type, so run the function again.
                 del computed.values[key]
             else:
                 self.tell(StepEnded(key, "recalled", kept.value))
                 return restored
-        # A plain body continues in its thread, and learns only here that the call was cancelled.
+        # A plain body runs in a thread, and this is the only place where it notices that the call was cancelled.
         await anyio.lowlevel.checkpoint_if_cancelled()
         claim = self._leg.ports.claim
         if claim is not None:
@@ -312,17 +320,17 @@ class Body:
         if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise BodyMistake(f"the name of a question or step must be text, got {type(key).__name__}")
         if not key:
-            raise BodyMistake("a question or step needs a name that is not empty")
+            raise BodyMistake("the name of a question or step must not be empty")
         if key.startswith("~"):
-            raise BodyMistake(f"{key!r} cannot name a question or step; give it a name that does not begin with '~'")
+            raise BodyMistake(f"{key!r} cannot name a question or step; use a name that does not begin with '~'")
         if self._is_taken(key):
             raise KeyUsedTwice(key, formerly_of=self._former.get(key))
         self._names[key] = len(self._names) if turn is None else turn
 
     def _leave_name(self, old: str, *, of: str) -> None:
-        """Note a question's former name, which no other question in the call may have or have had."""
+        """Note a question's former name. No other question in the call may have this name or have had it."""
         if self._is_taken(old):
-            # An answer under this name may belong to the other question, which may have the same wording.
+            # An answer under the former name may belong to another question, even one with the same wording.
             raise KeyUsedTwice(old, formerly_of=of)
         self._former[old] = of
 
@@ -331,7 +339,7 @@ class Body:
 
     async def _settle(self, questions: Mapping[str, Marker | Review], former: Sequence[str]) -> dict[str, Outcome]:
         if self.is_live:
-            # One round at a time: a body's concurrent asyncio tasks take turns asking the client.
+            # Rounds happen one at a time: if asyncio tasks in the body ask concurrently, they take turns.
             if self._lock is None:
                 self._lock = anyio.Lock()
             async with self._lock:
@@ -348,7 +356,8 @@ class Body:
                         outcomes[key] = outcome
             waiting = [self._answers.open[key] for key in questions if key not in outcomes]
             if not waiting:
-                # Return them in the order of the questions; `outcomes` has the order in which they were settled.
+                # Return the outcomes in the order of the questions; `outcomes` has them in the order in which they were
+                # settled.
                 return {key: outcomes[key] for key in questions}
             try:
                 await self.rounds.ask(waiting)
@@ -359,7 +368,7 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class BegunStep:
-    """Body step whose function must run."""
+    """A step in the body whose function must run now."""
 
     body: Body
     key: str
@@ -367,15 +376,15 @@ class BegunStep:
     claim: Claim | None
 
     def fail(self) -> None:
-        """Note that the function has failed, unless the step has ended."""
+        """Note that the step's function has failed, unless the step has already ended."""
         if self.body.begun.pop(self.key, None) is not None:
             self.body.tell(StepEnded(self.key, "failed"))
 
     async def end(self, value: Any) -> Any:
-        """Keep the function's result, and return it as every leg will see it.
+        """Keep the function's result, and return it in the form in which every leg sees it.
 
         Raises:
-            ValueNotStorable: The result has no JSON form.
+            ValueNotStorable: The result cannot be converted to JSON.
         """
         key, computed = self.key, self.body.rounds.answers.computed
         try:
@@ -383,7 +392,8 @@ class BegunStep:
                 value = await value
             with storable(key):
                 plain = self.adapter.dump_python(value, mode="json", by_alias=True, warnings="error")
-                # All legs get the same value: even the first leg gets it as the token will return it.
+                # Convert the JSON back, so that the first leg gets the same value as later legs, which read it from the
+                # token.
                 restored = self.adapter.validate_python(plain)
         except BaseException:
             self.fail()
@@ -392,7 +402,7 @@ class BegunStep:
         self.body.tell(StepEnded(key, "ran", plain))
         computed.values[key] = Computed(plain)
         if self.claim is not None:
-            # Save it before the leg ends, because the step's effect may be one that must not happen twice.
+            # Save the result in the ledger before the leg ends: the step may have an effect that must not happen twice.
             await self.claim.note(NotedValue(computed.revision, key, plain))
             computed.kept.add(key)
         return restored

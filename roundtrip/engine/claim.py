@@ -1,7 +1,8 @@
-"""The contract between a leg and the ledger that runs a body once, whichever instance serves the call's legs.
+"""The contract between a leg and the ledger. The ledger ensures that a body runs once, even if the call's legs reach
+different instances.
 
-A leg that brings a token claims its call before it runs anything. It reports when its body starts, and then the result.
-A suspension releases the claim, because the next leg continues the call.
+A leg that brings a token claims its call before it runs anything. The leg reports when its body starts, and later the
+result. A suspension releases the claim, because the next leg continues the call.
 """
 
 import hashlib
@@ -28,20 +29,22 @@ from roundtrip.machine.table import State
 T = TypeVar("T")
 
 _ENDS_NO_CALL: Final = (QuestionDeclined, CannotAsk, AnswerRejected, GuessUncounted)
-"""Errors from a body's questions. The call can still continue with another answer, another client, or later."""
+"""Errors from a body's questions. They do not end the call: it can continue later, with another answer or another
+client.
+"""
 _DIGEST_BYTES: Final = 16
 _LAST_WORDS_SECONDS: Final = 15.0
-"""Time to record a call's outcome, shielded from cancellation."""
+"""How long recording a call's outcome may take. Cancellation does not interrupt it."""
 
 
 class Claim(Protocol):
-    """One leg's claim on its call: a lease. Only its holder writes how the call ends."""
+    """One leg's claim on its call. The claim is a lease, and only its holder may record how the call ends."""
 
     noted: list[NotedValue]
-    """Values that an earlier run of the same leg has computed."""
+    """Values that were computed when this leg ran before."""
 
     async def hold(self, work: Awaitable[T]) -> T:
-        """Await the leg's work, and cancel it when another leg has taken the call over.
+        """Await the leg's work, and cancel the work if another leg takes the call over.
 
         Raises:
             CallTakenOver: Another leg has taken the call over.
@@ -49,7 +52,7 @@ class Claim(Protocol):
         ...
 
     async def require_held(self) -> None:
-        """Check that this leg still has the claim, before anything that must not run twice.
+        """Check that this leg still has the claim. Call this before any action that must not happen twice.
 
         Raises:
             CallTakenOver: Another leg has taken the call over.
@@ -57,33 +60,42 @@ class Claim(Protocol):
         ...
 
     async def start_body(self) -> None:
-        """Report that the body begins, or raise CallTakenOver. If this process now dies, the outcome is unknown."""
+        """Record that the body begins. If this process dies after that, the call's outcome is unknown.
+
+        Raises:
+            CallTakenOver: Another leg has taken the call over.
+        """
         ...
 
     async def note(self, noted: NotedValue) -> None:
-        """Save a computed value, in case this leg runs again. Raise CallTakenOver if another leg has the claim."""
+        """Save a computed value, in case this leg runs again.
+
+        Raises:
+            CallTakenOver: Another leg has taken the call over.
+        """
         ...
 
 
 class RecordedClaim(Claim, Protocol):
-    """Claim that also records how its call ended, so that a repeated leg gets the same result."""
+    """A claim that also records how its call ended, so that a repeated leg gets the same result."""
 
     async def begin(self, terms: str, *, at_once: bool) -> Any:
-        """Claim the call and return None, or return its result if it has ended with the same answers.
+        """Claim the call and return None, or return its result if the call has already ended with the same answers.
 
         Args:
             terms: The digest of the client's answers.
-            at_once: True if nothing runs before the body.
+            at_once: True if the body is the first code to run.
 
         Raises:
-            RoundtripError: The call must not begin, for example because it ended with other answers or its outcome is
-                unknown.
-            Exception: The error of an earlier run.
+            RoundtripError: The call must not begin, for example because it has ended with other answers, or because its
+                outcome
+                is unknown.
+            Exception: The error with which an earlier run ended.
         """
         ...
 
     async def record(self, outcome: Any) -> None:
-        """Record the body's result, its error, or None if its outcome will never be known."""
+        """Record the body's result or its error. None records that the outcome is unknown and will remain so."""
         ...
 
     async def release(self) -> None:
@@ -92,12 +104,12 @@ class RecordedClaim(Claim, Protocol):
 
 
 def answers_digest(journal: Journal, responses: Mapping[str, InputResponse | None] | None) -> str:
-    """Return a digest over all the client's answers: a result belongs to one set of answers."""
+    """Return a digest of all the client's answers. A recorded result is valid only for one set of answers."""
     given: dict[str, Any] = {key: [int(entry.action), entry.data] for key, entry in journal.entries.items()}
     brought = {
         key: response.model_dump(mode="json", by_alias=True, exclude_none=True) if response is not None else None
         for key, response in (responses or {}).items()
-        # The names of hand-made questions are unknown here, so keep all answers.
+        # If the author asks by hand, the question names are not known here, so keep all answers.
         if key in journal.asked or journal.authored is not None
     }
     text = json.dumps([journal.leg, given, brought], sort_keys=True, separators=(",", ":"))
@@ -116,10 +128,10 @@ async def record_outcome(
 
     Args:
         claim: The claim on the call.
-        call: The call, whose state tells whether its body has begun.
+        call: The call. Its state shows whether the body has begun.
         work: The work.
-        result_of: Extracts the body's result from the work's; None if there is nothing to record.
-        computed: Returns the values that the call has computed, to save them on suspension.
+        result_of: Returns the body's result, given the work's result; None if there is nothing to record.
+        computed: Returns the values that the call has computed. They are saved if the leg is suspended.
     """
     try:
         end = await work
@@ -131,18 +143,18 @@ async def record_outcome(
                     for noted in computed():
                         await claim.note(noted)
                 finally:
-                    # Release it even if saving a value fails. An unreleased claim would be renewed forever.
+                    # Release the claim even if saving a value fails. Otherwise the claim would be renewed forever.
                     await claim.release()
             elif call.state is not State.EXECUTING or isinstance(verdict, _ENDS_NO_CALL):
-                # The body has not begun, or one of its questions ended the leg. A later leg may still run it.
+                # The body has not begun, or one of its questions ended the leg. A later leg may still run the body.
                 await claim.release()
             else:
-                # The outcome is unknown if the body was cancelled midway or left running in a thread.
+                # The outcome is unknown if the body was cancelled midway, or is still running in a thread.
                 is_known = isinstance(verdict, Exception) and not isinstance(verdict, ToolTimedOut)
                 await claim.record(verdict if is_known else None)
         raise
     value = result_of(end)
-    # The body has finished, even if the client no longer listens.
+    # The body has finished, so record the outcome even if the client has left.
     with anyio.move_on_after(_LAST_WORDS_SECONDS, shield=True):
         if value is None or isinstance(value, InputRequiredResult):
             await claim.release()

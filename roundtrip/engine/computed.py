@@ -1,6 +1,8 @@
-"""Values that the server computes once per call: `remember=True` nodes, steps, and values that replace answers.
+"""Values that the server computes once per call: values from `remember=True` nodes and steps, and values that replace
+answers.
 
-The token carries them sealed. If the body runs once, the ledger also has the values from interrupted legs.
+The token carries these values sealed. If the body must run once, the ledger also stores the values from interrupted
+legs.
 """
 
 from collections.abc import Generator, Iterable, Sequence
@@ -17,14 +19,14 @@ from roundtrip.machine.journal import Computed
 from roundtrip.resolvers.plan import Node
 
 STAND_IN: Final = "~"
-"""Name prefix for values that replace answers."""
+"""Prefix for the names of values that replace answers."""
 
 
 class NotedValue(NamedTuple):
-    """Value that a leg has computed, for the ledger."""
+    """A value that a leg has computed and the ledger stores."""
 
     revision: int
-    """How many reviews had changed answers before."""
+    """How many times a review had changed answers on this leg when the value was computed."""
     key: str
     value: Any
 
@@ -35,7 +37,7 @@ class ComputedValues:
 
     values: dict[str, Computed]
     kept: set[str]
-    """Names of values that the token or the ledger already has."""
+    """Names of values that the token or the ledger already stores."""
     watch: Watch | None = None
     revision: int = 0
     """How many times a review has changed answers on this leg."""
@@ -49,21 +51,21 @@ class ComputedValues:
             self.watch(Fixed(name, plain))
 
     def remember(self, node: Node, value: Any) -> None:
-        """Fix the value that a remembered node has computed: see `storable`."""
+        """Fix the value that a remembered node has computed. See `storable` for the error."""
         with storable(node.key):
             plain = adapter_of(node).dump_python(value, mode="json", by_alias=True, warnings="error")
         self.fix(node.key, plain)
 
     def take_noted(self, noted: Sequence[NotedValue]) -> None:
-        """Use values from an earlier run of this leg.
+        """Use values that were saved when this leg ran before.
 
-        A value from a later revision is used only after that revision; until then, the journal's value is right.
+        A value with a later revision is used only after that revision. Until then, the journal's value is right.
         """
         self._noted = noted
         self._take_revision()
 
     def unnoted(self) -> list[NotedValue]:
-        """Return this leg's values that neither the token nor the ledger has."""
+        """Return this leg's values that neither the token nor the ledger stores yet."""
         fresh = (
             NotedValue(self.revision, key, computed.value)
             for key, computed in self.values.items()
@@ -83,28 +85,28 @@ class ComputedValues:
         self._take_revision()
 
     def _take_revision(self) -> None:
-        # Saved values win: they are newer than the journal's.
+        # Values that the ledger has saved replace the journal's, because they are newer.
         noted = {key: Computed(value) for revision, key, value in self._noted if revision == self.revision}
         self.values |= noted
         self.kept |= noted.keys()
 
 
 def adapter_of(node: Node) -> TypeAdapter[Any]:
-    """Return the adapter that turns a remembered node's value into JSON and back."""
+    """Return the adapter that converts a remembered node's value to JSON and back."""
     return node.computed if node.computed is not None else TypeAdapter(Any)
 
 
 @contextmanager
 def storable(key: str) -> Generator[None]:
-    """Turn a failed JSON conversion into ValueNotStorable without the value.
+    """Turn a failed JSON conversion into a ValueNotStorable error that does not contain the value.
 
     Raises:
-        ValueNotStorable: The conversion failed. Clients may see the message, and must not see the value.
+        ValueNotStorable: The conversion failed. Clients may see the message, but they must not see the value.
     """
     try:
         yield
     except (PydanticSerializationError, PydanticUserError, ValueError) as error:
-        # Drop the cause, which would show the value in the traceback.
+        # Drop the cause, because its traceback would show the value.
         raise ValueNotStorable(key, reason=_reason_without_value(error)) from None
 
 

@@ -1,4 +1,4 @@
-"""Early ends of a leg's work: a suspension, a revision, a timeout, or a cancellation."""
+"""Ways in which a leg's work ends early: a suspension, a revision, a timeout, or a cancellation."""
 
 import asyncio
 import math
@@ -21,18 +21,20 @@ SHIELD_SECONDS = 60.0
 
 
 class Suspension(BaseException):
-    """Ends a leg with open questions. Not an `Exception`, so that `except Exception` in author code ignores it."""
+    """Ends a leg that has open questions. It is not an `Exception`, so `except Exception` in the author's code does not
+    catch it.
+    """
 
 
 class Revision(BaseException):
-    """Ends a body's run because its user changed an earlier answer. The body runs again from its top."""
+    """Ends one run of a body because the user changed an earlier answer. The body runs again from its top."""
 
 
 _ENDINGS: Final = (QuestionDeclined, Revision, Suspension)
 
 
 def verdict_on(raised: BaseException) -> BaseException:
-    """Return the exception that ends a leg, out of the several that a group may hold.
+    """Return the exception that ends a leg. An exception group may contain several candidates.
 
     A crash wins over a decline, a decline over a revision, and a revision over a suspension.
     """
@@ -42,7 +44,7 @@ def verdict_on(raised: BaseException) -> BaseException:
     endings = [leaf for leaf in leaves if isinstance(leaf, _ENDINGS)]
     crashes = [leaf for leaf in leaves if not isinstance(leaf, _ENDINGS)]
     if len(crashes) == 1:
-        # The author must see the crash itself, not the group around it with the open questions.
+        # The author must see the crash itself, not a group that also contains suspensions for open questions.
         return crashes[0]
     if crashes:
         return BaseExceptionGroup(str(raised), crashes) if endings else raised
@@ -59,10 +61,11 @@ def _leaves(raised: BaseException) -> Iterator[BaseException]:
 
 @contextmanager
 def cancellations_restored() -> Generator[None]:
-    """Undo the cancellation that a failing `asyncio.TaskGroup` requests for its own task. Python 3.11 does not.
+    """Undo the cancellation that a failing `asyncio.TaskGroup` requests for its own task. Python 3.11 does not undo it.
 
-    With an in-memory client, the task may be the client's and would be cancelled later. A group makes only one request,
-    so only one is undone; others come from outside. None is undone while a scope around the leg is cancelled.
+    With an in-memory client, the task may be the client's own, which would then be cancelled later. A group makes only
+    one request, so only one request is undone. Further requests come from outside. No request is undone while a scope
+    around the leg is cancelled.
     """
     before = cancel_requests()
     try:
@@ -74,14 +77,14 @@ def cancellations_restored() -> Generator[None]:
 
 
 def _undo_request_since(before: int) -> None:
-    """Undo one cancellation request, if the task has had one since `cancel_requests` returned `before`."""
+    """Undo one cancellation request, if the task has received any since `cancel_requests` returned `before`."""
     if cancel_requests() > before and (asyncio_task := asyncio.current_task()) is not None:
         asyncio_task.uncancel()
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class CancellationShield:
-    """Scope around a leg's work that ignores outside cancellations once a claimed body has begun.
+    """Scope around a leg's work. Once a claimed body has begun, the scope protects it from outside cancellations.
 
     The ledger then gets a result instead of an unknown outcome.
     """
@@ -98,7 +101,7 @@ class CancellationShield:
         finally:
             if self._timer is not None:
                 self._timer.cancel()
-        raise AssertionError("this scope is only a shield, and is never cancelled")
+        raise AssertionError("this scope is only a shield, so nothing may cancel it")
 
     def begin(self) -> None:
         """Ignore outside cancellations from now on."""
@@ -112,7 +115,7 @@ class CancellationShield:
 
 @dataclass(slots=True, eq=False, repr=False)
 class LegClock:
-    """Time that one leg has left. After each pause, the whole timeout starts again."""
+    """The time that one leg has left. After each pause, the leg has its whole timeout again."""
 
     scope: anyio.CancelScope
     seconds: float
@@ -121,14 +124,14 @@ class LegClock:
     restarted: Callable[[], None] = lambda: None
 
     def pause(self) -> None:
-        """Stop this clock, and the clocks of the legs that called this one."""
+        """Stop this clock, and the clocks of the legs that made this leg's call."""
         self.pauses += 1
         self.scope.deadline = math.inf
         if self.outer is not None:
             self.outer.pause()
 
     def resume(self) -> None:
-        """Start again, unless another question is still open."""
+        """Start the clock again, unless another question is still open."""
         self.pauses -= 1
         if not self.pauses:
             cancel_after(self.scope, self.seconds)
@@ -143,15 +146,15 @@ _CLOCK: ContextVar[LegClock | None] = ContextVar("roundtrip_clock", default=None
 def cancel_after(scope: anyio.CancelScope, seconds: float) -> None:
     """Cancel an entered scope after some seconds.
 
-    The event loop keeps a stopped timer until it would have fired, with the context in which it was set. That context
-    refers to the whole call, so set the timer in an empty context.
+    The event loop keeps a stopped timer, and the context in which it was set, until the timer would have fired. The
+    current context refers to the whole call, so set the timer in an empty context.
     """
     Context().run(setattr, scope, "deadline", anyio.current_time() + seconds)
 
 
 @contextmanager
 def clock_paused() -> Generator[None]:
-    """Stop the leg's timeout while a user or the client's model is asked."""
+    """Stop the leg's timeout while a user or the client's model answers questions."""
     clock = _CLOCK.get()
     if clock is None:
         yield
@@ -166,18 +169,19 @@ def clock_paused() -> Generator[None]:
 async def with_timeout(
     seconds: float, work: Awaitable[T], *, begun: Callable[[LegClock], None] = lambda clock: None
 ) -> T:
-    """Await a leg's work, for at most some seconds.
+    """Await a leg's work, but no longer than some seconds.
 
     Work that exceeds its time has timed out, even if it catches the cancellation. A cancellation from outside is not a
     timeout.
 
     Args:
-        seconds: The time.
+        seconds: The time limit.
         work: The work.
         begun: Receives the clock before the work begins.
 
     Raises:
-        ToolTimedOut: The work did not finish in time. If it raised an exception, that is the cause.
+        ToolTimedOut: The work did not finish in time. If the work then raised an exception, that exception is the
+            cause.
     """
     crash: Exception | None = None
     requests = cancel_requests()
@@ -201,13 +205,16 @@ async def with_timeout(
     finally:
         _CLOCK.reset(before)
     await anyio.lowlevel.checkpoint_if_cancelled()
-    # On Python 3.11, a failed asyncio.TaskGroup leaves a cancellation behind that looks like one from outside.
+    # On Python 3.11, a failed asyncio.TaskGroup leaves its cancellation request behind, which looks like a request from
+    # outside.
     _undo_request_since(requests)
     raise ToolTimedOut(seconds) from crash
 
 
 def _has_outside_cause(raised: BaseException) -> bool:
-    """Return True for a group that holds an outside cancellation or an interrupt, which must not be lost."""
+    """Return True if an exception group contains an outside cancellation or an interrupt, because these must not be
+    lost.
+    """
     if not isinstance(raised, BaseExceptionGroup):
         return False
     group = cast("BaseExceptionGroup[BaseException]", raised)

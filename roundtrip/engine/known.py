@@ -1,7 +1,7 @@
 """Answers that a call has when a leg begins: from its journal, and from this request.
 
-An answer counts only for the wording that the user saw. Where two functions share a name and only their paths differ,
-`KnownAnswers.adopt` finds the answers that another build wrote under another path.
+An answer counts only for the wording that the user saw. If several functions share a name, their paths are part of
+their question names. `KnownAnswers.adopt` then finds answers that another build stored under another path.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,14 +16,14 @@ from roundtrip.machine.pins import Pinner, is_by_software
 from roundtrip.questions.wire import PendingQuestion, Question
 
 KEY_GONE: Final = ("key",)
-"""The only difference that a pin shows if no server key can verify it."""
+"""The difference that a pin shows if none of the server's keys can verify the pin."""
 
 _UNANSWERED: Final = (Reason.NEW, Reason.RENAMED, Reason.OTHER_BUILD)
 """Reasons to ask a question that has no answer under its own name."""
 
 
 class KnownAnswers:
-    """One call's answers, with pins of the wordings that the user saw."""
+    """One call's answers, with the pins of the wordings that the user saw."""
 
     def __init__(self, leg: Leg) -> None:
         journal = leg.journal
@@ -37,13 +37,13 @@ class KnownAnswers:
         self.other_build = journal is not None and not self.same_build
         """True if another build wrote the journal."""
         self.other_plan = self.other_build and journal is not None and journal.fingerprint != leg.plan.fingerprint
-        """True if that build had another plan."""
+        """True if another build wrote the journal and had another plan."""
         self.asked: dict[str, Asked] = {}
-        """This round's questions."""
+        """The questions that this round asked."""
         self.responses: dict[str, InputResponse | None] = {}
-        """Unread responses to this round; None for a malformed one."""
+        """Responses to this round that have not been read; None for a malformed response."""
         self.seen: set[str] = set()
-        """Names and former names of the questions that this leg has settled."""
+        """Current and former names of the questions that this leg has settled."""
         self.revised: set[str] = set()
         """Names of questions that may depend on an answer that a review has changed."""
 
@@ -52,17 +52,19 @@ class KnownAnswers:
         return self.pinner.pin(self._call, question.message, question.schema)
 
     def changes(self, pin: bytes, question: Question) -> tuple[str, ...]:
-        """Return the differences between a question and the pinned one: see `Pinner.changes`."""
+        """Return how a question differs from the pinned question. See `Pinner.changes`."""
         return self.pinner.changes(pin, self._call, question.message, question.schema)
 
     def adopt(self, pending: Mapping[str, PendingQuestion], is_blocked: Callable[[int], bool]) -> bool:
-        """Give questions the answers that another build wrote for them under their bare name or another path.
+        """Move answers that another build stored to the names that their questions have in this build.
 
-        The wording must match, and exactly one node and one answer must fit: two closures from one factory must never
-        swap. `is_blocked` returns True for a node that cannot run yet, and may also fit.
+        The other build may have stored an answer under the question's bare name or under another path. The wording must
+        match, and exactly one node and one answer must fit: two closures that the same factory made must never get each
+        other's answers. `is_blocked` returns True for a node that cannot run yet. The answer might belong to such a
+        node.
 
         Returns:
-            True if an answer was found, so that the questions can be settled again.
+            True if an answer was moved, so that the questions can be settled again.
         """
         plan = self.plan
         if plan.names.keys() >= self.entries.keys() | self.asked.keys():
@@ -93,14 +95,16 @@ class KnownAnswers:
         return found
 
     def revise(self, stale: str) -> None:
-        """Forget an answer that depended on an answer that a review has changed."""
+        """Forget an answer that depended on another answer, which a review has changed."""
         self.revised.add(stale)
         self.entries.pop(stale, None)
         self.asked.pop(stale, None)
         self.responses.pop(stale, None)
 
     def reason_to_ask(self, names: tuple[str, ...], question: Question) -> tuple[Reason, tuple[str, ...], str | None]:
-        """Return the reason to ask a question that the last round lacked, its changed parts, and its former name."""
+        """Return why a question that the last round did not ask is asked now, its changed parts, and its former
+        name.
+        """
         if any(name in self.revised for name in names):
             return Reason.REVISED, (), None
         entry = next((self.entries[name] for name in names if name in self.entries), None)
@@ -108,7 +112,7 @@ class KnownAnswers:
             changed = self.changes(entry.pin, question)
             if changed:
                 return wording_reason(changed), changed, None
-            # The answer was valid for the same form before, and is not valid now.
+            # The answer was valid for the same form earlier, but is no longer valid.
             return (Reason.OTHER_BUILD if self.other_build else Reason.INVALID), (), None
         if not self.other_build:
             return Reason.NEW, (), None
@@ -119,7 +123,7 @@ class KnownAnswers:
         return (Reason.OTHER_BUILD if self._was_in_reach(names[0]) else Reason.NEW), (), None
 
     def _was_in_reach(self, key: str) -> bool:
-        """Return True if the previous leg would have asked a resolver's question, had its build known the question."""
+        """Return True if the previous leg's build would have asked a resolver's question, had it known the question."""
         index = self.plan.names.get(key)
         if index is None or not self.other_plan:
             return False
@@ -127,12 +131,14 @@ class KnownAnswers:
         return not any(index in self.plan.downstream(place) for place in out)
 
     def entries_to_write(self) -> dict[str, Entry]:
-        """Return the entries, and this round's unread responses, pinned to the wordings they answer.
+        """Return the entries and this round's unread responses, each with the pin of the wording that it answers.
 
-        An unread response's question may belong to another build, have another wording here, or depend on a question
-        that is asked again. On a later leg the response counts like any other entry, so users answer only once.
-        Responses to remembered nodes are left out: their entries are final without a wording check, so they must be
-        read under their wording first.
+        A response may be unread because its question belongs to another build, has another wording in this build, or
+        depends on a question that is asked again. On a later leg, the response counts like any other entry, so users
+        answer only once.
+
+        Responses to remembered nodes are left out. A remembered node's entry is final, and its wording is not checked
+        again, so its response must first be read under its own wording.
         """
         entries = dict(self.entries)
         kept = {name for node in self.plan.nodes if node.remember for name in node.names}
@@ -143,15 +149,16 @@ class KnownAnswers:
             data = wire.get("content") if "action" in wire else wire
             pin = self.asked[key].pin
             if isinstance(response, ElicitResult) is is_by_software(pin):
-                # It answers another kind of question. If it were kept, it could count as consent.
+                # The response answers another kind of question. If it were kept, it could be mistaken for consent.
                 continue
             entries[key] = Entry(ACTIONS.get(wire.get("action", ""), Action.ACCEPT), pin, data)
         return entries
 
     def foreign_asked(self) -> dict[str, Asked]:
-        """Return another build's questions whose answers this build carries along unread.
+        """Return another build's questions whose answers this build passes on without reading them.
 
-        While such a question is listed as asked, a remembered node in that build first checks its answer's wording.
+        While such a question is listed as asked, a remembered node in the other build checks the wording before it uses
+        the answer.
         """
         return {
             key: asked

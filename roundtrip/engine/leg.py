@@ -1,4 +1,4 @@
-"""One leg's values: everything that serving it needs, and how it can end."""
+"""The values of one leg: everything that is needed to serve it, and the ways in which it can end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from mcp_types import InputRequiredResult
 
 if TYPE_CHECKING:
-    # A server whose tools never ask does not load most of these.
+    # A server whose tools never ask does not need to load most of these modules.
     from mcp_types import InputResponse
 
     from roundtrip.engine.ports import Client, Ports, Wait
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from roundtrip.resolvers.threads import Threads
 
 DONE: Final = "done"
-"""The parameter that the plan for a page's `done` function fills."""
+"""Name of the only parameter in the plan for a page's `done` function. The function's result fills it."""
 
 
 class Finished(NamedTuple):
@@ -33,83 +33,83 @@ class Finished(NamedTuple):
 
 
 class Suspended(NamedTuple):
-    """End of a leg with questions. `state` is the text that `Leg.write` returned for its journal."""
+    """End of a leg that has open questions. `state` is the text that `Leg.write` returned for the leg's journal."""
 
     questions: dict[str, PendingQuestion]
     state: str
     waits: tuple[Wait, ...] = ()
-    """The times and signals that it waits for, besides answers."""
+    """The times and signals that the call waits for, in addition to answers."""
     channel: str | None = None
-    """The channel that carries the questions; None if the client asks them."""
+    """The channel that carries the questions; None if the client itself asks them."""
     external: Mapping[str, PendingQuestion] = MappingProxyType({})
-    """The questions that it waits for and that no client answers."""
+    """The questions that the call waits for and no client answers."""
 
     def result(self) -> InputRequiredResult:
-        """Return the result with which the SDK's handlers ask them."""
+        """Return the result with which the SDK's handlers ask the questions."""
         requests = {key: waiting.request() for key, waiting in self.questions.items()}
         return InputRequiredResult(input_requests=requests, request_state=self.state)
 
 
 class Authored(NamedTuple):
-    """End of a leg with questions that the author asks by hand; `state` has the author's state, if there is one."""
+    """End of a leg whose author asks questions by hand. `state` contains the author's own state, if there is any."""
 
     result: InputRequiredResult
     state: str | None
 
 
 class Declined(NamedTuple):
-    """End of a call whose user declined or cancelled a question that it needs."""
+    """End of a call because the user declined or cancelled a question that the call needs."""
 
     reason: str
 
 
 class HandedOver(NamedTuple):
-    """End of a leg whose parameters are resolved, and whose body will run in a task; the journal is written."""
+    """End of a leg that has resolved its parameters and written the journal. The body will run in a task."""
 
 
 LegEnd = Finished | Suspended | Authored | Declined | HandedOver
 
 
 class PlainBody(NamedTuple):
-    """Body that may run in a worker thread, directly after the plain resolvers."""
+    """A body that may run in a worker thread, directly after the plain resolvers."""
 
     call: Callable[[dict[str, Any]], Callable[[], Any]]
-    """Returns the function to run, given the resolved parameters."""
+    """Given the resolved parameters, returns the function to run."""
     finish: Callable[[Any], Awaitable[Any]]
-    """Returns the body's result on the loop, given the function's."""
+    """Given the value that the function returned, returns the body's result. Runs on the loop."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Leg:
-    """One request in a call, with everything that serving it needs. The clock and the ids come from outside."""
+    """One request in a call, with everything that is needed to serve it. The caller provides the clock and the ids."""
 
     call: Call
     plan: Plan
     client: Client
     born: float
     end: float
-    """The time after which no leg of the call may arrive; the build that began the call sets it."""
+    """The time after which no leg of this call is accepted. The build that began the call sets it."""
     clock: Callable[[], float]
     limits: Limits
     write: Callable[[Journal], str]
-    """Writes the journal, and returns text for the result: the journal itself, or a placeholder for the token."""
+    """Writes the journal. Returns text for the result: the journal itself, or a placeholder for the token."""
     plan_for: Callable[[Callable[..., Any]], Plan]
-    """Plans a page's `done` function, which may take the same parameters as a resolver."""
+    """Makes the plan for a page's `done` function, which may take the same parameters as a resolver."""
     threads: Threads
-    """Run plain resolvers and steps."""
+    """The threads that run plain resolvers and steps."""
     ports: Ports
     confirmation: tuple[str, Marker] | None = None
-    """A question, with its name, that must be accepted before anything runs."""
+    """The name of a question and the question itself. The user must accept it before anything runs."""
     build: str = ""
     reused: Reused | None = None
-    """Outcomes of nodes that ran for the request before the leg began."""
+    """Outcomes of nodes that ran for this request before the leg began."""
     is_of_tool: bool = True
     """False for a prompt or a resource."""
     version: str | None = None
-    """The tool's version, which the call keeps."""
+    """The tool's version, which stays the same for the whole call."""
     journal: Journal | None = None
     responses: Mapping[str, InputResponse | None] | None = None
-    """The answers that came with the request; None for a malformed one."""
+    """The answers that came with the request; None for a malformed answer."""
     timeout: float | None = None
-    """Seconds that the leg's work may take. Time in which a user is asked does not count."""
+    """How many seconds the leg's work may take. Time in which a user answers questions does not count."""
     plain_body: PlainBody | None = None

@@ -1,10 +1,11 @@
-"""One leg: resolve, ask or execute, and end with a result, with questions, or declined.
+"""One leg: resolve, then ask or execute. The leg ends with a result, with questions, or declined.
 
-Only this module and `rounds` change a call's state, by applying events from the table. Both eras take the same path: a
-retry leg ends at `ask`, and the next leg starts with `resume`; a live leg waits there and continues.
+Only this module and `rounds` change a call's state, and they do so by applying events from the table. Both eras take
+the same path. In the retry era, a leg ends at `ask`, and the next leg starts with `resume`. In the live era, the leg
+waits at `ask` and then continues.
 """
 
-# Without it, the functions that a leg makes would evaluate their annotations each time.
+# Without this import, the nested functions that each leg defines would evaluate their annotations each time.
 from __future__ import annotations
 
 import inspect
@@ -56,14 +57,14 @@ async def serve(
     Args:
         leg: The call, its plan and its client.
         arguments: The tool's validated arguments, by the names that resolvers use.
-        make_context: Makes the value for context parameters; called when one is needed.
+        make_context: Makes the value of a context parameter. It is called only when the value is needed.
         body_takes_no_context: True if the body takes no context.
         execute: Runs the body.
 
     Raises:
         ToolTimedOut: The leg's work took too long.
-        RoundtripError: The call cannot continue (a question cannot be asked, the last permitted answer was invalid,
-            ...).
+        RoundtripError: The call cannot continue, for example because a question cannot be asked, or because the last
+            permitted answer was invalid.
         Exception: An error in the author's code.
     """
     run = LegRun(leg, arguments, make_context, body_takes_no_context, execute)
@@ -71,7 +72,8 @@ async def serve(
     try:
         return await run.serve()
     finally:
-        # It refers to the run, and only the garbage collector would free both. No body asks after it has ended.
+        # `call_done` refers to the run. Without this line, only the garbage collector would free the run. No body asks
+        # after it has ended.
         del run.rounds.call_done
 
 
@@ -80,13 +82,13 @@ async def _execute_nothing(filled: dict[str, Any], context: Any) -> None:
 
 
 def end_authored(leg: Leg, result: InputRequiredResult) -> Authored:
-    """End a silent body's leg with questions that the author asks by hand."""
+    """End a silent body's leg whose author asks questions by hand."""
     return LegRun(leg, {}, lambda body: None, True, _execute_nothing).end_authored(result)
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class LegRun:
-    """One leg while it is served; it runs its body one time at a time."""
+    """One leg while it is being served. Only one run of its body is active at a time."""
 
     leg: Leg
     arguments: Mapping[str, Any]
@@ -98,9 +100,9 @@ class LegRun:
     shield: CancellationShield | None = field(default=None, init=False)
     _body: Body | None = field(default=None, init=False)
     given_context: Any = field(default=None, init=False)
-    """The context, once one of the leg's functions has received it."""
+    """The context that one of the leg's functions has received; None until then."""
     _body_value: tuple[Any] | None = field(default=None, init=False)
-    """The value of a body that has run directly after its resolvers."""
+    """The value that the body returned, if it ran in the resolvers' thread."""
     _hands_over_now: bool = field(default=False, init=False)
     _cancel_requests: int = field(default_factory=cancel_requests, init=False)
     _done_plans: dict[int, Plan] = field(default_factory=dict[int, Plan], init=False)
@@ -111,23 +113,23 @@ class LegRun:
         self.rounds = Rounds(leg, self.answers, self._call_done, is_retry_era(leg.client.protocol_version))
 
     def body(self) -> Body:
-        """Return the body's current run, which can ask."""
+        """Return the current run of the body. It can ask questions."""
         if self._body is None:
             self._body = Body(self.rounds)
         return self._body
 
     def context(self) -> Any:
-        """Return the value for context parameters."""
+        """Return the value of context parameters."""
         if self.given_context is None:
             self.given_context = self.make_context(self.body())
         return self.given_context
 
     async def serve(self) -> LegEnd:
-        """Serve the leg: see this module's `serve`."""
+        """Serve the leg. See the function `serve` in this module."""
         leg, call, rounds = self.leg, self.leg.call, self.rounds
         claim, recorded = leg.ports.claim, leg.ports.recorded_claim
         try:
-            # A task's first leg begins in `resolving`, where its client's leg was handed over.
+            # A task's first leg is already in `resolving`, because its client's leg was handed over in that state.
             if call.state is not State.RESOLVING:
                 call.begin_leg()
             if recorded is not None and leg.journal is not None:
@@ -143,7 +145,7 @@ class LegRun:
             if leg.timeout is not None:
                 work = with_timeout(leg.timeout, work)
             if leg.ports.entered is not None:
-                # These were entered before the timeout began, so they exit outside it.
+                # These dependencies were entered before the timeout began, so they must exit outside it.
                 work = leg.ports.entered.around(work, ended_by=_exception_of, outlive=leg.ports.outlive)
             if claim is not None:
                 self.shield = CancellationShield(has_timeout=leg.timeout is not None)
@@ -181,7 +183,7 @@ class LegRun:
             raise failure from (None if failure is verdict else raised)
 
     async def _resolve_and_execute(self) -> Finished | Declined:
-        """Ask for the confirmation, resolve, and run the body until no review changes an answer."""
+        """Ask for the confirmation, resolve, and run the body. Repeat this for as long as reviews change answers."""
         leg, answers = self.leg, self.answers
         if leg.journal is not None:
             answers.deliver(leg.responses or {}, leg.journal.asked)
@@ -210,7 +212,7 @@ class LegRun:
         outcome.require_value(key)
 
     async def _run_once(self, entered: TeardownStack | None) -> Finished | Declined:
-        """Resolve, and run the body."""
+        """Resolve, and run the body once."""
         leg, call = self.leg, self.leg.call
         values: dict[str, Any] = {}
         if leg.plan.nodes:
@@ -221,8 +223,8 @@ class LegRun:
                 return Finished(await leg.plain_body.finish(self._body_value[0]))
         ports = leg.ports
         if ports.hands_over or ports.needs_token:
-            # End with a round without questions: only a token gives the call an id under which the ledger knows its
-            # body.
+            # End the leg with a round that has no questions. The ledger knows the body by the call's id, which only a
+            # token can carry to the next leg.
             self._hands_over_now = ports.hands_over and not ports.needs_token
             raise Suspension
         if ports.begin_unclaimed is not None:
@@ -239,10 +241,11 @@ class LegRun:
             return Finished(await self.execute(values, self.context()))
 
     async def _resolve(self, values: dict[str, Any], entered: TeardownStack | None) -> Declined | None:
-        """Fill `values`, and ask the questions that this needs."""
+        """Resolve the parameters into `values`, and ask the questions that resolving needs."""
         leg, answers = self.leg, self.answers
         last: _BodyInThread | None = None
-        # The leg's own asyncio task must report facts to the watcher.
+        # If there is a watcher, the body must not run in the resolvers' thread: only the leg's own asyncio task may
+        # report facts.
         if leg.plain_body is not None and leg.call.watch is None:
             last = _BodyInThread(self, leg.plain_body, values, entered)
         scheduler = Scheduler(
@@ -271,13 +274,13 @@ class LegRun:
         return Declined(declined.as_on_sdk() if leg.is_of_tool else str(declined))
 
     async def _call_done(self, done: Callable[..., Any]) -> Any:
-        """Call a page's `done` function. A waiting leg calls it many times."""
-        # The question keeps the function alive, and so its id.
+        """Call a page's `done` function. A leg that waits for the page calls the function many times."""
+        # The id stays unique, because the question keeps the function alive.
         plan = self._done_plans.get(id(done))
         if plan is None:
             plan = self._done_plans[id(done)] = self.leg.plan_for(done)
         entered = TeardownStack(self.leg.ports.report)
-        # Use separate threads, because a waiting body may hold the leg's thread.
+        # Use separate threads, because a waiting body may occupy the leg's thread.
         threads = self.leg.threads.apart()
         try:
             return await entered.around(self._run_done(plan, entered, threads), ended_by=lambda value: None)
@@ -296,31 +299,34 @@ class LegRun:
         await scheduler.advance()
         if scheduler.waiting:
             label = scheduler.waiting_nodes()[0].label
-            raise BodyMistake(f"{label} decides if a page is finished, and must not ask a question")
+            raise BodyMistake(f"{label} decides whether a page is finished, so it must not ask a question")
         values: dict[str, Any] = {}
         scheduler.fill(values)
         return values[DONE]
 
     def end_authored(self, result: InputRequiredResult) -> Authored:
-        """End the leg with questions that the author asks by hand."""
+        """End the leg with the questions that the author asks by hand."""
         leg = self.leg
         if leg.client.protocol_version is not None and not self.rounds.answers_come_later:
-            # The SDK answers such a client with an internal error, as on its own server.
-            self.leg.call.apply(Event.FAIL, error="returned an InputRequiredResult, which its client does not know")
+            # The SDK's handlers then answer the client with an internal error, as they do on an SDK server.
+            self.leg.call.apply(
+                Event.FAIL, error="the body returned an InputRequiredResult, which the client does not know"
+            )
         else:
             requests = result.input_requests or {}
             self.leg.call.apply(Event.ASK, keys=tuple(requests), authored=True, requests=requests)
         state = result.request_state
         if state is None and (leg.ports.claim is not None or leg.ports.begin_unclaimed is not None):
-            # Without a token, the next leg would be another call without a claim.
+            # Without a token, the next leg would belong to another call, which has no claim.
             state = ""
         return Authored(result, self.rounds.write_journal(authored=state) if state is not None else None)
 
     def _suspend(self) -> Suspended | HandedOver:
-        """End the leg with the open questions, or before the body."""
+        """End the leg with the open questions, or hand the call over before its body runs."""
         try:
             if self.leg.ports.hands_over and self.rounds.external and not self.rounds.batch:
-                # The call's task waits for them. If it has no token yet, a round without questions comes first.
+                # The call's task will wait for these outcomes. If the call has no token yet, a round without questions
+                # must come first.
                 self._hands_over_now = not self.leg.ports.needs_token
                 self.rounds.external.clear()
             if self._hands_over_now and not self.rounds.batch:
@@ -335,34 +341,36 @@ class LegRun:
 
 @dataclass(slots=True, eq=False, repr=False)
 class _BodyInThread:
-    """Plain body in the resolvers' thread, and the exits after it."""
+    """A plain body that runs in the resolvers' thread, followed by the exits of context managers."""
 
     _run: LegRun
     _body: PlainBody
     _values: dict[str, Any]
     _entered: TeardownStack | None
     value: tuple[Any] | None = None
-    """The body's return value."""
+    """The value that the body returned."""
 
     def next(self, fill: Callable[[dict[str, Any]], bool]) -> Callable[[], Any] | None:
-        """Begin the body, then the exits. Return None if the body must begin on the loop, or no exit may follow."""
+        """Return the body, and then each exit. Return None if the body must begin on the loop, or if no exit may
+        follow.
+        """
         if self.value is not None:
             return self._entered.next_exit(self.value[0]) if self._entered is not None else None
-        # A resolver's asyncio task may still ask with the context.
+        # A resolver that has received the context may still ask with it, in its asyncio task.
         if self._run.given_context is not None or not fill(self._values):
             return None
         self._run.leg.call.apply(Event.EXECUTE)
         return self._body.call(self._values)
 
     def settle(self, value: Any) -> bool:
-        """Keep the body's value. Return False if the loop must await it."""
+        """Keep the value that the body returned. Return False if the loop must await the value."""
         if self.value is None:
             self.value = (value,)
         return not inspect.isawaitable(value)
 
 
 def _accepts(leg: Leg, journal: Journal, key: str) -> bool:
-    """Return True if the client accepts a confirmation on this leg, or has accepted it earlier."""
+    """Return True if the user accepts a confirmation on this leg, or has accepted it on an earlier leg."""
     response, entry = (leg.responses or {}).get(key), journal.entries.get(key)
     if isinstance(response, ElicitResult):
         return response.action == "accept"
@@ -370,13 +378,13 @@ def _accepts(leg: Leg, journal: Journal, key: str) -> bool:
 
 
 def _result_of(end: Finished | Declined) -> Any:
-    """Return the result for the ledger; None if the body returned none."""
+    """Return the result for the ledger; None if the body returned no result."""
     return end.value if isinstance(end, Finished) else None
 
 
 def _exception_of(end: Finished | Declined) -> BaseException | None:
-    """Return the exception that dependencies exit with; None after a success."""
+    """Return the exception that dependencies receive when they exit; None after a success."""
     if isinstance(end, Declined):
         return RoundtripError(end.reason)
-    # A body that asks by hand suspends the call, like other questions.
+    # A body that asks by hand suspends the call, in the same way as other questions do.
     return Suspension() if isinstance(end.value, InputRequiredResult) else None

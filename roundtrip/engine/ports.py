@@ -1,4 +1,4 @@
-"""Engine ports: what a leg needs from its client, and from features that answer instead."""
+"""Engine ports: what a leg needs from its client, and from features that can take the client's place."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ if TYPE_CHECKING:
 
 
 CountGuess = Callable[[str, Any, int], Awaitable[bool]]
-"""Counts an answer to a question; returns False if the call has had too many different ones."""
+"""Counts an answer to a question. Returns False if the call has given too many different answers to it."""
 
 
 class Client(Protocol):
-    """One request's client, with everything that asking it needs."""
+    """The client that sent one request, with everything that is needed to ask it."""
 
     @property
     def protocol_version(self) -> str | None:
-        """Return the negotiated revision; None without a request."""
+        """Return the negotiated protocol revision; None if there is no request."""
         ...
 
     @property
     def capabilities(self) -> ClientCapabilities | None:
-        """Return the client's declared capabilities."""
+        """Return the capabilities that the client declared."""
         ...
 
     @property
     def can_be_asked_live(self) -> bool:
-        """Return True if its connection carries requests from the server."""
+        """Return True if the client's connection can carry requests from the server."""
         ...
 
     @property
     def in_session(self) -> bool:
-        """Return True if its requests belong to a session that the server keeps."""
+        """Return True if the client's requests belong to a session that the server keeps."""
         ...
 
     async def send(self, request: InputRequest, result_type: type[BaseModel]) -> InputResponse:
-        """Ask one question and wait for the answer.
+        """Ask one question, and wait for the answer.
 
         Raises:
             ConnectionLost: The client left before it answered.
@@ -61,24 +61,24 @@ class Client(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Channels:
-    """Channels that carry one request's questions to a person or a model, besides its client's own forms."""
+    """Channels that carry one request's questions to a person or a model, in addition to the client's own forms."""
 
     page: Literal["url", "local", "link", "page"] | None = None
     """The channel for a question page; None if no page shows the questions.
 
-    "url": the client shows its address. "local": it opens in this machine's browser. "link": the tool's result has its
-    address. "page": the user is already on it.
+    "url": the client shows the page's address. "local": the page opens in a browser on this machine. "link": the tool's
+    result contains the page's address. "page": the user is already on the page.
     """
     model: bool = False
     """True if the model that called the tool may answer questions that anyone may answer."""
     is_live: bool = False
-    """True if the client is asked over its connection for samples and roots."""
+    """True if the client is asked for samples and roots over its connection."""
     for_links: Literal["local", "link"] | None = None
-    """The channel for a question page in rounds with a link, if the client shows only forms."""
+    """The channel for a question page in a round that contains a link, if the client can show only forms."""
 
     @property
     def replaces_client(self) -> bool:
-        """Return True if users are not asked by the client."""
+        """Return True if something other than the client asks the users."""
         return self.page is not None or self.model
 
     @property
@@ -88,21 +88,21 @@ class Channels:
 
 
 class Wait(NamedTuple):
-    """Time or signal that a body waits for."""
+    """A time or a signal that a body waits for."""
 
     until: float | None
     signal: str | None = None
 
 
 class Waits(Protocol):
-    """Waits in one run of a body, which end its leg."""
+    """The waits in one run of a body. Each wait ends the leg."""
 
     def sleep(self, seconds: float, name: str | None) -> Wait | None:
-        """Return the rest of a sleep; None if its time has passed."""
+        """Return the wait for the rest of a sleep; None if the sleep's time has passed."""
         ...
 
     def receive(self, name: str, seconds: float | None) -> Wait | list[Any]:
-        """Return a signal's payload as a list's only item, or the wait for it.
+        """Return a signal's payload in a list with one item, or the wait for the signal.
 
         Raises:
             TimeoutError: The signal did not arrive in time.
@@ -111,66 +111,73 @@ class Waits(Protocol):
 
 
 BeginWaits = Callable[[str, "ComputedValues"], Waits]
-"""Begins the waits in a body's run, given the method that waits; raises BodyMistake if the call cannot wait."""
+"""Makes the `Waits` for one run of a body. The first argument is the name of the method that waits.
+
+Raises BodyMistake if the call cannot wait.
+"""
 
 
 class Settler(Protocol):
     """Settles one kind of external question on a call's legs."""
 
     def settle(self, waiting: PendingQuestion, computed: ComputedValues) -> Outcome | None:
-        """Return a question's outcome; None leaves it open, with `is_over` set if `fallback` must replace it."""
+        """Return a question's outcome. None leaves the question open; `is_over` is then set if `fallback` must replace
+        the outcome.
+        """
         ...
 
     def check(self, waiting: PendingQuestion) -> None:
         """Check that the call may wait for an open question.
 
         Raises:
-            RoundtripError: It may not.
+            RoundtripError: The call may not wait for the question.
         """
         ...
 
     def opened_after(self, changed: Set[str]) -> list[str]:
-        """Return the names of questions that were opened after one of the changed names had been answered."""
+        """Return the names of questions that were opened after the user had answered one of the changed questions."""
         ...
 
     def void(self, stale: Iterable[str], computed: ComputedValues) -> None:
-        """Note that outcomes no longer count, because a review has changed an answer before them."""
+        """Note that outcomes no longer count, because a review has changed an answer on which they may depend."""
         ...
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Ports:
-    """Everything that the server and its features provide to a leg. Without them, it only asks its client."""
+    """Everything that the server and its features provide to a leg. A leg without ports can only ask its client."""
 
     claim: Claim | None = None
-    """The claim on the call, if it is stored or its body must run once."""
+    """The claim on the call, if the call is stored or its body must run once."""
     recorded_claim: RecordedClaim | None = None
-    """The same claim, if it records the outcome: the body must run once, and the call is not stored."""
+    """The same claim, if it records the outcome. That is so if the body must run once and the call is not stored."""
     begin_unclaimed: Callable[[], None] | None = None
-    """Reports that a body that should run once begins without a token, and so without a claim."""
+    """Reports that a body that should run once begins without a token. Without a token, there is no claim."""
     needs_token: bool = False
-    """True to begin with a round without questions, so that a token identifies repeated requests."""
+    """True if the call must begin with a round without questions, so that a token identifies repeated requests."""
     count_guess: CountGuess | None = None
-    """Counts answers to questions with `guesses=`, which need it."""
+    """Counts the answers to questions with `guesses=`. Such questions cannot be asked without it."""
     settlers: Mapping[type[ExternalQuestion], Settler] = field(default_factory=dict[Any, Any])
-    """Settle the questions that no client answers, by kind."""
+    """Settlers for the questions that no client answers, by question class."""
     begin_waits: BeginWaits | None = None
-    """Begins waits for times and signals."""
+    """Makes the object through which a body waits for times and signals."""
     is_stored: bool = False
-    """True for a stored call's leg, which looks at a page once, and again on a later leg."""
+    """True for a stored call's leg. The leg checks a page only once; a later leg checks the page again."""
     channels: Channels = Channels()
     by_model: Collection[str] = ()
-    """Names of questions that a model answered."""
+    """Names of questions that a model has answered."""
     page_wait: float = math.inf
-    """The most seconds that the leg waits for a page, even if the page has a longer `wait=`."""
+    """The maximum number of seconds that the leg waits for a page, even if the page has a longer `wait=`."""
     hands_over: bool = False
-    """True to end before the body, which will run in a task."""
+    """True if the leg must end before the body, because the body will run in a task."""
     pinner: Pinner | None = None
-    """Makes question pins. Without it, pins have a salt and no key."""
+    """Makes question pins. Without it, pins are made without a key."""
     outlive: Outlive | None = None
-    """Keeps the leg's dependencies for threads that continue after a timeout."""
+    """Keeps the leg's dependencies open for threads that continue after a timeout."""
     report: Report = lambda label, error: None
     offer: Callable[[Callable[[], Any]], object] = lambda context: None
-    """Lets author code find the context without a parameter."""
+    """Makes the context available to the author's code without a parameter."""
     entered: TeardownStack | None = None
-    """The dependencies entered for the request before the leg began. They exit together with the leg's."""
+    """Dependencies that were entered for the request before the leg began. They exit together with the leg's
+    dependencies.
+    """

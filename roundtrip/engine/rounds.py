@@ -1,7 +1,7 @@
-"""One leg's rounds: ask the client a batch of questions, in either era, and move the call along.
+"""One leg's rounds: ask the client a batch of questions, in either era, and apply the matching events to the call.
 
-In the live era `ask` waits for the answers. In the retry era it raises `Suspension`, which unwinds the asking code, and
-the leg ends with the batch.
+In the live era, `ask` waits for the answers. In the retry era, `ask` raises `Suspension`, which unwinds the code that
+asked, and the leg ends with the batch.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -31,7 +31,7 @@ from roundtrip.questions.wire import ExternalQuestion, FormQuestion, ModelQuesti
 
 _PAGE_POLL_SECONDS: Final = 0.25
 _DONE_SECONDS: Final = 30.0
-"""The time that a `done` function may take, however short its page's `wait` is."""
+"""How long a `done` function may run, even if its page has a shorter `wait`."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -41,28 +41,30 @@ class Rounds:
     leg: Leg
     answers: Answers
     call_done: Callable[[Any], Awaitable[Any]]
-    """Calls a page's `done` function with the parameters it takes."""
+    """Calls a page's `done` function with the parameters that the function takes."""
     answers_come_later: bool
     batch: dict[str, PendingQuestion] = field(default_factory=dict[str, PendingQuestion])
     """The questions with which the leg will end."""
     waits: list[Wait] = field(default_factory=list[Wait])
     """The times and signals that the call will wait for after the leg."""
     external: dict[str, PendingQuestion] = field(default_factory=dict[str, PendingQuestion])
-    """The questions that no client answers and that the call will wait for after the leg."""
+    """The questions that the call will wait for after the leg and no client answers."""
     needs_page: bool = False
-    """True if the leg asks for a link and its client shows only forms. Then a page shows all remaining questions."""
+    """True if the leg asks the user to visit a link, but the client can show only forms. A page then shows all
+    remaining questions.
+    """
 
     async def ask(self, batch: Sequence[PendingQuestion]) -> None:
-        """Ask questions and deliver the answers, or use `fallback=` for questions that the client cannot be asked.
+        """Ask questions and deliver the answers. Use `fallback=` for questions that the client cannot be asked.
 
-        After a fallback, a counted answer or a finished page, the caller asks the rest of the batch again.
+        After a fallback, a counted answer or a finished page, the caller must ask the remaining questions again.
 
         Raises:
             Suspension: The answers will come with the next leg.
             CannotAsk: The client cannot be asked, and the question has no fallback.
-            CallOutlived: The call has expired, or expires while the client is silent.
-            GuessesSpent: A question was answered in too many different ways.
-            GuessUncounted: Nothing can count such an answer now.
+            CallOutlived: The call has expired, or it expired before the client answered.
+            GuessesSpent: A question received too many different answers.
+            GuessUncounted: An answer must be counted before it is read, but the ledger cannot count it now.
         """
         answers, client = self.answers, self.leg.client
         external = {waiting: waiting.question for waiting in batch if isinstance(waiting.question, ExternalQuestion)}
@@ -86,7 +88,7 @@ class Rounds:
             for waiting in unaskable:
                 await answers.use_fallback(waiting)
             return
-        # Questions that only the client can answer come first, if its connection carries them.
+        # If the connection can carry them, ask questions that only the client can answer first.
         whole, batch = batch, [waiting for waiting in batch if not self._ends_leg(waiting)] or batch
         ends_leg = self._ends_leg(batch[0])
         left = 0.0 if ends_leg else self.leg.end - self.leg.clock()
@@ -106,14 +108,14 @@ class Rounds:
 
         Args:
             batch: The questions to ask.
-            whole: These, and the questions that the next leg asks.
+            whole: The questions in `batch`, and those that the next leg asks.
             seconds: How long the call may still wait.
         """
         call, client = self.leg.call, self.leg.client
         was_executing = call.state is State.EXECUTING
         self._note_ask()
         responses = None
-        # The user may never answer, while a plain body holds a thread.
+        # Limit the wait: the user may never answer, and a plain body occupies a thread meanwhile.
         with clock_paused(), anyio.CancelScope() as patience:
             cancel_after(patience, seconds)
             responses = await _answers_of(client, batch)
@@ -127,11 +129,13 @@ class Rounds:
         self.answers.deliver(responses, {waiting.key: waiting.asked for waiting in whole})
 
     async def _await_external(self, external: Mapping[PendingQuestion, ExternalQuestion], *, are_alone: bool) -> bool:
-        """Note the questions for which the leg ends; return True if one has expired and its fallback replaced it.
+        """Note the external questions that the call must wait for after this leg.
+
+        Return True if a question has expired and its fallback has replaced the outcome.
 
         Raises:
-            Suspension: There are no other questions, which would be asked first.
-            RoundtripError: The call must not wait for one of them.
+            Suspension: There are no other questions, which would have to be asked before the leg ends.
+            RoundtripError: The call is not allowed to wait for one or more of the questions.
             ValueNotStorable: A fallback value cannot be stored.
         """
         over = [waiting for waiting in external if waiting.is_over]
@@ -139,7 +143,7 @@ class Rounds:
             await self.answers.use_fallback(waiting)
         if over:
             return True
-        # The task that takes the call over checks them again.
+        # If the leg hands the call over, the task that takes it over makes these checks.
         if not self.leg.ports.hands_over:
             for waiting, question in external.items():
                 settler = self.leg.ports.settlers.get(type(question))
@@ -153,37 +157,38 @@ class Rounds:
         return False
 
     async def _count(self, waiting: PendingQuestion) -> None:
-        """Count an answer to a question with `guesses=`. Only a counted answer may be read."""
+        """Count an answer to a question with `guesses=`. An answer may be read only after it has been counted."""
         guesses = waiting.question.guesses if isinstance(waiting.question, FormQuestion) else None
         if self.leg.ports.count_guess is None or guesses is None:
             raise BodyMistake(
-                f"question {waiting.key!r} has guesses=, which only the ledger of a roundtrip Server counts"
+                f"question {waiting.key!r} has guesses=, but only a roundtrip Server's ledger can count guesses"
             )
         if not await self.leg.ports.count_guess(waiting.key, waiting.guess, guesses):
             raise GuessesSpent(waiting.key, guesses=guesses)
         self.answers.count(waiting.key, waiting.guess)
 
     async def _visit_pages(self, batch: Sequence[PendingQuestion]) -> bool:
-        """Wait for pages that the user agreed to visit; return True if the user has finished at least one."""
+        """Wait for pages that the user agreed to visit. Return True if the user has finished on at least one page."""
         client = self.leg.client
         pages = [
             (waiting, waiting.question)
             for waiting in batch
             if isinstance(waiting.question, UrlQuestion)
             and waiting.question.done is not None
-            # A client that cannot be asked live gets the page in an error, sends its user there and calls again.
+            # A client that cannot be asked live receives the page in an error, sends its user there, and calls the tool
+            # again.
             and (waiting.consented or not (self.answers_come_later or client.can_be_asked_live))
         ]
         if not pages:
             return False
         patience = max(question.wait if waiting.consented else 0.0 for waiting, question in pages)
         if not self.answers_come_later and any(waiting.consented for waiting, _ in pages):
-            # Without a pause, a live client that agrees at once would be asked again and again.
+            # If the live client agrees immediately each time, the server would ask it again and again without a pause.
             patience = max(patience, _PAGE_POLL_SECONDS)
         patience = min(patience, self.leg.ports.page_wait)
         done_seconds = max(patience, min(_DONE_SECONDS, self.leg.ports.page_wait))
         if self.leg.ports.is_stored:
-            # A stored call looks once, and again on a later leg.
+            # A stored call checks the page once on this leg, and again on a later leg.
             patience, done_seconds = 0.0, _DONE_SECONDS
         started = anyio.current_time()
         while True:
@@ -203,7 +208,7 @@ class Rounds:
                 await anyio.sleep(_PAGE_POLL_SECONDS)
 
     def _ends_leg(self, waiting: PendingQuestion) -> bool:
-        """Return True if the answer comes with the next leg, and False if the question is asked live."""
+        """Return True if the question's answer comes with the next leg, and False if the question is asked live."""
         if self.leg.ports.channels.is_live and isinstance(waiting.question, ModelQuestion):
             return False
         return self.answers_come_later or self.needs_page
@@ -220,7 +225,7 @@ class Rounds:
                 shows_pages = declared is not None and declared.url is not None
                 if isinstance(question, UrlQuestion) and shows_pages and not client.can_be_asked_live:
                     raise UrlRequired(waiting.key, request=question.params)
-                # Check this before the capabilities: without a session the server does not know them.
+                # Check this before the capabilities, because the server does not know them without a session.
                 if not client.can_be_asked_live:
                     raise ChannelMissing(
                         [waiting.key], protocol_version=client.protocol_version, in_session=client.in_session
@@ -233,7 +238,7 @@ class Rounds:
         return True
 
     def end_abandoned(self) -> None:
-        """Continue a call whose body stopped waiting for a question, for example after a timeout around it."""
+        """Continue a call whose body stopped waiting for a question, for example because of a timeout around it."""
         call = self.leg.call
         if call.state is State.AWAITING_INPUT:
             self.batch.clear()
@@ -255,7 +260,9 @@ class Rounds:
         return Suspended(self.batch, self.write_journal(), tuple(self.waits), self._channel(), self.external)
 
     def _channel(self) -> str | None:
-        """Return the channel that carries the whole batch: one page or one result; None for the client."""
+        """Return the channel that carries the whole batch, as one page or one result; None if the client itself
+        asks.
+        """
         channels = self.leg.ports.channels
         asked = [waiting for waiting in self.batch.values() if not isinstance(waiting.question, ModelQuestion)]
         if not asked:
@@ -281,7 +288,7 @@ class Rounds:
         call.apply(Event.ASK, **detail)
 
     def write_journal(self, *, authored: str | None = None) -> str:
-        """Write the journal, and return the placeholder for the token in the result; see `Leg.write`.
+        """Write the journal, and return the result's placeholder for the token. See `Leg.write`.
 
         Args:
             authored: The `request_state` from an author who asks by hand. The journal then has no answers.
@@ -294,7 +301,7 @@ class Rounds:
         journal = Journal(
             call_id=leg.call.id,
             born=leg.born,
-            # No leg outlives the call's maximum age, however late it starts.
+            # A leg that starts late must also end before the call reaches its maximum age.
             deadline=min(now + leg.limits.ttl, leg.end),
             end=leg.end,
             leg=leg.call.leg,
@@ -307,7 +314,7 @@ class Rounds:
         )
         if authored is None:
             journal.entries = answers.entries
-            # Clients answer only what they were asked, which never includes an external question.
+            # Clients answer only the questions that they were asked, and they are never asked an external question.
             journal.asked = {
                 key: waiting.asked
                 for key, waiting in answers.open.items()
@@ -323,7 +330,8 @@ class Rounds:
 async def _answers_of(client: Client, batch: Sequence[PendingQuestion]) -> Mapping[str, InputResponse | None]:
     """Ask one question after the other, and wait for each answer.
 
-    A malformed answer becomes None. After an answer that declines the whole call, the rest is not asked.
+    A malformed answer becomes None. If the user declines a question without which the call cannot continue, the
+    remaining questions are not asked.
     """
     answers: dict[str, InputResponse | None] = {}
     for waiting in batch:

@@ -1,6 +1,6 @@
-"""A leg whose tool cannot ask: it has no resolvers, confirmation, claim or context.
+"""A leg of a tool that cannot ask: the tool has no resolvers, confirmation, claim or context.
 
-Most tools are like this. A server that has no others never imports `leg_run` and its dependencies.
+Most tools are like this. A server that has only such tools never imports `leg_run` and its dependencies.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ else:
     load_on_use(globals(), "roundtrip.engine.interruptions", "roundtrip.machine.facts")
 
 Execute = Callable[[dict[str, Any], Any], Awaitable[Any]]
-"""Runs the body with its resolved values and the context."""
+"""Runs the body, given its resolved values and the context."""
 
 
 async def serve_silent_body(
     call: Call, execute: Execute, *, seconds: float | None, end_authored: Callable[[InputRequiredResult], Authored]
 ) -> Finished | Authored:
-    """Serve a leg that only needs to run its body, which takes no context.
+    """Serve a leg that only needs to run a body without a context.
 
     Args:
         call: The call.
         execute: Runs the body.
-        seconds: The time that the body may take; None for no limit.
-        end_authored: Ends a leg whose body returned questions by hand.
+        seconds: How long the body may take; None for no limit.
+        end_authored: Ends a leg whose body returned questions that the author asks by hand.
 
     Raises:
         ToolTimedOut: The body took too long.
@@ -65,7 +65,10 @@ async def serve_silent_body(
 
 
 def fail(call: Call, error: BaseException, cancelled: int) -> BaseException:
-    """End the call with an exception from its code, and return it. A stray cancellation becomes a failure."""
+    """End the call with an exception from the author's code, and return the exception.
+
+    If the call itself was not cancelled, a cancellation becomes an error.
+    """
     if isinstance(error, anyio.get_cancelled_exc_class()):
         if is_cancelled(cancelled):
             call.apply(Event.FAIL, error="cancelled")

@@ -1,10 +1,10 @@
 """Entering and exiting the context managers that a leg depends on.
 
-The leg's own asyncio task exits them, last one first; plain ones exit in the thread that entered them. The exception
-that ends the leg is thrown into them. That includes a suspension: otherwise a generator would commit its transaction at
-each question.
+The leg's own asyncio task exits the context managers, in reverse order. A plain context manager exits in the thread
+that entered it. Each one receives the exception that ends the leg. This includes suspensions: otherwise a generator
+would commit its transaction whenever the call asks a question.
 
-If a thread continues after the leg, they exit when that thread has ended (`Outlive`).
+If a thread continues after the leg, the context managers exit when that thread has ended (`Outlive`).
 """
 
 import asyncio
@@ -27,21 +27,23 @@ from roundtrip.resolvers.entering import PlainEntry, enter_plain, exc_info, neve
 T = TypeVar("T")
 
 Report = Callable[[str, BaseException], None]
-"""Reports an exception from a dependency's exit that does not end the call."""
+"""Reports an exception that a dependency raised while exiting and that does not end the call."""
 
 Outlive = Callable[[Callable[[], Awaitable[None]]], bool]
-"""Runs a function when the threads that a leg left behind have ended; returns False if there are none."""
+"""Runs a function when the threads that are still running for the leg have ended. Returns False if there are no such
+threads.
+"""
 
 
 class _LoopEntry(NamedTuple):
-    """Dependency that was entered on the loop."""
+    """A dependency that was entered on the loop."""
 
     label: str
     held: AbstractAsyncContextManager[Any] | AbstractContextManager[Any]
     is_left: bool = False
 
     async def leave(self, error: BaseException | None) -> Any:
-        """Exit it. Return True if it swallows the error."""
+        """Exit the dependency. Return True if it swallows the error."""
         if isinstance(self.held, AbstractAsyncContextManager):
             return await self.held.__aexit__(*exc_info(error))
         return self.held.__exit__(*exc_info(error))
@@ -52,18 +54,20 @@ _Entry = PlainEntry | _LoopEntry
 
 @dataclass(slots=True, eq=False, repr=False)
 class TeardownStack:
-    """Entered dependencies: one leg's, or those of the request before it."""
+    """The entered dependencies of one leg, or of the request before the leg began."""
 
     report: Report
     _entered: list[_Entry] = field(default_factory=list[_Entry], init=False)
     _holds_scope: bool = field(default=False, init=False)
 
     def keep(self, entry: PlainEntry) -> None:
-        """Take over what a thread enters, to exit it later."""
+        """Take responsibility for exiting an entry that a thread enters."""
         self._entered.append(entry)
 
     async def enter(self, label: str, made: Any) -> Any:
-        """Enter a generator or context manager on the loop. Anything else is the value itself."""
+        """Enter a generator or context manager on the loop, and return the value that it yields. Return any other
+        object unchanged.
+        """
         before = innermost_scope()
         if inspect.isasyncgen(made):
             generator = cast("AsyncGenerator[Any]", made)
@@ -84,8 +88,9 @@ class TeardownStack:
         return value
 
     def next_exit(self, value: Any) -> Callable[[], None] | None:
-        """Return a function that exits the last one in the current thread after a success; None if it must not exit
-        there.
+        """Return a function that exits the newest entry in the current thread after a success.
+
+        Return None if the entry must not exit in this thread.
         """
         if isinstance(value, InputRequiredResult):
             return None
@@ -103,11 +108,13 @@ class TeardownStack:
 
         Args:
             work: The work.
-            ended_by: Returns the exception to exit with, given a result; None for a success.
-            outlive: Exits everything later, if one of the work's threads still uses it.
+            ended_by: Given the work's result, returns the exception that dependencies receive when they exit; None for
+                a
+                success.
+            outlive: Exits everything later, if a thread that the work started still runs.
 
         Raises:
-            BaseException: The exception that ended the work, or an exit's exception that replaced it.
+            BaseException: The exception that ended the work, or an exception that an exit raised in its place.
         """
         try:
             result = await work
@@ -117,11 +124,11 @@ class TeardownStack:
             error = await self.leave(raised, outlive)
             if error is raised:
                 raise
-            # A dependency's cancel scope has replaced its own cancellation.
+            # A dependency's cancel scope has replaced the cancellation that it had requested.
             raise error from raised
         verdict = ended_by(result)
         if any(entry.is_left for entry in self._entered) and self._leaves_later(verdict, outlive):
-            # The work succeeded without a function that it has left behind.
+            # The work succeeded although a function that it started is still running.
             return result
         error = await self.leave(verdict, outlive)
         if error is not None and error is not verdict:
@@ -129,12 +136,13 @@ class TeardownStack:
         return result
 
     def _leaves_later(self, error: BaseException | None, outlive: Outlive | None) -> bool:
-        """Exit everything once the threads that the leg left behind have ended; return False if there are none."""
-        # Only the asyncio task that entered a cancel scope can leave it, in the order of entering.
+        """Exit everything once the leg's remaining threads have ended. Return False if no such threads are running."""
+        # A cancel scope must be exited by the asyncio task that entered it, in the right order, so it cannot exit
+        # later.
         return outlive is not None and not self._holds_scope and outlive(partial(self._leave_all, self._entered, error))
 
     async def _leave_all(self, entered: list[_Entry], error: BaseException | None) -> None:
-        """Exit some entries outside the leg."""
+        """Exit these entries after the leg."""
         while entered:
             entry = entered.pop()
             try:
@@ -147,11 +155,11 @@ class TeardownStack:
                 self.report(entry.label, cast("BaseException", raised))
 
     async def leave(self, error: BaseException | None, outlive: Outlive | None = None) -> Any:
-        """Exit everything, last first. Return the exception that then ends the call, if there is one."""
+        """Exit everything in reverse order. Return the exception that then ends the call; None if there is none."""
         while self._entered:
             entry = self._entered.pop()
             if entry.is_left and outlive is not None and outlive(partial(self._leave_all, [entry], error)):
-                # The entry's thread still runs a function. Entries with a cancel scope must not wait for it.
+                # The entry's thread is still running a function, and entries with a cancel scope must not wait for it.
                 continue
             error = await self._leave(entry, error)
         return error
@@ -159,7 +167,7 @@ class TeardownStack:
     async def _leave(self, entry: _Entry, error: BaseException | None) -> BaseException | None:
         requests = cancel_requests()
         try:
-            # A dependency's task group may fail only now, and would leave its cancellation behind.
+            # A dependency's task group may fail only now. Without this, its cancellation request would remain.
             with cancellations_restored():
                 swallowed = await entry.leave(error)
         except BaseException as raised:  # noqa: BLE001 - returned, to be raised where the leg ends
@@ -171,7 +179,7 @@ class TeardownStack:
     def _settle(
         self, label: str, raised: BaseException, error: BaseException | None, requests: int
     ) -> BaseException | None:
-        """Return the exception that ends the call: the earlier one, or one that an exit raised."""
+        """Return the exception that ends the call: the earlier exception, or one that an exit raised."""
         if _is_passed_on(raised, error):
             return error
         cancelled = anyio.get_cancelled_exc_class()
@@ -179,7 +187,7 @@ class TeardownStack:
             if isinstance(raised, cancelled):
                 return error
             if not _is_still_cancelled(requests):
-                # A dependency's scope or task group had cancelled the leg, and now raises the reason.
+                # A dependency's scope or task group had cancelled the leg, and its exit now raises the reason.
                 return raised
         if isinstance(raised, Exception | BaseExceptionGroup):
             self.report(label, cast("BaseException", raised))
@@ -188,9 +196,10 @@ class TeardownStack:
 
 
 def innermost_scope() -> object:
-    """Return the running task's innermost cancel scope, for comparison; None without one, or on another loop.
+    """Return the running task's innermost cancel scope, for comparison; None without a scope, or on an event loop other
+    than asyncio's.
 
-    anyio has no public name for it. A test fails if anyio moves it.
+    anyio has no public name for this. A test fails if anyio changes it.
     """
     try:
         return _task_states()[asyncio.current_task()].cancel_scope
@@ -206,15 +215,17 @@ def _task_states() -> Any:
 
 
 def _is_still_cancelled(requests: int) -> bool:
-    """Return True if a cancellation did not come from the dependency just exited, which undoes its own.
+    """Return True if a cancellation was not requested by the dependency that has just exited.
 
-    `requests` is the number of cancellation requests before the exit.
+    A dependency undoes its own requests when it exits. `requests` is the number of requests before the exit.
     """
     return anyio.current_effective_deadline() == -math.inf or 0 < requests <= cancel_requests()
 
 
 def _is_passed_on(raised: BaseException, error: BaseException | None) -> bool:
-    """Return True if an exit raised the exception it was given, either directly or inside a task group's group."""
+    """Return True if an exit raised the exception that it received, either directly or inside a task group's exception
+    group.
+    """
     if not isinstance(raised, BaseExceptionGroup):
         return raised is error
     group = cast("BaseExceptionGroup[BaseException]", raised)

@@ -115,8 +115,8 @@ async def test_invalid_fallback_is_a_clear_error(fallback: Callable[[], Any]) ->
         return "never"
 
     call = await User(shop(body), era=Era.RETRY, missing_capabilities=["elicitation"]).call("order")
-    assert "the value of 'sure' cannot be remembered: fallback= gave str" in call.text
-    assert "Give fallback= a value that a client could answer" in call.text
+    assert "the value of 'sure' cannot be remembered: fallback= gave a value of type str" in call.text
+    assert "Give fallback= a value that a client could send" in call.text
 
 
 async def test_older_client_without_a_channel_gets_fallback_or_explained_error() -> None:
