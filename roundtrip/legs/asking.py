@@ -1,4 +1,4 @@
-"""The context methods with which a running body asks and takes steps."""
+"""The context methods with which a running body asks questions and runs steps."""
 
 import math
 from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
@@ -59,18 +59,18 @@ def _seconds_of(given: float | timedelta, what: str) -> float:
     """
     seconds: Any = given.total_seconds() if isinstance(given, timedelta) else given
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
-        raise BodyMistake(f"{what} must be seconds or a timedelta, and at least 0, got {given!r}")
+        raise BodyMistake(f"{what} must be a number of seconds or a timedelta, at least 0, got {given!r}")
     return float(seconds)
 
 
 class NameOptions(TypedDict, total=False):
-    """Options for a question that is asked as a whole."""
+    """Options for a question that is passed as one object."""
 
     former_names: Sequence[str]
 
 
 class AskOptions(FormOptions, NameOptions, total=False):
-    """Options for a question with a message and a schema, besides `fallback`."""
+    """Options, other than `fallback`, for a question with a message and a schema."""
 
 
 class ChoiceOptions(AskOptions, Generic[T], total=False):
@@ -88,7 +88,7 @@ class VisitOptions(TypedDict, total=False):
 
 
 class Asking(Awaitable[T]):
-    """Question or step in a body. Await it to get its result; the call fails if it is never awaited."""
+    """A question or step in a body. Await it to get its result; the call fails if it is never awaited."""
 
     __slots__ = ("_body", "_name", "_read", "_run")
 
@@ -103,7 +103,7 @@ class Asking(Awaitable[T]):
         self._body.put(self._name)
         return self._read((yield from self._run().__await__()))
 
-    # Hidden from type checkers, so that they report the same mistakes.
+    # Hide this method from type checkers, so that they report the same mistakes.
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Never:
@@ -132,7 +132,7 @@ class CallInfo:
 
     @property
     def id(self) -> str:
-        """Return the call's id, the same on every leg."""
+        """Return the call's id, which is the same on every leg."""
         return self._call.id
 
     @property
@@ -146,31 +146,32 @@ class CallInfo:
         return self._call.round
 
     def ticket(self, purpose: str, *, unbound: bool = False) -> str:
-        """Issue a ticket for an `ElicitUrl`'s URL, by which the page finds the call and its user.
+        """Issue a ticket for an `ElicitUrl`'s URL. The page uses the ticket to find the call and its user.
 
-        The ticket is signed, the same on every leg, valid for this call and purpose, and ends with the call. The page
-        passes it to `server.verify_ticket`, with the principal of its browser.
+        The ticket is signed, is the same on every leg, and is valid only for this call and purpose. It expires when the
+        call does. The page passes the ticket to `server.verify_ticket`, with the principal of its browser's user.
 
         Args:
             purpose: What the ticket is for, such as the question's name.
-            unbound: Issue it although no user is known. Then everyone who has the link can use it.
+            unbound: Issue the ticket even if no user is known. Then everyone who has the link can use it.
 
         Raises:
-            BodyMistake: No user is authenticated, or their access token has no subject, and `unbound` was not given.
+            BodyMistake: No user is authenticated, or the user's access token has no subject, and `unbound` was not
+                given.
         """
         ticket = self._issue(purpose, unbound)
         if ticket is None:
             raise BodyMistake(
                 f"a ticket for {purpose!r} must be bound to a user, but this request is not authenticated, or its "
-                "access token has no subject, so that all users of its client look alike: everyone who got the link "
-                "could use it. Authenticate users, with a token verifier that gives AccessToken(subject=...) or with "
-                "principal=, or say ticket(..., unbound=True)"
+                "access token has no subject, so that the server cannot distinguish its client's users: everyone who "
+                "has the link could use it. Authenticate users, with a token verifier that returns "
+                "AccessToken(subject=...) or with principal=, or write ticket(..., unbound=True)"
             )
         return ticket
 
 
 class AskingContext(SdkContext[LifespanContextT, RequestT]):
-    """One call's context, with questions and steps by name."""
+    """One call's context. It asks questions and runs steps by name."""
 
     _publishes_on: SubscriptionBus | None
     _body: Body | None
@@ -191,7 +192,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
 
     @property
     def call(self) -> CallInfo:
-        """Return the call that this request belongs to."""
+        """Return the call to which this request belongs."""
         if self._call is None:
             raise ValueError("Context is not available outside of a call")
         return self._call
@@ -206,8 +207,8 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
             raise AskedTooLate(name)
         if self._body is None or not self._body.is_running:
             raise BodyMistake(
-                f"{name!r} is asked outside of a tool's body. A resolver asks by returning its question; in a body, "
-                "annotate a parameter with Context"
+                f"{name!r} must be asked in a tool's body. A resolver asks by returning its question; a body asks "
+                "with a parameter that is annotated with Context"
             )
         return self._body
 
@@ -261,20 +262,20 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
     def ask(
         self, name: str, question: Any, schema: Any = _NO_SCHEMA, /, *, former_names: Sequence[str] = (), **options: Any
     ) -> Asking[Any]:
-        """Ask one question and return the answer's value when awaited; a decline or a cancellation ends the call.
+        """Ask one question, and return its answer when awaited. If the user declines or cancels, the call ends.
 
         Args:
-            name: The question's name, the same on every leg and after a redeploy. In a loop, number it: `f"item-{i}"`.
-            question: The message above a form, followed by the form's schema; or a whole question, such as an
+            name: The question's name, which must be the same on every leg and after a redeploy. In a loop, number it:
+                `f"item-{i}"`.
+            question: The message above a form, followed by the form's schema; or a question object, such as an
                 `ElicitUrl`.
             schema: The answer's type, or the choices, in any form that `Elicit` takes.
             former_names: Names that the question had in earlier versions, so that a rename does not ask again.
-            **options: For a message with a schema: `answered_by`, `attempts`, `guesses`, `fallback` and `volatile_ok`
-            from
-                `Elicit`.
+            **options: For a message with a schema: the options `answered_by`, `attempts`, `guesses`, `fallback` and
+                `volatile_ok` of `Elicit`.
 
         Raises:
-            QuestionDeclined: The user declined or cancelled; let it pass to end the call.
+            QuestionDeclined: The user declined or cancelled. Do not catch this error if the call should end.
             BodyMistake: The question cannot be asked this way.
         """
         body, marker = self._running_body(name), _question("ask", name, question, schema, options)
@@ -319,25 +320,25 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
     def ask_outcome(
         self, name: str, question: Any, schema: Any = _NO_SCHEMA, /, *, former_names: Sequence[str] = (), **options: Any
     ) -> Asking[ElicitationResult[Any]]:
-        """Ask the user one question like `ask`, and return its outcome: accepted, declined or cancelled.
+        """Ask the user one question like `ask`, but return its outcome: accepted, declined or cancelled.
 
         Raises:
-            BodyMistake: The question cannot be asked this way, or no user answers it.
+            BodyMistake: The question cannot be asked this way, or it is not a question for a user.
         """
         body, marker = self._running_body(name), _question("ask_outcome", name, question, schema, options)
         if not isinstance(marker, SdkElicit | ElicitUrl):
             raise BodyMistake(
                 f"ctx.ask_outcome({name!r}, ...) must be given a form or a page, got {type(marker).__name__}; no user "
-                "can decline that, so it has no outcome: use ctx.ask"
+                "can decline this question, so it has no outcome: use ctx.ask"
             )
 
         return Asking(body, name, partial(body.ask, name, marker, former_names), Outcome.as_result)
 
     def ask_all(self, questions: Mapping[str, Marker]) -> Asking[dict[str, Any]]:
-        """Ask several questions in one round and return the values of their answers by name.
+        """Ask several questions in one round, and return their answers by name.
 
         Raises:
-            QuestionDeclined: The user declined or cancelled one of them; let it pass to end the call.
+            QuestionDeclined: The user declined or cancelled a question. Do not catch this error if the call should end.
         """
         label = _label_of("ask_all", questions)
         body = self._running_body(label)
@@ -348,7 +349,9 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         return Asking(body, label, partial(body.ask_all, questions), values)
 
     def ask_all_outcomes(self, questions: Mapping[str, Marker]) -> Asking[dict[str, Any]]:
-        """Ask several questions in one round and return outcomes by name; samples and roots return their results."""
+        """Ask several questions in one round, and return their outcomes by name. Samples and roots return their results
+        instead.
+        """
         label = _label_of("ask_all_outcomes", questions)
         body = self._running_body(label)
 
@@ -363,8 +366,8 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
     def review(self, name: str, message: str, of: Sequence[str]) -> Asking[dict[str, Any]]:
         """Show this call's earlier answers in one form, let the user change them, and return them by name.
 
-        Everything that depends on a changed answer is asked and computed again: the resolvers that need it, and the
-        rest of the body after it.
+        Everything that depends on a changed answer is asked and computed again. That includes the resolvers that need
+        the answer, and the part of the body that follows it.
 
         Args:
             name: The review's name.
@@ -372,14 +375,14 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
             of: The names of the form questions to show, from this body or from resolvers.
 
         Raises:
-            QuestionDeclined: The user declined or cancelled the review; let it pass to end the call.
-            BodyMistake: One of the names is not a form that was answered before.
+            QuestionDeclined: The user declined or cancelled the review. Do not catch this error if the call should end.
+            BodyMistake: One of the names does not belong to a form that the user has answered.
         """
         body = self._running_body(name)
         return Asking(body, name, partial(body.review, name, message, of), lambda outcome: outcome.require_value(name))
 
     def review_outcome(self, name: str, message: str, of: Sequence[str]) -> Asking[ElicitationResult[dict[str, Any]]]:
-        """Show earlier answers like `review`, and return the review's outcome: accepted, declined or cancelled."""
+        """Show earlier answers like `review`, but return the review's outcome: accepted, declined or cancelled."""
         body = self._running_body(name)
         return Asking(body, name, partial(body.review, name, message, of), Outcome.as_result)
 
@@ -390,18 +393,18 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
     def step(self, name: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Asking[Any]:
         """Run a function once for the whole call, and return the same result on later legs.
 
-        The result must have a JSON form, and is read back as the type in the function's return annotation. It travels
-        sealed in the token. If a leg is replayed or its response is lost, the function runs again.
+        The result must be convertible to JSON. Later legs read it back as the type in the function's return annotation.
+        It travels sealed in the token. If a leg is replayed or its response is lost, the function runs again.
         """
         body = self._running_body(name)
         return Asking(body, name, partial(body.step, name, fn, args, kwargs), lambda result: result)
 
     def sleep(self, duration: float | timedelta, *, name: str | None = None) -> Asking[None]:
-        """In a task, wait for some time, during which no worker, thread or connection is held.
+        """In a task, wait for some time. The wait occupies no worker, thread or connection.
 
         Args:
             duration: Seconds, or a `timedelta`.
-            name: A name, needed if several of the body's asyncio tasks sleep at once.
+            name: A name for the wait. It is needed if several of the body's asyncio tasks sleep at once.
 
         Raises:
             NeedsTask: The call is not a task.
@@ -412,11 +415,11 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
     def wait_for(self, name: str, *, timeout: float | timedelta | None = None) -> Asking[Any]:
         """In a task, wait for a signal from `server.signal`, and return its payload.
 
-        A signal that arrives before the wait is kept. The first signal with a name counts.
+        A signal that arrives before the wait is kept. If several signals have the same name, the first one counts.
 
         Args:
-            name: The signal's name. A body can wait for it once.
-            timeout: Seconds, or a `timedelta`; None for as long as the task lives.
+            name: The signal's name. A body can wait for each name only once.
+            timeout: Seconds, or a `timedelta`. With None, the wait lasts as long as the task.
 
         Raises:
             TimeoutError: The signal did not arrive in time.
@@ -441,7 +444,9 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
     async def elicit(
         self, message: str, schema: Any, *, name: str | None = None, answered_by: AnsweredBy = "human"
     ) -> ElicitationResult[Any]:
-        """Ask the user to fill in a form like `ask_outcome`; by default, its wording is its name."""
+        """Ask the user to fill in a form, like `ask_outcome`. Without a name, the question's name is derived from its
+        wording.
+        """
         if self._body is None or not self._body.is_running:
             self._require_live_resolver("elicit")
             with clock_paused():
@@ -480,8 +485,8 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
 
         Args:
             messages: The conversation; a string is a single user message.
-            result_type: Ask the model for JSON with this type, and read it into `.result`.
-            max_tokens: The answer's limit, in the model's tokens.
+            result_type: Ask the model for JSON with this type, and parse the JSON into `.result`.
+            max_tokens: The answer's maximum length, in the model's tokens.
             name: The question's name; by default derived from its message.
             **options: `Sample`'s options.
         """
@@ -539,9 +544,10 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
             url: The page.
             elicitation_id: The page's id for its client; generated by default.
             name: The question's name; by default derived from its wording.
-            done: Decides when the user has finished; without it, agreeing to go there is the whole answer.
-            wait: Seconds that a leg waits for `done` before it asks again.
-            schemes: The schemes that the URL may have; see `ElicitUrl`.
+            done: Decides when the user has finished. Without it, the user's consent to visit the page is the whole
+                answer.
+            wait: How many seconds a leg waits for `done` before it asks again.
+            schemes: The schemes that the URL may have. See `ElicitUrl`.
         """
         require_scheme(url, schemes)
         if self._body is None or not self._body.is_running:

@@ -1,8 +1,9 @@
-"""The middleware that replaces the SDK's boundary: it turns tokens that clients carry into journals and back.
+"""The middleware that replaces the SDK's boundary: it reads journals from the tokens that clients carry, and writes
+tokens.
 
-For a request it opens the record, verifies the token, checks its times and reads its journal. For a response it makes
-the token. Like the SDK's boundary, it enforces the whole policy (`RequestStateSecurity`), and rejects a token if a
-check fails. Unlike the SDK's, it writes no envelope around the journal.
+For a request, the middleware opens the record, verifies the token, checks its times and reads its journal. For a
+response, it makes the token. Like the SDK's boundary, it enforces the whole policy (`RequestStateSecurity`), and
+rejects a token if a check fails. Unlike the SDK's boundary, it writes no envelope around the journal.
 """
 
 import logging
@@ -52,7 +53,7 @@ Request = ServerRequestContext[Any, Any]
 
 
 SubjectOf = Callable[[Request], tuple[str | None, bool]]
-"""Returns the registered name that a request calls, and True if it is traced."""
+"""Returns the registered name that a request calls, and True if the call is traced."""
 
 
 class _PrincipalUnknown(Exception):
@@ -60,7 +61,9 @@ class _PrincipalUnknown(Exception):
 
 
 class RequestBoundary:
-    """Middleware that gives each request its record and journal, and each asking result its token."""
+    """Middleware that gives each request its record and journal, and gives each result that asks questions its
+    token.
+    """
 
     def __init__(
         self,
@@ -81,16 +84,17 @@ class RequestBoundary:
         self._has_warned = False
 
     async def __call__(self, ctx: Request, call_next: CallNext) -> HandlerResult:
-        """Serve one message, like the SDK's middlewares."""
+        """Serve one message, with the interface of the SDK's middlewares."""
         request = RequestRecord(ctx, ctx.method in INPUT_REQUIRED_METHODS)
-        # One server's request may call another server.
+        # Restore the previous request afterwards, because one server's request may call another server.
         served = REQUEST.set(request)
         offered = offer(lambda: self._make_context(ctx))
         try:
             if not request.may_ask:
                 return await call_next(ctx)
             claims, inner = None, ctx
-            # Treat an explicit null as a missing token: any client could leave the token out instead.
+            # Treat an explicit null as a missing token. This is safe, because any client could also leave the token
+            # out.
             if ctx.params is not None and ctx.params.get("requestState") is not None:
                 claims, inner = self._let_in(ctx, ctx.params, request)
             result = await call_next(inner)
@@ -101,7 +105,7 @@ class RequestBoundary:
             raise
         finally:
             request.ended = True
-            # Break the reference cycle, so that both are freed at once.
+            # Break the reference cycle, so that its objects are freed at once.
             report_size, request.report_size = request.report_size, None
             if report_size is not None:
                 report_size(request.token_out)
@@ -109,7 +113,9 @@ class RequestBoundary:
             REQUEST.reset(served)
 
     def _let_in(self, ctx: Request, params: Mapping[str, Any], request: RequestRecord) -> tuple[bytes, Request]:
-        """Verify a token; return its claims for the next token, and the request with the author's part of the state."""
+        """Verify a token. Return its claims for the next token, and the request with the state that the author
+        wrote.
+        """
         try:
             payload = self._unseal(ctx, params["requestState"], request)
             claims, size = read_binding(payload)
@@ -137,7 +143,7 @@ class RequestBoundary:
             raise
         except InvalidRequestState as error:
             raise TokenRejected(_REASONS_OF_CODECS.get(str(error), RejectionReason.MALFORMED)) from error
-        except Exception as error:  # an author's codec failed, so it has not verified the token
+        except Exception as error:  # an author's codec raised an error, so it has not verified the token
             logger.exception("the request state codec failed to read a token on %s", ctx.method)
             raise TokenRejected(RejectionReason.MALFORMED) from error
         if not isinstance(payload, bytes):
@@ -167,7 +173,7 @@ class RequestBoundary:
         """Return the request's principal.
 
         Raises:
-            _PrincipalUnknown: The author's function failed, or did not return text.
+            _PrincipalUnknown: The author's function failed, or its result was neither text nor None.
         """
         bind = self._security.bind_principal
         if bind is None:
@@ -175,7 +181,7 @@ class RequestBoundary:
         try:
             principal: Any = bind(ctx)
         except Exception as error:
-            logger.exception("principal= failed on %s; no request state is accepted or sent", ctx.method)
+            logger.exception("principal= failed on %s; the request must not bring or receive request state", ctx.method)
             raise _PrincipalUnknown from error
         if principal is not None and not isinstance(principal, str):
             logger.error("principal= must return text or None, got %s on %s", type(principal).__name__, ctx.method)
@@ -183,8 +189,8 @@ class RequestBoundary:
         if not self._has_warned and self._parts.protection.knows_client_alone:
             self._has_warned = True
             logger.warning(
-                "access tokens have no subject, so the users of one client id cannot be told apart: each of them may "
-                "resume the calls of the others; have the token verifier return AccessToken(subject=...), or name "
+                "access tokens have no subject, so users with the same client id cannot be distinguished: each may "
+                "resume the others' calls; return AccessToken(subject=...) from the token verifier, or identify "
                 "users with principal="
             )
         return principal
@@ -192,10 +198,10 @@ class RequestBoundary:
     def _let_out(
         self, ctx: Request, request: RequestRecord, result: HandlerResult, claims: bytes | None
     ) -> HandlerResult:
-        """Replace the state in an asking result with its token."""
+        """Replace the state in a result that asks questions with the token."""
         if not is_input_required(result):
             return result
-        # Most results are mappings; an author's middleware may return a model.
+        # Most results are mappings, but an author's middleware may return a model.
         state: Any = result.get("requestState") if isinstance(result, Mapping) else result.request_state
         if not isinstance(state, str):
             return result
@@ -206,10 +212,10 @@ class RequestBoundary:
         return result.model_copy(update={"request_state": token})
 
     def _authored_journal(self, ctx: Request, request: RequestRecord, state: str) -> bytes:
-        """Return a journal for a state that a function without roundtrip's questions returned by hand.
+        """Return a journal for a state that the author's function returned by hand, without roundtrip's questions.
 
         Raises:
-            MCPError: No token can carry the state; the log has the reason.
+            MCPError: No token can carry the state. The log has the reason.
         """
         journal, limits = request.journal, self._parts.limits
         call = Call(self._parts.system.new_id()) if journal is None else Call.resumed(journal)
@@ -225,7 +231,7 @@ class RequestBoundary:
             raise MCPError(code=INTERNAL_ERROR, message="Internal error") from error
 
     def _seal(self, ctx: Request, request: RequestRecord, packed: bytes, claims: bytes | None) -> str:
-        """Return a journal's token. Within one call, it keeps the received token's claims."""
+        """Return a journal's token. A call's later tokens have the same claims as its first token."""
         try:
             if claims is None or request.brought is None or call_of(packed) != call_of(request.brought):
                 claims = self._claims(ctx, call_of(packed))
@@ -233,7 +239,7 @@ class RequestBoundary:
             request.token_out = len(token)
         except _PrincipalUnknown:
             raise MCPError(code=INTERNAL_ERROR, message="Internal error") from None
-        except Exception:  # the client must not see a codec's error text
+        except Exception:  # the client must not see a codec's error message
             logger.exception("the request state codec failed to make a token on %s", ctx.method)
             raise MCPError(code=INTERNAL_ERROR, message="Internal error") from None
         return token
@@ -244,8 +250,8 @@ class RequestBoundary:
         return claims if principal is None else claims + principal_digest(principal, call)
 
     def _explain(self, ctx: Request, request: RequestRecord, reason: RejectionReason, said: str) -> None:
-        """Report why a token was rejected to the log and the tracers, and not to the client."""
-        # An unregistered name may be any text that a client wants to see in a log.
+        """Report to the log and the tracers why a token was rejected. The client does not see the reason."""
+        # Do not log an unregistered name, because a client could put any text into the log this way.
         subject, traced = self._subject_of(ctx) if self._subject_of is not None else (None, True)
         logger.warning("request state rejected on %s %r: %s%s", ctx.method, subject or "(unknown)", reason.value, said)
         if not self._parts.effects.tracers or not traced:
@@ -267,7 +273,9 @@ class RequestBoundary:
         )
 
     def _journal_of(self, brought: bytes | None) -> Journal | None:
-        """Return the journal in an authentic token that was rejected for another reason, to name its call."""
+        """Return the journal in an authentic token that was rejected for another reason. The journal identifies the
+        call.
+        """
         try:
             return self._journals.read(brought) if brought is not None else None
         except TokenRejected:
@@ -275,7 +283,7 @@ class RequestBoundary:
 
 
 def _reason_of_codec(error: MCPError) -> str:
-    """Return an author codec's reason for a rejection, for the log; empty without one."""
+    """Return the reason that an author's codec gave for a rejection, for the log; "" if the codec gave no reason."""
     rejected = error.__cause__
     told = rejected.__cause__ if isinstance(rejected, TokenRejected) else None
     if isinstance(told, TokenRejected) or not isinstance(told, InvalidRequestState) or str(told) in _REASONS_OF_CODECS:
@@ -284,4 +292,4 @@ def _reason_of_codec(error: MCPError) -> str:
 
 
 _REASONS_OF_CODECS: Final = {"unknown key": RejectionReason.UNKNOWN_KEY, "seal": RejectionReason.TAMPERED}
-"""Rejection reasons that the SDK's codec gives."""
+"""The reasons in the SDK codec's errors, with the matching rejection reasons."""

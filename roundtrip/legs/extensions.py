@@ -1,4 +1,4 @@
-"""The seam between legs and a server's features."""
+"""The interface between legs and a server's features."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 
 class LegPart:
-    """One feature's part in one leg. A feature overrides what it needs."""
+    """One feature's part in one leg. A feature overrides the methods and attributes that it needs."""
 
     needs_engine = False
     """False if the body may run without the engine."""
     may_store = False
     """True if the leg may end with a stored call."""
     replaces_body = False
-    """True if something else may run instead of the body."""
+    """True if another function may run instead of the body."""
 
     def complete(self, leg: Leg) -> None:
-        """Add to the values with which the engine serves the leg."""
+        """Add the feature's values to the `Leg` that the engine serves."""
 
     def around(self, execute: Execute) -> Execute:
         """Wrap the function that runs the body."""
@@ -39,41 +39,42 @@ class LegPart:
 
 
 class OpenLeg:
-    """Leg at its start, when features join it."""
+    """A leg at its start, when features join it."""
 
     parts: Parts
-    """The server's parts."""
+    """The server's keys, limits and effects."""
     function: AskingFunction
     arguments: Mapping[str, Any]
     incoming: Incoming
     record: RequestRecord | None
-    """The request's record, if the client asked for this leg."""
+    """The record of the client's request; None if no client request called this function directly."""
     request: ServerRequestContext[Any, Any] | None
-    """The request, even if another function called this one."""
+    """The client's request, even if another function called this one."""
     in_retry_era: bool
     stored: StoredLeg | None
     """The stored leg, if the call is stored."""
     hands_over: bool
-    """True if the leg ends before the body, and its call is stored."""
+    """True if the leg ends before the body, because the call is stored and its body runs in a task."""
     channels: Channels | None
     binds_tickets: bool
-    """False if no user receives its tickets, so that they need not be bound to one."""
+    """False if no user receives the leg's tickets. Then the tickets need not be bound to a user."""
     call: Call
     journal: Journal | None
     born: float
     end: float
-    """The time after which no leg of the call can arrive."""
+    """The time after which no leg of the call is accepted."""
 
     def principal(self) -> str | None:
-        """Return the caller."""
+        """Return the caller's principal."""
         raise NotImplementedError
 
 
 class LegExtension(LegFeature):
-    """Feature that takes part in legs. A feature overrides what it needs."""
+    """A feature that takes part in legs. It overrides the methods that it needs."""
 
     def concerns(self, function: AskingFunction) -> bool:
-        """Return True if the feature may take part in a function's legs; called once, when the function is registered.
+        """Return True if the feature may take part in a function's legs. This is called once, when the function is
+        registered.
 
         Raises:
             InvalidSignature: The server cannot serve the function.
@@ -81,7 +82,7 @@ class LegExtension(LegFeature):
         return True
 
     def join(self, leg: OpenLeg) -> LegPart | None:
-        """Return the feature's part in a leg, if it has one.
+        """Return the feature's part in a leg; None if the feature takes no part in it.
 
         Raises:
             MCPError: The leg must not begin.
@@ -90,16 +91,19 @@ class LegExtension(LegFeature):
 
 
 CountGuessOfLeg = Callable[[OpenLeg, str, Any, int], Awaitable[bool]]
-"""Counts an answer in a leg, given its question's name and the most guesses; returns False if it is one too many."""
+"""Counts an answer on a leg, given its question's name and the maximum number of guesses.
+
+Returns False if the answer exceeds the maximum.
+"""
 
 
 class LifespanWorker(Protocol):
-    """Work beside a server's legs, on an event loop."""
+    """Work that a server does on an event loop in addition to its legs."""
 
     def start(self) -> None:
-        """Begin, unless it already runs on this event loop."""
+        """Start the work, unless it is already running on this event loop."""
         ...
 
     async def stop(self) -> None:
-        """End on this event loop."""
+        """Stop the work on this event loop."""
         ...

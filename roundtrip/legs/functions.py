@@ -1,4 +1,4 @@
-"""Author functions that may ask: the body of a tool, a prompt or a resource template."""
+"""The author's functions that may ask: the body of a tool, a prompt or a resource template."""
 
 from __future__ import annotations
 
@@ -46,25 +46,27 @@ else:
 T = TypeVar("T")
 
 _Place = Literal["loop", "inline", "thread"]
-"""Where a body runs: a coroutine on the event loop, a plain function there, or a worker thread."""
+"""Where a body runs. `loop`: a coroutine function on the event loop. `inline`: a plain function on the event loop.
+`thread`: a plain function in a worker thread.
+"""
 
 Kind = Literal["tool", "prompt", "resource"]
 
 _METHODS: Final[Mapping[Kind, str]] = {"tool": "tools/call", "prompt": "prompts/get", "resource": "resources/read"}
 _ASKING: Final = frozenset(f"AskingContext.{name}" for name in ("elicit", "elicit_url", "sample", "list_roots"))
-"""Context methods that return a plain coroutine."""
+"""Context methods that return an ordinary coroutine instead of an `Asking`."""
 _digests: Final[dict[str, str | None]] = {}
-"""Digests of source files that were read; None for an unreadable file."""
+"""Digests of the source files that have been read; None for an unreadable file."""
 
 
 class Build:
-    """Application build that some functions belong to: a digest of their source.
+    """The application build to which some functions belong: a digest of their source.
 
-    Builds that serve at the same time must differ. If a question changes between them, the build is the cause, and the
-    question is not mistaken for one that changes every time.
+    Builds that serve at the same time must have different digests. If a question changes from one build to the other,
+    the build is the cause, and the question does not count as volatile.
 
-    Files are read at once, because they may be replaced later. On an event loop only `read` reads them, which may run
-    in a thread.
+    The constructor reads the source files, because they may be replaced later. If it is called on an event loop, it
+    reads no files. `read` must then be called, and may run in a thread.
     """
 
     __slots__ = ("_functions", "text")
@@ -85,7 +87,7 @@ class Build:
 
 
 class Planned:
-    """Plan that can be made again with other functions."""
+    """A plan that can be made again with other functions."""
 
     __slots__ = ("__weakref__", "_make", "functions", "plan", "replacements")
 
@@ -97,17 +99,17 @@ class Planned:
         """Every function that may be replaced, by its identity."""
 
     def replace(self, replacements: planner.Replacements) -> None:
-        """Make the plan again with replaced functions.
+        """Make the plan again, with some functions replaced.
 
         Raises:
-            InvalidSignature: The plan cannot work with them.
+            InvalidSignature: The plan cannot work with the replacements.
         """
         self.plan = self._make(replacements)
         self.replacements = replacements
 
 
 class FunctionSignature(NamedTuple):
-    """Function, with the parameters that are hidden from clients: resolvers or the context fill them."""
+    """A function and the parameters that clients do not see, because resolvers or the context fill them."""
 
     fn: Callable[..., Any]
     kind: Kind
@@ -115,15 +117,15 @@ class FunctionSignature(NamedTuple):
     resolved: planner.ResolvedParameters
     contexts: tuple[str, ...]
     unpassed: frozenset[str] = frozenset()
-    """Names in `resolved` that are not parameters: their functions run, and their values are dropped."""
+    """Names in `resolved` that are not parameters. Their functions run, but their values are not used."""
     foreign: Mapping[str, Any] = {}
-    """Another library's dependencies that fill parameters."""
+    """Dependencies from another library that fill parameters."""
     reject: Reject = accept
-    """Rejects that library's other dependencies."""
+    """Rejects dependencies from the other library that would fill nothing."""
 
     @property
     def owner(self) -> str:
-        """Return its kind and name for error messages: `tool 'order'`."""
+        """Return the item's kind and name for error messages: `tool 'order'`."""
         return f"{self.kind} {self.name!r}"
 
     @property
@@ -159,12 +161,12 @@ def read_signature(
 
     Args:
         fn: The function.
-        kind: What it is registered as.
-        name: Its registered name; for a resource, its URI or template.
-        dependencies: Markers whose functions run before it, though no parameter takes their values.
-        injected: The parameters that its host fills, if it fills any.
-        foreign: Another library's dependencies that fill parameters.
-        reject: Rejects parameters that nothing would fill.
+        kind: The kind of item that the function is registered as.
+        name: The registered name; for a resource, its URI or template.
+        dependencies: Markers whose functions run before `fn`, although no parameter takes their values.
+        injected: The parameters that the host fills.
+        foreign: Dependencies from another library that fill parameters.
+        reject: Rejects a default or annotation that looks like a marker but would fill nothing.
 
     Raises:
         InvalidSignature: A marker would be ignored, or the function asks in two ways.
@@ -174,8 +176,8 @@ def read_signature(
     resolved = find_resolved(fn, owner=owner, besides=filled_elsewhere, reject=reject)
     if any(isinstance(marker, SdkResolve) for marker, _ in resolved.values()) and returns_input_required(fn):
         raise InvalidSignature(
-            f"{owner} combines Resolve(...) parameters with a returned InputRequiredResult: the questions of a call "
-            "are asked by one of the two, not by both"
+            f"{owner} combines Resolve(...) parameters with a returned InputRequiredResult; a call must ask all its "
+            "questions in one of these two ways"
         )
     unpassed = {f"dependencies[{number}]": (marker, False) for number, marker in enumerate(dependencies)}
     filled = {"return", *resolved, *filled_elsewhere, *given_by_partials(fn)}
@@ -189,35 +191,35 @@ def read_signature(
 
 
 def _plan(fn: Callable[..., Any] | None, *, resolved: planner.ResolvedParameters, **options: Any) -> Plan:
-    """Return a function's plan: see `make_plan`."""
+    """Return a function's plan. See `make_plan`."""
     if not resolved:
         return EMPTY
     return planner.make_plan(fn, resolved=resolved, context_types=(SdkContext,), **options)
 
 
 class LegFeature:
-    """Feature that takes part in a function's legs: a `LegExtension`, which knows legs."""
+    """A feature that takes part in a function's legs. Its subclass `LegExtension` has the methods that handle legs."""
 
     leaves_threads = False
-    """True if a leg leaves its threads behind when its time has passed."""
+    """True if a leg that has timed out does not wait for its threads."""
 
 
 class AskingFunction:
-    """Function that may ask, with the plan that fills its parameters and the rules for its calls.
+    """A function that may ask, with the plan that fills its parameters and the rules for its calls.
 
     Args:
         signature: The function and its parameters.
-        arguments: The client's arguments: the names by which resolvers may take them, and their real names.
-        limits: Its calls' time limits.
+        arguments: The client's arguments: maps the names by which resolvers may take them to their real names.
+        limits: The time limits for calls.
         build: The build that the author gives; None for a digest of the source.
-        timeout: Seconds that a leg's work may take.
-        version: Its tool's version.
-        convert: Converts its value to a result.
-        confirm: Returns the question, with its name, that must be accepted before anything runs.
+        timeout: How many seconds a leg's work may take.
+        version: The tool's version.
+        convert: Converts the function's value to a result.
+        confirm: Returns a question's name and the question, which the user must accept before anything runs.
         inline: True to run a plain function on the event loop.
-        hands_over: True if its client may get a task handle instead of a result.
+        hands_over: True if the client may get a task handle instead of a result.
         policies: Feature options, by class.
-        extension: The feature that fills parameters only for this function, if there is one.
+        extension: A feature that fills parameters for this function only.
 
     Raises:
         InvalidSignature: A resolver graph cannot work, or an `async def` is inline.
@@ -254,7 +256,7 @@ class AskingFunction:
         self.confirm = confirm
         self.hands_over = hands_over
         self.extensions: tuple[LegFeature, ...] = () if extension is None else (extension,)
-        """The features that take part in its legs, outermost first."""
+        """The features that take part in the function's legs, outermost first."""
         self._policies = policies
         self.planned = Planned(
             lambda replacements: _plan(
@@ -272,30 +274,32 @@ class AskingFunction:
         self._convert = convert
         self._place: _Place = "loop" if is_async(fn) else "inline" if inline else "thread"
         self._resolves = any(isinstance(marker, SdkResolve) for marker, _ in resolved.values())
-        """True if a `Resolve` fills any of its parameters. Then resolvers ask, and the body must not ask by hand."""
+        """True if a `Resolve` fills any parameter. Then resolvers ask the questions, and the body must not ask by hand.
+        """
         leaves = timeout is not None or (extension is not None and extension.leaves_threads)
         self.threads = FunctionThreads(self.owner, leaves=leaves, waits_for_users=bool(signature.contexts))
 
     def policy(self, kind: type[T]) -> T | None:
-        """Return a feature's options, by their class; None without any."""
+        """Return a feature's options, given their class; None if the feature has no options."""
         return cast("T | None", self._policies.get(kind))
 
     @property
     def build(self) -> str:
-        """Return the build that the function belongs to. It reads files if `source` has not been read yet."""
+        """Return the build to which the function belongs. This reads files if `source` has not been read yet."""
         return self.source.read()
 
     @property
     def subject(self) -> tracing.ServedFunction:
-        """Return its description for tracers."""
+        """Return the function's description for tracers."""
         return _subject_of(self.kind, self.name, self.version, self.build, self.planned.plan.fingerprint)
 
     def plan_for(self, done: Callable[..., Any]) -> Plan:
-        """Return the plan for a page's `done` function, which may take the same parameters as this function's
-        resolvers.
+        """Return the plan for a page's `done` function.
+
+        The `done` function may take the same parameters as this function's resolvers.
 
         Raises:
-            InvalidSignature: One of its parameters cannot be filled.
+            InvalidSignature: One of the parameters cannot be filled.
         """
         return _plan(
             None,
@@ -307,14 +311,15 @@ class AskingFunction:
         )
 
     def is_called(self, method: str, name: str) -> bool:
-        """Return True if a client's request that no function has served yet is for this function."""
+        """Return True if a client's request, which no function has served yet, is for this function."""
         return method != "tools/call" or name == self.name
 
     def is_asked_for(self, incoming: Incoming) -> bool:
-        """Return True if a request's client asked for this function, and no other function called it.
+        """Return True if a client's request is for this function, and no other function called it.
 
-        A function called from within another begins its own call, without answers. Middlewares and visibility gates may
-        call functions first, either without the request's context or for another tool than the client's.
+        If another function calls this function, that begins a new call without answers. Middlewares and visibility
+        gates may also call functions before the request is served. They pass no request context, or call another tool
+        than the client.
         """
         record = incoming.record
         if record is None or record.is_taken or incoming.request is None:
@@ -322,7 +327,7 @@ class AskingFunction:
         return self.is_called(record.context.method, str((record.context.params or {}).get("name", "")))
 
     async def run(self, arguments: Mapping[str, Any], filled: Mapping[str, Any], context: Any, threads: Threads) -> Any:
-        """Run the function, and convert its result; a plain function and its conversion run in a worker thread."""
+        """Run the function, and convert its result. A plain function and its conversion run in a worker thread."""
         call = self._bound(arguments, filled, context)
         if self._place == "loop":
             result = call()
@@ -333,7 +338,9 @@ class AskingFunction:
         return await self._finish(result)
 
     def plain_body(self, arguments: Mapping[str, Any]) -> PlainBody | None:
-        """Return a call's body, if it may run directly after plain resolvers, in their thread."""
+        """Return the body if it may run in the same thread as the plain resolvers, directly after them;
+        otherwise None.
+        """
         if self._place != "thread" or self.contexts or self._signature.foreign:
             return None
 
@@ -343,7 +350,7 @@ class AskingFunction:
         return PlainBody(begin, self._finish)
 
     def _bound(self, arguments: Mapping[str, Any], filled: Mapping[str, Any], context: Any = None) -> Callable[[], Any]:
-        """Return the function with all its parameters."""
+        """Return the function with all its arguments bound."""
         fn, unpassed = self._signature.fn, self._signature.unpassed
         if unpassed:
             filled = {name: value for name, value in filled.items() if name not in unpassed}
@@ -358,7 +365,7 @@ class AskingFunction:
             raise
 
     async def _finish(self, result: Any) -> Any:
-        """Await the body's result if it is a coroutine, convert it, and check it."""
+        """Await the body's result if it is a coroutine, then convert and check it."""
         if inspect.isawaitable(result):
             try:
                 result = self._converted(await result)
@@ -367,13 +374,15 @@ class AskingFunction:
                 raise
         if self._resolves and isinstance(result, InputRequiredResult):
             raise InvalidSignature(
-                f"{self.owner} returned an InputRequiredResult, but its parameters are filled by Resolve(...): the "
-                "questions of a call are asked by one of the two, not by both"
+                f"{self.owner} returned an InputRequiredResult, but its parameters are filled by Resolve(...); a "
+                "call must ask all its questions in one of these two ways"
             )
         return result
 
     def raise_mistake(self, error: AttributeError) -> None:
-        """Raise the error for an unawaited answer, an outcome used as its value, or the SDK's context."""
+        """Raise a clearer error for an answer that was not awaited, an outcome that was used as its value, or a method
+        that the SDK's context lacks.
+        """
         used, name = error.obj, str(error.name)
         if inspect.iscoroutine(used) and used.__qualname__ in _ASKING:
             used.close()
@@ -385,10 +394,10 @@ class AskingFunction:
             raise ContextOfHost(name, kind=SdkContext) from error
 
     needs_request = False
-    """True if a host may need a client's request to run it."""
+    """True if the host may need a client's request to run the function."""
 
     def as_sent(self, value: Any) -> Any:
-        """Return its converted value as clients receive it, for tracers."""
+        """Return a converted value in the form that clients receive, for tracers."""
         return value
 
     def _converted(self, result: Any) -> Any:
@@ -398,7 +407,7 @@ class AskingFunction:
 
 @functools.lru_cache(maxsize=1024)
 def _subject_of(kind: Kind, name: str, version: str | None, build: str, plan: str) -> tracing.ServedFunction:
-    # One object for each function and plan, because tracers may use it as a cache key.
+    # Return the same object for each function and plan, because tracers may use it as a cache key.
     return tracing.ServedFunction(_METHODS[kind], name, version, build, plan)
 
 
@@ -409,7 +418,7 @@ def _target_of(function: Callable[..., Any]) -> Any:
 
 
 def _defining(target: Any) -> Any:
-    """Return the function or class that a file defines."""
+    """Return the function or class whose source is in a file."""
     return target if hasattr(target, "__code__") or inspect.isclass(target) else cast("object", target).__class__
 
 
@@ -443,7 +452,7 @@ def _digest_of_file(path: str | None) -> str | None:
         return None
     try:
         return hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    except OSError:  # run from an archive
+    except OSError:  # the program runs from an archive
         return None
 
 
@@ -451,6 +460,6 @@ def _digest_of_code(code: CodeType) -> str:
     digest = hashlib.sha256(code.co_code)
     digest.update(repr((code.co_names, code.co_varnames)).encode())
     for constant in code.co_consts:
-        # A nested function's repr holds its address.
+        # The repr of a nested function's code contains an address, so make a digest of the code.
         digest.update(_digest_of_code(constant).encode() if isinstance(constant, CodeType) else repr(constant).encode())
     return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""Leg facts that only the server knows. A server without tracers does not import this module."""
+"""Facts about a leg that only the server knows. A server without tracers does not import this module."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,7 +19,7 @@ _CALL: Final = "tools/call"
 
 
 def begin(tracers: Tracers, leg: "OpenLeg") -> Watch:
-    """Report that a leg begins, and return the watcher for its other facts."""
+    """Report that a leg begins, and return the watcher for its later facts."""
     call, request, record, subject, arguments = leg.call, leg.request, leg.record, leg.function.subject, leg.arguments
     protocol = request.protocol_version if request is not None else None
     era = "direct" if protocol is None else "retry" if is_retry_era(protocol) else "live"
@@ -31,10 +31,10 @@ def begin(tracers: Tracers, leg: "OpenLeg") -> Watch:
             arguments = cast("Mapping[str, Any]", sent)
         called = params.get("name") if record.stored is None else record.stored.tool
         if subject.method == _CALL and isinstance(called, str) and called != subject.tool:
-            # FastMCP's mounts and transforms rename tools.
+            # FastMCP's mounts and transforms may rename a tool.
             subject = subject._replace(tool=called)
     elif leg.incoming.record is not None:
-        # It runs within another function's leg.
+        # This leg runs inside another function's leg.
         outer = leg.incoming.record.call_id
     takes_over = False
     if record is not None and record.stored is not None:
@@ -59,12 +59,12 @@ def begin(tracers: Tracers, leg: "OpenLeg") -> Watch:
 
 
 def linked(journal: Journal, watch: Watch) -> Journal:
-    """Return a journal that links the next leg to this leg's span, if the watcher records one."""
+    """Return the journal with this leg's span, to which the next leg links, if the watcher records a span."""
     return replace(journal, traceparent=watch.traceparent) if isinstance(watch, LinkedWatch) else journal
 
 
 def report_end(end: LegEnd, function: AskingFunction, watch: Watch) -> None:
-    """Report the end of a leg that did not raise."""
+    """Report the end of a leg that raised no error."""
     if isinstance(end, Finished):
         watch(Returned(function.as_sent(end.value)))
     elif isinstance(end, Declined):

@@ -1,4 +1,4 @@
-"""The server parts that every leg uses: its keys, its limits and its effects.
+"""The parts of a server that every leg uses: its keys, its limits and its effects.
 
 Read the ledger, the tracers and the bus from `Effects` at each use, and do not store them. A dry run replaces them, so
 that its legs have no effect on the service.
@@ -30,22 +30,22 @@ _MAKING: Final = Lock()
 
 
 class DryRun(Protocol):
-    """Server run without a client, and without effects on its service."""
+    """A run of the server without a client and without effects on the service."""
 
     decided: Mapping[str, Any]
-    """Decisions by people other than the client's user, by question name."""
+    """Decisions that are made by people other than the client's user, by question name."""
 
     def let_in(self, owner: str) -> None:
-        """Note an item that was served although the request cannot see it."""
+        """Note that an item was served although its visibility gate hides it from the request."""
         ...
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Effects:
-    """One server's current ledger, tracers and bus."""
+    """The ledger, tracers and bus that one server uses now."""
 
     given_ledger: Ledger | None
-    """None until the first use of the default ledger, in memory."""
+    """The ledger; None until the default ledger, in memory, is first used."""
     tracers: Tracers
     bus: SubscriptionBus
     dry_run: DryRun | None = None
@@ -53,14 +53,14 @@ class Effects:
 
     @property
     def ledger(self) -> Ledger:
-        """Return the ledger; make one in memory if none was given."""
+        """Return the ledger. If none was given, make one in memory."""
         with _MAKING:
             if self.given_ledger is None:
                 self.given_ledger = memory.MemoryLedger(system=self.system)
             return self.given_ledger
 
     def use(self, other: Effects) -> None:
-        """Copy all fields from another."""
+        """Copy all fields from another `Effects`."""
         for field in fields(self):
             setattr(self, field.name, getattr(other, field.name))
 
@@ -75,20 +75,20 @@ class Effects:
 
 
 class Parts(NamedTuple):
-    """One server's parts that every leg uses. They exist before the SDK's server does."""
+    """The parts of one server that every leg uses. They are made before the SDK's server."""
 
     protection: Protection
     effects: Effects
     limits: Limits
     system: System = SYSTEM
     no_empty_rounds: frozenset[str] = frozenset()
-    """Names of clients that fail on a round without questions, and therefore receive none.
+    """Names of clients that fail on a round without questions. They never receive such a round.
 
-    The OpenAI Agents SDK (0.24) fails, but is not listed: its name is `mcp`, the Python SDK's default, and most clients
-    with that name do not fail.
+    The OpenAI Agents SDK (0.24) fails, but is not listed. It announces itself as `mcp`, the Python SDK's default name,
+    and most clients with that name do not fail.
     """
 
     @property
     def may_forget(self) -> bool:
-        """Return True if only this process has the ledger, while other processes may have its calls' keys."""
+        """Return True if other processes have the keys to this server's calls, but only this process has the ledger."""
         return self.effects.given_ledger is None and not self.protection.own_key

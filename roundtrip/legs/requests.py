@@ -1,7 +1,7 @@
-"""The request being served: its record, its client, and how author code gets access to it.
+"""The request being served: its record, its client, and how the author's code gets access to it.
 
-`RequestBoundary` makes the record, and the context variable `REQUEST` holds it for the whole request. A second variable
-holds the author's context, which each leg and each visibility gate offers.
+`RequestBoundary` makes the record, and the context variable `REQUEST` holds it for the whole request. A second context
+variable holds the author's context. Each leg and each visibility gate sets that variable.
 """
 
 from __future__ import annotations
@@ -48,32 +48,32 @@ else:
 T = TypeVar("T")
 
 SKEW: Final = 60.0
-"""Seconds by which two instances' clocks may differ."""
+"""How many seconds the clocks of two instances may differ."""
 _MAX_CLIENT_NAME_CHARS: Final = 60
 _REJECTION_MESSAGE: Final = "Invalid or expired requestState"
 _REJECTION_DATA: Final = {"reason": "invalid_request_state"}
 
 ContextMaker = Callable[[], Any]
-"""Returns the request's context, and makes it at the first call."""
+"""Returns the request's context, which the first call makes."""
 
 
 class StoredLeg(Protocol):
-    """Stored call's leg, which no client sent."""
+    """A stored call's leg. No client request started it."""
 
     tool: str
     principal: str | None
     user: str | None
-    """The principal, if it names a user and not only a client."""
+    """The principal, if it identifies a user and not only a client."""
     expires: float
     clock: Callable[[], float]
-    """Returns the store's time, by which the call expires."""
+    """Returns the store's time, which decides when the call expires."""
     takes_over: bool
-    """True if the call's previous worker stopped renewing its lease."""
+    """True if this worker takes the call over because the previous worker stopped renewing its lease."""
     request: ServerRequestContext[Any, Any] | None
-    """The client request that runs the leg, if there is one."""
+    """The client's request, if a request runs the leg."""
     responses: Mapping[str, InputResponse | None]
     by_model: Collection[str]
-    """Names of the questions that a model answered last."""
+    """Names of the questions whose last answer came from a model."""
     pinner: Pinner
     written: Journal | None
     """The journal with which the leg ends."""
@@ -84,7 +84,7 @@ class StoredLeg(Protocol):
         ...
 
     def begin_waits(self, caller: str, computed: ComputedValues) -> Waits:
-        """Begin the waits in a run of its body."""
+        """Make the object through which one run of the body waits for times and signals."""
         ...
 
     def limits(self, now: float) -> Limits:
@@ -92,55 +92,59 @@ class StoredLeg(Protocol):
         ...
 
     def call(self) -> Call:
-        """Return the call as it was stored."""
+        """Return the call in its stored state."""
         ...
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class RequestRecord:
-    """One request's state: its journal, and the evidence that explains why its token was rejected."""
+    """One request's state: its journal, and evidence of why its token was rejected."""
 
     context: ServerRequestContext[Any, Any]
     may_ask: bool
-    """True if its method may ask."""
+    """True if the request's method may ask questions."""
     journal: Journal | None = None
     is_taken: bool = False
-    """True once a leg serves the request. A tool that this leg calls begins its own call."""
+    """True once a leg serves the request. If this leg calls a tool, that tool begins its own call."""
     for_client: bool = False
-    """True from the start of the SDK's handler to its first lookup; see `take_client_lookup`."""
+    """True from the start of the SDK's handler until its first lookup. See `take_client_lookup`."""
     call_id: str | None = None
-    """The leg's call."""
+    """The id of the call that the request's leg belongs to."""
     report_size: Callable[[int | None], None] | None = None
-    """Reports the sent token's size to tracers when the request has been served."""
+    """Reports the size of the token that the client receives, once the request has been served."""
     token_in: int | None = None
     token_out: int | None = None
-    """Length of the received token and the sent token, in characters."""
+    """Length of the token that the client receives, in characters. `token_in` is the length of the token that it sent.
+    """
     minted: str | None = None
-    """The placeholder that the request's leg returned for the token. An author wrote any other state."""
+    """The placeholder that the request's leg returned for the token. Any other state comes from the author."""
     packed: bytes | None = None
-    """The journal to put into the token that replaces `minted`."""
+    """The journal for the token that will replace `minted`."""
     brought: bytes | None = None
-    """The received token's journal. It is authentic, but may have been written for another request."""
+    """The journal in the received token. It is authentic, but may have been written for another request."""
     reason: RejectionReason | None = None
-    """Why the token was rejected."""
+    """The reason for which the token was rejected."""
     found: dict[object, dict[Hashable, Outcome]] = field(default_factory=dict[object, dict[Hashable, Outcome]])
-    """Values from each server's visibility gates, kept until the request ends."""
+    """Values that each server's visibility gates computed, kept until the request ends."""
     may_become_task: bool = False
-    """True if its client can be given a task handle instead of a result."""
+    """True if the client can receive a task handle instead of a result."""
     channels: Channels | None = None
-    """The channels for its questions, if there are more than its client's forms."""
+    """The channels for the request's questions, if there are channels other than the client's forms."""
     journal_to_store: Journal | None = None
-    """Its leg's journal, if the call may become a task or be stored. That is decided later."""
+    """The journal of the request's leg. It is kept here until it is decided whether the call becomes a task or is
+    stored.
+    """
     stored: StoredLeg | None = None
-    """The stored call's leg, if the request serves one."""
+    """The stored call's leg, if the request serves a stored call."""
     reply: dict[str, Any] | None = None
-    """The result that its client receives instead of the handler's: a task handle, which no handler returns."""
+    """A result that the client receives instead of the handler's result: a task handle, which handlers cannot return.
+    """
     ended: bool = False
-    """True once the request has been served. An asyncio task that it started may still run."""
+    """True once the request has been served. An asyncio task that the request started may still be running."""
 
 
 REQUEST: ContextVar[RequestRecord | None] = ContextVar("roundtrip_request", default=None)
-"""The request being served, for any method."""
+"""The request being served, whatever its method."""
 
 OFFERED: ContextVar[ContextMaker | None] = ContextVar("roundtrip_context", default=None)
 
@@ -156,23 +160,25 @@ def holding(variable: ContextVar[T], value: T) -> Generator[None]:
 
 
 def asking_request() -> RequestRecord | None:
-    """Return the request being served if its method may ask."""
+    """Return the request being served, if its method may ask questions."""
     request = REQUEST.get()
     return request if request is not None and request.may_ask else None
 
 
 class Incoming(NamedTuple):
-    """Request that a leg serves, with its answers and the author's state; None outside a request."""
+    """The request that a leg serves, with its answers and the author's state. All fields are None outside a request."""
 
     request: ServerRequestContext[Any, Any] | None
     record: RequestRecord | None
-    """The record of the request being served. That request's leg may have called this leg."""
+    """The record of the request being served. Another function may serve that request and call this leg's function."""
     responses: InputResponses | None = None
     state: str | None = None
 
     @classmethod
     def of(cls, request: ServerRequestContext[Any, Any], responses: InputResponses | None = None) -> Incoming:
-        """Read a request whose parameters are valid for its revision; its answers may have been read before."""
+        """Read a request whose parameters are valid for its revision. Pass the answers if they have already
+        been read.
+        """
         params = request.params or {}
         if responses is None and params.get("inputResponses") is not None:
             responses = InputResponseRequestParams.model_validate(params, by_name=False).input_responses
@@ -180,23 +186,25 @@ class Incoming(NamedTuple):
 
     @classmethod
     def by(cls, context: SdkContext[Any, Any] | None) -> Incoming:
-        """Return a context's request; code outside requests passes None."""
+        """Return the request that a context belongs to. Code outside requests passes None."""
         if context is None:
             return cls(None, asking_request())
         request = context.request_context if context.protocol_version is not None else None
         return cls(request, asking_request(), context.input_responses, context.request_state)
 
     def params(self) -> InputResponseRequestParams | None:
-        """Return its parameters for a new context."""
+        """Return the request's answers and state as parameters for a new context."""
         if self.responses is None and self.state is None:
             return None
-        # Both are already valid, and validating many answers again is slow.
+        # The answers and the state are already valid, and validating many answers again would be slow.
         return InputResponseRequestParams.model_construct(input_responses=self.responses, request_state=self.state)
 
 
 @contextmanager
 def serving_client() -> Generator[None]:
-    """Surround the SDK's handler for a request: its first lookup is the client's, later ones are the author's."""
+    """Surround the SDK's handler for a request. The first lookup inside comes from the client, later ones from the
+    author's code.
+    """
     request = REQUEST.get()
     if request is not None:
         request.for_client = True
@@ -208,7 +216,10 @@ def serving_client() -> Generator[None]:
 
 
 def take_client_lookup() -> bool:
-    """Return True for a request's first lookup, which is the client's. Author code makes later ones."""
+    """Return True for the first lookup during a request, which comes from the client.
+
+    The author's code makes all later lookups.
+    """
     request = REQUEST.get()
     if request is None or not request.for_client:
         return False
@@ -217,38 +228,38 @@ def take_client_lookup() -> bool:
 
 
 def token_rejection() -> MCPError:
-    """Return the one error that clients receive for a bad token; the SDK's boundary sends the same error."""
-    # A reason on the wire would tell attackers which checks their token passed (S4).
+    """Return the error that clients receive for any bad token. The SDK's boundary sends the same error."""
+    # If the error gave a reason, it would tell attackers which checks their token passed (S4).
     return MCPError(code=INVALID_PARAMS, message=_REJECTION_MESSAGE, data=dict(_REJECTION_DATA))
 
 
 def is_token_rejection(error: MCPError) -> bool:
-    """Return True for an error that `token_rejection` made."""
+    """Return True if `token_rejection` made this error."""
     return error.code == INVALID_PARAMS and error.message == _REJECTION_MESSAGE and error.data == _REJECTION_DATA
 
 
-# The context, for functions without a parameter for it.
+# Giving the context to functions that have no parameter for it.
 
 
-# Bound methods, because a wrapper would cost each leg six function calls.
+# These are bound methods, because a wrapper would cost each leg six function calls.
 offer = OFFERED.set
-"""Sets the context maker for code that runs from now on, and returns the token for `take_back`."""
+"""Sets the context maker for the code that runs from now on, and returns the token that `take_back` needs."""
 take_back = OFFERED.reset
-"""Restores the previous maker."""
+"""Restores the previous context maker."""
 
 
-# The client.
+# Asking the client.
 
 
 class ClientlessRequest(ServerRequestContext[Any, Any]):
-    """Request for a leg that no client sent: a page's answer or the end of a wait started it."""
+    """Request for a leg that was not sent by a client. A page's answer or the end of a wait started the leg."""
 
     @property
     def request(self) -> Any:
-        """Raise an error: None would look like a client on stdio."""
+        """Raise an error. Returning None would suggest that a client is connected over stdio."""
         raise BodyMistake(
-            "ctx.request_context.request must be read while a client waits, and no client has sent this leg; call "
-            "get_request(), which waits for the client's next request, or read it before the first question"
+            "ctx.request_context.request must be read while a client waits, but no client has sent this leg; call "
+            "get_request(), which waits for the client's next request, or read the request before the first question"
         )
 
     @request.setter
@@ -260,7 +271,8 @@ def require_request(context: ServerRequestContext[Any, Any]) -> Any:
     """Return the transport's request; None on stdio.
 
     Raises:
-        Suspension: No client has sent this leg. The call waits for the client's next request, which runs it.
+        Suspension: No client has sent this leg. The call waits for the client's next request, and that request runs the
+            leg.
     """
     if isinstance(context, ClientlessRequest):
         raise interruptions.Suspension
@@ -268,13 +280,13 @@ def require_request(context: ServerRequestContext[Any, Any]) -> Any:
 
 
 def announced_name(request: ServerRequestContext[Any, Any] | None) -> str | None:
-    """Return the name that a client gives itself: at its handshake, or on 2026-07-28 in a request's `_meta`."""
+    """Return the name that a client announced at its handshake or, on 2026-07-28, in a request's `_meta`."""
     params = request.session.client_params if request is not None else None
     return params.client_info.name if params is not None else None
 
 
 def client_name(request: ServerRequestContext[Any, Any]) -> str:
-    """Return the client's name for the log: its announced name, or else its `User-Agent`."""
+    """Return the client's name for the log: the announced name or, without one, the `User-Agent`."""
     name = announced_name(request)
     asked: object = None if name or isinstance(request, ClientlessRequest) else request.request
     if isinstance(asked, Request):
@@ -283,7 +295,9 @@ def client_name(request: ServerRequestContext[Any, Any]) -> str:
 
 
 class RequestClient:
-    """One request's client, asked through its session. Without a request, nothing can be asked."""
+    """The client that sent one request. It is asked through the request's session. Without a request, it cannot be
+    asked.
+    """
 
     __slots__ = ("_request", "protocol_version")
 
@@ -293,7 +307,7 @@ class RequestClient:
 
     @property
     def capabilities(self) -> ClientCapabilities | None:
-        """Return the capabilities that the client declared, for this request or at its handshake."""
+        """Return the capabilities that the client declared in this request or at its handshake."""
         return self._request.session.client_capabilities if self._request is not None else None
 
     @property

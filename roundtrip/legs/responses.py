@@ -1,8 +1,8 @@
-"""HTTP responses, whose end also ends the questions that wait for their clients.
+"""HTTP responses. When a response ends, the questions that wait for its client also end.
 
 In the live era, one request's response carries a question and later the result. The SDK drops messages that are sent
-after the client has left, so the question would wait forever. Each answer arrives in a separate request, so a process
-that accepts no more requests would also wait forever.
+after the client has left, so the question would wait forever. Each answer arrives in a separate request. A question
+would therefore also wait forever in a process that no longer accepts requests.
 """
 
 from collections.abc import Awaitable, Callable
@@ -20,7 +20,7 @@ RESPONSE: Final = "roundtrip.response"
 
 
 class HttpResponse:
-    """Response to one request, until it ends."""
+    """The response to one request, until it ends."""
 
     __slots__ = ("ending", "over", "waiting")
 
@@ -30,7 +30,7 @@ class HttpResponse:
         self.waiting: set[anyio.CancelScope] = set()
 
     def end(self, *, ending: bool = False) -> None:
-        """End the waiting questions; `ending` says that the process is about to end."""
+        """End the waiting questions. `ending` is True if the process is about to end."""
         self.over = True
         self.ending = self.ending or ending
         for scope in self.waiting:
@@ -38,7 +38,7 @@ class HttpResponse:
 
 
 def take_no_answers(scope: Scope) -> None:
-    """End the questions of a running request, because its process accepts no more requests."""
+    """End the questions of a running request, because its process no longer accepts the requests that bring answers."""
     response = scope.get(RESPONSE)
     if isinstance(response, HttpResponse):
         response.end(ending=True)
@@ -48,7 +48,7 @@ async def while_answerable(request: Any, ask: Callable[[], Awaitable[T]]) -> T:
     """Return the result of `ask`, unless the HTTP response ends first.
 
     Args:
-        request: The request in the SDK's context; without a watched one the client is asked without limit.
+        request: The request in the SDK's context. If its response is not watched, there is no limit.
         ask: Asks the client.
 
     Raises:

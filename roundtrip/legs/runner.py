@@ -1,6 +1,6 @@
-"""Serving one leg: from its token's journal to the function's result, or to the next journal."""
+"""Serving one leg: it begins with the journal in a token, and ends with the function's result or the next journal."""
 
-# Without it, the functions that `run` makes would evaluate their annotations on each leg.
+# Without this import, the nested functions in `run` would evaluate their annotations on each leg.
 from __future__ import annotations
 
 import asyncio
@@ -57,26 +57,26 @@ else:
     )
 
 logger = logging.getLogger("roundtrip")
-# Limited, because clients can cause these messages.
+# Rate limited, because clients can cause these messages.
 _CHANNEL_LOG: Final = LimitedLog(logger)
 _ROUNDS_LOG: Final = LimitedLog(logger)
 _WARNED_FROM_ROUND: Final = CLIENTS_STOP_AFTER_ROUNDS - 2
 _MANY_ROUNDS: Final = (
-    "%s asks in round %d of one call, and clients on %s stop after round %d; ask in fewer rounds: several "
-    "questions at once with ctx.ask_all or resolvers that do not need each other, or one form with more fields"
+    "%s asks in round %d of one call, but clients on %s stop after round %d; ask in fewer rounds: ask several "
+    "questions at once with ctx.ask_all or with resolvers that do not need each other, or use one form with more fields"
 )
 
 
 ServedEnd = Finished | Suspended | Authored | HandedOver
-"""End of a leg whose user did not decline."""
+"""End of a leg in which the user did not decline."""
 
 
 def result_of(end: ServedEnd) -> Any:
-    """Return a leg's result for an SDK handler: the function's result, or the questions instead."""
+    """Return a leg's result for an SDK handler: the function's result, or the result that asks the questions."""
     if isinstance(end, Finished):
         return end.value
     if isinstance(end, HandedOver):
-        raise RuntimeError("only roundtrip's own handler can answer with the handle of a task")
+        raise RuntimeError("only roundtrip's own handler can return a task handle")
     return end.result() if isinstance(end, Suspended) else end.result
 
 
@@ -98,19 +98,19 @@ class LegRunner:
         self.server = server
         self.parts = parts
         self.make_context = make_context
-        """Makes the author's context, given the options of `AskingContext`."""
+        """Makes the author's context from the options of `AskingContext`."""
         self.count_guess = count_guess
         self.begin_waits = begin_waits
-        """Begins the waits in a body whose call is not stored."""
+        """Makes the object through which a body waits, for calls that are not stored."""
         self.lifespans: dict[asyncio.AbstractEventLoop, list[Any]] = {}
         """The states of the server's active lifespans, by event loop."""
         self.extensions: list[LegExtension] = []
-        """The features that take part in all functions' legs. They may be added after the functions."""
+        """The features that take part in every function's legs. Features may be added after the functions."""
         self.workers: list[LifespanWorker] = []
-        """Work that runs on each event loop while a server lifespan is active there."""
+        """Work that runs on an event loop as long as a server lifespan is active there."""
         self._page_waits: list[float] = []
         self.page_wait = math.inf
-        """The most seconds that a leg waits for a page."""
+        """The maximum number of seconds that a leg waits for a page."""
 
     def context_of(self, request: ServerRequestContext[Any, Any]) -> AskingContext[Any, Any]:
         """Return a context that cannot ask, for code outside legs."""
@@ -118,7 +118,7 @@ class LegRunner:
 
     @asynccontextmanager
     async def alive(self, state: Any) -> AsyncGenerator[None]:
-        """Surround a server lifespan, during which its workers run.
+        """Surround a server lifespan. The server's workers run inside.
 
         Args:
             state: The state that the lifespan has yielded.
@@ -134,7 +134,7 @@ class LegRunner:
         try:
             yield
         finally:
-            # Compare by identity: an author's state may define any equality.
+            # Compare by identity, because an author's state class may define its own equality.
             states.pop(next(place for place, each in enumerate(states) if each is state))
             if not states:
                 del self.lifespans[loop]
@@ -143,8 +143,8 @@ class LegRunner:
 
     @contextmanager
     def limit_page_wait(self, page_wait: float) -> Generator[None]:
-        """Limit the seconds that legs inside a `with` block wait for a page."""
-        # Concurrent blocks may end in any order.
+        """Limit how many seconds legs inside a `with` block wait for a page."""
+        # Keep a list, because concurrent blocks may end in any order.
         self._page_waits.append(page_wait)
         self.page_wait = min(self._page_waits)
         try:
@@ -168,8 +168,8 @@ class LegRunner:
             function: The function.
             arguments: The client's arguments, in the form that the function receives.
             incoming: The request that the leg serves, with the answers that came with it.
-            opened: Its visibility gate, with the values that it found, if it has one.
-            is_traced: True to report it to tracers.
+            opened: The item's opened visibility gates, with the values that they computed; None if the item has none.
+            is_traced: True to report the leg to tracers.
 
         Raises:
             DeclinedByUser: The user declined or cancelled a question that the call needs.
@@ -178,14 +178,15 @@ class LegRunner:
             Exception: An error in the author's code.
         """
         if function.source.text is None:
-            # The function was registered on the event loop, where no files are read.
+            # The function was registered on the event loop, where its source files could not be read.
             await anyio.to_thread.run_sync(function.source.read)
         confirmation = function.confirm(arguments) if function.confirm is not None else None
         served = ServedLeg(self, function, arguments, incoming, opened)
         if function.extensions or self.extensions:
             served.join((*self.extensions, *function.extensions))
         if opened is not None:
-            # Do this only now: a feature may reject the leg, and then the gates close their threads.
+            # Do this only after the features have joined: a feature may reject the leg, and then the gates close their
+            # own threads.
             opened.hand_over(served.threads, function.planned.plan)
         call, record = served.call, served.record
         if is_traced and self.parts.effects.tracers.tracers:
@@ -193,7 +194,7 @@ class LegRunner:
         if record is not None:
             record.is_taken = True
             record.call_id = call.id
-        # A context is made only if something on this leg needs it.
+        # The context is made only if something on this leg needs it.
         offered = offer(served.make_context)
         try:
             if served.needs_body_only():
@@ -214,32 +215,33 @@ class LegRunner:
         finally:
             take_back(offered)
             served.threads.close()
-            # The parts refer to the leg, and only the garbage collector would free such a cycle.
+            # The parts refer to the leg. Only the garbage collector would free this reference cycle.
             served.leg_parts = ()
         return served.conclude(end)
 
 
 class OpenedGates(Protocol):
-    """Visibility gates that opened for a request, and what their functions found."""
+    """The visibility gates that opened for a request, and the values that their functions computed."""
 
     def reused_in(self, plan: Plan) -> Reused | None:
-        """Return the values for a leg."""
+        """Return the gates' values that this plan can use; None if there are none."""
         ...
 
     @property
     def managers(self) -> TeardownStack | None:
-        """Return the context managers to exit when the item has been served."""
+        """Return the context managers that must exit after the item has been served."""
         ...
 
     def hand_over(self, threads: LegThreads, plan: Plan) -> None:
-        """Run the leg's functions in the threads of the gate functions whose values they share."""
+        """Run each of the leg's functions in the thread of the gate functions whose values it uses."""
         ...
 
 
-# It must not refer to its `Leg`, which refers to its methods: only the garbage collector would free such a cycle.
+# A `ServedLeg` must not refer to its `Leg`, which refers to its methods: only the garbage collector would free this
+# cycle.
 @dataclass(eq=False, repr=False)
 class ServedLeg(OpenLeg):
-    """One leg, with the request and the tracers around it."""
+    """One leg, with its request and tracers."""
 
     runner: LegRunner
     function: AskingFunction
@@ -270,12 +272,12 @@ class ServedLeg(OpenLeg):
                 self.end = self.stored.expires
         else:
             self.call = Call(system.new_id())
-            # In whole milliseconds, like the journal: all legs must have the same times.
+            # Use whole milliseconds, as the journal does, because all legs must have the same times.
             self.born = int(system.time() * 1000) / 1000
             self.end = round((self.born + function.limits.max_age) * 1000) / 1000
         self.threads = function.threads.of_leg(home=function.planned.plan.home)
         self.watch: Watch | None = None
-        """Reports to tracers, if there are any."""
+        """Reports facts to the tracers, if there are any."""
 
     def join(self, extensions: Sequence[LegFeature]) -> None:
         """Let features take part in the leg."""
@@ -302,7 +304,7 @@ class ServedLeg(OpenLeg):
         responses = self.incoming.responses if journal is not None else None
         limits, claim, clock = function.limits, None, self.parts.system.time
         if stored is not None:
-            # Its times are the store's.
+            # A stored call's times come from the store's clock.
             claim, clock = stored.claim, stored.clock
             responses, limits = stored.responses, stored.limits(clock())
         leg = Leg(
@@ -346,7 +348,7 @@ class ServedLeg(OpenLeg):
         return leg
 
     def end_authored(self, result: InputRequiredResult) -> Authored:
-        """End a silent leg with questions that the author asks by hand."""
+        """End the leg of a silent body with questions that the author asks by hand."""
         return leg_run.end_authored(self.leg(None), result)
 
     async def execute(self, filled: dict[str, Any], context: Any) -> Any:
@@ -364,14 +366,14 @@ class ServedLeg(OpenLeg):
         return await execute(filled, context)
 
     def plain_body(self) -> PlainBody | None:
-        """Return the body, if it may run directly after plain resolvers."""
+        """Return the body if it may run directly after plain resolvers; otherwise None."""
         is_elsewhere = self.hands_over or self.stored is not None or any(part.replaces_body for part in self.leg_parts)
         if not self.function.planned.plan.nodes or is_elsewhere:
             return None
         return self.function.plain_body(self.arguments)
 
     def make_context(self, body: Body | None = None) -> AskingContext[Any, Any]:
-        """Return a context for the leg's functions; it can ask only with a body."""
+        """Return a context for the leg's functions. Without a body, the context cannot ask."""
         return self.runner.make_context(
             request_context=self.request,
             mcp_server=self.runner.server,
@@ -382,7 +384,7 @@ class ServedLeg(OpenLeg):
         )
 
     def _issue_ticket(self, purpose: str, unbound: bool) -> str | None:
-        """Return a page ticket, bound to the user; None if the user is unknown."""
+        """Return a page ticket that is bound to the user; None if the user is unknown."""
         protection = self.parts.protection
         user = protection.user(self.request) if self.stored is None else self.stored.user
         principal = None if unbound else user
@@ -409,14 +411,14 @@ class ServedLeg(OpenLeg):
         return f"{journal.call_id}/{journal.leg}"
 
     def principal(self) -> str | None:
-        """Return the caller."""
+        """Return the caller's principal."""
         stored = self.stored
         return stored.principal if stored is not None else self.parts.protection.principal(self.request)
 
-    # Reports to tracers and the log.
+    # Reporting to the tracers and the log.
 
     def conclude(self, end: LegEnd) -> ServedEnd:
-        """Report the leg's end, and return it.
+        """Report how the leg ended, and return the end.
 
         Raises:
             DeclinedByUser: The user declined or cancelled a question that the call needs.
@@ -429,7 +431,7 @@ class ServedLeg(OpenLeg):
         if watch is not None:
             leg_facts.report_end(end, self.function, watch)
             if is_asking and record is not None:
-                # The boundary closes it later, when it knows the token's size.
+                # The boundary reports this later, once it knows the token's size.
                 record.report_size = lambda token_bytes: watch(tracing.Closed(token_bytes))
             else:
                 watch(tracing.Closed(None))
@@ -449,13 +451,13 @@ class ServedLeg(OpenLeg):
             self.watch(tracing.Closed(None))
         if isinstance(error, ToolTimedOut):
             left = threads.left
-            still = f"; still running in a thread, whose slot it keeps: {left}" if left else ""
+            still = f"; still running in a thread, which stays occupied: {left}" if left else ""
             can_be_task = self.function.kind == "tool" and not self.function.hands_over
-            cure = "; with task=True it runs in the background, for as long as it needs" if can_be_task else ""
+            cure = "; with task=True, the call runs in the background for as long as it needs" if can_be_task else ""
             logger.warning("%s %s%s%s", owner, error, still, cure, exc_info=error.__cause__)
         if isinstance(error, ChannelMissing) and self.request is not None:
             _CHANNEL_LOG.warning(
-                "%s could not ask %s, whose revision is older than %s: this transport has no way back to it; serve "
+                "%s could not ask %s, whose revision is older than %s: this transport cannot send it requests; serve "
                 "older clients over stdio, or streamable HTTP with stateless_http=False and json_response=False "
                 "(roundtrip serve with one worker)",
                 owner,
@@ -465,5 +467,5 @@ class ServedLeg(OpenLeg):
 
 
 def log_teardown(label: str, error: BaseException) -> None:
-    """Log an exception from a dependency's exit."""
-    logger.error("dependency %r failed on exit; its call is not affected", label, exc_info=error)
+    """Log an exception that a dependency raised while exiting."""
+    logger.error("dependency %r failed while exiting; the call is not affected", label, exc_info=error)

@@ -79,7 +79,7 @@ async def test_resolver_asking_through_its_context_gets_advice() -> None:
         return "never"
 
     result = await User(shop(body), era=Era.RETRY).call("order")
-    assert "'sure' is asked outside of a tool's body. A resolver asks by returning its question" in result.text
+    assert "'sure' must be asked in a tool's body. A resolver asks by returning its question" in result.text
 
 
 async def test_resolver_that_elicits_gets_advice() -> None:

@@ -53,7 +53,7 @@ async def test_exit_error_is_logged_and_the_call_succeeds(
     async with connect(server_of(order), Era.RETRY) as client:
         assert text_of(await client.call_tool("order")) == "value"
     assert failures(caplog) == [
-        f"dependency {fn.__name__!r} failed on exit; its call is not affected: LookupError('broken')"
+        f"dependency {fn.__name__!r} failed while exiting; the call is not affected: LookupError('broken')"
     ]
     # The others are left as if it had not happened.
     assert log == LOG
@@ -78,7 +78,7 @@ async def test_a_generator_that_yields_twice_is_closed_and_logged(
 
     assert await play(server_of(order), Era.RETRY) == "value"
     (failed,) = failures(caplog)
-    assert f"dependency {fn.__name__!r} failed on exit" in failed
+    assert f"dependency {fn.__name__!r} failed while exiting" in failed
     assert "generator didn't stop" in failed
     assert [*OPENED, *CLOSED] == LOG
 

@@ -67,7 +67,7 @@ async def test_context_is_restored_however_the_leg_ends(era: Era, caplog: pytest
         assert LOCALE.get() == "none"
         assert text_of(await client.call_tool("order", {"fails": True})) == "Error executing tool order: inside"
         assert LOCALE.get() == "none"
-    assert not [record for record in caplog.records if "failed on exit" in record.getMessage()]
+    assert not [record for record in caplog.records if "failed while exiting" in record.getMessage()]
 
 
 async def test_unrestored_context_stays_in_the_call() -> None:

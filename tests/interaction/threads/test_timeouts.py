@@ -76,7 +76,7 @@ async def test_slow_tool_is_answered_with_its_name_and_limit(era: Era, caplog: p
     assert trace.transitions[-1].event is Event.FAIL
     assert trace.transitions[-1].detail == {"error": "timed out"}
     (record,) = [record for record in caplog.records if record.name == "roundtrip"]
-    told = f"tool 'fetch' timed out after {LIMIT:g}s; with task=True it runs in the background"
+    told = f"tool 'fetch' timed out after {LIMIT:g}s; with task=True, the call runs in the background"
     assert record.levelno == logging.WARNING
     assert record.getMessage().startswith(told)
 
@@ -93,7 +93,7 @@ async def test_slow_plain_tool_is_answered_while_its_thread_continues(
         held.release.set()
     assert held.ended == 1
     (record,) = [record for record in caplog.records if record.name == "roundtrip"]
-    told = f"tool 'fetch' timed out after {LIMIT:g}s; still running in a thread, whose slot it keeps: 1"
+    told = f"tool 'fetch' timed out after {LIMIT:g}s; still running in a thread, which stays occupied: 1"
     assert record.getMessage().startswith(told)
 
 

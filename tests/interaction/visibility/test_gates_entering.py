@@ -142,7 +142,7 @@ async def test_failing_gate_exit_ends_neither_call_nor_list(caplog: pytest.LogCa
     async with connect(server, Era.RETRY) as client:
         assert await tools(client) == ["order"]
         assert await said(client, "order") == "done"
-    assert caplog.text.count("failed on exit") == 2
+    assert caplog.text.count("failed while exiting") == 2
 
 
 @pytest.mark.parametrize("where", ["in the body", "in the gate"])
