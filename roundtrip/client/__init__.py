@@ -1,1 +1,1 @@
-"""The `roundtrip call` client, and the call driver that other commands and the testing kit share."""
+"""The client behind `roundtrip call`, and the call driver that other commands and the testing kit share."""

@@ -1,9 +1,9 @@
-"""Answers to a server's questions, from a file (`--answers FILE`) or else from the person at the terminal.
+"""Answers to a server's questions, from a file (`--answers FILE`) or, without a file, from the person at the terminal.
 
-The file contains one object with an answer per question name, or a list of objects. Each object has `answer` and,
-optionally, `name` or `message` (a regular expression). An entry with neither answers the next question that no other
-entry matches. In the live era, names are not on the wire, so an entry with a name but no `message` is also used in
-order.
+The file contains one object that maps question names to answers, or a list of objects. Each object in a list has
+`answer` and, optionally, `name` or `message` (a regular expression). An entry without `name` and `message` answers the
+next question that no other entry matches. In the live era, names are not on the wire, so an entry with a name but no
+`message` is used in the same way.
 """
 
 import json
@@ -48,12 +48,13 @@ _ENTRY_KEYS: Final = frozenset({"name", "message", "answer"})
 _MAX_NAMED_FIELDS: Final = 10
 _MAX_FIELD_CHARS: Final = 60
 _APPROVAL_PREFIX: Final = "This waits for an approval by "
-"""Prefix of a roundtrip server's message for a page that asks nothing, and only shows who must approve."""
+"""Prefix of the message with which a roundtrip server shows a page that asks nothing and only shows who must approve.
+"""
 _MAX_MESSAGE_CHARS: Final = 80
 
 _AskingParams = ElicitRequestFormParams | ElicitRequestURLParams | CreateMessageRequestParams
 _Reply = ElicitResult | CreateMessageResult | None
-"""An answer; None declines a question to a model."""
+"""An answer; None if the question was for a model and was declined."""
 
 
 @dataclass(slots=True)
@@ -65,13 +66,15 @@ class _AnswerEntry:
 
 
 class AnswerFile:
-    """One file's answers. An entry that is used in order is used only once."""
+    """The answers in one file. An entry that answers whatever question comes next is used only once."""
 
     def __init__(self, entries: list[_AnswerEntry]) -> None:
         self._entries = entries
 
     def find(self, params: _AskingParams, key: str | None) -> tuple[_AnswerEntry | None, str]:
-        """Return a question's entry, and the name of the question in errors. In the live era, `key` is None."""
+        """Return the entry that answers a question, and a name for the question in error messages. In the live era,
+        `key` is None.
+        """
         if isinstance(params, CreateMessageRequestParams):
             blocks = [block for sent in reversed(params.messages) for block in sent.content_as_list]
             message = next((block.text for block in blocks if isinstance(block, TextContent)), "")
@@ -80,7 +83,7 @@ class AnswerFile:
         short = message if len(message) <= _MAX_MESSAGE_CHARS else message[:_MAX_MESSAGE_CHARS] + "..."
         name = f"the question {(short if key is None else key)!r}"
         named = [entry for entry in self._entries if key is not None and entry.name == key]
-        # An entry that names another question does not answer this question, even if its message matches.
+        # An entry with another question's name does not answer this question, even if its message matches.
         others = [entry for entry in self._entries if None in (key, entry.name)]
         matching = [entry for entry in others if entry.message is not None and entry.message.search(message)]
         in_order = [entry for entry in others if entry.message is None and not entry.is_used]
@@ -130,7 +133,7 @@ def _entry(data: Any, file: str, number: int) -> _AnswerEntry:
 
 
 class Answerer:
-    """Answerer for one call's questions. It answers one question at a time, even if the server asks several at once."""
+    """Answers the questions in one call. It answers one question at a time, even if the server asks several at once."""
 
     def __init__(self, terminal: Terminal, answers: AnswerFile, roots: Sequence[Root]) -> None:
         self._terminal = terminal
@@ -140,10 +143,10 @@ class Answerer:
         self._lock = anyio.Lock()
         self._is_waiting_for_approval = False
         self.declined = False
-        """True once a question was declined or canceled."""
+        """True once a question was declined or cancelled."""
 
     async def answer(self, request: InputRequest, *, key: str | None = None) -> InputResponse | ErrorData:
-        """Answer one question; return an error if a question to a model is declined.
+        """Answer one question. If a question for a model is declined, return an error.
 
         Raises:
             CallFailed: The question has no answer, or the answer in the file does not fit.
@@ -182,7 +185,7 @@ class Answerer:
                 return await self._person.answer_for_model(params)
 
     def _await_approval(self, page: ElicitRequestURLParams) -> ElicitResult:
-        """Accept the page that shows who must approve, without opening it. It asks the user nothing."""
+        """Accept the page that shows who must approve, without opening it, because the page asks the user nothing."""
         if not self._is_waiting_for_approval:
             self._terminal.say(f"{printable(page.message)} The server has stored the call until the approver decides.")
             self._terminal.say(
@@ -194,7 +197,7 @@ class Answerer:
 
 
 def answer_from(answers: AnswerFile, request: InputRequest, key: str) -> InputResponse | None:
-    """Return a file's answer to a retry-era question; None if the file has no answer.
+    """Return the file's answer to a retry-era question; None if the file has no answer.
 
     Raises:
         CallFailed: The answer in the file does not fit.
@@ -207,7 +210,7 @@ def answer_from(answers: AnswerFile, request: InputRequest, key: str) -> InputRe
 
 
 def kind_of_question(request: InputRequest) -> str:
-    """Return a question's kind in one word."""
+    """Return one word for the kind of question."""
     if isinstance(request, ElicitRequest):
         return "page" if isinstance(request.params, ElicitRequestURLParams) else "form"
     return "model" if isinstance(request, CreateMessageRequest) else "roots"
@@ -224,7 +227,7 @@ def _response_for(params: _AskingParams, answer: Any, name: str) -> _Reply:
 
 
 def _form_response(form: ElicitRequestFormParams, answer: Any, name: str) -> ElicitResult:
-    """Read a form answer: the content, a single value, or `accept` (with defaults)."""
+    """Read the answer to a form: the content, a single value, or `accept`, which uses the defaults."""
     names = list(mapping_of(form.requested_schema.get("properties")))
     if names == ["value"] and not isinstance(answer, dict) and answer != "accept":
         answer = {"value": answer}

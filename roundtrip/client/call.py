@@ -1,4 +1,4 @@
-"""One call at the terminal: connect, list the tools, call a tool, answer its questions, and report the result."""
+"""One call at the terminal: connect, list the tools or call a tool, answer its questions, and report the result."""
 
 import json
 import math
@@ -43,13 +43,15 @@ LEVELS: Final[tuple[LoggingLevel, ...]] = get_args(LoggingLevel)
 """Log levels, from least to most severe."""
 
 _LOST_PREFIXES: Final = ("Connection closed", "SSE stream ", "Reconnection failed")
-"""Prefixes of error messages from the SDK's client. The codes are not enough: servers may use the same codes."""
+"""Prefixes of the error messages with which the SDK's client reports a lost connection. The error codes are not enough,
+because servers may use the same codes.
+"""
 
 _NOT_SENT_ERRORS: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 _MAX_PAGES: Final = 100
 _MAX_ROUNDS: Final = 100
 _LOST_SECONDS: Final = 60.0
-"""How long a task's server may be unreachable."""
+"""How long a task's server may be unreachable before the client gives up."""
 _RECONNECT_SECONDS: Final = 1.0
 _MAX_PAUSE_SECONDS: Final = 0.25
 
@@ -71,9 +73,9 @@ class CallPlan:
     has_tasks: bool = True
     """True to declare the Tasks extension."""
     task_id: str | None = None
-    """A task to continue, instead of a new call."""
+    """A task to continue instead of making a new call."""
     cancels: bool = False
-    """True to cancel this task."""
+    """True to cancel the task `task_id`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,7 @@ async def carry_out(plan: CallPlan, terminal: Terminal) -> list[Tool] | CallResu
 
 
 class _Caller:
-    """Execution of one plan."""
+    """The state of one plan while it is carried out."""
 
     def __init__(self, plan: CallPlan, terminal: Terminal) -> None:
         self._plan = plan
@@ -110,10 +112,10 @@ class _Caller:
         self._answerer = Answerer(terminal, plan.answers, plan.roots)
         self._time_limit = _TimeLimit(plan.timeout)
         self._failure: CallFailed | None = None
-        """A callback's failure. Raised inside the callback, it would become an error response to the server."""
+        """A failure in a callback. If the callback raised it, it would become an error response to the server."""
         self._question_count = 0
         self._names = set[str]()
-        """The names of all questions so far."""
+        """The names of all questions that the server has asked so far."""
         self._task_leg: LegRequest | None = None
         """The leg that continues the task, if the call is a task."""
         self._lost_at: float | None = None
@@ -208,8 +210,8 @@ class _Caller:
                 response = await self._answerer.answer(request, key=name)
                 if isinstance(response, ErrorData):
                     raise CallFailed(
-                        f"the question {key!r} was declined; a client cannot report this for a question to a model, so "
-                        "the call ends here",
+                        f"the question {key!r} was declined, but a client cannot report this for a question to a "
+                        "model, so the call ends here",
                         ExitCode.DECLINED,
                     )
                 responses[key] = response
@@ -224,7 +226,8 @@ class _Caller:
                     await self._wait_for_enter(f"Question {self._question_count} ({kind}); the request stays open")
                 return await self._answerer.answer(request)
         except CallFailed as failure:
-            # Raised here, it would become an error response to the server. End the call instead.
+            # If this callback raised the failure, it would become an error response to the server. End the call
+            # instead.
             self._failure = self._failure or failure
             self._time_limit.end()
             return DECLINED
@@ -233,8 +236,8 @@ class _Caller:
         self._question_count += 1
         if self._question_count > _MAX_ROUNDS:
             raise CallFailed(
-                f"the client gave up the call after {_MAX_ROUNDS} {unit}; a server asks without end if a page is never "
-                "finished, or if a question changes each time",
+                f"the client gave up the call after {_MAX_ROUNDS} {unit}; a server never stops asking if a page is "
+                "never finished, or if a question changes each time",
                 ExitCode.SERVER_ERROR,
             )
 
@@ -260,7 +263,7 @@ class _Caller:
             self._terminal.say("(ignored a message from the server that is not valid MCP)", style="yellow")
 
     def _describe_failure(self, error: Exception) -> CallFailed:
-        """Describe an error for the user, with its exit code."""
+        """Return the failure for an error, with a message for the user and an exit code."""
         status = self._plan.target.status_text
         ending = ExitCode.NO_CONNECTION
         was_connected = not isinstance(error, _NOT_SENT_ERRORS)
@@ -291,14 +294,14 @@ class _Caller:
 
     @property
     def _advice(self) -> str:
-        """Return advice about the unfinished call, which ends a sentence."""
+        """Return advice about the unfinished call, worded as the end of a sentence."""
         if self._task_leg is not None:
             return "; use --task to continue the task"
         return "; the call may have run, so check its effects before you repeat it" if self._was_sent else ""
 
 
 class _TimeLimit:
-    """Time limit for the server. The time that the user takes to answer does not count."""
+    """Time limit for the server's responses. The time that the user takes to answer does not count."""
 
     def __init__(self, seconds: float | None) -> None:
         self._seconds = math.inf if seconds is None else seconds
@@ -317,7 +320,7 @@ class _TimeLimit:
 
     @contextmanager
     def paused(self) -> Generator[None]:
-        """Pause the time limit; it starts from zero when the last pause ends."""
+        """Pause the time limit inside a `with` block. When the last pause ends, the full time is available again."""
         self._pauses += 1
         self._scope.deadline = math.inf
         try:
@@ -330,7 +333,7 @@ class _TimeLimit:
         self._scope.cancel()
 
     def restart(self, pause: float = 0.0) -> None:
-        """Restart the time limit, and add `pause` seconds to it; do nothing while it is paused."""
+        """Restart the time limit, and add `pause` seconds to it. Do nothing while the limit is paused."""
         if not self._pauses:
             self._scope.deadline = anyio.current_time() + pause + self._seconds
 
@@ -353,7 +356,7 @@ async def all_tools(client: Client) -> list[Tool]:
 
 
 def _is_connection_error(error: Exception) -> bool:
-    """Return True if the connection failed, rather than the call."""
+    """Return True if the connection failed, and False if the server reported an error."""
     if not isinstance(error, MCPError):
         return isinstance(error, OSError | httpx2.TransportError)
     is_from_client = error.error.data is None and error.error.message.startswith(_LOST_PREFIXES)

@@ -22,7 +22,7 @@ class ExitCode(IntEnum):
 
 
 class CallFailed(Exception):
-    """Error for a call without a result. The message is safe to print."""
+    """A call ended without a result. The message is safe to print."""
 
     def __init__(self, message: str, ending: ExitCode = ExitCode.WRONG_USAGE) -> None:
         super().__init__(printable(message))

@@ -25,14 +25,14 @@ _HINTS: Final = {
 
 
 def label_of(field: FormField) -> str:
-    """Return the title on one line, followed by the name if it differs."""
+    """Return the field's title on one line, followed by its name if the name differs."""
     title = printable(field.title or field.name)
     name = printable(field.name)
     return title if title.casefold() == name.casefold() else f"{title} [{name}]"
 
 
 def hint_of(field: FormField) -> str:
-    """Describe briefly what to type."""
+    """Describe briefly what the person should type."""
     parts = [_HINTS[field.kind]]
     if field.format is not None:
         parts = [FORMATS[field.format][0]]
@@ -46,7 +46,7 @@ def hint_of(field: FormField) -> str:
 
 
 def shown_value(field: FormField, value: Any) -> str:
-    """Describe a value on one line, with the form's labels."""
+    """Describe a value on one line. Choices are shown with their titles."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
@@ -58,7 +58,7 @@ def shown_value(field: FormField, value: Any) -> str:
 
 
 def read_typed(field: FormField, typed: str) -> tuple[bool, Any]:
-    """Parse a typed line; return True and the value, or False if the line leaves the field out.
+    """Parse a typed line. Return True and the value, or False and None if the line leaves the field out.
 
     Raises:
         FieldInvalid: The line does not fit the field.
@@ -123,12 +123,12 @@ def _json(typed: str) -> Any:
 
 
 def is_single_value(fields: Sequence[FormField]) -> bool:
-    """Return True if a form has one required field with the label `value`, which adds nothing to the question."""
+    """Return True if a form has a single required field whose label is only `value`. The label is then not shown."""
     return len(fields) == 1 and fields[0].required and label_of(fields[0]).casefold() == "value"
 
 
 def check_content(schema: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
-    """Check a prepared answer's content, and add the defaults for missing fields.
+    """Check the content of a prepared answer, and add the defaults of missing fields.
 
     Raises:
         FieldInvalid: The content does not fit the form; the message names the field.

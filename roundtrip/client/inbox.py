@@ -30,11 +30,12 @@ class InboxClient:
     async def ask(
         self, path: str = "", decision: Mapping[str, str] | None = None
     ) -> tuple[int, Mapping[str, Any] | None]:
-        """Send a GET request, or POST a decision; return the status, and the JSON object in the response or None.
+        """Send a GET request, or POST a decision. Return the status and the JSON object in the response; None if there
+        is none.
 
         Raises:
             httpx2.HTTPError: The request failed.
-            TooLarge: The response is too large, or compressed.
+            TooLarge: The response is too large or compressed.
         """
         # Do not follow redirects: they could send the login to another server.
         async with httpx2.AsyncClient(

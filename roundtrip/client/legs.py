@@ -1,4 +1,4 @@
-"""The call driver: it sends legs in the retry era, and answers through callbacks in the live era.
+"""The call driver. In the retry era it sends legs, and in the live era it answers through callbacks.
 
 `roundtrip call`, `check`, `demo`, `doctor` and the testing kit use this driver. Each passes a function that sends a leg
 and a function that answers questions.
@@ -48,7 +48,7 @@ Method = Literal["tools/call", "prompts/get", "resources/read"]
 
 
 class TaskRound(InputRequiredResult):
-    """A task's open questions, in the form of a round."""
+    """A task's open questions, in the same form as a round."""
 
     task_id: str
 
@@ -57,7 +57,7 @@ FinalResult = CallToolResult | GetPromptResult | ReadResourceResult
 LegResult = FinalResult | InputRequiredResult
 
 Asking = ElicitRequestFormParams | ElicitRequestURLParams | CreateMessageRequestParams | None
-"""A question's parameters on the wire; None for a roots question, which has no parameters."""
+"""A question's parameters on the wire; None for a question about roots, which has no parameters."""
 
 
 class Era(Enum):
@@ -86,7 +86,7 @@ LIVES: Final = (*ERAS, Era.TASK)
 
 @dataclass(frozen=True, slots=True)
 class LegRequest:
-    """One request in a call. A live call has one request; a retry-era call has one more than its rounds."""
+    """One request in a call. A live call has one request. A retry-era call has one more request than it has rounds."""
 
     name: str
     """The name of the tool or prompt, or the URI of the resource."""
@@ -94,15 +94,15 @@ class LegRequest:
     answers: Mapping[str, InputResponse] | None = None
     """Answers to the last round's questions, by name."""
     state: str | None = None
-    """The request state that came with these questions."""
+    """The request state that came with the last round's questions."""
     task_id: str | None = None
-    """The task that asked these questions. The answers go to this task, not to its tool."""
+    """The task that asked the questions. The answers go to this task, not to its tool."""
     method: Method = "tools/call"
     meta: Mapping[str, Any] | None = None
 
     @property
     def continues(self) -> bool:
-        """Return True if the leg continues a call."""
+        """Return True if the leg continues a call, and False if it begins one."""
         return self.state is not None or self.task_id is not None
 
     def follows(self, asked: InputRequiredResult) -> bool:
@@ -145,9 +145,11 @@ def asking(request: InputRequest) -> Asking:
 
 SendLeg: TypeAlias = Callable[[LegRequest], Awaitable[ResultT | InputRequiredResult]]
 AnswerRound = Callable[[InputRequiredResult], Awaitable[Mapping[str, InputResponse] | None]]
-"""Function that answers a round's questions by name; None leaves the call."""
+"""A function that answers a round's questions by name. It returns None to leave the call waiting."""
 AnswerLive = Callable[[InputRequest], Awaitable[InputResponse | ErrorData | None]]
-"""Function that answers a live question, which has no name on the wire; None is sent as an error."""
+"""A function that answers a live question, which has no name on the wire. If it returns None, the server receives an
+error.
+"""
 
 _FIRST_PAUSE_SECONDS: Final = 0.05
 _UNANSWERED: Final = ErrorData(code=-32000, message="the client has no answer")
@@ -161,15 +163,16 @@ async def drive(
     max_rounds: int | None = None,
     max_pause: float | None = None,
 ) -> ResultT | InputRequiredResult:
-    """Send legs until one returns the final result, the client leaves, or there are too many rounds.
+    """Send legs until a leg returns the final result, the client leaves, or there are too many rounds.
 
     Args:
         leg: The call's first request.
-        send: Function that sends one leg.
-        answer: Function that answers one round.
+        send: A function that sends one leg.
+        answer: A function that answers one round.
         max_rounds: The maximum number of rounds to answer.
-        max_pause: The maximum pause before the next leg if a round has no questions; None to treat an empty round like
-            any other round.
+        max_pause: The maximum pause before the next leg if a round has no questions. None treats a round without
+            questions
+            like any other round.
 
     Returns:
         The final result, or the last round if it was not answered.
@@ -193,15 +196,15 @@ async def drive(
 def callbacks(
     answer: AnswerLive, *, elicit: bool = True, sample: bool = True, list_roots: bool = True
 ) -> dict[str, Any]:
-    """Return callback arguments for `mcp.Client`. All callbacks answer live questions with one function.
+    """Return callback arguments for `mcp.Client`. All callbacks answer live questions with the same function.
 
     The client declares a capability for each callback.
 
     Args:
-        answer: Function that answers one question.
-        elicit: Answer forms and pages.
-        sample: Answer for a model.
-        list_roots: Answer with roots.
+        answer: A function that answers one question.
+        elicit: True to answer forms and pages.
+        sample: True to answer for a model.
+        list_roots: True to answer with roots.
     """
 
     async def answer_elicitation(
@@ -239,15 +242,15 @@ async def within(
     *,
     scope: AbstractContextManager[Any] | None = None,
 ) -> T:
-    """Run a function inside a connection, and raise its error without the exception groups that transports add.
+    """Run a function inside a connection. Raise its error without the exception groups that transports add.
 
     Args:
-        connection: Context manager that connects and disconnects.
+        connection: A context manager that connects and disconnects.
         work: The function.
         scope: A cancel scope around the connection and the function.
 
     Raises:
-        TimeoutError: The scope was canceled first.
+        TimeoutError: The scope was cancelled first.
     """
     results: list[T] = []
     failure: Exception | None = None
@@ -268,7 +271,7 @@ async def within(
 
 
 def _unwrap(error: Exception) -> Exception:
-    """Unwrap a group that contains one error. A larger group stays, because each error is evidence."""
+    """Unwrap a group that contains only one error. Keep a larger group, because each of its errors is evidence."""
     if not isinstance(error, ExceptionGroup):
         return error
     inner = cast("ExceptionGroup[Exception]", error).exceptions

@@ -1,4 +1,4 @@
-"""A client that shows links but no forms, which the SDK's client cannot declare."""
+"""A client that shows links but no forms. The SDK's client cannot declare this."""
 
 from collections.abc import Callable
 from contextlib import AsyncExitStack

@@ -26,7 +26,7 @@ _EXIT_HINT: Final = f"{_DECLINE} declines, {_CANCEL} cancels"
 
 
 class _NoAnswer(Exception):
-    """Error for a person who declines or cancels."""
+    """The person declined or cancelled."""
 
     def __init__(self, action: Literal["decline", "cancel"]) -> None:
         super().__init__(action)
@@ -38,7 +38,9 @@ class PersonAtTerminal:
 
     Args:
         terminal: The terminal.
-        checks: Ask again if a value does not fit its field. If False, the server must reject the value.
+        checks: Ask again if a value does not fit its field. If this is False, values are not checked here, and the
+            server
+            must reject a value that does not fit.
     """
 
     def __init__(self, terminal: Terminal, *, checks: bool = True) -> None:
@@ -71,7 +73,9 @@ class PersonAtTerminal:
             question = "Open it in the browser? [y = yes, m = I open it myself, n = no]"
             actions |= {"y": "open", "yes": "open"}
         else:
-            self._terminal.say("This address cannot be opened from here, only plain http(s) addresses.", style="yellow")
+            self._terminal.say(
+                "This address cannot be opened from here. Only plain http(s) addresses can.", style="yellow"
+            )
         try:
             prompt, complaint = f"{question} ({_EXIT_HINT}):", "type one of the letters in the brackets"
             action = await self._choose(prompt, actions, complaint)
@@ -119,7 +123,7 @@ class PersonAtTerminal:
             return filled, value
 
     async def _choose(self, prompt: str, actions: Mapping[str, str], complaint: str) -> str:
-        """Ask until the person types a word in `actions`, and return its action."""
+        """Ask until the person types a word in `actions`, and return the action for that word."""
         while (typed := (await self._line(prompt)).strip().lower()) not in actions:
             self._complain(complaint)
         return actions[typed]
@@ -132,7 +136,7 @@ class PersonAtTerminal:
             case ":decline":
                 raise _NoAnswer("decline")
             case _:
-                # A second colon escapes `:decline` and `:cancel`.
+                # To type the text `:decline` or `:cancel`, the person adds a second colon.
                 return line[1:] if line and line.strip() in (f":{_DECLINE}", f":{_CANCEL}") else line or ""
 
     async def _open(self, url: str) -> None:
@@ -164,7 +168,7 @@ def can_be_opened(url: str) -> bool:
 
 def _host_of(url: str) -> str:
     if "\\" in url:
-        # Browsers read a backslash as a slash, so the host ends there.
+        # Browsers treat a backslash as a slash, so for them the host ends at the backslash.
         return "(unclear: there is a backslash in the address)"
     try:
         host = urlsplit(url).hostname
@@ -175,7 +179,7 @@ def _host_of(url: str) -> str:
     if host.isascii():
         return printable(host)
     try:
-        # Letters from another script can look like ASCII. Their IDNA form cannot.
+        # Letters from another script may look like ASCII letters. In IDNA form, the difference is visible.
         return f"{host.encode('idna').decode('ascii')} (written {printable(host)})"
     except UnicodeError:
         return printable(host)

@@ -1,4 +1,4 @@
-"""Targets: servers at an address, in this process, or behind a stdio command."""
+"""Targets: a server at an address, a server in this process, or a server behind a stdio command."""
 
 import os
 import re
@@ -39,7 +39,7 @@ UNCOMPRESSED: Final = {"accept-encoding": "identity"}
 
 
 class TooLarge(Exception):
-    """Error for a response that exceeds its size limit."""
+    """A response exceeds its size limit."""
 
 
 class _LimitedBody(httpx2.AsyncByteStream):
@@ -60,14 +60,14 @@ class _LimitedBody(httpx2.AsyncByteStream):
 
 
 def size_limit(max_bytes: int) -> Callable[[httpx2.Response], Awaitable[None]]:
-    """Return a response hook that limits how many bytes are read, because a server may send without end.
+    """Return a response hook that limits how many bytes are read, because a server may never stop sending.
 
-    The hook raises TooLarge for a compressed response, because it may expand to any size.
+    The hook raises TooLarge for a compressed response, because decompression may expand it to any size.
     """
 
     async def limit(response: httpx2.Response) -> None:
         if "content-encoding" in response.headers:
-            raise TooLarge("the response is compressed, although the request did not accept that")
+            raise TooLarge("the response is compressed, although the request did not accept compression")
         if isinstance(response.stream, httpx2.AsyncByteStream):
             response.stream = _LimitedBody(response.stream, max_bytes)
 
@@ -91,7 +91,7 @@ class Target:
 
     @property
     def status_text(self) -> str:
-        """Return the last HTTP error status with advice, to end a sentence; empty without an error."""
+        """Return the last HTTP error status with advice, worded as the end of a sentence; "" if there was no error."""
         if self.status is None:
             return ""
         return f" (HTTP status {self.status}{_ADVICE.get(self.status, '')})"
@@ -102,9 +102,10 @@ class Target:
 
     @asynccontextmanager
     async def connect(self, terminal: Terminal) -> AsyncGenerator[Any]:
-        """Open a connection's two streams, and show what a command writes to standard error."""
+        """Open the two streams of a connection. If the target is a command, show what it writes to standard error."""
         if self.url is not None:
-            # No read timeout: the caller limits the wait, and does not count the time that a person takes.
+            # There is no read timeout here: the caller limits the wait, and does not count the time that a person
+            # takes.
             timeout = httpx2.Timeout(_CONNECT_SECONDS, read=None)
             async with (
                 httpx2.AsyncClient(
@@ -138,7 +139,7 @@ class Target:
 
 
 def target_of(text: str, headers: Sequence[str] = ()) -> Target:
-    """Parse an http(s) address, or a command, which is split as in a shell.
+    """Parse a target: an http(s) address, or a command, which is split as a shell would split it.
 
     Raises:
         CallFailed: The text is neither an address nor a command, or a header is invalid.
@@ -147,7 +148,9 @@ def target_of(text: str, headers: Sequence[str] = ()) -> Target:
         _check_address(text)
         return Target(url=text, headers=dict(_header(number, header) for number, header in enumerate(headers, 1)))
     if _SCHEME.match(text):
-        raise CallFailed(f"{text!r} is not an http(s) address; pass one, or the command of a stdio server")
+        raise CallFailed(
+            f"{text!r} is not an http(s) address; pass an http(s) address, or the command of a stdio server"
+        )
     if headers:
         raise CallFailed("--header works only with an http(s) address; a command has no headers")
     try:
@@ -171,7 +174,7 @@ def _check_address(text: str) -> None:
 
 def _header(number: int, text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
-    # The message must not repeat the header, which may be a secret.
+    # Do not repeat the header in the message, because it may be a secret.
     if not colon or not _HEADER_NAME.fullmatch(name):
         raise CallFailed(f"header {number} must be written 'Name: value'")
     for variable in _VARIABLE.findall(value):
@@ -185,7 +188,9 @@ def _header(number: int, text: str) -> tuple[str, str]:
 
 @contextmanager
 def _show_lines(terminal: Terminal) -> Generator[TextIO]:
-    """Open a file for a process's standard error, and show each line, escaped, when the process writes it."""
+    """Open a file for a process's standard error. When the process writes a line, show it with control characters
+    escaped.
+    """
     reading, writing = os.pipe()
 
     def show() -> None:
@@ -199,5 +204,5 @@ def _show_lines(terminal: Terminal) -> Generator[TextIO]:
         with os.fdopen(writing, "w", encoding="utf-8") as log:
             yield log
     finally:
-        # Do not wait without a limit: a process that the server left behind may keep the other end open.
+        # Limit the wait: a child process that is still running may keep the other end of the pipe open.
         reader.join(_LAST_LINES_SECONDS)

@@ -1,4 +1,4 @@
-"""The client side of the Tasks extension: follow calls that became tasks.
+"""The client side of the Tasks extension, which follows calls that have become tasks.
 
 A task continues like a retry-era call: its open questions arrive as a round, and the answers are the next leg.
 """
@@ -27,7 +27,7 @@ _ResultT = TypeVar("_ResultT", bound=BaseModel)
 
 
 class TaskCancelled(Exception):
-    """Error for a task that this client or an operator cancelled."""
+    """This client or an operator cancelled the task."""
 
 
 class _Handle(Result):
@@ -56,7 +56,7 @@ class RemoteTask(Result):
 
     @property
     def pause(self) -> float:
-        """Return the poll interval that the server asked for, in seconds."""
+        """Return how many seconds to wait between polls, as the server requested."""
         seconds = (self.poll_interval_ms or 1000) / 1000
         return min(max(seconds, _MIN_POLL_SECONDS), _MAX_POLL_SECONDS)
 
@@ -125,13 +125,13 @@ async def follow(
     seen: Callable[[RemoteTask], None],
     pace: float | None = None,
 ) -> LegResult:
-    """Send one leg. If its call is or becomes a task, poll the task until it asks or ends.
+    """Send one leg. If its call is a task or becomes one, poll the task until it asks questions or ends.
 
     Args:
         session: The session.
         leg: The leg. If it continues a task, its answers are sent to the task.
-        send: Function that sends a leg that continues no task, and may return a task handle.
-        seen: Function that receives the task at each poll.
+        send: A function that sends a leg that continues no task. It may return a task handle.
+        seen: A function that receives the task at each poll.
         pace: Seconds between polls. The default is the server's poll interval.
 
     Returns:
@@ -159,7 +159,7 @@ async def follow(
 
 
 def question_name(key: str, before: Container[str | None]) -> str:
-    """Return the name of a task's question. A repeated question has a new key, such as `seat#2`."""
+    """Return the question name for a key in a task. A question that is asked again has a new key, such as `seat#2`."""
     name, _, number = key.rpartition("#")
     return name if number.isdecimal() and name in before else key
 

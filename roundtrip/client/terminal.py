@@ -1,4 +1,4 @@
-"""The terminal: text on standard error, and typed lines."""
+"""The terminal: it prints text on standard error, and reads typed lines."""
 
 import asyncio
 import os
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 Part = str | tuple[str, str]
-"""A text, or a text with its style."""
+"""A text, or a pair of a text and its style."""
 
 Line = tuple[int, tuple[Part, ...]]
 """A report line: its indent and its parts."""
 
 
 class Terminal:
-    """Printer and line reader. It prints on standard error, so that standard output contains only the result."""
+    """Prints text and reads lines. It prints on standard error, so that standard output contains only the result."""
 
     def __init__(self, *, listen: bool = True) -> None:
         is_terminal = sys.stderr.isatty()
@@ -41,7 +41,7 @@ class Terminal:
         self._console.print(Text(shown, style), soft_wrap=True, end=end)
 
     def quote(self, text: str) -> None:
-        """Print text from the server. Each line is marked, so that it cannot look like the client's text."""
+        """Print text from the server. Each line is marked, so that it cannot be mistaken for the client's own text."""
         for line in text.splitlines() or [""]:
             self.say(f"| {printable(line)}", style="bold")
 
@@ -54,11 +54,11 @@ class Terminal:
         return line
 
     async def _next_line(self) -> str | None:
-        # If a question was canceled, its read is still running and cannot be stopped. It reads this line instead.
+        # If a question was cancelled, its read is still running and cannot be stopped. That read returns this line.
         if self._pending_line is None:
             self._pending_line = Future()
             self._pending_line.set_running_or_notify_cancel()
-            # Use a daemon thread: the process would wait for the event loop's worker threads before it exits.
+            # Use a daemon thread, because at exit the process would wait for one of the event loop's worker threads.
             Thread(target=_read_line, args=(sys.stdin.fileno(), self._pending_line), daemon=True).start()
         line = await asyncio.wrap_future(self._pending_line)
         self._pending_line = None
@@ -77,8 +77,8 @@ def console_on(terminal: TextIO, *, force_terminal: bool | None = None, width: i
 
 
 def _read_line(source: int, line: "Future[str | None]") -> None:
-    # Do not read through `sys.stdin`: a daemon thread that holds its lock breaks the interpreter's shutdown. Read one
-    # byte at a time, because the rest of a pipe belongs to the next line.
+    # Do not read through `sys.stdin`: if a daemon thread holds the lock of `sys.stdin`, the interpreter cannot shut
+    # down. Read one byte at a time, because the rest of a pipe belongs to the next line.
     read = bytearray()
     while not read.endswith(b"\n"):
         try:

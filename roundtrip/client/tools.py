@@ -1,4 +1,4 @@
-"""Tools at a terminal: arguments typed in a shell, and the text of tools and results."""
+"""Tools at a terminal: the arguments that are typed in a shell, and readable text for tools and results."""
 
 import json
 import re
@@ -24,17 +24,19 @@ from roundtrip.text import printable
 from roundtrip.untrusted import list_of, mapping_of, strict_json
 
 WAITING: Final = re.compile(r"call (\w+) with handle='([A-Za-z0-9._~-]{16,2048})'", re.ASCII)
-"""The sentence in a waiting call's result that contains the continuing tool and the handle."""
+"""The sentence in a waiting call's result that names the handle and the tool with which to continue the call."""
 
 _MAX_DEPTH: Final = 6
-"""Nesting depth up to which references and alternatives in a schema are followed; deeper schemas count as empty."""
+"""How deep references and alternatives in a schema may be nested. Deeper schemas count as empty."""
 
 _MAX_OPTIONS: Final = 20
-"""Alternatives to read per schema, because each alternative may have as many again."""
+"""Maximum number of alternatives to read per schema. Alternatives can be nested, so without a limit their number could
+explode.
+"""
 
 _MAX_SHOWN_CHARS: Final = 60
 _KINDS: Final = {"integer": "an integer", "number": "a number", "boolean": "true or false", "null": "null"}
-"""Type descriptions in errors. Values of all other types are described as JSON."""
+"""Descriptions of types in error messages. A value of any other type is described as JSON."""
 
 
 def find_tool(tools: Sequence[Tool], name: str) -> Tool:
@@ -76,7 +78,7 @@ def required_by(tool: Tool) -> list[str]:
 
 
 def kind_of(tool: Tool, name: str) -> str:
-    """Describe a parameter's values in a few words."""
+    """Describe in a few words which values a parameter takes."""
     return _describe(_parameters_of(tool).get(name), tool.input_schema)
 
 
@@ -110,7 +112,7 @@ def _parse_json(tool: Tool, name: str, text: str) -> Any:
         if all(kind in _KINDS for kind in kinds):
             expected, reason = " or ".join(_KINDS[kind] for kind in kinds), ""
         else:
-            # The parser's message helps only if the text begins like JSON.
+            # Show the JSON parser's message only if the text begins like JSON. Otherwise the message would not help.
             expected = f"JSON ({' | '.join(kinds)})"
             reason = f": {error}" if text.lstrip().startswith(("{", "[", '"')) else ""
         raise CallFailed(f"the argument {name!r} must be {expected}, got {shown!r}{reason}") from error
@@ -176,7 +178,7 @@ def _types_of(parts: Mapping[str, Any]) -> list[Any]:
 
 
 def schema_at(reference: str, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the schema part that a `$ref` points to; empty for a reference outside the schema."""
+    """Return the part of a schema that a `$ref` points to; an empty schema if it points outside."""
     if not reference.startswith("#/"):
         return {}
     node: object = root
@@ -186,7 +188,7 @@ def schema_at(reference: str, root: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def text_of_result(result: CallToolResult) -> str:
-    """Return a result's text, or else its structured content, with one line for each other block."""
+    """Return a result's text or, without text, its structured content. Each other content block becomes one line."""
     shown = "\n".join(_block_text(block) for block in result.content)
     if result.structured_content is not None and not any(isinstance(block, TextContent) for block in result.content):
         structured = printable(json.dumps(result.structured_content, indent=2, ensure_ascii=False), keep_newlines=True)
@@ -214,7 +216,7 @@ def _resource_text(resource: TextResourceContents | BlobResourceContents) -> str
 
 
 def _with_tabs(text: str) -> str:
-    """Return printable text that keeps its tabs, because they align text on standard output."""
+    """Return text that is safe to print and keeps its tabs, because tabs align text on standard output."""
     return "\t".join(printable(part, keep_newlines=True) for part in text.split("\t"))
 
 

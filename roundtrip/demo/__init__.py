@@ -1,1 +1,1 @@
-"""The demo: three stateless instances that share only a key serve one order. Each leg runs in a different process."""
+"""The demo: three stateless instances, which share only a key, serve one order. A different process serves each leg."""

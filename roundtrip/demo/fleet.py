@@ -1,4 +1,6 @@
-"""Processes for the demo's instances: start them, read their reports, replace them, and always end them."""
+"""Processes for the demo's instances. This module starts them, reads their reports, replaces them, and always ends
+them.
+"""
 
 import os
 import queue
@@ -18,11 +20,11 @@ _END_SECONDS: Final = 5.0
 
 
 class InstanceFailed(Exception):
-    """An instance that ended, or did not report in time; the message has its last output."""
+    """An instance ended, or did not report in time. The message contains its last output."""
 
 
 class DemoInstance:
-    """Demo instance: a name and its current process."""
+    """An instance in the demo: a name and the process that currently serves under this name."""
 
     def __init__(self, name: str, *, key: str) -> None:
         self.name = name
@@ -43,14 +45,15 @@ class DemoInstance:
             text=True,
             encoding="utf-8",
             env={**os.environ, KEY_VARIABLE: self._key},
-            # Shield instances from Ctrl-C, which a terminal sends to its whole process group. Only the demo ends them.
+            # Put the instances into a separate session, so that they do not receive a terminal's Ctrl-C. Only the demo
+            # ends them.
             start_new_session=True,
         )
         threading.Thread(target=_read_reports, args=(self._process.stdout, self._reports), daemon=True).start()
 
     @property
     def pid(self) -> int:
-        """The current process id."""
+        """The current process's id."""
         return self._process.pid
 
     def url(self) -> str:
@@ -64,7 +67,7 @@ class DemoInstance:
         return f"http://{HOST}:{self._port}/mcp"
 
     def changes_of_leg(self) -> list[Change]:
-        """Read the last leg's state changes.
+        """Read the state changes on the last leg.
 
         Raises:
             InstanceFailed: The instance did not report the changes.

@@ -1,8 +1,8 @@
-"""One instance of the demo shop: `python -m roundtrip.demo.instance --name ash`, with the key in the environment.
+"""One instance of the demo shop: `python -m roundtrip.demo.instance --name ash`. The environment contains the key.
 
 The instance serves stateless streamable HTTP on the loopback interface. It prints its port on the first line of
-standard output, and then one JSON object per line for each state change.
-It exits when its standard input closes, so that it never outlives the demo.
+standard output, and then one JSON object per line for each state change. It exits when its standard input closes, so
+that it never outlives the demo.
 """
 
 import argparse
@@ -25,7 +25,7 @@ KEY_VARIABLE: Final = "ROUNDTRIP_DEMO_KEY"
 
 
 class Change(BaseModel):
-    """A call's state change, reported by an instance."""
+    """A state change in a call, reported by an instance."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -36,18 +36,18 @@ class Change(BaseModel):
     keys: tuple[str, ...] = ()
     """Names of the round's questions."""
     reasons: dict[str, str] = {}
-    """Reasons by question name."""
+    """The reason for asking each question, by question name."""
     remark: str | None = None
-    """Error or reason that ended the call."""
+    """The error or reason that ended the call."""
 
     @property
     def ends_leg(self) -> bool:
-        """True for a leg's last state change."""
+        """True for the last state change on a leg."""
         return self.target is State.AWAITING_INPUT or self.target in CALL_MACHINE.final
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Serve until the process is killed, or its standard input closes."""
+    """Serve until the process is killed or its standard input closes."""
     parser = argparse.ArgumentParser(prog="python -m roundtrip.demo.instance", description="One instance of the demo.")
     parser.add_argument("--name", required=True, help="the name of the instance")
     parsed = parser.parse_args(arguments)
@@ -72,16 +72,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     shop = make_shop(parsed.name, key=key, trace=trace)
     app = shop.streamable_http_app(stateless_http=True, host=HOST)
     with socket.create_server((HOST, 0)) as server_socket:
-        # As in `roundtrip serve`: without TCP_NODELAY, each response waits about 40 ms for an acknowledgment.
+        # `roundtrip serve` also sets TCP_NODELAY. Without it, each response waits about 40 ms for an acknowledgment.
         server_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # Print the port early: connections queue in the socket until the server accepts them.
+        # Print the port before the server starts: the socket already queues connections until the server accepts them.
         print(server_socket.getsockname()[1], flush=True)
         threading.Thread(target=_end_with_input, daemon=True).start()
         uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[server_socket])
 
 
 def _end_with_input() -> None:
-    # Do not read through `sys.stdin`: a daemon thread that holds its lock breaks the interpreter's shutdown.
+    # Do not read through `sys.stdin`: if a daemon thread holds the lock of `sys.stdin`, the interpreter cannot shut
+    # down.
     while os.read(sys.stdin.fileno(), 1024):
         pass
     os._exit(0)

@@ -1,4 +1,4 @@
-"""The bookshop that every demo instance serves: an order takes three rounds of questions."""
+"""The bookshop that every demo instance serves. An order takes three rounds of questions."""
 
 import os
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -52,13 +52,14 @@ class Receipt(BaseModel):
 
 
 def make_shop(instance: str, *, key: str, trace: "Trace") -> Server[Any]:
-    """Make one instance's server. Instances differ only in the name that signs their quotes."""
+    """Make one instance's server. Instances differ only in the name that their quotes contain."""
     server: Server[Any] = Server("demo-bookshop", keys=[key], trace=trace)
 
     def edition(title: str) -> Elicit[Edition]:
         return Elicit(f"Which edition of {title!r} would you like?", Edition)
 
-    # The quote is fixed for the whole call: the first leg looks up the price, and the last leg charges it.
+    # The first leg looks up the price, and the quote stays the same for the whole call, so the last leg charges that
+    # price.
     def quote() -> Quote:
         return Quote(prices=_PRICES, given_by=f"{instance} (pid {os.getpid()})")
 

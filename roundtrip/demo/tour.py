@@ -1,4 +1,4 @@
-"""The demo tour: drive one order through the fleet, and serve each leg from a new process."""
+"""The demo tour: send one order through the fleet, and serve each leg in a new process."""
 
 import functools
 import os
@@ -46,12 +46,12 @@ _say = functools.partial(print, flush=True)
 
 
 class DemoFailed(Exception):
-    """A demo that did not finish."""
+    """The demo did not finish."""
 
 
 @dataclass(frozen=True, slots=True)
 class _TourLeg:
-    """The instance that received a leg, and the processes that reported serving it."""
+    """The instance that received a leg, and the processes that reported that they served it."""
 
     name: str
     pid: int
@@ -59,7 +59,7 @@ class _TourLeg:
 
 
 def tour(person: PersonAtTerminal | None = None) -> bool:
-    """Drive an order through the fleet, and print each leg's state changes.
+    """Send an order through the fleet, and print the state changes on each leg.
 
     Args:
         person: The user who answers the questions; None to use scripted answers.
@@ -82,7 +82,9 @@ def tour(person: PersonAtTerminal | None = None) -> bool:
 
 
 class _Order:
-    """One order. Each leg goes to the next instance, in a new process if the instance has already served a leg."""
+    """One order. Each leg goes to the next instance. If that instance has already served a leg, it first gets a new
+    process.
+    """
 
     def __init__(self, instances: Sequence[DemoInstance], person: PersonAtTerminal | None) -> None:
         self._instances = instances
@@ -177,7 +179,7 @@ def _reach_loopback_directly() -> None:
 
 @contextmanager
 def _exit_on_terminate() -> Generator[None]:
-    """Make SIGTERM unwind the stack like Ctrl-C, so that the demo ends its instances."""
+    """Make SIGTERM unwind the stack, as Ctrl-C does, so that the demo ends its instances."""
 
     def exit_process(number: int, frame: FrameType | None) -> Any:
         raise SystemExit(_TERMINATED)
