@@ -19,7 +19,7 @@ _LOOK_SECONDS: Final = 0.02
 _REASON: Final = "rejected by the test"
 
 _IS_LOOKING: Final[ContextVar[bool]] = ContextVar("is_looking", default=False)
-# Otherwise, each poll of the inbox logs a line.
+# Without this filter, each poll of the inbox would log a line.
 logging.getLogger("httpx2").addFilter(
     lambda record: not _IS_LOOKING.get() or record.levelno > logging.INFO or "/approvals/api" not in record.getMessage()
 )
@@ -28,7 +28,7 @@ logging.getLogger("httpx2").addFilter(
 _MatcherT = TypeVar("_MatcherT", str, str | re.Pattern[str])
 
 Verdict: TypeAlias = Literal["approve", "reject"] | tuple[Literal["approve", "reject"], str] | None
-"""A decision, with or without a reason; None leaves the approval open."""
+"""A decision, with or without a reason. None leaves the approval open."""
 
 
 class Approver:
@@ -71,8 +71,8 @@ class Approver:
         while True:
             instance = server()
             async with self._client(instance) as http:
-                # A network may move the call to instances with other keys. Poll each instance at least once: `server`
-                # may return a new instance each time.
+                # Poll each instance at least once. A network may move the call to instances with other keys, and
+                # `server` may then return a new instance each time.
                 while True:
                     await self._decide_all(http, tell)
                     await anyio.sleep(_LOOK_SECONDS)
@@ -114,7 +114,7 @@ class Approver:
         if verdict == "approve":
             reason = ""
         response = await http.post(f"/approvals/api/{approval['id']}", json={"decision": decision, "reason": reason})
-        # Another person may have decided first.
+        # The request fails if another person has already decided.
         return response.json() if response.status_code == 200 else None
 
     def _verdict_on(self, approval: Mapping[str, Any]) -> Verdict:

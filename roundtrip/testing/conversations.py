@@ -1,4 +1,4 @@
-"""Conversations: a call's questions, states and result, and a recorder of transitions."""
+"""Conversations, which hold a call's questions, states and result, and a recorder of transitions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ from roundtrip.questions.wire import TICKET
 from roundtrip.tracing import TokenRejection
 
 Message = tuple[Literal["client", "server"], dict[str, Any]]
-"""The sender, and the JSON-RPC message as sent."""
+"""The sender of a JSON-RPC message, and the message as it was sent."""
 
 
 @dataclass(slots=True)
@@ -32,18 +32,20 @@ class AskedQuestion:
     """One question that the client received."""
 
     name: str | None
-    """The name. In the live era, names are not on the wire, so it is known only for servers in this process."""
+    """The question's name. In the live era, names are not on the wire, so the name is known only for servers in this
+    process.
+    """
     params: Asking
     answer: InputResponse | None = None
     """The user's answer."""
     round: int = 1
-    """The round number."""
+    """The number of the round that asked."""
     page: str | None = None
     """The address of the question page that asked; None if the client asked."""
 
     @property
     def message(self) -> str:
-        """Return the message; for a question to a model, the last message's text."""
+        """Return the message. For a question to a model, return the last message's text."""
         if self.params is None:
             return "roots"
         if isinstance(self.params, CreateMessageRequestParams):
@@ -91,7 +93,7 @@ class LinkResult:
 
     result: CallToolResult
     round: int
-    """The number of rounds before this result."""
+    """The number of rounds that came before this result."""
 
 
 @dataclass(slots=True)
@@ -103,28 +105,29 @@ class Conversation:
     era: Era
     rounds: list[list[AskedQuestion]] = field(default_factory=list[list[AskedQuestion]])
     tokens: list[str | None] = field(default_factory=list[str | None])
-    """The request state of each round; the live era has no request state."""
+    """The request state of each round. The live era has no request states."""
     legs: int = 0
-    """The number of requests."""
+    """The number of requests in the call."""
     states: list[State] | None = None
-    """The call's states; None for servers that use another library or run in another process."""
+    """The call's states; None if the server uses another library or runs in another process."""
     approvals: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     """The approvals that `approver=` has decided, in order and in the inbox API's format."""
     link_results: list[LinkResult] = field(default_factory=list[LinkResult])
-    """The earlier results, which linked to question pages."""
+    """Earlier results that linked to question pages."""
     result: FinalResult = field(default_factory=lambda: CallToolResult(content=[]))
-    """The final result; empty if the user left the call waiting or it ended with a protocol error."""
+    """The final result. It is empty if the user left the call waiting, or if a protocol error ended the call."""
     error: MCPError | None = None
-    """The protocol error that ended the call; `User` raises it unless `allow_error` is set."""
+    """The protocol error that ended the call. `User` raises it unless `allow_error` is set."""
     left: bool = False
     """True if the user left the call waiting for answers."""
     messages: list[Message] = field(default_factory=list[Message])
-    """Every JSON-RPC message, with the fixture `wire_snapshot` or `User(record_messages=True)`."""
+    """Every JSON-RPC message. They are recorded only with the fixture `wire_snapshot` or `User(record_messages=True)`.
+    """
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Never:
-            """Raise AttributeError with the existing names, for a test that guessed one."""
+            """Raise an AttributeError that lists the existing names, because the test may have guessed a name."""
             known = ", ".join(one for one in dir(type(self)) if not one.startswith("_"))
             raise AttributeError(f"a Conversation has no attribute {name!r}; it has {known}")
 
@@ -145,7 +148,9 @@ class Conversation:
 
     @property
     def shown(self) -> list[dict[str, dict[str, Any]]]:
-        """Return the visible question content per round, by name or else by message."""
+        """Return the visible question content of each round, by question name. Unnamed questions are listed by
+        message.
+        """
         return [
             {question.message if question.name is None else question.name: question.shown for question in round_}
             for round_ in self.rounds
@@ -158,7 +163,7 @@ class Conversation:
 
     @property
     def failure(self) -> str:
-        """Return the failure text that the client received; empty if the call succeeded."""
+        """Return the text with which the client learned that the call failed; "" if the call succeeded."""
         if self.error is not None:
             return self.error.error.message
         return self.text if self.is_error else ""
@@ -193,7 +198,7 @@ class Conversation:
 
     @property
     def value(self) -> Any:
-        """Return the tool's value as JSON data: its structured content, else its text."""
+        """Return the tool's value as JSON data: its structured content or, without any, its text."""
         structured = self.result.structured_content if isinstance(self.result, CallToolResult) else None
         if structured is None:
             return self.text
@@ -231,10 +236,10 @@ class Steps:
 
     @property
     def states(self) -> list[State]:
-        """Return the states in order, beginning with the source of the first transition."""
+        """Return the states in order. The first is the state before the first transition."""
         return [self.transitions[0].source, *(step.target for step in self.transitions)] if self.transitions else []
 
     @property
     def asked(self) -> list[dict[str, str]]:
-        """Return each round's questions by name, with the reason for each question."""
+        """Return each round's questions: the reason for each question, by question name."""
         return [dict(step.detail["reasons"]) for step in self.transitions if "reasons" in step.detail]

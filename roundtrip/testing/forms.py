@@ -1,8 +1,8 @@
-"""Sample answers from a form's schema: a simple answer, a second answer, and an invalid answer per rule.
+"""Sample answers made from a form's schema: a simple answer, a second answer, and one invalid answer for each rule.
 
-A server may check rules that its form does not show, such as a date in the past. The samples are therefore the simplest
-values that fit (`text`, `1`, the first choice), and the server may still reject them. No type conversion makes an
-invalid answer valid. No value is a nested object, because an `ElicitResult` must be able to carry it.
+A server may check rules that its form does not show, for example that a date is in the past. The samples are the
+simplest values that fit (`text`, `1`, the first choice), but the server may still reject them. An invalid answer stays
+invalid under any type conversion. No value is a nested object, because an `ElicitResult` cannot carry one.
 """
 
 import math
@@ -32,12 +32,12 @@ _MAX_PATTERN_CHARS: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class FieldSamples:
-    """A field's valid and invalid values, the simplest first."""
+    """A field's valid and invalid values. The simplest come first."""
 
     field: FormField
     shape: Mapping[str, Any]
     fits: Callable[[Any], bool]
-    """Function that checks a value against the field's schema."""
+    """A function that checks a value against the field's schema."""
     valid: tuple[Any, ...]
     invalid: tuple[Any, ...]
 
@@ -49,7 +49,7 @@ class FieldSamples:
     @property
     def is_needed(self) -> bool:
         """Return True if an answer without the field is invalid."""
-        # Some servers fill in a required field that has a default.
+        # Some servers use the default for a required field that is left out.
         return self.field.required and not self.field.has_default
 
 
@@ -63,7 +63,7 @@ def valid_answer(schema: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def other_valid_answer(schema: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return different content that a form accepts, with other values where possible; None if none is known.
+    """Return different content that a form accepts; None if none is known. As many values as possible are different.
 
     Raises:
         ValueError: The schema is not a form, or no valid answer is known.
@@ -77,7 +77,7 @@ def other_valid_answer(schema: Mapping[str, Any] | None) -> dict[str, Any] | Non
 
 
 def invalid_answers(schema: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """Return a list of content that a form rejects, each for one reason. A form without fields rejects nothing.
+    """Return several contents that a form rejects, each for a different reason. A form without fields rejects nothing.
 
     Raises:
         ValueError: The schema is not a form, or no valid answer is known.
@@ -187,7 +187,7 @@ def _invalid_texts(field: FormField, shape: Mapping[str, Any]) -> Iterator[Any]:
 def _valid_numbers(field: FormField, shape: Mapping[str, Any]) -> Iterator[float]:
     low, high = range_of(shape)
     step = shape.get("multipleOf")
-    # Begin with 1: the most common rule that forms do not show is "above zero".
+    # Begin with 1, because the most common rule that a form does not show is "above zero".
     candidates: list[float] = [1, 2, 0]
     if step is not None:
         candidates += [step * math.ceil((low or 0) / step), step * (math.ceil((low or 0) / step) + 1)]
@@ -214,7 +214,7 @@ def _invalid_numbers(field: FormField, shape: Mapping[str, Any]) -> Iterator[Any
 
 
 def clearance(field: FormField, bound: float) -> float:
-    """Return a distance from a bound that is too large for rounding to hide."""
+    """Return a distance from a bound that is large enough not to disappear through rounding."""
     return max(1, abs(bound) // 1000) if field.kind is FieldKind.NUMBER else 1
 
 
@@ -234,7 +234,8 @@ def _valid_lists(field: FormField, shape: Mapping[str, Any]) -> Iterator[list[st
     least = math.ceil(field.least or 0)
     if least > _MAX_SAMPLE_SIZE:
         return
-    # Repeat a choice only if the list must be longer than the choices: a server may read the list as a set.
+    # Repeat choices only if the list must be longer than the number of choices, because a server may read the list as a
+    # set.
     enough = choices if least <= len(choices) else choices * math.ceil(least / len(choices))
     yield enough[: max(least, 1)]
     yield enough[-max(least, 1) :]

@@ -1,4 +1,4 @@
-"""`served`: serve a server object over HTTP on a local port."""
+"""`served`, which serves a server object over HTTP on a local port."""
 
 import socket
 from collections.abc import AsyncGenerator, Generator
@@ -13,7 +13,7 @@ from roundtrip.adapters.finding import AnyServer, is_fastmcp
 
 @asynccontextmanager
 async def served(server: AnyServer, **options: Any) -> AsyncGenerator[str]:
-    """Serve streamable HTTP on a free loopback port inside the block; yield the URL.
+    """Serve streamable HTTP on a free loopback port inside the block, and yield the URL.
 
     Args:
         server: The server.
@@ -22,7 +22,7 @@ async def served(server: AnyServer, **options: Any) -> AsyncGenerator[str]:
     app = server.http_app("/mcp", **options) if is_fastmcp(server) else server.streamable_http_app(**options)
     # Listen before serving, so that a client can connect immediately.
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        # Without TCP_NODELAY, which `roundtrip serve` also sets, each response waits about 40 ms for an acknowledgment.
+        # `roundtrip serve` also sets TCP_NODELAY. Without it, each response waits about 40 ms for an acknowledgment.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         async with serving(app, listening):
             yield f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
@@ -39,8 +39,9 @@ async def serving(
     class ServerWithoutSignals(uvicorn.Server):
         @contextmanager
         def capture_signals(self) -> Generator[None]:
-            # Signals belong to the test runner. If two servers overlap, the last to end would restore the handler
-            # that the other server installed; sse_starlette would then treat all later servers as ended.
+            # Do not let uvicorn install signal handlers, because signals belong to the test runner. If two servers
+            # overlap, the last to end would restore the handler that the other server installed, and sse_starlette
+            # would then treat all later servers as ended.
             yield
 
     host = ServerWithoutSignals(
@@ -48,7 +49,8 @@ async def serving(
     )
 
     async def serve() -> None:
-        # If cancelled, the loop would keep listening on a closed socket, whose descriptor the system soon reuses.
+        # Without the shield, a cancelled loop would keep listening on a closed socket, and the system soon reuses that
+        # socket's descriptor.
         with anyio.CancelScope(shield=True):
             await host.serve(sockets=[listening])
 

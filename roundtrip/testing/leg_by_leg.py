@@ -1,4 +1,4 @@
-"""`LegByLeg`: send a retry-era call one leg at a time."""
+"""`LegByLeg`, which sends a retry-era call one leg at a time."""
 
 from collections.abc import Mapping
 from typing import Any, Final, cast
@@ -17,7 +17,7 @@ _FORM: Final = ElicitRequestFormParams(message="", requested_schema={})
 
 
 class LegByLeg:
-    """Sender for single legs. Each leg goes to the server's next instance, through a new SDK client.
+    """Sends single legs. Each leg goes to the server's next instance, through a new SDK client.
 
     The test gives every answer. Use `LegByLeg` to test a single leg, a token or a rejection, and `User` for whole
     calls.
@@ -25,8 +25,9 @@ class LegByLeg:
     Args:
         server: The server, as for `User`. A factory makes a new instance for every leg.
         principal: The logged-in principal, for servers in memory: a subject or an access token.
-        **options: Arguments for `mcp.Client`. Callbacks are never called, and only declare capabilities. All are
-            declared by default: to leave one out, pass None for its callback.
+        **options: Arguments for `mcp.Client`. Callbacks are never called, but the client declares a capability for
+        each.
+            By default, it declares all capabilities; to leave one out, pass None for its callback.
 
     Example:
         ```python
@@ -70,7 +71,7 @@ class LegByLeg:
         state: str | None = None,
         meta: Mapping[str, Any] | None = None,
     ) -> CallToolResult | InputRequiredResult:
-        """Send one leg of a tool call, with answers by name, in the form that `User` accepts.
+        """Send one leg of a tool call. The answers are given by question name, in the same form as for `User`.
 
         Raises:
             MCPError: The server answered with a protocol error.
@@ -78,7 +79,7 @@ class LegByLeg:
         questions = {name: one for round_ in self.rounds for name, one in _questions_of(round_).items()}
         responses: dict[str, InputResponse] | None = None
         if answers is not None:
-            # Send the answer to an unknown question as a form answer.
+            # An answer to a question that the server did not ask is sent as a form answer.
             responses = {
                 name: response_to(questions.get(name, AskedQuestion(name, _FORM)), reply)
                 for name, reply in answers.items()

@@ -46,12 +46,14 @@ _WAIT_SECONDS: Final = 60.0
 _MISTAKES_STATUS: Final = 422
 
 AnswerQuestions = Callable[[Sequence[AskedQuestion]], Awaitable[Sequence[InputResponse | None] | None]]
-"""Function that answers a page's questions in order; None means that the user leaves the page."""
+"""A function that answers a page's questions, in order. None means that the user leaves the page."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingCall:
-    """A waiting call: the tool and handle with which a model continues it, and the link to show the user, if any."""
+    """A waiting call: the tool and the handle with which a model continues it, and the link for the user, if there is
+    one.
+    """
 
     tool: str
     handle: str
@@ -59,22 +61,22 @@ class WaitingCall:
 
 
 def waiting_call(result: object) -> WaitingCall | None:
-    """Return the waiting call that a result names; None for any other result."""
+    """Return the waiting call that a result describes; None if it describes none."""
     if not isinstance(result, CallToolResult) or result.is_error:
         return None
     text = "\n".join(block.text for block in result.content if isinstance(block, TextContent))
-    # The page of a call that waits for an approver asks nothing.
+    # If the call waits for an approver, its page asks the user nothing.
     handle, link = WAITING.search(text), None if _APPROVAL_PREFIX in text else _PAGE_PATTERN.search(text)
     return None if handle is None else WaitingCall(handle[1], handle[2], None if link is None else link[0])
 
 
 def call_of_handle(handle: str) -> str:
-    """Return the id of a handle's call."""
+    """Return the id of the call that a handle identifies."""
     return split_id(handle)[0]
 
 
 def page_at(url: str, server: object) -> "QuestionPage | None":
-    """Return the question page at a URL; None for other URLs, and for servers in other processes."""
+    """Return the question page at a URL; None for any other URL, and for a server in another process."""
     url_match = _PAGE_PATTERN.fullmatch(url)
     ours = attached(server)
     if url_match is None or ours is None or ours.task_service is None:
@@ -93,7 +95,9 @@ async def questions_for_model(server: object, call_id: str) -> list[AskedQuestio
 
 
 async def open_approvals(server: object, call_id: str) -> str:
-    """Describe the approvals that a stored call waits for; empty for other calls and for servers in other processes."""
+    """Describe the approvals that a stored call waits for; "" for any other call, and for a server in another
+    process.
+    """
     view = await _view(server, call_id)
     if view is None or view.entry.has_ended:
         return ""
@@ -108,18 +112,18 @@ async def _view(server: object, call_id: str) -> StoredView | None:
 
 
 def browser_on(server: AttachedServer, **options: Any) -> httpx2.AsyncClient:
-    """Make a browser that opens the pages of a server in this process, under any host name."""
+    """Make a browser that opens the pages of a server in this process. The URLs may have any host name."""
     app = Starlette(routes=server.own_routes)
     return httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), **options)
 
 
 def pages_among(round_: InputRequiredResult | None, server: object) -> set[str]:
-    """Return the questions that only link to a question page, whose answers do not pass through the client."""
+    """Return the names of questions that only link to a question page. Their answers do not pass through the client."""
     return {key for key, url in urls_in(round_).items() if page_at(url, server) is not None}
 
 
 def urls_in(round_: InputRequiredResult | None) -> dict[str, str]:
-    """Return the URLs of URL questions for any site, by question name."""
+    """Return the URLs in a round's URL questions, by question name. The URLs may belong to any site."""
     requests = (round_.input_requests if round_ is not None else None) or {}
     return {
         key: request.params.url
@@ -129,7 +133,7 @@ def urls_in(round_: InputRequiredResult | None) -> dict[str, str]:
 
 
 class QuestionPage:
-    """One call's question page.
+    """The question page of one call.
 
     Args:
         url: The page's URL.
@@ -143,7 +147,7 @@ class QuestionPage:
         self._server = server
 
     async def play(self, answer: AnswerQuestions, *, headers: Mapping[str, str]) -> bool:
-        """Answer all rounds until the call ends or needs its client; return False if the user leaves earlier.
+        """Answer all rounds until the call ends or needs its client. Return False if the user leaves before that.
 
         If the page reports a mistake, the user types the next answer.
 
@@ -174,7 +178,9 @@ class QuestionPage:
         return True
 
     async def _wait_for_pause(self) -> StoredView | None:
-        """Wait until the call asks, needs its client or has ended, and return it; None if the store dropped it."""
+        """Wait until the call asks a question, needs its client or has ended, and return the call. None if the store
+        dropped it.
+        """
         with anyio.move_on_after(_WAIT_SECONDS):
             while (view := await _view(self._server, self.call_id)) is not None:
                 if view.entry.has_ended or view.entry.state is StoredState.ASKING or view.content.needs_client:
@@ -183,7 +189,7 @@ class QuestionPage:
             return view
         if approvals := await open_approvals(self._server, self.call_id):
             raise AssertionError(f"{approvals} still waits after {_WAIT_SECONDS:g} s; pass User(approver=...)")
-        raise AssertionError(f"the call behind a question page neither asks nor ends within {_WAIT_SECONDS:g} s")
+        raise AssertionError(f"the call behind a question page has not asked or ended within {_WAIT_SECONDS:g} s")
 
     async def _send(
         self,
@@ -204,7 +210,7 @@ class QuestionPage:
                 )
             accepts = reply.action == "accept"
             if accepts:
-                # Fields that are not in the answer keep the values that the page shows.
+                # A field that the answer leaves out keeps the value that the page shows.
                 fields += [pair for field in view.fields for pair in _typed_pairs(field, reply.content or {})]
             if not form.is_single and not (accepts and view.kind is QuestionKind.FORM):
                 fields.append((view.choice_name, "yes" if accepts else "no"))
@@ -232,7 +238,7 @@ def _typed_pairs(view: FieldView, content: Mapping[str, Any]) -> list[tuple[str,
     if view.field.name in content:
         value = content[view.field.name]
         filled_view = view_of_field(view.id, replace(view.field, has_default=value is not None, default=value))
-        # Type an invalid value unchanged, so that the page reports the mistake.
+        # An invalid value is typed unchanged, so that the page reports the mistake.
         texts = filled_view.typed or (
             () if value in (None, []) else (value if isinstance(value, str) else json.dumps(value),)
         )
@@ -242,7 +248,7 @@ def _typed_pairs(view: FieldView, content: Mapping[str, Any]) -> list[tuple[str,
 
 
 class _PageParser(HTMLParser):
-    """Parser for the token in a page's form, and for the reported mistakes."""
+    """Reads the token in a page's form, and the mistakes that the page reports."""
 
     def __init__(self, html: str) -> None:
         super().__init__(convert_charrefs=True)

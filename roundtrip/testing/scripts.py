@@ -1,4 +1,4 @@
-"""Prepared answers of a scripted user."""
+"""The prepared answers of a scripted user."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -43,7 +43,7 @@ DECLINE: Final = UserAction.DECLINE
 CANCEL: Final = UserAction.CANCEL
 """Cancel the question."""
 IGNORE: Final = Silence.IGNORE
-"""Continue without an answer. In the live era, the client responds with an error."""
+"""Continue without an answer. In the live era, the client responds with an error instead."""
 LEAVE: Final = Silence.LEAVE
 """Leave the call waiting forever."""
 
@@ -62,12 +62,13 @@ Reply = (
     | None
 )
 """An answer: form content, the value for a one-field form, a model's text, JSON data for a model's answer or for roots,
-or an outcome."""
+or an outcome.
+"""
 
 Matcher = str | re.Pattern[str] | Callable[[AskedQuestion], bool]
-"""Selector for questions: a name, a pattern for the message, or a function."""
+"""Selects questions: a name, a pattern for the message, or a function."""
 
-# `Mapping` is invariant in its key, so `Mapping[str, ...]` is not a `Mapping[Matcher, ...]`, and some checkers cannot
+# `Mapping` is invariant in its key, so `Mapping[str, ...]` is not a `Mapping[Matcher, ...]`. Some type checkers cannot
 # match a dict literal against a union of both.
 MatcherT = TypeVar("MatcherT", str, Matcher)
 
@@ -77,24 +78,26 @@ AnswersBy: TypeAlias = Mapping[MatcherT, Reply | Sequence[Any]]
 """The type of `answers=`."""
 
 Answers: TypeAlias = Mapping[Any, Reply | Sequence[Any]]
-"""Replies by question name, message pattern or function; lists are used up in order."""
+"""Replies by question name, message pattern or function. The replies in a list are used in order, each only once."""
 
 
 @dataclass(slots=True)
 class PreparedValues(Generic[ValueT]):
-    """Values for the questions that a matcher selects: one for all questions, or a list to use up in order."""
+    """Values for the questions that a matcher selects: one value for all of them, or a list in which each value is used
+    once.
+    """
 
     matcher: Any
     remaining: list[ValueT]
     in_order: bool
     round: int | None = None
-    """The only round that the values are for."""
+    """If it is set, the values are only for this round."""
     take_count: int = 0
     """How many times a value was taken."""
 
     @property
     def is_used(self) -> bool:
-        """Return True if the single value, or every value in the list, was taken."""
+        """Return True if the single value has been taken, or every value in the list."""
         return self.take_count > 0 and not (self.in_order and self.remaining)
 
     @property
@@ -103,7 +106,7 @@ class PreparedValues(Generic[ValueT]):
         return self.in_order or self.round is not None
 
     def fits(self, question: AskedQuestion) -> bool:
-        """Return True if a value is left for a question."""
+        """Return True if there is a value left for this question."""
         if not self.remaining or self.round not in (None, question.round):
             return False
         matcher: Any = self.matcher
@@ -126,7 +129,9 @@ class PreparedValues(Generic[ValueT]):
 
 
 def prepare_values(values: Mapping[Any, Any], *, round: int | None = None) -> list[PreparedValues[Any]]:
-    """Return prepared values from a mapping by matcher; lists and tuples are used up in order."""
+    """Return the prepared values in a mapping from matchers to values. Lists and tuples contain values to use
+    in order.
+    """
     return [
         PreparedValues(matcher, list(cast("Sequence[Any]", value)), True, round)
         if isinstance(value, list | tuple)
@@ -136,7 +141,7 @@ def prepare_values(values: Mapping[Any, Any], *, round: int | None = None) -> li
 
 
 class Script:
-    """Prepared answers, with a record of the unused ones.
+    """Prepared answers. The script records which answers no question has used.
 
     Args:
         answers: The answers, or a list with the answers for each round.
@@ -148,7 +153,7 @@ class Script:
         rounds = [(None, answers)] if isinstance(answers, Mapping) else enumerate(answers, 1)
         self.replies = [one for number, replies in rounds for one in prepare_values(replies, round=number)]
         self.is_single_use = False
-        """True if the last answer came from a list, and so is valid once."""
+        """True if the last answer came from a list, so that it cannot be used again."""
 
     def reply(self, question: AskedQuestion) -> InputResponse | Silence | None:
         """Return the answer to a question; None if the script has no answer left."""
@@ -161,12 +166,12 @@ class Script:
 
     @property
     def unused(self) -> list[str]:
-        """Return the prepared answers that no question used."""
+        """Return descriptions of the prepared answers that no question used."""
         return describe_unused(self.replies)
 
 
 def describe_unused(values: Iterable[PreparedValues[Any]], unit: str = "") -> list[str]:
-    """Describe the prepared values that no question used, with the number left in each list."""
+    """Describe the prepared values that no question used. For a list, say how many of its values are left."""
     return [
         str(one)
         + (f" ({len(one.remaining)}{unit} left)" if one.in_order else "")
@@ -197,7 +202,7 @@ def response_to(question: AskedQuestion, reply: Reply) -> InputResponse:
     plain: Any = to_jsonable_python(reply, by_alias=True)
     fields: list[str] = list((question.schema or {}).get("properties") or ())
     if isinstance(plain, dict):
-        # If the form is known, an unknown field name is a typo.
+        # If the form is known, a field name that it does not have is a typo.
         unknown = [name for name in cast("dict[str, Any]", plain) if fields and name not in fields]
         if unknown:
             raise AssertionError(

@@ -21,9 +21,9 @@ except ImportError as missing:
 __all__ = ["answers", "outcomes"]
 
 _MAX_EXTRA_CHARS: Final = 20
-"""Characters that a text may have beyond its minimum length."""
+"""How many characters longer than its minimum a text may be."""
 _MAX_DRAWN_CHARS: Final = 200
-"""Maximum length for texts drawn letter by letter, because hypothesis limits the size of an example."""
+"""The maximum length of a text that is drawn letter by letter. Hypothesis limits the size of an example."""
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
 _MAX_LOCAL_PART_CHARS: Final = 64
 """Maximum length before the @ in an email address."""
@@ -32,7 +32,7 @@ _SITE: Final = "https://example.com/"
 
 
 def answers(schema: Mapping[str, Any] | None, *, valid: bool = True) -> st.SearchStrategy[dict[str, Any]]:
-    """Draw content that a form accepts, or content with one mistake, which it rejects.
+    """Draw content that a form accepts. With `valid=False`, draw content that a form rejects because of one mistake.
 
     Examples shrink to the samples in `roundtrip.testing.forms`, without optional fields.
 
@@ -109,7 +109,8 @@ def _valid_strategies(samples: FieldSamples) -> Iterator[st.SearchStrategy[Any]]
             choices = samples.field.choices
             yield from _choices(samples, *_size(samples, most=len(choices)))
         case _:
-            # The samples are enough: they include every choice, and only they satisfy `multipleOf`.
+            # The samples are enough here: they include every choice, and random numbers would rarely satisfy
+            # `multipleOf`.
             return
 
 
@@ -185,7 +186,7 @@ def _numbers(samples: FieldSamples) -> Iterator[st.SearchStrategy[float]]:
     most = math.floor(high) if high is not None else None
     if least is None or most is None or least <= most:
         yield st.integers(min_value=least, max_value=most)
-    # Floats cannot represent larger bounds.
+    # Draw no floats if a bound is too large for a float.
     if samples.field.kind is FieldKind.NUMBER and all(
         abs(bound) < sys.float_info.max for bound in (low, high) if bound is not None
     ):
@@ -198,13 +199,13 @@ def _numbers(samples: FieldSamples) -> Iterator[st.SearchStrategy[float]]:
 
 
 def _choices(samples: FieldSamples, least: int, most: int) -> Iterator[st.SearchStrategy[list[str]]]:
-    """Draw lists without repeated choices."""
+    """Draw lists in which no choice is repeated."""
     values = [choice.value for choice in samples.field.choices]
     if 0 <= least <= most <= len(values):
         yield st.lists(st.sampled_from(values), unique=True, min_size=least, max_size=most)
 
 
 def _size(samples: FieldSamples, *, most: int) -> tuple[int, int]:
-    """Return the minimum and maximum text or list size; `most` limits unlimited sizes."""
+    """Return the minimum and maximum size of a text or list. The maximum is never more than `most`."""
     field = samples.field
     return math.ceil(field.least or 0), min(math.floor(field.most), most) if field.most is not None else most

@@ -1,4 +1,6 @@
-"""Defaults for a test's `User`s, from its pytest mark and fixtures, and the values of roundtrip's fixtures."""
+"""Default settings for the `User`s in a test, from its pytest mark and fixtures, and the values of roundtrip's
+fixtures.
+"""
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -25,7 +27,7 @@ Stack = tuple[Network, ...]
 _DELIVERY_NETWORKS: Final = (Hop, Restart, Duplicate, partial(Duplicate, at_once=True), Drop, Reorder, Rotate)
 _ATTACKS: Final = (Delay, Tamper, Swap, Strip, Invent, Garble, Interleave, Eavesdrop)
 NETWORKS: Final[Mapping[str, Callable[[], Network]]] = {make().name: make for make in (*_DELIVERY_NETWORKS, *_ATTACKS)}
-"""Networks that need no arguments, by name. `Deploy` is not listed, because it needs the other build."""
+"""Networks that need no arguments, by name. `Deploy` is not listed, because it needs the other build as an argument."""
 TASK_NETWORKS: Final[Mapping[str, Callable[[], Network]]] = {make.name: make for make in (Kill, Outage, Abort)}
 """Additional networks that only tasks use."""
 _ALL_NETWORKS: Final = {**NETWORKS, **TASK_NETWORKS}
@@ -44,23 +46,23 @@ class UserDefaults:
     over: Literal["memory", "http"] = "memory"
     """The transport to server objects."""
     recorder: Recorder | None = None
-    """Recorder for the legs that roundtrip servers in this process serve."""
+    """Records the legs that roundtrip servers in this process serve."""
     record_messages: bool = False
-    """True to record every JSON-RPC message; users then connect over HTTP."""
+    """True to record every JSON-RPC message. Users then connect over HTTP."""
     called_tools: list[str] = field(default_factory=list[str])
-    """The tools that the test called through the networks."""
+    """The tools that the test has called through the networks."""
 
     @property
     def network_name(self) -> str:
-        """Return the stack's name, as in test ids."""
+        """Return the name of the network stack, as test ids show it."""
         return name_of(self.network)
 
 
 class CurrentDefaults:
-    """Defaults for the running test.
+    """The defaults for the running test.
 
-    A process runs one test at a time, but in any thread or asyncio task. A context variable does not work, because the
-    asyncio task that runs asynchronous tests keeps its first fixture's context.
+    A process runs one test at a time, but the test may run in any thread or asyncio task. A context variable does not
+    work, because the asyncio task that runs asynchronous tests keeps its first fixture's context.
     """
 
     now = UserDefaults()
@@ -78,7 +80,7 @@ def defaults_for_mark(
     over: Literal["memory", "http"] = "memory",
     **unknown: object,
 ) -> dict[str, UserDefaults]:
-    """Return the defaults for each run of a marked test, by run name; raise ValueError for an invalid option."""
+    """Return the defaults for each run of a marked test, by the run's name. Raise ValueError for an invalid option."""
     if unknown:
         raise ValueError(f"it has no option {', '.join(unknown)}; its options are {', '.join(_MARK_OPTIONS)}")
     selected_eras = _ERAS_BY_NAME.get(eras) if isinstance(eras, str) else None
@@ -89,7 +91,7 @@ def defaults_for_mark(
     if hostile is False and (without or deploy is not None or secrets):
         raise ValueError("without=, deploy= and secrets= need hostile=; add hostile=True, or remove them")
     defaults_by_name = {era.name.lower(): UserDefaults(era, over=over) for era in selected_eras}
-    # Live calls get no networks: a live question and its answer share one open connection.
+    # Live calls have no networks, because a live question and its answer share one open connection.
     for era in [era for era in selected_eras if era is not Era.LIVE] or [Era.RETRY]:
         for stack in network_stacks(
             hostile, without=without, deploy=deploy, secrets=secrets, for_tasks=era is Era.TASK
@@ -111,9 +113,9 @@ def network_stacks(
     """Return the network stacks that a mark names.
 
     Args:
-        which: True for all networks, or a list that may hold names, networks, and tuples to stack.
-        without: Stack names to leave out; a stack's name joins its network names with `+`.
-        deploy: Factory for the other build's instance, which takes over in the middle of each call.
+        which: True for all networks, or a list of names, networks, and tuples of networks to stack.
+        without: The names of stacks to leave out. A stack's name is its networks' names, joined with `+`.
+        deploy: A function that makes an instance of the other build, which takes over in the middle of each call.
         secrets: Texts that must not be readable in any token.
         of_tasks: Include the task networks if `which` is True.
     """
@@ -136,12 +138,12 @@ def network_stacks(
 
 
 def stack_of(network: object) -> Stack:
-    """Return the stack for `User(network=...)`: a network, a name, or a list that mixes both."""
+    """Return the stack for `User(network=...)`, which may be a network, a name, or a list of both."""
     return _stack(tuple(cast("list[object]", network)) if isinstance(network, list) else network, None, ())
 
 
 def name_of(stack: Stack) -> str:
-    """Return the stack's name, as in test ids."""
+    """Return the stack's name, as test ids show it."""
     return "+".join(network.name for network in stack)
 
 
@@ -181,7 +183,7 @@ def defaults_for_test(defaults: UserDefaults | None, *, messages: bool, trace: P
     """
     defaults = defaults or UserDefaults()
     recorder = defaults.recorder if trace is None else Recorder(trace, reveal="all", instance="test")
-    # Several runs of a parametrized test may share `choice`, so copy it.
+    # Make a copy, because several runs of a parametrized test may share `defaults`.
     defaults = replace(
         defaults, called_tools=[], record_messages=messages or defaults.record_messages, recorder=recorder
     )
@@ -193,12 +195,12 @@ def defaults_for_test(defaults: UserDefaults | None, *, messages: bool, trace: P
 
 
 Override = Callable[[AnyServer, Mapping[Callable[..., Any], Callable[..., Any]]], None]
-"""Function that replaces functions in one server's graph until the test ends."""
+"""A function that replaces functions in a server's plans until the test ends."""
 
 
 @contextmanager
 def overriding() -> Generator[Override]:
-    """Yield a function that replaces server functions until the `with` block ends."""
+    """Yield a function that replaces functions in a server's plans until the `with` block ends."""
     with ExitStack() as stack:
 
         def override(server: AnyServer, replacements: Mapping[Callable[..., Any], Callable[..., Any]]) -> None:
@@ -211,20 +213,20 @@ def overriding() -> Generator[Override]:
 
 
 class Traces:
-    """A test's transcript, with all values revealed."""
+    """A test's transcript, in which all values are readable."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        """The transcript file: `roundtrip trace show ID PATH` shows one of its calls."""
+        """The transcript file. `roundtrip trace show ID PATH` shows one of the calls in it."""
 
     @property
     def calls(self) -> list[TracedCall]:
-        """Return all calls so far, in starting order."""
+        """Return all calls so far, in the order in which they began."""
         return list(join(read_files([self.path]).lines).calls.values()) if self.path.exists() else []
 
     @property
     def call(self) -> TracedCall:
-        """Return the only call; raise AssertionError if there is none or more than one."""
+        """Return the only call. Raise AssertionError if there is no call, or more than one."""
         calls = self.calls
         if len(calls) != 1:
             raise AssertionError(

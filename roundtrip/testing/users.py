@@ -1,4 +1,4 @@
-"""`User`: a scripted person in front of a real client."""
+"""`User`, a scripted person who uses a real client."""
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -60,19 +60,19 @@ from roundtrip.tracing import Tracer
 __tracebackhide__ = True
 
 _LOOK_SECONDS: Final = 0.1
-"""Interval at which a call's approvals are polled."""
+"""How often, in seconds, a call's approvals are polled."""
 _APPROVAL_SECONDS: Final = 300.0
-"""Time limit for a call that became a waiting call; `watch_approvals` reports undecided approvals earlier."""
+"""Time limit for a waiting call. `watch_approvals` reports an approval that no approver decides earlier."""
 _APPROVAL_PREFIX: Final = "This waits for an approval by "
 
 _MAX_TASK_ROUNDS: Final = 100
-"""Rounds after which a task is assumed to ask forever. Clients have no limit for tasks."""
+"""After this number of rounds, a task is assumed to ask forever. Clients themselves have no limit for tasks."""
 
 PageT = TypeVar("PageT", str, Matcher)
 
 
 class Unanswered(AssertionError):
-    """Error for a question that the script does not answer."""
+    """The script does not answer a question."""
 
     def __init__(self, question: AskedQuestion, asked: Sequence[AskedQuestion]) -> None:
         page = "; to visit its page, pass visits=, or answer ACCEPT" if question.url is not None else ""
@@ -88,7 +88,7 @@ class Unanswered(AssertionError):
 
 
 class Unused(AssertionError):
-    """Error for answers that no question used."""
+    """No question used some of the answers."""
 
     def __init__(self, unused: Sequence[str], asked: Sequence[AskedQuestion], *, ended: str) -> None:
         questions = "".join(f"\n  {one}" for one in asked) or " none"
@@ -216,8 +216,8 @@ class User:
         """
         if arguments is not None and not isinstance(arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(
-                f"User.call({tool!r}, ...) must get its arguments by name or in a mapping, got {arguments!r}; write "
-                f"call({tool!r}, argument={arguments!r}), with the argument's name"
+                f"User.call({tool!r}, ...) must be given its arguments by name or in a mapping, got {arguments!r}; "
+                f"write call({tool!r}, argument={arguments!r}), with the argument's name"
             )
         return await self.begin(LegRequest(tool, {**(arguments or {}), **more}))
 
@@ -311,10 +311,10 @@ class User:
 
 @dataclass(slots=True)
 class _AgreedPage:
-    """A page that the user agreed to visit."""
+    """A page that the user has agreed to visit."""
 
     question: AskedQuestion
-    """The question, as asked most recently."""
+    """The question, as the server asked it most recently."""
     since: float
     visits: int = 0
 
@@ -334,14 +334,14 @@ class _UserCall:
     failure: Exception | None = None
     fleet: NetworkFleet = field(init=False)
     live_keys: list[str] = field(default_factory=list[str])
-    """Names of the live round's questions that have not been asked yet."""
+    """Names of the questions in the live round that have not been asked yet."""
     pages: dict[tuple[str | None, str, str], _AgreedPage] = field(default_factory=dict[Any, _AgreedPage])
     waiting: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     call_id: str = ""
     stored_call: str | None = None
-    """The stored call that waits for an approval; known only for a server in this process."""
+    """The id of the stored call that waits for an approval. It is known only for a server in this process."""
     is_continuing: bool = False
-    """True while `continue_call` runs, which is a separate call."""
+    """True while `continue_call` runs, because that is a separate call."""
 
     def listen(self, step: Transition, by_worker: bool) -> None:
         """Record states and question names in the live era."""
@@ -349,13 +349,13 @@ class _UserCall:
             return
         if self.conversation.states is not None:
             self.conversation.states.append(step.target)
-        # `_answer_page` records rounds on question pages, and approvals are not questions.
+        # `_answer_page` records the rounds on question pages, and approvals are not questions, so skip both.
         if step.event is Event.ASK and not {"channel", "external"} & step.detail.keys():
             self.live_keys = list(step.detail.get("keys", ()))
             self.conversation.rounds.append([])
 
     async def send_legs(self, carry: Carry) -> None:
-        """Send legs until the final result, or until the user leaves."""
+        """Send legs until the final result arrives or the user leaves."""
         with self.waiting:
             await self._send_legs(carry)
         if self.waiting.cancelled_caught and not self.conversation.left:
@@ -408,7 +408,7 @@ class _UserCall:
             raise self._endless_error()
 
     def _find_waiting_call(self, result: object) -> WaitingCall | None:
-        """Return the waiting call that a result names, and record the result; None for any other result."""
+        """Return the waiting call that a result describes, and record the result. Return None for any other result."""
         waiting = waiting_call(result) if attached(self.fleet.at) is not None else None
         if waiting is None or not isinstance(result, CallToolResult):
             return None
@@ -430,7 +430,7 @@ class _UserCall:
     async def watch_approvals(self) -> None:
         """End the call if an approval waits too long.
 
-        Approvers cannot see approvals of their own calls or of other groups.
+        Approvers do not see the approvals for their own calls or for other groups, so an approval may never be decided.
         """
         patience = self.patience * ELSEWHERE_FACTOR
         approvals, since = "", anyio.current_time()
@@ -442,15 +442,15 @@ class _UserCall:
                 since = anyio.current_time()
             elif anyio.current_time() - since >= patience:
                 self.failure = self.failure or AssertionError(
-                    f"{approvals} still waits after {patience:g} s: no approver= can see it or has a verdict for it; "
-                    "an Approver must have a matching verdict, log in as a member of that group, and not be the "
-                    "caller. If the decision takes longer, raise patience="
+                    f"{approvals} still waits after {patience:g} s: no approver= can both see the approval and "
+                    "decide it; an Approver must have a matching verdict, log in as a member of that group, and "
+                    "not be the caller. If the decision takes longer, raise patience="
                 )
                 self.waiting.cancel()
                 return
 
     async def _read_page(self, link: str) -> bool:
-        """Answer the question page at a link, if there is one; return False if the user stops."""
+        """Answer the question page at a link, if there is one. Return False if the user stops."""
         page = page_at(link, self.fleet.at)
         if page is None:
             return True
@@ -463,19 +463,19 @@ class _UserCall:
             self._note_states(self.fleet.take_worker_transitions(page.call_id))
 
     def _note_states(self, transitions: Iterable[Transition]) -> None:
-        """Record the states that transitions lead to; in the live era, `listen` records them."""
+        """Record the states to which transitions lead. In the live era, `listen` records the states instead."""
         if self.conversation.states is not None and self.conversation.era is not Era.LIVE:
             self.conversation.states.extend(step.target for step in transitions)
 
     async def _answer_page(self, questions: Sequence[AskedQuestion]) -> list[InputResponse | None] | None:
-        """Answer a round on a question page; return None if the user stops."""
+        """Answer a round on a question page. Return None if the user stops."""
         self.conversation.rounds.append([])
         self.conversation.tokens.append(None)
         answers = [await self._answer(question) for question in questions]
         return None if self.conversation.left or self.failure is not None else answers
 
     def _endless_error(self) -> AssertionError:
-        waited = f"done= has not found it finished in {self.max_rounds} rounds"
+        waited = f"done= has not reported it as finished in {self.max_rounds} rounds"
         if self.conversation.era is Era.TASK:
             advice = ". End its loop, or ask in fewer rounds (ctx.ask_all, or a form with more fields)"
         else:
@@ -488,14 +488,14 @@ class _UserCall:
         )
 
     def _unfinished_error(self, waited: str) -> PageUnfinished | None:
-        """Return the error if the call still waits for a page that the user agreed to visit."""
+        """Return the error if the call still waits for a page that the user agreed to visit; otherwise None."""
         for agreed in self.pages.values():
             if agreed.question in self.conversation.rounds[-1]:
                 return PageUnfinished(agreed.question, visits=agreed.visits, waited=waited)
         return None
 
     async def _answer_round(self, round_: InputRequiredResult) -> dict[str, InputResponse] | None:
-        """Answer a round of questions; return None if the user stops."""
+        """Answer a round of questions. Return None if the user stops."""
         self.conversation.rounds.append([])
         self.conversation.tokens.append(round_.request_state)
         answers: dict[str, InputResponse] = {}
@@ -511,7 +511,7 @@ class _UserCall:
         return None if self.conversation.left else answers
 
     async def answer_live(self, request: InputRequest) -> InputResponse | None:
-        """Answer a question over the open connection."""
+        """Answer a question that arrived over the open connection."""
         if not self.live_keys:
             self.conversation.rounds.append([])
         key = self.live_keys.pop(0) if self.live_keys else None
@@ -526,7 +526,7 @@ class _UserCall:
     async def _answer(self, question: AskedQuestion) -> InputResponse | None:
         self.waiting.deadline = math.inf
         if self.has_approver and question.url is not None and question.message.startswith(_APPROVAL_PREFIX):
-            # This page asks nothing: it waits for an approver.
+            # If this page asks nothing, the call waits for an approver.
             page = page_at(question.url, self.fleet.at)
             self.stored_call = page.call_id if page is not None else None
             return ElicitResult(action="accept")
@@ -549,7 +549,9 @@ class _UserCall:
         return question.answer
 
     async def _go_to_page(self, question: AskedQuestion, reply: InputResponse | Silence | None) -> Any:
-        """Visit a question's page, and accept the question; return None without a scripted visit or answer."""
+        """Visit a question's page, and accept the question. Return None if the script has neither a visit nor an
+        answer.
+        """
         if question.page is None and page_at(question.url or "", self.fleet.at) is not None:
             has_answered = await self._read_page(question.url or "")
             return ElicitResult(action="accept") if has_answered else LEAVE if self.conversation.left else IGNORE
@@ -567,7 +569,7 @@ class _UserCall:
         if agreed is None:
             agreed = self.pages[name] = _AgreedPage(question, now)
         elif visit is None and not is_single_use and now - agreed.since >= self.patience:
-            waited = f"done= has not found it finished within {self.patience:g} s"
+            waited = f"done= has not reported it as finished within {self.patience:g} s"
             raise PageUnfinished(question, visits=agreed.visits, waited=waited)
         agreed.question = question
         if visit is not None:
@@ -579,7 +581,7 @@ class _UserCall:
 
 
 def _model_arguments(questions: Sequence[AskedQuestion], answers: Sequence[InputResponse | None]) -> dict[str, Any]:
-    """Return the `continue_call` arguments that answer questions; null declines a question."""
+    """Return the arguments for `continue_call` that answer these questions. A null declines a question."""
     answers_by_name = {
         question.name: (answer.content or {}) if answer.action == "accept" else None
         for question, answer in zip(questions, answers, strict=True)
@@ -608,7 +610,7 @@ async def assert_same_on_both_eras(
     arguments: Mapping[str, Any] | None = None,
     **options: Unpack[SameOptions[MatcherT, PageT]],
 ) -> Conversation:
-    """Make a call in each era, and require equal results, questions and states.
+    """Make a call in each era, and require that the results, questions and states are equal.
 
     If `server` is a factory, each call gets a new server.
 
@@ -624,7 +626,7 @@ async def assert_same_in_all_lives(
     arguments: Mapping[str, Any] | None = None,
     **options: Unpack[SameOptions[MatcherT, PageT]],
 ) -> Conversation:
-    """Make a call in each era and as a task, and compare them like `assert_same_on_both_eras`.
+    """Make a call in each era and as a task, and compare the calls like `assert_same_on_both_eras`.
 
     Raises:
         AssertionError: The calls differ.

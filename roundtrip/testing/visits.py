@@ -1,4 +1,4 @@
-"""Page visits of scripted users: the test's functions play the browser."""
+"""Page visits by scripted users. The test's functions play the browser."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ _VISIT_SECONDS: Final = 30.0
 
 
 class PageUnfinished(AssertionError):
-    """Error for a page that the user agreed to open but that `done=` never reported as finished."""
+    """The user agreed to open a page, but `done=` never reported it as finished."""
 
     def __init__(self, question: AskedQuestion, *, visits: int, waited: str) -> None:
         page = f"{question} (at {TICKET.sub('<ticket>', question.url or '')})"
@@ -46,7 +46,7 @@ class PageUnfinished(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One visit to a page: its link and a browser."""
+    """One visit to a page, with the page's link and a browser."""
 
     url: str
     """The link that the client showed."""
@@ -62,10 +62,10 @@ class Visit:
         return dict(parse_qsl(urlsplit(self.url).query, keep_blank_values=True))
 
     def browser(self, **options: Any) -> httpx2.AsyncClient:
-        """Make a browser to use with `async with`. It needs absolute URLs, like `url`.
+        """Make a browser to use with `async with`. It needs absolute URLs, such as `url`.
 
-        If the roundtrip server is in this process, the browser opens the pages of its `custom_route`, under any host
-        name. Otherwise, the browser uses the network.
+        If the roundtrip server is in this process, the browser opens the pages that its `custom_route` serves, under
+        any host name. Otherwise, the browser uses the network.
 
         Args:
             **options: Arguments for `httpx2.AsyncClient`, such as `cookies=`.
@@ -76,20 +76,20 @@ class Visit:
 
 
 VisitFn = Callable[[Visit], Awaitable[object]] | Callable[[Visit], object]
-"""Function that plays the browser. A plain function runs in a thread."""
+"""A function that plays the browser. A plain function runs in a thread."""
 
 VisitsBy: TypeAlias = Mapping[MatcherT, VisitFn | Sequence[VisitFn]]
-"""Visits by question name, message pattern or function; lists are used in order."""
+"""Visits by question name, message pattern or function. The visits in a list are used in order."""
 
 
 async def pay_visit(visit_fn: VisitFn, question: AskedQuestion, *, server: object) -> None:
-    """Visit a page; raise AssertionError if the visit takes too long."""
+    """Visit a page. Raise AssertionError if the visit takes too long."""
     visit = Visit(question.url or "", question.message, question.name, server)
     with anyio.move_on_after(_VISIT_SECONDS):
         if is_async(visit_fn):
             returned = visit_fn(visit)
         else:
-            # The function may wait for a response from this event loop.
+            # Run the function in a thread, because it may wait for a response from this event loop.
             returned = await anyio.to_thread.run_sync(visit_fn, visit, abandon_on_cancel=True)
         if inspect.isawaitable(returned):
             await returned

@@ -1,1 +1,1 @@
-"""Hostile clients' attacks, as values. Testing networks and `roundtrip audit` send them."""
+"""Attacks by hostile clients, as values. Testing networks and `roundtrip audit` send these values."""

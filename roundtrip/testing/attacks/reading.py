@@ -1,4 +1,4 @@
-"""Token reading without a key, through several layers of encoding."""
+"""Reading tokens without a key. A token may have several layers of encoding."""
 
 import base64
 import binascii
@@ -57,7 +57,7 @@ def readings(token: str) -> Iterator[bytes]:
 
 
 def _open_text(token: str) -> Iterator[bytes]:
-    """Yield the unsealed text if the token is roundtrip's. Its middle part may be compressed."""
+    """Yield the unsealed text in a roundtrip token. The token's middle part may be compressed."""
     try:
         payload = read_unverified(token).payload
         if payload is None:
@@ -76,7 +76,8 @@ def _unpack(packed: bytes) -> Iterator[bytes]:
         for start in range(4):
             text = run[start:]
             try:
-                # Excess padding is ignored, and a single character in the last group of four has no meaning.
+                # Python ignores excess padding. If only one character is left in the last group of four, it encodes
+                # nothing, so drop it.
                 yield base64.urlsafe_b64decode((text[:-1] if len(text) % 4 == 1 else text) + b"===")
             except binascii.Error:
                 continue

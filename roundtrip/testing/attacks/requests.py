@@ -1,4 +1,4 @@
-"""Argument attacks: other arguments for a request, derived from its arguments and its tool's schema."""
+"""Argument attacks: changed arguments for a request, made from its arguments and its tool's schema."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -8,10 +8,10 @@ from roundtrip.untrusted import list_of, mapping_of
 
 
 def other_arguments(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[tuple[str, list[Any]]]:
-    """Yield other values for each argument, and values for each omitted argument."""
+    """Yield other values for each argument in the request, and values for each argument that it leaves out."""
     properties = mapping_of(schema.get("properties"))
     for name in dict.fromkeys([*arguments, *properties]):
-        # A schema may also be `true`.
+        # A property's schema may also be `true`.
         shape = mapping_of(properties.get(name))
         current = arguments.get(name)
         enum_values = [value for value in list_of(shape.get("enum")) if value != current]
@@ -39,7 +39,7 @@ def other_values(value: Any) -> list[Any]:
 
 
 def _samples(shape: Mapping[str, Any]) -> list[Any]:
-    """Return values for an omitted argument."""
+    """Return the values to try for an argument that the request leaves out."""
     if "default" in shape:
         return other_values(shape["default"])
     samples: dict[str, Any] = {"string": "x", "integer": 1, "number": 1.5, "boolean": True}

@@ -41,10 +41,10 @@ def truncated(token: str) -> Iterator[tuple[str, str]]:
 
 
 def forged(token: str) -> Iterator[tuple[str, str]]:
-    """Yield copies of a readable token, each with one changed value in the same encoding.
+    """Yield copies of a readable token. In each copy, one value is changed and encoded in the same way.
 
-    An encrypted token has no such copies. Signed parts keep their old signature, which is then invalid: only a server
-    that does not verify it accepts such a copy.
+    An encrypted token has no such copies. Signed parts keep their old signature, which does not match the changed
+    value, so only a server that does not verify signatures accepts such a copy.
     """
     yield from islice(_forge(token), _MAX_FORGED)
 
@@ -66,7 +66,9 @@ def _forge(token: str) -> Iterator[tuple[str, str]]:
 
 
 def _decode(segment: str) -> tuple[Any, _Encode] | None:
-    """Return the JSON in a segment, and a function that encodes bytes the same way; None for a segment without JSON."""
+    """Return the JSON in a segment, and a function that encodes bytes in the same way; None if the segment has
+    no JSON.
+    """
     for decode, encode in _ENCODINGS:
         try:
             raw = decode(segment)
@@ -88,7 +90,7 @@ def _compose(encode: _Encode, deflate: Callable[[bytes], bytes]) -> _Encode:
 
 
 def _change_values(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the paths and copies of JSON data in which one value differs."""
+    """Yield copies of JSON data, each with one changed value and that value's path."""
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, Any]", value)
         for name, item in fields.items():
@@ -121,5 +123,5 @@ _COMPRESSIONS: Final[tuple[tuple[Callable[[bytes], bytes], Callable[[bytes], byt
 
 
 def flip(character: str) -> str:
-    """Replace a base64 character with a neighbor; in a token's last character, the changed bit may have no meaning."""
+    """Replace a base64 character with a neighbor. In a token's last character, the changed bit may have no meaning."""
     return {"A": "B", "_": "-", "-": "_", "9": "8", "z": "y", "Z": "Y"}.get(character, chr(ord(character) ^ 1))

@@ -1,1 +1,1 @@
-"""Exploration: every path through a tool's questions."""
+"""Exploration: playing every path through a tool's questions."""

@@ -1,4 +1,4 @@
-"""Exploration reports: each path, a table of all paths, and the covered state-machine edges."""
+"""Exploration reports: each path, a table of all paths, and the state-machine edges that the paths cover."""
 
 import textwrap
 from collections import Counter
@@ -16,13 +16,13 @@ from roundtrip.trace.explaining.wording import count_text
 _TABLE_CHARS: Final = 120
 _QUESTIONS_CHARS: Final = 74
 _NAME_CHARS: Final = range(40, 7, -1)
-"""Lengths to which question names may be cut, from the best to the shortest."""
+"""Lengths to which question names may be cut, from the longest to the shortest."""
 _MIN_TEXT_CHARS: Final = 24
 _MAX_CYCLE_STATES: Final = 8
 
 
 class PathAction(StrEnum):
-    """A reply to one question on a path, valid or not."""
+    """A reply, valid or invalid, to one question on a path."""
 
     ACCEPT = "accept"
     DECLINE = "decline"
@@ -34,11 +34,11 @@ class PathAction(StrEnum):
 
 
 class PathOutcome(StrEnum):
-    """Final outcome for a path."""
+    """How a path ended."""
 
     COMPLETED = "completed"
     DECLINED = "declined"
-    """The user declined, and the tool does not handle this."""
+    """The user declined a question, and the tool does not handle this."""
     FAILED = "failed"
     """The tool raised an error deliberately."""
     REJECTED = "rejected"
@@ -60,7 +60,7 @@ class Path:
     """One call from its start to its end."""
 
     choices: tuple[tuple[str, PathAction], ...]
-    """The action for each question, with the question's name, or its message if it has no name."""
+    """Each question's name, or its message if it has no name, and the action that replied to it."""
     outcome: PathOutcome
     text: str
     """The text of the result or error."""
@@ -70,11 +70,11 @@ class Path:
     conversation: Conversation | None = None
     """The call, if it has a result."""
     error: BaseException | None = None
-    """The server's exception if the server reports it, or else the error that the client received."""
+    """The server's exception, if the server reports it; otherwise the error that the client received."""
 
     @property
     def value(self) -> Any:
-        """Return the tool's return value; None without a result."""
+        """Return the tool's return value; None if the path has no result."""
         return None if self.conversation is None else self.conversation.value
 
     def __str__(self) -> str:
@@ -83,16 +83,16 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """The state-machine edges that paths took, and the remaining edges."""
+    """The state-machine edges that the paths took, and the edges that no path took."""
 
     gone: tuple[CallArrow, ...]
-    """The edges that a path took."""
+    """The edges that at least one path took."""
     not_gone: tuple[CallArrow, ...]
     """The edges that no path took."""
 
     @classmethod
     def of(cls, gone: Iterable[CallArrow]) -> "Coverage":
-        """Sort all edges by membership in `gone`."""
+        """Divide all edges into those in `gone` and the others."""
         taken, edges = set(gone), CALL_MACHINE.arrows
         return cls(tuple(one for one in edges if one in taken), tuple(one for one in edges if one not in taken))
 
@@ -109,7 +109,7 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class Explored:
-    """A tool's played paths, ordered by their choices, and the number of paths that were not played."""
+    """The paths that were played for a tool, ordered by their choices, and the number of paths that were not played."""
 
     name: str
     """The name of the tool, prompt or resource."""
@@ -118,9 +118,10 @@ class Explored:
     limit: int
     paths: tuple[Path, ...]
     left_out: int
-    """The number of known paths beyond the limit; each may have more branches."""
+    """The number of known paths beyond the limit. Each of them may have more branches."""
     strayed: int
-    """The number of paths that got a different question than their parent path after the same answers."""
+    """The number of paths on which the server asked another question than on their parent path, after the same answers.
+    """
     coverage: Coverage | None
     """The edge coverage; None if the server is not a roundtrip server in this process."""
 
@@ -136,14 +137,16 @@ class Explored:
 
     @property
     def deeper(self) -> int:
-        """Return the number of paths with questions beyond the depth, all of which were accepted."""
+        """Return the number of paths that had more questions than the depth. The user accepted all questions beyond the
+        depth.
+        """
         return sum(len(path.choices) > self.depth for path in self.paths)
 
     def assert_no_crash(self) -> None:
         """Raise if a path crashed or did not end, or if every path failed before its first question.
 
         Raises:
-            AssertionError: There are such paths; the message lists them.
+            AssertionError: There are such paths. The message lists them.
         """
         if self.paths and all(path.outcome in _ENDS_WITHOUT_RESULT and not path.questions for path in self.paths):
             raise AssertionError(
@@ -163,7 +166,7 @@ class Explored:
         rows = [("#", "questions", "outcome", *(("states",) if sequences else ()), "text")]
         for number, (path, questions) in enumerate(zip(self.paths, self._questions(), strict=True), 1):
             sequence = () if not sequences else ("" if path.states is None else f"s{sequences.index(path.states) + 1}",)
-            # The SDK begins every failure with this text.
+            # The SDK begins every failure message with this text.
             text = path.text.removeprefix(f"Error executing tool {self.name}: ")
             rows.append((str(number), questions, path.outcome, *sequence, text))
         lines = _align(rows)
@@ -257,7 +260,7 @@ def _fold(states: Sequence[State]) -> str:
 
 
 def _count_repeats(states: Sequence[State], size: int) -> int:
-    """Count how often the first `size` states repeat."""
+    """Count how many times the first `size` states are repeated in a row."""
     times = 1
     while states[:size] == states[times * size : (times + 1) * size]:
         times += 1

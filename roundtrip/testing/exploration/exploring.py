@@ -1,4 +1,4 @@
-"""Exploration of a tool's questions: each combination of replies is played as a separate call."""
+"""Exploration of a tool's questions. Each combination of replies is played as a separate call."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -58,10 +58,10 @@ async def paths(
 ) -> Explored:
     """Play every path through a tool's questions, and report each path.
 
-    The first path accepts everything. For each of a path's first `depth` questions, other paths decline, cancel, answer
-    with invalid content, or do not answer, as far as the question's kind and the era allow. Their later questions
-    branch in the same way. Each path is a complete call. A server error or crash is the path's outcome, and is not
-    raised.
+    The first path accepts everything. For each of the first `depth` questions on a path, other paths decline, cancel,
+    answer with invalid content, or do not answer, as far as the question's kind and the era allow. The later questions
+    on these paths branch in the same way. Each path is a complete call. If the server reports an error or crashes, this
+    is recorded as the path's outcome, and is not raised.
 
     Args:
         server: The server, as for `User`. A factory is called once per path.
@@ -76,8 +76,8 @@ async def paths(
         era: As for `User`.
         roots: As for `User`.
         questions: The maximum number of questions per path. The path is stopped at the next question.
-        patience: Seconds that a path may take.
-        allow_unused: Allow answers that no path needed. They are also allowed if the limit left out paths.
+        patience: How many seconds a path may take.
+        allow_unused: Allow answers that no path needed. If the limit left out paths, these answers are always allowed.
 
     Raises:
         ValueError: `answers` has no content for a form, and none can be derived from its schema.
@@ -116,7 +116,7 @@ def _action_indexes(path: Path) -> list[int]:
 
 
 _Choices = tuple[tuple[str, PathAction], ...]
-"""The actions for a path's first questions; later questions are accepted."""
+"""The actions for the first questions on a path. Later questions are accepted."""
 
 
 @dataclass(slots=True)
@@ -126,7 +126,7 @@ class _PathQuestion:
     question: AskedQuestion
     action: PathAction
     others: Sequence[PathAction]
-    """The other possible actions."""
+    """The other actions that were possible for this question."""
 
     @property
     def choice(self) -> tuple[str, PathAction]:
@@ -137,7 +137,9 @@ class _PathQuestion:
 
 @dataclass(eq=False)
 class _Guide(Script):
-    """Script for one path: it takes the path's actions, and accepts all later questions. Also a tracer for servers."""
+    """The script for one path: it takes the path's actions, and then accepts all later questions. It is also a
+    tracer.
+    """
 
     choices: _Choices
     exploration: "_Exploration"
@@ -146,27 +148,28 @@ class _Guide(Script):
     has_strayed: bool = False
     is_endless: bool = False
     mistake: Exception | None = None
-    """The error if the author's answers have a mistake."""
+    """The error that the author must fix in `answers`; None if there is none."""
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    """The call's cancel scope, which the guide may cancel."""
+    """The call's cancel scope. The script cancels it to stop the path."""
     conversation: Conversation | None = None
     """The call, if it has a result."""
     error: MCPError | AssertionError | None = None
-    """The error that the client received or the user raised."""
+    """The error that the client received or that the user raised."""
     has_facts: bool = False
-    """True if a server reports facts, which only roundtrip servers do."""
+    """True if the server reports facts. Only roundtrip servers do this."""
     transitions: list[Transition] = field(default_factory=list[Transition])
     is_rejected: bool = False
-    """True after a server rejected the call's token."""
+    """True once a server has rejected the call's token."""
     crash: BaseException | None = None
     """The unexpected exception that ended the call."""
 
     def __post_init__(self) -> None:
-        # The author's answers accept questions. Each path uses up a separate copy of each list.
+        # The author's answers are used to accept questions. Each path has its own copy of each answer list, and uses it
+        # up.
         super().__init__(self.exploration.answers)
 
     def begin(self, beginning: Beginning) -> Watch:
-        """Watch the call, but not the calls nested in it."""
+        """Watch the call, but not the calls that are nested in it."""
         self.has_facts = True
         return self._record_fact if beginning.within is None else ignore
 
@@ -176,7 +179,8 @@ class _Guide(Script):
 
     def _record_fact(self, fact: object) -> None:
         if self.scope.cancel_called:
-            # Until the server notices the cancellation, it reports facts that the tool did not cause.
+            # The server may still report facts until it notices the cancellation. The tool did not cause them, so
+            # ignore them.
             return
         if isinstance(fact, Transition):
             self.transitions.append(fact)
@@ -219,7 +223,9 @@ class _Guide(Script):
                 return ElicitResult(action=action.value)
 
     def _accept(self, question: AskedQuestion) -> InputResponse:
-        """Return an answer that accepts a form, page or model question; raise ValueError if none is known."""
+        """Return an answer that accepts a form, page or model question. Raise ValueError if no valid answer is
+        known.
+        """
         response = super().reply(question)
         # Another path may need the same answer.
         self.is_single_use = False
@@ -260,7 +266,7 @@ class _Exploration:
     leg: LegRequest
     answers: Answers
     user_options: Mapping[str, Any]
-    """Arguments for each path's `User`, besides the answers."""
+    """Arguments, other than the answers, for each path's `User`."""
     depth: int
     questions: int
     patience: float
@@ -269,12 +275,12 @@ class _Exploration:
     arrows: set[CallArrow] = field(default_factory=set[CallArrow])
     has_facts: bool = False
     used_indexes: set[int] = field(default_factory=set[int])
-    """The positions of the answers that a path needed."""
+    """The positions in `answers` of the answers that a path needed."""
     _invalid: dict[str, Mapping[str, Any] | None] = field(default_factory=dict[str, Mapping[str, Any] | None])
-    """Content that forms reject, by the schema's text."""
+    """Content that a form rejects, by the JSON text of the form's schema."""
 
     def invalid(self, question: AskedQuestion) -> InputResponse | None:
-        """Return an answer that the form rejects; None if none is known."""
+        """Return an answer that the form rejects; None if no invalid answer is known."""
         schema = repr(question.schema)
         if schema not in self._invalid:
             try:
@@ -285,7 +291,7 @@ class _Exploration:
         return response_to(question, content) if content is not None else None
 
     def check_all_used(self) -> None:
-        """Raise Unused if no path needed an answer. The answer's name is then usually misspelled."""
+        """Raise Unused if no path needed one of the answers. Usually, that answer's question name is misspelled."""
         unused = [name for index, name in enumerate(Script(self.answers).unused) if index not in self.used_indexes]
         if unused:
             asked = {str(question): question for path in self.finished_paths for question in path.questions}

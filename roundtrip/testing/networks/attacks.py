@@ -1,4 +1,6 @@
-"""Networks that also send a hostile client's legs, which the server must reject without effect."""
+"""Networks that also send legs from a hostile client. The server must reject these legs, and they must have no
+effect.
+"""
 
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -31,7 +33,7 @@ _CLOCK_HINT: Final = (
     " (its clock must be `time.time`, looked up on each call; if its tokens live longer, use Delay(seconds=...))"
 )
 _MIN_SECRET_CHARS: Final = 6
-"""Shorter texts may be in a token by chance."""
+"""A shorter text may appear in a token by chance."""
 
 
 class Delay:
@@ -93,7 +95,7 @@ class Tamper:
 class Swap:
     """A network that also delivers every token with other arguments, to another tool, and from another user.
 
-    Another user also tries to read, answer and cancel the user's tasks.
+    The other user also tries to read, answer and cancel the user's tasks.
     """
 
     name = "swap"
@@ -110,7 +112,7 @@ class Swap:
                     _require_rejection(delivery, f"a token arrived with another {name!r}", may_fail=True)
                     if delivery.is_rejected:
                         break
-                    # The tool itself failed, for example at an unknown value. Try the next value.
+                    # If the tool itself fails, for example because of an unknown value, try the next value.
             names = [name for name in tools if name != leg.name][:_MAX_OTHER_TOOLS]
             for name in [f"{leg.name}x"] if leg.method == "resources/read" else names:
                 delivery = await route.aside(replace(leg, name=name))
@@ -134,8 +136,8 @@ class Swap:
                 errors = [await _error_of(mine), await _error_of(unknown)]
                 if errors[0] is None or errors[0] != errors[1]:
                     raise Breach(
-                        f"another user {what} a user's task, and the server answered with {errors[0] or 'a result'}; "
-                        f"it must answer as for an unknown task, with {errors[1] or 'a result'}"
+                        f"another user {what} the user's task, and the server answered with {errors[0] or 'a result'}; "
+                        f"it must answer with {errors[1] or 'a result'}, as it does for an unknown task"
                     )
 
 
@@ -182,7 +184,8 @@ class Strip:
 
 
 class Invent:
-    """A network that adds answers without a token, answers before their question, and answers to unknown questions.
+    """A network that adds answers without a token, answers that arrive before their question, and answers to unknown
+    questions.
 
     The server must not use these answers (S8).
     """
@@ -199,7 +202,9 @@ class Invent:
             known.update(leg.answers)
             known.pop(NOT_ASKED, None)
             delivery = await route.aside(replace(past[0].leg, answers=known))
-            what = f"answers to {_quote(known)} came without a token, so {_quote(past[0].names)} must be asked"
+            what = (
+                f"answers to {_quote(known)} came without a token, so the server must still ask {_quote(past[0].names)}"
+            )
             if not _is_merged(delivery, past[-1], route):
                 _require_no_trust(delivery, past[0].names, what)
             # A stored call accepts an answer to an open question at any time.
@@ -248,7 +253,8 @@ class Garble:
         for key, request in requests.items():
             name = key.partition("#")[0]
             if name in garbled_before:
-                # Attempts are limited, and the user may also send an invalid answer.
+                # Send only one invalid answer per question: attempts are limited, and the user may also send an invalid
+                # answer.
                 continue
             honest = (leg.answers or {}).get(key)
             garbled = next(invalid_responses(request), None)
@@ -273,7 +279,8 @@ class Garble:
 class Interleave:
     """A network that plays another call of the same function at the same time, with other answers.
 
-    The other call is played as far as the user's call, and is then abandoned. Both must ask the same first questions.
+    The other call advances as far as the user's call and is then abandoned. Both calls must ask the same first
+    questions.
     """
 
     name = "interleave"
@@ -291,7 +298,7 @@ class Interleave:
                 raise Breach(
                     f"another call of {leg.name!r} began at the same time and asked "
                     f"{_quote(sorted(other_names)) or 'nothing'}, but this call first asked "
-                    f"{_quote(sorted(own_names))}: does the server keep something from one call to the next (a global, "
+                    f"{_quote(sorted(own_names))}: does the server keep data from one call to the next (a global, "
                     "a cache)?"
                 )
             for one in past[1:]:
@@ -305,7 +312,7 @@ class Interleave:
 class Eavesdrop:
     """A network that reads every token without a key. Computed values must not be readable in the token.
 
-    roundtrip servers report their computed values. For other servers, pass the values.
+    roundtrip servers report their computed values. For other servers, pass the values as `secrets`.
 
     Args:
         secrets: Texts that must not be readable in any token.
@@ -317,12 +324,14 @@ class Eavesdrop:
         self._secrets = (secrets,) if isinstance(secrets, str) else tuple(map(str, secrets))
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Send the leg, and read the response's token."""
+        """Send the leg, and read the token in the response."""
         delivery = await route.onward(leg)
         token = delivery.asks.request_state if delivery.asks is not None else None
         if token is not None:
             if delivery.transitions is None and not self._secrets:
-                raise Inapplicable("this server does not report computed values: pass them, as in secrets=['4711']")
+                raise Inapplicable(
+                    "this server does not report computed values: pass the values, as in secrets=['4711']"
+                )
             own_values = json.dumps(
                 to_jsonable_python([leg.arguments, leg.answers, *[past.leg.answers for past in route.carried]])
             )
@@ -337,34 +346,34 @@ class Eavesdrop:
 
 
 def _is_stored(leg: LegRequest, route: Route) -> bool:
-    """Return True if the leg's call is a task or asks on a question page."""
+    """Return True if the leg's call is a task, or asks its questions on a question page."""
     return leg.task_id is not None or any(pages_among(one.asks, route.fleet.at) for one in route.history(leg))
 
 
 def _is_merged(repeated: LegDelivery, waiting: LegDelivery, route: Route) -> bool:
     """Return True if the server merged the repeated call into the user's waiting call.
 
-    The server requests an approval only once.
+    The server does this because an approval must be requested only once.
     """
     return all(bool(one.names) and one.names == pages_among(one.asks, route.fleet.at) for one in (repeated, waiting))
 
 
 def _require_rejection(delivery: LegDelivery, what: str, hint: str = "", *, may_fail: bool = False) -> None:
-    """Require that the server rejects the leg; with `may_fail`, the tool may fail instead."""
+    """Require that the server rejects the leg. With `may_fail`, the tool may fail instead."""
     failed = isinstance(delivery.result, CallToolResult) and delivery.result.is_error
     if not delivery.is_rejected and not (may_fail and failed):
         raise Breach(f"{what}, and the server answered with {delivery.told}: it must reject the request{hint}")
 
 
 def _require_no_trust(delivery: LegDelivery, keys: Iterable[str], what: str) -> None:
-    """Require that the server asks the questions again, or rejects the leg."""
+    """Require that the server asks these questions again, or rejects the leg."""
     if delivery.crashed:
         raise Breach(f"{what}, and the server crashed: {delivery.told}")
     has_skipped_question = bool(delivery.names) and not set(keys) <= delivery.names
     if delivery.done is not None or has_skipped_question:
         raise Breach(
             f"{what}, and the server continued with {delivery.told}. Either it accepts answers to questions that it "
-            "has not asked, or it keeps something from one call to the next (a global, a cache)"
+            "has not asked, or it keeps data from one call to the next (a global, a cache)"
         )
 
 

@@ -1,4 +1,4 @@
-"""Networks that deliver every leg, but to another instance or build, twice, or late."""
+"""Networks that deliver every leg, but deliver it to another instance or build, twice, or late."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -42,7 +42,9 @@ class _InstanceSwitch:
 
 
 class Hop(_InstanceSwitch):
-    """A network that sends each leg to another instance. If the test passes a server factory, there are two."""
+    """A network that sends each leg to another instance. If the test passes a server factory, there are two
+    instances.
+    """
 
     name = "hop"
     _subject = "another instance"
@@ -64,10 +66,10 @@ class Restart(_InstanceSwitch):
 
 
 class Rotate(_InstanceSwitch):
-    """A network that rotates keys in three phases, one per leg: `[old, new]`, `[new, old]`, `[new]`, and so on.
+    """A network that rotates keys, one phase per leg: `[old, new]`, `[new, old]`, `[new]`, and so on.
 
-    A server that stores calls keeps its old keys, as required until `roundtrip calls rekey`. Instances from all phases
-    run its stored calls, so each instance must read what the others write.
+    A server that stores calls keeps its old keys, because they are needed until `roundtrip calls rekey` has run.
+    Instances from all phases run its stored calls, so each instance must be able to read what the others write.
     """
 
     name = "rotate"
@@ -90,7 +92,7 @@ class Deploy(_InstanceSwitch):
     """A network that sends all legs after the first to another build.
 
     Args:
-        make: Factory for an instance of that build, with the same keys.
+        make: A function that makes an instance of that build, with the same keys.
         rolling: Alternate between the old build and the new one, as during a rolling deploy.
     """
 
@@ -110,9 +112,9 @@ class Deploy(_InstanceSwitch):
 
 
 class Duplicate:
-    """A network that delivers every leg twice, in turn or concurrently, and compares the responses.
+    """A network that delivers every leg twice, sequentially or concurrently, and compares the responses.
 
-    The tool's body then runs twice. Only the test can count its effects.
+    The tool's body then runs twice. Only the test can count the body's effects.
     """
 
     def __init__(self, *, at_once: bool = False) -> None:
@@ -144,10 +146,10 @@ class Duplicate:
 
 
 class Drop:
-    """A network that loses the server's response to a leg. The client sends the leg again.
+    """A network that loses the server's response to a leg. The client then sends the leg again.
 
     Args:
-        leg: The leg's number, starting at 1. By default, every response is lost once.
+        leg: The leg's number, starting at 1. By default, the response to every leg is lost once.
     """
 
     def __init__(self, leg: int | None = None) -> None:
@@ -155,7 +157,7 @@ class Drop:
         self.name = "drop" if leg is None else f"drop-leg-{leg}"
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Send the leg, lose the response, and send it again."""
+        """Send the leg, lose the response, and send the leg again."""
         lost = await route.onward(leg)
         if self._leg not in (None, len(route.history(leg)) + 1):
             return lost
@@ -166,23 +168,25 @@ class Drop:
 
 
 class Reorder:
-    """A network that reorders answers, and delivers the previous leg again after each leg."""
+    """A network that reorders answers. After each leg, it delivers the previous leg again."""
 
     name = "reorder"
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Send the leg, and then the previous one."""
+        """Send the leg, and then the previous leg."""
         answers = dict(reversed(list(leg.answers.items()))) if leg.answers is not None else None
         delivery = await route.onward(replace(leg, answers=answers))
         before = route.before(leg)
         if before is not None:
             late = await route.onward(before.leg)
             if late.crashed:
-                raise Breach(f"a leg arrived again, late, and the server answered with {late.told}")
-            # A task or stored call continues in the background, and the late leg gets its result.
+                raise Breach(f"a leg arrived again later, and the server answered with {late.told}")
+            # A task or stored call continues in the background, so the late leg may receive the call's result.
             is_background = late.task_id is not None or _is_stored(before, route) or _is_stored(delivery, route)
             if late.done is not None and not is_background:
-                raise Breach(f"a leg that got a question arrived again, late, and then ended the call: {late.told}")
+                raise Breach(
+                    f"a leg that had received a question arrived again later, and then ended the call: {late.told}"
+                )
         return delivery
 
 
@@ -194,11 +198,11 @@ def _require_agreement(deliveries: Sequence[LegDelivery], what: str, route: Rout
     if first.result is None or second.result is None:
         return
     if _is_stored(first, route) != _is_stored(second, route):
-        # The call continued in the background, and one of the legs got its result.
+        # The call continued in the background, and one of the two legs received its result.
         return
     waiting = [waiting_call(one.result) for one in deliveries]
     if None not in waiting and len({one.handle for one in waiting if one is not None}) == 1:
-        # The call still waited for the first leg, and may have run for the second.
+        # The call was still waiting when the first leg arrived, and may have run before the second leg arrived.
         return
     summary = f"{what}, and the server answered with {first.told} and with {second.told}"
     if (first.final is None) != (second.final is None) or first.names != second.names:

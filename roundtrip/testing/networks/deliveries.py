@@ -15,11 +15,11 @@ __tracebackhide__ = True
 
 
 class Breach(AssertionError):
-    """Error for a server that broke a rule. Every server must obey the rules on every network."""
+    """The server broke a rule that every server must obey on every network."""
 
 
 class Inapplicable(Exception):
-    """Error for a network that does not work with this user or server; the message names what is missing."""
+    """The network does not work with this user or server. The message names what is missing."""
 
 
 @dataclass(slots=True, eq=False)
@@ -29,11 +29,11 @@ class LegDelivery:
     leg: LegRequest
     result: LegResult | None = None
     error: MCPError | None = None
-    """The protocol error, if the response is one."""
+    """The protocol error, if the response is a protocol error."""
     transitions: list[Transition] | None = None
     """The call's transitions during the leg; None if the server does not report facts to this process."""
     bodies: int = 0
-    """The number of started bodies, if the server reports facts."""
+    """The number of bodies that started during the leg, if the server reports facts."""
     crash: BaseException | None = None
     """The unexpected exception that ended the leg, if the server reports facts."""
     computed: list[Any] = field(default_factory=list[Any])
@@ -41,16 +41,16 @@ class LegDelivery:
     call_id: str = ""
     """The call's id, if the server reports facts."""
     task_id: str | None = None
-    """The id of the call's task, which may have begun with this leg."""
+    """The id of the call's task. The task may have begun with this leg."""
 
     @property
     def asks(self) -> InputRequiredResult | None:
-        """Return the response if it asks questions, or None."""
+        """Return the response if it asks questions; otherwise None."""
         return self.result if isinstance(self.result, InputRequiredResult) else None
 
     @property
     def names(self) -> set[str]:
-        """Return the response's question names."""
+        """Return the names of the questions in the response."""
         return set(self.asks.input_requests or {}) if self.asks is not None else set()
 
     @property
@@ -60,7 +60,7 @@ class LegDelivery:
 
     @property
     def done(self) -> FinalResult | None:
-        """Return the call's successful result; None if the call failed, or has not ended because it waits."""
+        """Return the call's result if the call succeeded; None if it failed or is still waiting."""
         final = self.final
         if isinstance(final, CallToolResult) and (final.is_error or waiting_call(final) is not None):
             return None
@@ -100,8 +100,8 @@ class LegDelivery:
 
 
 def is_internal(leg: LegRequest, error: MCPError) -> bool:
-    """Return True if a protocol error means an unexpected exception."""
-    # Prompts and resources use the same code for deliberate errors.
+    """Return True if a protocol error stands for an unexpected exception."""
+    # For prompts and resources, servers also use this code for deliberate errors.
     return error.code == INTERNAL_ERROR and leg.method == "tools/call"
 
 

@@ -1,4 +1,4 @@
-"""Fleets: create server instances, connect to them, and send them legs."""
+"""Fleets, which create server instances, connect to them, and send them legs."""
 
 import inspect
 import itertools
@@ -39,26 +39,28 @@ from roundtrip.tracing import Beginning, Raised, TokenRejection, Tracer, Wrote
 
 Transport = AbstractAsyncContextManager[Any]
 Instance = MCPServer[Any] | LowLevelServer[Any] | FastMcpServer | StdioServerParameters | Transport | str
-"""One server: an object in this process, a command that serves stdio, a transport, or a URL."""
+"""One server: an object in this process, the command of a stdio server, a transport, or a URL."""
 
 Make = Callable[..., AnyServer]
-"""Function that makes a new server instance; it receives `keys=` if it has that parameter."""
+"""A function that makes a new server instance. It receives `keys=` if it has that parameter."""
 
 Target = Instance | Make | Sequence[Instance]
 """A server, a function that makes instances, or a sequence of instances."""
 
 KEYS: Final = tuple(f"roundtrip.testing: key {number}, which everybody knows".encode() for number in range(8))
-"""Keys for instances that are made with `keys=`, in rotation order."""
+"""Keys for the instances that are made with `keys=`, in the order of rotation."""
 
 ELSEWHERE_FACTOR: Final = 5
-"""Factor on the user's patience for servers in other processes, whose page waits cannot be shortened."""
+"""The user's patience is multiplied by this factor for servers in other processes, because their page waits cannot be
+shortened.
+"""
 _POLL_SECONDS: Final = 0.01
 
 _CURRENT_DELIVERY: ContextVar[LegDelivery | None] = ContextVar("roundtrip_sending", default=None)
 
 
 class TaskUnfinished(AssertionError):
-    """Error for a task that neither asks nor ends."""
+    """A task did not ask a question or end in time."""
 
     def __init__(self, task: RemoteTask, seconds: float) -> None:
         shown = "" if task.status_message is None else f" ({task.status_message!r})"
@@ -71,7 +73,7 @@ class TaskUnfinished(AssertionError):
 
 
 class Instances:
-    """A target's instances, and the function that makes more of them."""
+    """A target's instances, and the function that makes more instances."""
 
     def __init__(self, target: Target) -> None:
         one_only = isinstance(target, str) or not isinstance(target, Sequence)
@@ -79,8 +81,8 @@ class Instances:
         for one in cast("list[object]", instances):
             if one is None or (isinstance(one, str) and not one.startswith(("http://", "https://"))):
                 raise TypeError(
-                    "the server must be a server object, a function that makes one, a URL, or "
-                    f"StdioServerParameters(command=..., args=[...]) for one that serves stdio, got {one!r}"
+                    "the server must be a server object, a function that makes a server, a URL, or "
+                    f"StdioServerParameters(command=..., args=[...]) for a stdio server, got {one!r}"
                 )
         maker = cast("object", target)
         is_maker = callable(maker) and not is_server(maker) and not isinstance(maker, AbstractAsyncContextManager)
@@ -99,29 +101,33 @@ class Instances:
         return self._all[0]
 
     def after(self, instance: Instance) -> Instance:
-        """Return the instance after another; a target that makes instances has two of them."""
+        """Return the next instance after this one. If the target makes instances, there are two of them."""
         if len(self._all) == 1:
             self._all.append(self.make("another instance"))
         index = next((index for index, one in enumerate(self._all) if one is instance), -1)
         return self._all[(index + 1) % len(self._all)]
 
     def in_turn(self) -> Iterator[Instance]:
-        """Yield the instances in a cycle; a target that makes instances yields a new one each time."""
+        """Yield the instances in a cycle. If the target makes instances, yield a new instance each time."""
         while self._make is not None:
             yield self.make("an instance")
         yield from itertools.cycle(self._all)
 
     def make(self, what: str, *, keys: Sequence[bytes] | None = None) -> Instance:
-        """Make an instance; raise Inapplicable if the target cannot make one, or not with these keys."""
+        """Make an instance. Raise Inapplicable if the target cannot make instances, or cannot make them with these
+        keys.
+        """
         if keys is not None and not self.takes_keys:
-            raise Inapplicable("other keys need a function that makes the server with them: def make_server(keys): ...")
+            raise Inapplicable(
+                "to test with other keys, pass a function that makes a server from keys: def make_server(keys): ..."
+            )
         if self._make is None:
             raise Inapplicable(f"{what} needs a function that makes the server: User(make_server), not User(server)")
         return make_instance(self._make, keys=keys)
 
 
 def make_instance(make: Make, *, keys: Sequence[bytes] | None = None) -> Instance:
-    """Make an instance; if the function takes keys, the default is the first of `KEYS`."""
+    """Make an instance. If the function takes keys and none are given, pass the first of `KEYS`."""
     return make(keys=list(keys or KEYS[:1])) if _takes_keys(make) else make()
 
 
@@ -138,9 +144,9 @@ def ignore(fact: object) -> None:
 
 @dataclass(eq=False)
 class NetworkFleet:
-    """One call's instances, with the client's connection to each instance; also a tracer for the instances.
+    """One call's instances, with the client's connection to each instance. It is also a tracer for the instances.
 
-    A separate asyncio task opens and closes each connection. The caller's stack closes everything.
+    A separate asyncio task opens and closes each connection. The caller's exit stack closes everything.
     """
 
     instances: Instances
@@ -155,7 +161,7 @@ class NetworkFleet:
     """The authenticated user, if any."""
     tracers: Sequence[Tracer] = ()
     patience: float = math.inf
-    """Maximum seconds that a leg waits for a page. A task may stay unchanged for five times as long."""
+    """How many seconds a leg waits for a page. A task may stay unchanged for five times as long."""
     links_only: bool = False
     """True for a client that declares URL mode but not forms."""
     messages: list[Message] = field(default_factory=list[Message])
@@ -164,7 +170,9 @@ class NetworkFleet:
     _open_deliveries: list[LegDelivery] = field(default_factory=list[LegDelivery])
     _deployed: dict[Make, Instance] = field(default_factory=dict[Make, Instance])
     _worker_transitions: dict[str, list[Transition]] = field(default_factory=dict[str, list[Transition]])
-    """Worker transitions that are in no delivery yet, by call id; the keys are this fleet's calls."""
+    """Transitions on legs that workers ran, as long as no delivery contains them, by call id. Each key is a call of
+    this fleet.
+    """
     at: Instance = field(init=False)
     """The current instance, which serves the next leg."""
     _group: TaskGroup = field(init=False)
@@ -177,7 +185,7 @@ class NetworkFleet:
 
     @property
     def is_in_memory(self) -> bool:
-        """Return True if requests reach the instances in memory, so that they carry the sender's authentication."""
+        """Return True if requests reach the instances in memory. They then carry the sender's authentication."""
         return self.is_in_this_process and self.over == "memory" and not self.record_messages
 
     async def start(self) -> None:
@@ -187,7 +195,7 @@ class NetworkFleet:
         await self.go_to(self.instances.first())
 
     async def deploy(self, make: Make) -> None:
-        """Switch to the instance of another build; make the instance only once."""
+        """Switch to an instance of another build. The instance is made only once."""
         if make not in self._deployed:
             if _takes_keys(make) and not self.instances.takes_keys:
                 raise Inapplicable(
@@ -200,7 +208,8 @@ class NetworkFleet:
     async def go_to(self, instance: Instance) -> None:
         """Switch to an instance, and connect to it if necessary."""
         if all(one is not instance for one, _ in self._clients):
-            # Concurrent legs may connect, and no leg may close a connection that another leg uses.
+            # A separate task holds the connection: concurrent legs may connect, and no leg may close a connection that
+            # another leg uses.
             self._clients.append((instance, await self._group.start(self._keep_connected, instance)))
         self.at = instance
 
@@ -223,7 +232,7 @@ class NetworkFleet:
         return delivery
 
     async def _follow(self, delivery: LegDelivery) -> LegResult:
-        """Send a leg. If its call is or becomes a task, poll the task until it asks or ends."""
+        """Send a leg. If its call is a task or becomes one, poll the task until it asks questions or ends."""
         changed_at = anyio.current_time()
         status: str | None = None
         delivery.task_id = delivery.leg.task_id
@@ -242,18 +251,20 @@ class NetworkFleet:
         return await follow(session, delivery.leg, send=partial(send, session), seen=check_progress, pace=_POLL_SECONDS)
 
     def take_worker_transitions(self, call_id: str) -> list[Transition]:
-        """Return and clear a call's new transitions, from legs that workers ran without a client request."""
+        """Return a call's new transitions, and forget them. They come from legs that workers ran without a client
+        request.
+        """
         transitions = self._worker_transitions.get(call_id, [])
         taken = transitions[:]
         transitions.clear()
         return taken
 
     def has_task(self, call_id: str) -> bool:
-        """Return True if a call belongs to this fleet, and so may be a task."""
+        """Return True if a call belongs to this fleet, because it may then have become a task."""
         return call_id in self._worker_transitions
 
     def requests_to(self, task_id: str) -> TaskRequests:
-        """Return a task's requests, which go to the current instance."""
+        """Return an object that sends requests about a task to the current instance."""
         return TaskRequests(self.session, task_id)
 
     async def tools(self) -> dict[str, Mapping[str, Any]]:
@@ -287,12 +298,13 @@ class NetworkFleet:
             await self._closing.wait()
 
     def begin(self, beginning: Beginning) -> Watch:
-        """Watch a delivery's leg, but not the calls nested in it."""
+        """Watch the leg of a delivery, but not the calls that are nested in the leg."""
         if beginning.era == "task":
             return self._watch_worker(beginning)
         delivery = _CURRENT_DELIVERY.get()
         if delivery is None or delivery not in self._open_deliveries:
-            # Over HTTP, servers run in another context. Any open delivery will do: concurrent legs are copies.
+            # Over HTTP, a server does not see this context, so take any open delivery. Concurrent legs are copies, so
+            # any one will do.
             delivery = next((one for one in self._open_deliveries if one.transitions == []), None)
         if beginning.within is not None or delivery is None or delivery.transitions is None:
             return ignore
@@ -324,11 +336,11 @@ class NetworkFleet:
             delivery.computed = [computed.value for computed in fact.journal.computed.values()]
 
     def reject(self, rejection: TokenRejection) -> None:
-        """Ignore a rejected token: the client receives an error."""
+        """Ignore a rejected token, because the client also receives an error."""
 
 
 def _call_id_of(delivery: LegDelivery) -> str:
-    """Return the id of a delivery's call, if the server is a roundtrip server; otherwise an empty string."""
+    """Return the id of a delivery's call; "" if the server is not a roundtrip server."""
     return delivery.call_id or (delivery.leg.task_id or "").rpartition(".")[0]
 
 

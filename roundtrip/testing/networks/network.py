@@ -1,4 +1,4 @@
-"""Networks between users and servers: the interface, call routes and network stacks."""
+"""Networks between users and servers: their interface, a call's route through them, and stacks of networks."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,20 +13,20 @@ __tracebackhide__ = True
 
 
 Carry = Callable[[LegRequest], Awaitable[LegDelivery]]
-"""Function that sends a leg and returns the delivery."""
+"""A function that sends a leg and returns the delivery."""
 
 
 @dataclass(slots=True, eq=False)
 class Route:
-    """The path that one call takes through a network."""
+    """One call's route through a network."""
 
     fleet: NetworkFleet
     onward: Carry
-    """Function that sends a leg through the inner networks to the server."""
+    """A function that sends a leg through the inner networks to the server."""
     carried: list[LegDelivery]
     """The deliveries that this network has returned for the call, in order."""
     notes: dict[str, Any] = field(default_factory=dict[str, Any])
-    """The network's notes about this call."""
+    """Notes that the network keeps about this call."""
 
     @property
     def number(self) -> int:
@@ -38,14 +38,17 @@ class Route:
         return await self.fleet.send(leg)
 
     def before(self, leg: LegRequest) -> LegDelivery | None:
-        """Return the delivery with the questions and the token that a leg answers; None for a first leg."""
+        """Return the earlier delivery whose response contains the leg's token and the questions that the leg answers.
+
+        Return None for a first leg.
+        """
         history = self.history(leg)
         return history[-1] if history else None
 
     def history(self, leg: LegRequest) -> list[LegDelivery]:
-        """Return the deliveries that led to a leg, in order. Extra legs that the network sent are left out."""
+        """Return the deliveries that led to a leg, in order, without the extra legs that the network sent."""
         history: list[LegDelivery] = []
-        # Newest first, because a server may issue the same token twice.
+        # Search from the newest, because a server may issue the same token twice.
         for earlier in reversed(self.carried):
             if not leg.continues and leg.answers is None:
                 break
@@ -58,16 +61,17 @@ class Route:
 class Network(Protocol):
     """A network between a user and a server, in the retry era.
 
-    One object serves all calls, and keeps notes about a call in `Route.notes`.
+    One object serves all calls. It keeps its notes about a call in `Route.notes`.
     """
 
     @property
     def name(self) -> str:
-        """Return the network's name, which test ids show."""
+        """Return the network's name, which appears in test ids."""
         ...
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Send a leg with `route.onward`, changed or unchanged and any number of times, and return one delivery.
+        """Send a leg with `route.onward`, changed or unchanged and any number of times, and return one of the
+        deliveries.
 
         Raises:
             Breach: The server broke a rule.
@@ -77,7 +81,7 @@ class Network(Protocol):
 
 
 def stacked(networks: Sequence[Network], fleet: NetworkFleet) -> Carry:
-    """Stack networks; the first is the outermost."""
+    """Stack networks. The first network is the outermost."""
     carry: Carry = fleet.send
     for network in reversed(networks):
         carry = _through(network, Route(fleet, carry, []))

@@ -1,4 +1,4 @@
-"""Networks for tasks: workers die, the task store fails, and clients cancel."""
+"""Networks for tasks, on which workers die, the task store fails, and clients cancel."""
 
 from collections.abc import Callable
 from typing import Any, Final, cast
@@ -27,9 +27,11 @@ _PAUSE_SECONDS: Final = 0.01
 
 
 class Kill:
-    """A network whose workers die before and after each write to the task store. Other workers must continue the task.
+    """A network on which workers die before and after each write to the task store. Other workers must continue the
+    task.
 
-    A step that was not stored runs again. Once the body of an `exactly_once=` task runs, its worker is not killed.
+    A step whose result was not stored runs again. Once the body of an `exactly_once=` task runs, its worker is not
+    killed.
     """
 
     name = "kill"
@@ -41,7 +43,7 @@ class Kill:
 
 
 class Outage:
-    """A network on which the task store fails once per leg, and the client sends the leg again."""
+    """A network on which the task store fails once per leg. The client then sends the leg again."""
 
     name = "outage"
 
@@ -61,9 +63,9 @@ class Outage:
 
 
 class Abort:
-    """A network that plays another call of the same tool, and cancels its task while its answers arrive.
+    """A network that plays another call of the same tool, and cancels its task while the task's answers arrive.
 
-    The task must end once, as cancelled or with its result. The user's own task must continue.
+    The task must end only once, either cancelled or with its result. The user's own task must continue.
     """
 
     name = "abort"
@@ -98,7 +100,9 @@ async def _require_success(request: Callable[[], Any]) -> None:
     try:
         await request()
     except MCPError as error:
-        raise Breach(f"a task was answered and cancelled at the same time, and the server answered {error}") from error
+        raise Breach(
+            f"a task was answered and cancelled at the same time, and the server responded with {error}"
+        ) from error
 
 
 async def _wait_for_end(requests: TaskRequests) -> RemoteTask:
@@ -117,7 +121,7 @@ def _require_task_era(route: Route) -> None:
 
 
 class _FaultyStore:
-    """Task store that fails on purpose, for the calls on one route.
+    """A task store that fails on purpose, for the calls on one route.
 
     Args:
         inner: The real store.
@@ -131,7 +135,7 @@ class _FaultyStore:
         self._route = route
 
     def is_affected(self, call_id: str) -> bool:
-        """Return True if this call must see the fault."""
+        """Return True if the store must fail for this call."""
         return self._route.fleet.has_task(call_id)
 
     def __getattr__(self, name: str) -> Any:
@@ -182,7 +186,7 @@ class _KillingStore(_FaultyStore):
         return len(entry.notes) > len(stored.notes) or entry.state in (StoredState.ASKING, StoredState.WAITING, *ENDED)
 
     async def _kill_worker(self, call_id: str) -> None:
-        """Expire the worker's lease, and then stop the worker, which cannot await anything afterwards."""
+        """Expire the worker's lease, and then stop the worker, which must not await anything afterwards."""
         entry, now = await self.inner.load(call_id)
         if entry is not None and entry.state is StoredState.RUNNING:
             version, entry.due = entry.version, now
@@ -193,7 +197,7 @@ class _KillingStore(_FaultyStore):
 
 
 def _install_faulty_store(route: Route, kind: type[Any]) -> Any:
-    """Return the route's faulty store for the current instance; install it if necessary."""
+    """Return the route's faulty store on the current instance. Install it if it is not there yet."""
     _require_task_era(route)
     instance = route.fleet.at
     ours = attached(instance)
@@ -210,7 +214,7 @@ def _install_faulty_store(route: Route, kind: type[Any]) -> Any:
 
 
 def _remove(service: CallService, store: _FaultyStore) -> None:
-    """Remove a faulty store from the server's chain of stores, in which each wraps the next."""
+    """Remove a faulty store from the server's chain of stores. In this chain, each store wraps the next."""
     holder: Any = service.book
     name = "store"
     while (current := getattr(holder, name)) is not store:

@@ -1,4 +1,4 @@
-"""Readable call snapshots. Only the fixtures need syrupy."""
+"""Readable snapshots of calls. Only the fixtures need syrupy."""
 
 from roundtrip.testing.snapshots.texts import call_text, wire_text
 

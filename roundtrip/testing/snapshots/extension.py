@@ -1,4 +1,4 @@
-"""syrupy extensions that store calls in snapshot files: one file per assertion, with redacted fields."""
+"""syrupy extensions that store calls in snapshot files. There is one file per assertion, and fields can be redacted."""
 
 from dataclasses import fields
 from typing import Any, Self
@@ -21,7 +21,7 @@ class CallSnapshotExtension(SingleFileSnapshotExtension):
     def __init__(self) -> None:
         super().__init__()
         self.redacted: set[str] = set()
-        """Field names whose values are omitted."""
+        """Names of the fields whose values are omitted."""
 
     def serialize(
         self,
@@ -43,7 +43,8 @@ class CallSnapshotExtension(SingleFileSnapshotExtension):
 class WireSnapshotExtension(CallSnapshotExtension):
     """A syrupy extension that writes a call's JSON-RPC messages."""
 
-    # The file extension differs from `CallSnapshotExtension`'s, or each would claim the other's files.
+    # The file extension must differ from `CallSnapshotExtension`'s, because otherwise each class would claim the
+    # other's files.
     file_extension = "wire"
     to_text = staticmethod(wire_text)
 
@@ -53,8 +54,8 @@ class CallSnapshot(SnapshotAssertion):
 
     @classmethod
     def like(cls, snapshot: SnapshotAssertion, extension_class: type[CallSnapshotExtension]) -> Self:
-        """Return an assertion for the same test, with the same settings."""
-        # The settings differ between syrupy versions.
+        """Return an assertion for the same test as another assertion, with the same settings."""
+        # Copy every field, because the settings differ between syrupy versions.
         settings: dict[str, Any] = {
             field.name: getattr(snapshot, field.name) for field in fields(snapshot) if field.init
         }

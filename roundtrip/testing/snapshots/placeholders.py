@@ -10,10 +10,10 @@ from roundtrip.questions.wire import TICKET
 from roundtrip.untrusted import leaves_of
 
 _MIN_ID_CHARS: Final = 20
-"""The minimum length of a run of letters and digits that may be an id."""
+"""The minimum length at which a run of letters and digits may be an id."""
 _MIN_AVERAGE_WORD_CHARS: Final = 4
 _RECENT_SECONDS: Final = 3600.0
-"""The maximum distance from now at which a time is assumed to come from a clock."""
+"""If a time is no further than this from now, it is assumed to come from a clock."""
 
 _EDGE: Final = r"(?<![A-Za-z0-9_-])"
 _END: Final = r"(?![A-Za-z0-9_-])"
@@ -39,7 +39,7 @@ _WHOLE_BASE64: Final = re.compile(r"(?:[A-Za-z0-9+/]{4}){5,}")
 _WORD_PART: Final = re.compile(r"\d{4}-\d\d-\d\d|[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
 _PRONOUNCEABLE: Final = re.compile(r"(?=[^aeiouy]*[aeiouy])(?!.*[^aeiouy]{6})", re.IGNORECASE)
 _TRACE: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
-"""A `traceparent`, whose ids may by chance contain no letter."""
+"""A `traceparent`. Its ids may by chance contain no letter, so other patterns may miss them."""
 _INNER_ID: Final = re.compile(rf"{_UUID}|(?<![0-9A-Za-z])[0-9a-fA-F]{{16,}}(?![0-9A-Za-z])")
 
 
@@ -67,16 +67,16 @@ class Placeholders:
     def __init__(self, tokens: Iterable[str | None] = (), *, keep: object = None) -> None:
         self._kept_texts = frozenset(leaf for _, leaf in leaves_of(keep) if isinstance(leaf, str))
         self._numbers: dict[str, dict[str, str]] = {}
-        # Longest first, because one token may begin with another.
+        # Replace the longest token first, because one token may begin with another.
         known = sorted({token for token in tokens if token}, key=lambda token: (-len(token), token))
-        # Replace a short token only as a whole text, because words may contain it.
+        # Replace a short token only if it is the whole text, because words may contain it.
         self._short = frozenset(token for token in known if len(token) < _MIN_ID_CHARS)
         longer = "|".join(re.escape(token) for token in known if token not in self._short)
         kinds = {**({"known": f"{_EDGE}(?:{longer}){_END}"} if longer else {}), **_KINDS}
         self._pattern = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in kinds.items()))
 
     def apply(self, value: Any) -> Any:
-        """Replace the changing parts of all texts in a value, including mapping keys, in order."""
+        """Replace the changing parts of all texts in a value, in order. Mapping keys are included."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
@@ -97,7 +97,7 @@ class Placeholders:
         return self._pattern.sub(self._replace, text)
 
     def number(self, kind: str, value: str) -> str:
-        """Return the placeholder for a changing value."""
+        """Return the numbered placeholder for a changing value."""
         numbers = self._numbers.setdefault(kind, {})
         return numbers.setdefault(value, f"<{kind} {len(numbers) + 1}>")
 
@@ -136,7 +136,7 @@ def _is_id(run: str) -> bool:
 
 
 def _is_random(run: str) -> bool:
-    """Return True if mixed-case letters and digits do not look like words."""
+    """Return True if a run of mixed-case letters and digits does not look like words."""
     if run.isdigit() or run.lower() == run or run.upper() == run:
         return False
     parts = _WORD_PART.findall(run)

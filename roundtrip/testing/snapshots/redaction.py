@@ -7,7 +7,9 @@ from typing import Any, Final, cast
 REDACTED: Final = "<redacted>"
 
 _MIN_REPEATED_CHARS: Final = 4
-"""Minimum length at which a value is redacted in other texts: many texts contain `no` or `12`."""
+"""The minimum length at which a value is redacted in other texts. Shorter values such as `no` or `12` appear in many
+texts.
+"""
 _REVEALING_KEYWORDS: Final = frozenset(
     {"const", "default", "enum", "enumNames", "oneOf", "anyOf", "items", "examples", "example"}
 )
@@ -15,7 +17,7 @@ _REVEALING_KEYWORDS: Final = frozenset(
 
 
 class SnapshotRedaction:
-    """The names of fields to redact, and the values found in these fields so far."""
+    """The names of the fields to redact, and the values that these fields have had so far."""
 
     def __init__(self, fields: Collection[str] = ()) -> None:
         self._fields = frozenset(fields)
@@ -37,7 +39,7 @@ class SnapshotRedaction:
         return value
 
     def redact(self, value: Any) -> str:
-        """Remember a value, to redact it in other texts, and return the replacement."""
+        """Remember a value so that it is redacted in other texts, and return the text that replaces it."""
         if isinstance(value, Mapping | list | tuple):
             for item in cast("list[Any]", value.values() if isinstance(value, Mapping) else value):
                 self.redact(item)
@@ -46,7 +48,7 @@ class SnapshotRedaction:
         return REDACTED
 
     def form(self, properties: Mapping[str, Any], *, hides_all: bool = False) -> dict[str, Any]:
-        """Return a form's fields without schema keywords that reveal redacted values."""
+        """Return a form's fields without the schema keywords that would reveal redacted values."""
         return {
             name: self._shape(cast("Mapping[str, Any]", shape))
             if (hides_all or self.hides(name)) and isinstance(shape, Mapping)
@@ -82,7 +84,7 @@ class SnapshotRedaction:
             redacted: Any = self.data(read)
             if redacted != read:
                 text = json.dumps(redacted, indent=2, ensure_ascii=False)
-        # Longest first, because one value may contain another.
+        # Replace the longest value first, because one value may contain another.
         for value in sorted(self._values, key=lambda value: (-len(value), value)):
             text = text.replace(value, REDACTED)
         return text

@@ -1,4 +1,4 @@
-"""Snapshot stories: a call as plain values, in the order in which its text shows them."""
+"""Snapshot stories. A story is a call as plain values, in the order in which the snapshot shows them."""
 
 import base64
 import binascii
@@ -40,7 +40,7 @@ _UNREDACTED_PARTS: Final = frozenset({"method", "era", "states", "end"})
 
 
 def story_of(call: Conversation, redaction: SnapshotRedaction) -> Story:
-    """Return a call's parts, under the names that `exclude=` and `matcher=` see."""
+    """Return a call's parts, under the names that `exclude=` and `matcher=` use."""
     first = call.first
     story: Story = {"method": first.method, "name": first.name, "era": call.era.name.lower()}
     story["arguments"] = redaction.data(_plain(first.arguments))
@@ -109,7 +109,7 @@ def _answer(answer: InputResponse | None, redaction: SnapshotRedaction, *, hidde
 
 
 def _token(token: str | None, order: Mapping[str | None, int]) -> Story | None:
-    """Describe a token; other servers' tokens are opaque."""
+    """Describe a token. Tokens from other servers are opaque."""
     if token is None:
         return None
     try:
@@ -122,7 +122,7 @@ def _token(token: str | None, order: Mapping[str | None, int]) -> Story | None:
 
 
 def _journal(journal: Journal, order: Mapping[str | None, int]) -> Story:
-    # Concurrent resolvers write to the journal in any order.
+    # Sort the entries, because concurrent resolvers write to the journal in any order.
     def asked_at(item: tuple[str, Any]) -> tuple[int, str]:
         return order.get(item[0], len(order)), item[0]
 
@@ -189,7 +189,7 @@ def _repeats_one(block: Any, value: Any) -> bool:
     if block.text == value:
         return True
     try:
-        # Compare JSON texts, because 1 == True in Python.
+        # Compare the values as JSON text, because 1 == True in Python.
         normalized = json.dumps(json.loads(block.text), sort_keys=True)
         return normalized in (json.dumps(value, sort_keys=True), json.dumps({"result": value}, sort_keys=True))
     except (ValueError, TypeError, RecursionError):

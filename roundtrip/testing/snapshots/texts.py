@@ -1,4 +1,4 @@
-"""Snapshot texts of a call or its JSON-RPC messages; equal runs have equal texts."""
+"""Snapshot texts for a call or its JSON-RPC messages. Runs with the same content have the same text."""
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -25,14 +25,14 @@ _DATA_FIELDS: Final = ("data", "blob")
 
 @dataclass(frozen=True, slots=True)
 class Sieve:
-    """syrupy's `exclude=`, `include=` and `matcher=`, which work as in JSON snapshots."""
+    """syrupy's `exclude=`, `include=` and `matcher=`. They work in the same way as in syrupy's JSON snapshots."""
 
     exclude: Callable[..., bool] | None = None
     include: Callable[..., bool] | None = None
     matcher: Callable[..., Any] | None = None
 
     def apply(self, value: Any, path: _Path = ()) -> Any:
-        """Return a value without excluded parts, and with the matcher's replacements."""
+        """Return a value without the excluded parts. The matcher may replace further parts."""
         if self.matcher is not None:
             value = self.matcher(data=value, path=path)
         if isinstance(value, Mapping):
@@ -57,7 +57,7 @@ def _child_path(path: _Path, name: object, value: object) -> _Path:
 
 
 def _replace_changing(value: Any, placeholders: Placeholders) -> Any:
-    """Replace the message parts that change with each run or SDK version."""
+    """Replace the parts of a message that change with each run or with the SDK's version."""
     if isinstance(value, list):
         return [_replace_changing(item, placeholders) for item in cast("list[Any]", value)]
     if not isinstance(value, Mapping):
@@ -79,7 +79,7 @@ def _replace_changing(value: Any, placeholders: Placeholders) -> Any:
 def _redact_messages(
     messages: Sequence[Message], redaction: SnapshotRedaction, *, tool: str, hidden: Collection[str] = ()
 ) -> list[dict[str, Any]]:
-    """Omit redacted values in user data, and all listed tools except the called tool.
+    """Omit redacted values in user data, and all tools in tool lists except the called tool.
 
     Protocol fields stay. Questions whose message is in `hidden` are redacted together with their answers, because in
     the live era questions have no names.
@@ -131,7 +131,7 @@ _ALL: Final = Sieve()
 
 
 def call_text(call: Conversation, *, redacting: Collection[str] = (), sieve: Sieve = _ALL) -> str:
-    """Return a call as readable text; equal runs have equal texts.
+    """Return a call as readable text. Runs with the same content have the same text.
 
     Args:
         call: The call.
@@ -143,11 +143,11 @@ def call_text(call: Conversation, *, redacting: Collection[str] = (), sieve: Sie
 
 
 def wire_text(call: Conversation, *, redacting: Collection[str] = (), sieve: Sieve = _ALL) -> str:
-    """Return all of a call's JSON-RPC messages; equal runs have equal texts. The arguments are those of `call_text`.
+    """Return all of a call's JSON-RPC messages as text. Runs with the same content have the same text.
 
-    `Placeholders` lists the replaced values. Request states, page ids and progress tokens are also numbered, image
-    bytes are replaced by their size, and client and server versions are omitted. Tool lists contain only the called
-    tool.
+    The arguments are those of `call_text`. `Placeholders` lists the values that are replaced. Request states, page ids
+    and progress tokens are also numbered, image bytes are replaced by their size, and client and server versions are
+    omitted. Tool lists contain only the called tool.
 
     Raises:
         ValueError: The messages were not recorded.

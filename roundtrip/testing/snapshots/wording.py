@@ -1,4 +1,4 @@
-"""Snapshot wording: a story as text that is easy to compare."""
+"""Wording for snapshots: a story as text that is easy to compare."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from roundtrip.text import printable
 from roundtrip.untrusted import list_of, mapping_of
 
 _MAX_LIST_CHARS: Final = 88
-"""The maximum width of a list or of choices on one line."""
+"""The maximum width of a list, or of a field's choices, on one line."""
 _PLAIN_NAME: Final = re.compile(r"[^\s\"](?:[^\n\"]*[^\s\":])?")
 FieldText = tuple[str, list[str], str | None]
 """A field's rules, its choices if they need separate lines, and its description."""
@@ -32,7 +32,7 @@ _KINDS: Final = {
 
 
 class StoryText:
-    """Writer for a story, any part of which may be missing."""
+    """Writes a story as text. Any part of the story may be missing."""
 
     def __init__(self, story: Story) -> None:
         self._story = story
@@ -63,7 +63,7 @@ class StoryText:
         return "\n".join(self._lines) + "\n"
 
     def _link_results(self, rounds: int) -> None:
-        """Write the results with links that arrived after `rounds` rounds."""
+        """Write the results with links that arrived after this number of rounds."""
         for result in list_of(self._story.get("link_results")):
             if result.get("round") == rounds:
                 self._lines.append("")
@@ -81,7 +81,7 @@ class StoryText:
 
     def _line(self, text: str, depth: int = 0) -> None:
         spaces = len(text) - len(text.rstrip(" "))
-        # Escape trailing spaces: editors remove them, and readers do not see them.
+        # Escape trailing spaces, because editors remove them and readers do not see them.
         text = text[: len(text) - spaces] + r"\x20" * spaces
         self._lines.append("  " * depth + text)
 
@@ -146,7 +146,7 @@ class StoryText:
             return
         self._lines.append("")
         self._line("states")
-        # Write one line per leg. A leg ends where the call waits.
+        # Write one line per leg. A leg ends in the state in which the call waits.
         legs = " > ".join(map(str, states)).replace("awaiting_input > ", "awaiting_input\n")
         for leg in legs.split("\n"):
             self._line(leg, 1)
@@ -216,7 +216,7 @@ class StoryText:
 
 
 def _needs_lines(value: Any) -> bool:
-    """Return True for a mapping or a long list. Each part gets a line, so that diffs are small."""
+    """Return True for a mapping or a long list. Each of its parts gets a separate line, so that diffs are small."""
     if not isinstance(value, list):
         return bool(mapping_of(value))
     items = cast("list[Any]", value)
