@@ -45,7 +45,7 @@ class Call:
 
     @classmethod
     def resumed(cls, journal: Journal) -> "Call":
-        """Return the call that a journal describes, on its next leg."""
+        """Return the call that a journal describes, ready for its next leg."""
         return cls(journal.call_id, leg=journal.leg + 1, round=journal.round, state=State.AWAITING_INPUT)
 
     def begin_leg(self) -> None:

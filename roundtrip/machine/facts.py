@@ -1,7 +1,7 @@
-"""Facts about a call that its watcher receives besides transitions.
+"""Facts about a call. Its watcher receives them in addition to transitions.
 
-Facts carry no times, because the watcher has its own clock. It receives one fact when something begins and another when
-it ends.
+Facts carry no times, because the watcher has a clock. It receives one fact when something begins and another when it
+ends.
 """
 
 from collections.abc import Callable
@@ -100,7 +100,7 @@ class AnswerReused(NamedTuple):
 
 
 class Fixed(NamedTuple):
-    """The server fixed a value (in JSON form) for the rest of the call. The journal keeps it under this name."""
+    """The server fixed a value (in JSON form) for the rest of the call. The journal stores it under `key`."""
 
     key: str
     value: Any

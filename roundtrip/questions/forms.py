@@ -221,9 +221,7 @@ def digest_of_form(form: Mapping[str, Any]) -> bytes:
 
 
 def _resolve(shape: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a shape with its `$ref` (to an enum or a nested model) replaced. Keys beside the `$ref` win over the
-    definition's.
-    """
+    """Replace a shape's `$ref` (to an enum or a nested model) with its definition. Keys beside the `$ref` win."""
     reference = shape.get("$ref")
     if not isinstance(reference, str):
         return shape

@@ -357,7 +357,7 @@ Marker = SdkElicit[Any] | ElicitUrl[Any] | SdkSample | SdkListRoots | ExternalMa
 """Question from this library or the SDK."""
 
 MARKERS: Final = (SdkElicit, ElicitUrl, SdkSample, SdkListRoots, ExternalMarker)
-"""Marker types, as a tuple: `isinstance` with the union would create the union again on every call."""
+"""A tuple of marker types. With the union, each `isinstance` call would create the union again."""
 
 
 def is_marker(value: object) -> TypeGuard[Marker]:

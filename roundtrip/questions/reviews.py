@@ -45,7 +45,7 @@ class ReviewForm:
         self.digest = digest(json.dumps([[key, form.digest.hex()] for key, (form, _) in parts.items()]))
 
     def parse(self, content: Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
-        """Return the content of each part, as the user left it.
+        """Return the content of each part after the user's changes.
 
         Raises:
             AnswerInvalid: An answer does not fit its form; the message names the question.
@@ -71,7 +71,7 @@ class ReviewForm:
         return {**self.schema, "properties": properties}
 
     def _answer_to(self, key: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the content of one part, as the user left it."""
+        """Return the content of one part after the user's changes."""
         form, before = self._parts[key]
         names = {field: _name(key, field, form) for field in form.schema["properties"]}
         return {

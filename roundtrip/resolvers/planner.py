@@ -424,9 +424,9 @@ def make_plan(
     """Return a function's plan.
 
     Args:
-        fn: The function whose parameters are filled, for their annotations; None if there is no function.
+        fn: The function whose annotations describe the parameters to fill; None if there is no function.
         owner: The registered item, for error messages: `tool 'order'`.
-        arguments: Maps each name by which a resolver may take a tool argument to the argument's real name.
+        arguments: Maps each name that a resolver may use for a tool argument to the argument's real name.
         context_types: The classes that mark a parameter for the request's context.
         resolved: The parameters to fill.
         replacements: Functions that replace other functions.

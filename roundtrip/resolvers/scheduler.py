@@ -54,10 +54,10 @@ class _Group:
     """Nodes that one scheduler runs concurrently, in asyncio tasks."""
 
     start: Callable[..., object]
-    """Starts a function in an asyncio task of its own."""
+    """Starts a function in a separate asyncio task."""
     scope: anyio.CancelScope
     in_flight: int = 0
-    """How many nodes run in asyncio tasks of their own."""
+    """How many nodes run in separate asyncio tasks."""
     failure: BaseException | None = None
     """The first error that a node raised."""
 
@@ -180,7 +180,7 @@ class Scheduler:
     async def _drain(self, group: _Group, node: Node | None = None) -> None:
         """Run this node, then all ready nodes.
 
-        Nodes that have never suspended run in place, the others in asyncio tasks of their own.
+        Nodes that have never suspended run in place, and other nodes run in separate asyncio tasks.
         """
         try:
             if node is not None:

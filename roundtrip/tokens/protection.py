@@ -28,7 +28,7 @@ class Protection(NamedTuple):
     policy: RequestStateSecurity
     journals: JournalCodec
     tokens: TokenCodec | None
-    """The token codec; None if the SDK's policy has a codec of its own."""
+    """The token codec; None if the SDK's policy provides the codec."""
     ring: KeyRing | None
     """The keys; None if there is no key for signing and sealing."""
     trace_key: bytes | None
@@ -80,8 +80,8 @@ class Protection(NamedTuple):
         latest = max(journal.written, journal.born) + self.policy.ttl
         if journal.deadline > latest:
             journal = replace(journal, deadline=latest)
-        # Do not deflate if there is a codec that may encrypt, such as an author's: the length of deflated text reveals
-        # some of its content.
+        # Do not deflate if a codec may encrypt the bytes: the length of deflated text reveals some of its content. An
+        # author's codec may encrypt.
         packed = self.journals.write(journal, deflate=self.tokens is not None and not self.tokens.encrypts)
         if self.tokens is not None:
             self.tokens.check(journal, MAX_BINDING_BYTES + len(packed))
