@@ -212,7 +212,7 @@ class Answers(NodeOutcomes):
         return self._leave_open(waiting, wording_reason(waiting.changed) if waiting.changed else Reason.MISSING)
 
     def _restore(self, names: tuple[str, ...], question: Question) -> Outcome | None:
-        """Return the outcome that an earlier leg recorded for exactly this wording; None if there is none."""
+        """Return the outcome that an earlier leg recorded for exactly this wording, or None."""
         for name in names:
             stand_in = self.stand_in_for((name,), question) if question.fallback is not NOTHING else None
             if stand_in is not None:
@@ -309,7 +309,7 @@ class Answers(NodeOutcomes):
         self.keep(waiting, value, source="fallback=")
 
     def keep(self, waiting: PendingQuestion, value: Any, *, source: str) -> None:
-        """Fix a value for an open question, in place of an answer, for the rest of the call.
+        """Answer an open question with a value that stays fixed for the rest of the call.
 
         Raises:
             ValueNotStorable: The value cannot be converted to JSON.
@@ -360,7 +360,7 @@ class Answers(NodeOutcomes):
         return entry.action is Action.ACCEPT and not is_page(entry.pin)
 
     def recall(self, node: Node) -> Outcome | None:
-        """Return the outcome that a remembered node computed or received on an earlier leg; None if there is none."""
+        """Return the outcome that a remembered node computed or received on an earlier leg, or None."""
         if any(name in self.known.asked for name in node.names):
             # The node's question is still open, so an answer under one of its names belongs to another question.
             return None

@@ -95,7 +95,7 @@ class Body:
             raise AskNotAwaited(self._made[0])
 
     def make(self, key: str) -> None:
-        """Note that the body has made a question, which it must now await."""
+        """Note that the body has made a question and must await it."""
         self._made.append(key)
 
     def put(self, key: str) -> None:

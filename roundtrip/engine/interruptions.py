@@ -205,8 +205,8 @@ async def with_timeout(
     finally:
         _CLOCK.reset(before)
     await anyio.lowlevel.checkpoint_if_cancelled()
-    # On Python 3.11, a failed asyncio.TaskGroup leaves its cancellation request behind, which looks like a request from
-    # outside.
+    # On Python 3.11, a failed asyncio.TaskGroup does not undo its cancellation request. The request then looks like one
+    # from outside.
     _undo_request_since(requests)
     raise ToolTimedOut(seconds) from crash
 

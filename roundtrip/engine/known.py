@@ -102,7 +102,7 @@ class KnownAnswers:
         self.responses.pop(stale, None)
 
     def reason_to_ask(self, names: tuple[str, ...], question: Question) -> tuple[Reason, tuple[str, ...], str | None]:
-        """Return why a question that the last round did not ask is asked now, its changed parts, and its former
+        """Return why to ask a question that the last round did not ask, with the question's changed parts and former
         name.
         """
         if any(name in self.revised for name in names):

@@ -1,4 +1,4 @@
-"""The values of one leg: everything that is needed to serve it, and the ways in which it can end."""
+"""One leg's values: everything that is needed to serve it, and the ways in which it can end."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ DONE: Final = "done"
 
 
 class Finished(NamedTuple):
-    """End of a leg whose body has returned."""
+    """A leg whose body has returned."""
 
     value: Any
 
 
 class Suspended(NamedTuple):
-    """End of a leg that has open questions. `state` is the text that `Leg.write` returned for the leg's journal."""
+    """A leg that ended with open questions. `state` is the text that `Leg.write` returned for the leg's journal."""
 
     questions: dict[str, PendingQuestion]
     state: str
@@ -51,20 +51,20 @@ class Suspended(NamedTuple):
 
 
 class Authored(NamedTuple):
-    """End of a leg whose author asks questions by hand. `state` contains the author's own state, if there is any."""
+    """A leg whose author asks questions by hand. `state` contains the author's own state, if there is any."""
 
     result: InputRequiredResult
     state: str | None
 
 
 class Declined(NamedTuple):
-    """End of a call because the user declined or cancelled a question that the call needs."""
+    """A call that ended because the user declined or cancelled a question that the call needs."""
 
     reason: str
 
 
 class HandedOver(NamedTuple):
-    """End of a leg that has resolved its parameters and written the journal. The body will run in a task."""
+    """A leg that has resolved its parameters and written the journal. The body will run in a task."""
 
 
 LegEnd = Finished | Suspended | Authored | Declined | HandedOver

@@ -223,8 +223,8 @@ class LegRun:
                 return Finished(await leg.plain_body.finish(self._body_value[0]))
         ports = leg.ports
         if ports.hands_over or ports.needs_token:
-            # End the leg with a round that has no questions. The ledger knows the body by the call's id, which only a
-            # token can carry to the next leg.
+            # End the leg with a round that has no questions. The ledger identifies the body by the call's id, and only
+            # a token can carry the id to the next leg.
             self._hands_over_now = ports.hands_over and not ports.needs_token
             raise Suspension
         if ports.begin_unclaimed is not None:
@@ -308,7 +308,7 @@ class LegRun:
         """End the leg with the questions that the author asks by hand."""
         leg = self.leg
         if leg.client.protocol_version is not None and not self.rounds.answers_come_later:
-            # The SDK's handlers then answer the client with an internal error, as they do on an SDK server.
+            # On an SDK server, the client also receives an internal error in this case.
             self.leg.call.apply(
                 Event.FAIL, error="the body returned an InputRequiredResult, which the client does not know"
             )

@@ -115,7 +115,7 @@ class Rounds:
         was_executing = call.state is State.EXECUTING
         self._note_ask()
         responses = None
-        # Limit the wait: the user may never answer, and a plain body occupies a thread meanwhile.
+        # Limit the wait, because the user may never answer and a plain body occupies a thread.
         with clock_paused(), anyio.CancelScope() as patience:
             cancel_after(patience, seconds)
             responses = await _answers_of(client, batch)
@@ -134,7 +134,7 @@ class Rounds:
         Return True if a question has expired and its fallback has replaced the outcome.
 
         Raises:
-            Suspension: There are no other questions, which would have to be asked before the leg ends.
+            Suspension: There are no other questions to ask before the leg ends.
             RoundtripError: The call is not allowed to wait for one or more of the questions.
             ValueNotStorable: A fallback value cannot be stored.
         """
@@ -260,9 +260,7 @@ class Rounds:
         return Suspended(self.batch, self.write_journal(), tuple(self.waits), self._channel(), self.external)
 
     def _channel(self) -> str | None:
-        """Return the channel that carries the whole batch, as one page or one result; None if the client itself
-        asks.
-        """
+        """Return the channel whose page or result carries the whole batch; None if the client itself asks."""
         channels = self.leg.ports.channels
         asked = [waiting for waiting in self.batch.values() if not isinstance(waiting.question, ModelQuestion)]
         if not asked:

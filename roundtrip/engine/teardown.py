@@ -114,7 +114,7 @@ class TeardownStack:
             outlive: Exits everything later, if a thread that the work started still runs.
 
         Raises:
-            BaseException: The exception that ended the work, or an exception that an exit raised in its place.
+            BaseException: The exception that ended the work, or the exception with which an exit replaced it.
         """
         try:
             result = await work
@@ -155,7 +155,7 @@ class TeardownStack:
                 self.report(entry.label, cast("BaseException", raised))
 
     async def leave(self, error: BaseException | None, outlive: Outlive | None = None) -> Any:
-        """Exit everything in reverse order. Return the exception that then ends the call; None if there is none."""
+        """Exit everything in reverse order. Return the exception that then ends the call, or None."""
         while self._entered:
             entry = self._entered.pop()
             if entry.is_left and outlive is not None and outlive(partial(self._leave_all, [entry], error)):

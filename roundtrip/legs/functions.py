@@ -209,13 +209,15 @@ class AskingFunction:
 
     Args:
         signature: The function and its parameters.
-        arguments: The client's arguments: maps the names by which resolvers may take them to their real names.
+        arguments: The client's arguments. Maps each name that a resolver may use for an argument to the argument's real
+            name.
         limits: The time limits for calls.
         build: The build that the author gives; None for a digest of the source.
         timeout: How many seconds a leg's work may take.
         version: The tool's version.
         convert: Converts the function's value to a result.
-        confirm: Returns a question's name and the question, which the user must accept before anything runs.
+        confirm: Returns a question's name and the question itself. The user must accept the question before anything
+            runs.
         inline: True to run a plain function on the event loop.
         hands_over: True if the client may get a task handle instead of a result.
         policies: Feature options, by class.

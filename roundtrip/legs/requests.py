@@ -54,7 +54,7 @@ _REJECTION_MESSAGE: Final = "Invalid or expired requestState"
 _REJECTION_DATA: Final = {"reason": "invalid_request_state"}
 
 ContextMaker = Callable[[], Any]
-"""Returns the request's context, which the first call makes."""
+"""Returns the request's context. The first call makes the context."""
 
 
 class StoredLeg(Protocol):
@@ -216,7 +216,7 @@ def serving_client() -> Generator[None]:
 
 
 def take_client_lookup() -> bool:
-    """Return True for the first lookup during a request, which comes from the client.
+    """Return True for the first lookup during a request, because that lookup comes from the client.
 
     The author's code makes all later lookups.
     """

@@ -237,8 +237,8 @@ class OpenedGates(Protocol):
         ...
 
 
-# A `ServedLeg` must not refer to its `Leg`, which refers to its methods: only the garbage collector would free this
-# cycle.
+# A `ServedLeg` must not refer to its `Leg`. The `Leg` refers to this object's methods, so only the garbage collector
+# would free the two.
 @dataclass(eq=False, repr=False)
 class ServedLeg(OpenLeg):
     """One leg, with its request and tracers."""
@@ -272,7 +272,7 @@ class ServedLeg(OpenLeg):
                 self.end = self.stored.expires
         else:
             self.call = Call(system.new_id())
-            # Use whole milliseconds, as the journal does, because all legs must have the same times.
+            # Use whole milliseconds, like the journal, because all legs must have the same times.
             self.born = int(system.time() * 1000) / 1000
             self.end = round((self.born + function.limits.max_age) * 1000) / 1000
         self.threads = function.threads.of_leg(home=function.planned.plan.home)
