@@ -30,8 +30,8 @@ class InboxClient:
     async def ask(
         self, path: str = "", decision: Mapping[str, str] | None = None
     ) -> tuple[int, Mapping[str, Any] | None]:
-        """Send a GET request, or POST a decision. Return the status and the JSON object in the response; None if there
-        is none.
+        """Send a GET request, or POST a decision. Return the status and the response's JSON object, or None for a
+        response without a JSON object.
 
         Raises:
             httpx2.HTTPError: The request failed.

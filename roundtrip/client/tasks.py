@@ -56,7 +56,7 @@ class RemoteTask(Result):
 
     @property
     def pause(self) -> float:
-        """Return how many seconds to wait between polls, as the server requested."""
+        """Return how many seconds to wait between polls. The server chooses this interval."""
         seconds = (self.poll_interval_ms or 1000) / 1000
         return min(max(seconds, _MIN_POLL_SECONDS), _MAX_POLL_SECONDS)
 

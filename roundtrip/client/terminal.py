@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 Part = str | tuple[str, str]
-"""A text, or a pair of a text and its style."""
+"""A text, or a text and its style."""
 
 Line = tuple[int, tuple[Part, ...]]
 """A report line: its indent and its parts."""
@@ -58,7 +58,7 @@ class Terminal:
         if self._pending_line is None:
             self._pending_line = Future()
             self._pending_line.set_running_or_notify_cancel()
-            # Use a daemon thread, because at exit the process would wait for one of the event loop's worker threads.
+            # Use a daemon thread, because at exit the process would wait for an event-loop worker thread.
             Thread(target=_read_line, args=(sys.stdin.fileno(), self._pending_line), daemon=True).start()
         line = await asyncio.wrap_future(self._pending_line)
         self._pending_line = None

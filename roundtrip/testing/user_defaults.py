@@ -54,7 +54,7 @@ class UserDefaults:
 
     @property
     def network_name(self) -> str:
-        """Return the name of the network stack, as test ids show it."""
+        """Return the network stack's name in test ids."""
         return name_of(self.network)
 
 
@@ -113,8 +113,8 @@ def network_stacks(
     """Return the network stacks that a mark names.
 
     Args:
-        which: True for all networks, or a list of names, networks, and tuples of networks to stack.
-        without: The names of stacks to leave out. A stack's name is its networks' names, joined with `+`.
+        which: True for all networks, or a list. Each item is a name, a network, or a tuple to stack.
+        without: Stack names to leave out. A stack's name is its networks' names, joined with `+`.
         deploy: A function that makes an instance of the other build, which takes over in the middle of each call.
         secrets: Texts that must not be readable in any token.
         of_tasks: Include the task networks if `which` is True.
@@ -138,12 +138,12 @@ def network_stacks(
 
 
 def stack_of(network: object) -> Stack:
-    """Return the stack for `User(network=...)`, which may be a network, a name, or a list of both."""
+    """Return the stack for `User(network=...)`, which may be a network, a name, or a list with both."""
     return _stack(tuple(cast("list[object]", network)) if isinstance(network, list) else network, None, ())
 
 
 def name_of(stack: Stack) -> str:
-    """Return the stack's name, as test ids show it."""
+    """Return the stack's name in test ids."""
     return "+".join(network.name for network in stack)
 
 
@@ -217,7 +217,7 @@ class Traces:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        """The transcript file. `roundtrip trace show ID PATH` shows one of the calls in it."""
+        """The transcript file. `roundtrip trace show ID PATH` shows a call from it."""
 
     @property
     def calls(self) -> list[TracedCall]:

@@ -314,7 +314,7 @@ class _AgreedPage:
     """A page that the user has agreed to visit."""
 
     question: AskedQuestion
-    """The question, as the server asked it most recently."""
+    """The question in its most recent form."""
     since: float
     visits: int = 0
 

@@ -1,4 +1,4 @@
-"""Token attacks: changed, truncated and forged copies of a request state or task id."""
+"""Token attacks: changed, truncated and forged request states and task ids."""
 
 import base64
 import binascii
@@ -18,7 +18,7 @@ _Encode = Callable[[bytes], str]
 
 
 def tampered(token: str) -> Iterator[tuple[str, str]]:
-    """Yield changed copies of a token, each with a description."""
+    """Yield changed tokens, each with a description."""
     middle = len(token) // 2
     yield "its first character changed", flip(token[0]) + token[1:]
     yield "a character in its middle changed", token[:middle] + flip(token[middle]) + token[middle + 1 :]
@@ -34,17 +34,17 @@ def tampered(token: str) -> Iterator[tuple[str, str]]:
 
 
 def truncated(token: str) -> Iterator[tuple[str, str]]:
-    """Yield shortened copies of a token, each with a description."""
+    """Yield shortened tokens, each with a description."""
     yield "its last character missing", token[:-1]
     yield "its first character missing", token[1:]
     yield "its second half missing", token[: len(token) // 2]
 
 
 def forged(token: str) -> Iterator[tuple[str, str]]:
-    """Yield copies of a readable token. In each copy, one value is changed and encoded in the same way.
+    """Yield forged tokens. Each is a copy in which one value is changed and encoded in the same way.
 
-    An encrypted token has no such copies. Signed parts keep their old signature, which does not match the changed
-    value, so only a server that does not verify signatures accepts such a copy.
+    An encrypted token cannot be forged in this way. Signed parts keep their old signature, which does not match the
+    changed value, so only a server that does not verify signatures accepts a forged token.
     """
     yield from islice(_forge(token), _MAX_FORGED)
 
@@ -90,7 +90,7 @@ def _compose(encode: _Encode, deflate: Callable[[bytes], bytes]) -> _Encode:
 
 
 def _change_values(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield copies of JSON data, each with one changed value and that value's path."""
+    """Yield JSON data in which one value is changed, each time with that value's path."""
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, Any]", value)
         for name, item in fields.items():

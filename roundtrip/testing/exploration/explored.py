@@ -34,7 +34,7 @@ class PathAction(StrEnum):
 
 
 class PathOutcome(StrEnum):
-    """How a path ended."""
+    """Final outcome for a path."""
 
     COMPLETED = "completed"
     DECLINED = "declined"

@@ -58,10 +58,10 @@ async def paths(
 ) -> Explored:
     """Play every path through a tool's questions, and report each path.
 
-    The first path accepts everything. For each of the first `depth` questions on a path, other paths decline, cancel,
-    answer with invalid content, or do not answer, as far as the question's kind and the era allow. The later questions
-    on these paths branch in the same way. Each path is a complete call. If the server reports an error or crashes, this
-    is recorded as the path's outcome, and is not raised.
+    The first path accepts everything. For each of the first `depth` questions on a path, other paths reply differently:
+    they decline, cancel, answer with invalid content, or do not answer. The question's kind and the era decide which of
+    these replies are possible. The later questions on these paths branch in the same way. Each path is a complete call.
+    If the server reports an error or crashes, this is recorded as the path's outcome, and is not raised.
 
     Args:
         server: The server, as for `User`. A factory is called once per path.
@@ -148,7 +148,7 @@ class _Guide(Script):
     has_strayed: bool = False
     is_endless: bool = False
     mistake: Exception | None = None
-    """The error that the author must fix in `answers`; None if there is none."""
+    """The error that the author must fix in `answers`, if any."""
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     """The call's cancel scope. The script cancels it to stop the path."""
     conversation: Conversation | None = None
@@ -164,8 +164,7 @@ class _Guide(Script):
     """The unexpected exception that ended the call."""
 
     def __post_init__(self) -> None:
-        # The author's answers are used to accept questions. Each path has its own copy of each answer list, and uses it
-        # up.
+        # The author's answers are used to accept questions. Each path gets a copy of each answer list, and uses it up.
         super().__init__(self.exploration.answers)
 
     def begin(self, beginning: Beginning) -> Watch:

@@ -260,7 +260,7 @@ class NetworkFleet:
         return taken
 
     def has_task(self, call_id: str) -> bool:
-        """Return True if a call belongs to this fleet, because it may then have become a task."""
+        """Return True if a call belongs to this fleet and may therefore have become a task."""
         return call_id in self._worker_transitions
 
     def requests_to(self, task_id: str) -> TaskRequests:

@@ -12,7 +12,7 @@ from roundtrip.text import printable
 from roundtrip.untrusted import list_of, mapping_of
 
 _MAX_LIST_CHARS: Final = 88
-"""The maximum width of a list, or of a field's choices, on one line."""
+"""The maximum width for a list, or for a field's choices, on one line."""
 _PLAIN_NAME: Final = re.compile(r"[^\s\"](?:[^\n\"]*[^\s\":])?")
 FieldText = tuple[str, list[str], str | None]
 """A field's rules, its choices if they need separate lines, and its description."""
@@ -32,7 +32,7 @@ _KINDS: Final = {
 
 
 class StoryText:
-    """Writes a story as text. Any part of the story may be missing."""
+    """Writes a story as text. Any part may be missing from the story."""
 
     def __init__(self, story: Story) -> None:
         self._story = story
@@ -216,7 +216,7 @@ class StoryText:
 
 
 def _needs_lines(value: Any) -> bool:
-    """Return True for a mapping or a long list. Each of its parts gets a separate line, so that diffs are small."""
+    """Return True for a mapping or a long list. Its parts are written on separate lines, so that diffs are small."""
     if not isinstance(value, list):
         return bool(mapping_of(value))
     items = cast("list[Any]", value)
