@@ -59,8 +59,8 @@ class NodeEnded(NamedTuple):
 
 
 class BodyBegan(NamedTuple):
-    """The body has begun to run from its top. `uncovered` means that it should run once per call, but no claim ensures
-    that.
+    """The body has begun to run from its top. `uncovered` means that the body should run once per call, but no claim
+    ensures that.
     """
 
     uncovered: bool = False

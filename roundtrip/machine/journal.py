@@ -24,7 +24,7 @@ class Action(IntEnum):
 
     @property
     def word(self) -> Literal["accept", "decline", "cancel"]:
-        """Return the protocol's word."""
+        """Return the protocol's word for the action."""
         return _ACTION_WORDS[self]
 
 

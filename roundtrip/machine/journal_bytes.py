@@ -73,8 +73,7 @@ def pack(journal: Journal, seal: Seal | None = None, *, deflate: bool = False, l
         journal: The journal.
         seal: Seals the values that the client must not read.
         deflate: Deflate names and answers. Pass False if they are encrypted later, because a deflated text's length
-            reveals
-            some of its content.
+            reveals some of its content.
         limit: The largest size before deflating.
 
     Raises:
@@ -82,8 +81,8 @@ def pack(journal: Journal, seal: Seal | None = None, *, deflate: bool = False, l
         TokenTooLarge: The journal exceeds the limit.
     """
     odd: dict[str, Any] = {}
-    # Times are whole milliseconds. The birth time is rounded to the nearest, because each leg writes it again and it
-    # must not drift. Deadlines are rounded down.
+    # Times are whole milliseconds. The birth time is rounded to the nearest millisecond, because each leg writes it
+    # again and it must not drift. Deadlines are rounded down.
     born = round(journal.born * 1000)
     # The write time is also rounded down. If it were rounded up, another server's clock might reject it as a future
     # time.

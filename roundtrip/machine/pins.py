@@ -125,7 +125,7 @@ def _mark_of(schema: bytes) -> int:
 
 
 def _told(call: str, message: bytes, schema: bytes) -> bytes:
-    # Both digests are 32 bytes, so no two triples give the same bytes.
+    # Both digests have 32 bytes, so different arguments always give different bytes.
     return message + schema + call.encode("utf-8", "surrogatepass")
 
 

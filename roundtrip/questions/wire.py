@@ -423,7 +423,7 @@ def _values_of(done: Callable[..., Any] | None) -> TypeAdapter[Any]:
 
 
 def _returned_by(done: Callable[..., Any]) -> Any:
-    """Return the function's return annotation; `Any` if there is none or it cannot be evaluated."""
+    """Return the function's return annotation. Return `Any` if there is no annotation or it cannot be evaluated."""
     while isinstance(done, functools.partial):
         done = done.func
     function = inspect.unwrap(done) if inspect.isroutine(done) else type(done).__call__
