@@ -472,7 +472,7 @@ def _check_restorable(node: Node, marker: Marker) -> None:
 
 
 def _is_asking(node: Node, kind: type[Any]) -> bool:
-    """Return True if a node's annotation says that it asks this kind of question."""
+    """Return True if a node's annotation names this kind of question."""
     return isinstance(node.asked, type) and issubclass(node.asked, kind)
 
 

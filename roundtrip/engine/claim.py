@@ -88,8 +88,7 @@ class RecordedClaim(Claim, Protocol):
 
         Raises:
             RoundtripError: The call must not begin, for example because it has ended with other answers, or because its
-                outcome
-                is unknown.
+                outcome is unknown.
             Exception: The error with which an earlier run ended.
         """
         ...

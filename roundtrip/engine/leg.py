@@ -42,7 +42,7 @@ class Suspended(NamedTuple):
     channel: str | None = None
     """The channel that carries the questions; None if the client itself asks them."""
     external: Mapping[str, PendingQuestion] = MappingProxyType({})
-    """The questions that the call waits for and no client answers."""
+    """The external questions that the call waits for."""
 
     def result(self) -> InputRequiredResult:
         """Return the result with which the SDK's handlers ask the questions."""

@@ -183,7 +183,9 @@ class LegRun:
             raise failure from (None if failure is verdict else raised)
 
     async def _resolve_and_execute(self) -> Finished | Declined:
-        """Ask for the confirmation, resolve, and run the body. Repeat this for as long as reviews change answers."""
+        """Ask for the confirmation. Then resolve and run the body, and repeat this for as long as reviews change
+        answers.
+        """
         leg, answers = self.leg, self.answers
         if leg.journal is not None:
             answers.deliver(leg.responses or {}, leg.journal.asked)

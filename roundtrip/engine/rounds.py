@@ -48,7 +48,7 @@ class Rounds:
     waits: list[Wait] = field(default_factory=list[Wait])
     """The times and signals that the call will wait for after the leg."""
     external: dict[str, PendingQuestion] = field(default_factory=dict[str, PendingQuestion])
-    """The questions that the call will wait for after the leg and no client answers."""
+    """The external questions that the call will wait for after the leg."""
     needs_page: bool = False
     """True if the leg asks the user to visit a link, but the client can show only forms. A page then shows all
     remaining questions.
@@ -88,7 +88,7 @@ class Rounds:
             for waiting in unaskable:
                 await answers.use_fallback(waiting)
             return
-        # If the connection can carry them, ask questions that only the client can answer first.
+        # First ask the questions that only the client can answer, if its connection can carry them.
         whole, batch = batch, [waiting for waiting in batch if not self._ends_leg(waiting)] or batch
         ends_leg = self._ends_leg(batch[0])
         left = 0.0 if ends_leg else self.leg.end - self.leg.clock()

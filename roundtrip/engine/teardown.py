@@ -109,8 +109,7 @@ class TeardownStack:
         Args:
             work: The work.
             ended_by: Given the work's result, returns the exception that dependencies receive when they exit; None for
-                a
-                success.
+                a success.
             outlive: Exits everything later, if a thread that the work started still runs.
 
         Raises:

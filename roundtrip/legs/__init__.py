@@ -1,1 +1,1 @@
-"""Legs: the request, the runner that serves it, and the context that author functions receive."""
+"""Legs: the request, the runner that serves it, and the context that the author's functions receive."""

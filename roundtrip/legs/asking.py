@@ -103,7 +103,7 @@ class Asking(Awaitable[T]):
         self._body.put(self._name)
         return self._read((yield from self._run().__await__()))
 
-    # Hide this method from type checkers, so that they report the same mistakes.
+    # Hide this method from type checkers. Otherwise they would not report the mistakes that it reports.
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Never:
@@ -394,7 +394,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         """Run a function once for the whole call, and return the same result on later legs.
 
         The result must be convertible to JSON. Later legs read it back as the type in the function's return annotation.
-        It travels sealed in the token. If a leg is replayed or its response is lost, the function runs again.
+        The result travels sealed in the token. If a leg is replayed or its response is lost, the function runs again.
         """
         body = self._running_body(name)
         return Asking(body, name, partial(body.step, name, fn, args, kwargs), lambda result: result)

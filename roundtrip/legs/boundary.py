@@ -198,7 +198,7 @@ class RequestBoundary:
     def _let_out(
         self, ctx: Request, request: RequestRecord, result: HandlerResult, claims: bytes | None
     ) -> HandlerResult:
-        """Replace the state in a result that asks questions with the token."""
+        """In a result that asks questions, replace the state with the token."""
         if not is_input_required(result):
             return result
         # Most results are mappings, but an author's middleware may return a model.

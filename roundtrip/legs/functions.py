@@ -65,8 +65,8 @@ class Build:
     Builds that serve at the same time must have different digests. If a question changes from one build to the other,
     the build is the cause, and the question does not count as volatile.
 
-    The constructor reads the source files, because they may be replaced later. If it is called on an event loop, it
-    reads no files. `read` must then be called, and may run in a thread.
+    The constructor reads the source files, because they may be replaced later. On an event loop, it does not read
+    files. Then `read` must be called later, and it may run in a thread.
     """
 
     __slots__ = ("_functions", "text")

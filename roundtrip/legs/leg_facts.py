@@ -59,7 +59,7 @@ def begin(tracers: Tracers, leg: "OpenLeg") -> Watch:
 
 
 def linked(journal: Journal, watch: Watch) -> Journal:
-    """Return the journal with this leg's span, to which the next leg links, if the watcher records a span."""
+    """Return the journal, linked to this leg's span if the watcher records a span."""
     return replace(journal, traceparent=watch.traceparent) if isinstance(watch, LinkedWatch) else journal
 
 

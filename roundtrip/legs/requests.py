@@ -114,7 +114,8 @@ class RequestRecord:
     """Reports the size of the token that the client receives, once the request has been served."""
     token_in: int | None = None
     token_out: int | None = None
-    """Length of the token that the client receives, in characters. `token_in` is the length of the token that it sent.
+    """Length of the token that the client receives, in characters. `token_in` is the length of the token that the
+    client sent.
     """
     minted: str | None = None
     """The placeholder that the request's leg returned for the token. Any other state comes from the author."""
@@ -131,7 +132,7 @@ class RequestRecord:
     channels: Channels | None = None
     """The channels for the request's questions, if there are channels other than the client's forms."""
     journal_to_store: Journal | None = None
-    """The journal of the request's leg. It is kept here until it is decided whether the call becomes a task or is
+    """The journal of the request's leg. It is kept here until the server decides whether the call becomes a task or is
     stored.
     """
     stored: StoredLeg | None = None
@@ -202,8 +203,9 @@ class Incoming(NamedTuple):
 
 @contextmanager
 def serving_client() -> Generator[None]:
-    """Surround the SDK's handler for a request. The first lookup inside comes from the client, later ones from the
-    author's code.
+    """Surround the SDK's handler for a request.
+
+    The first lookup inside comes from the client, and the author's code makes all later lookups.
     """
     request = REQUEST.get()
     if request is not None:
