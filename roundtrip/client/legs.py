@@ -171,8 +171,7 @@ async def drive(
         answer: A function that answers one round.
         max_rounds: The maximum number of rounds to answer.
         max_pause: The maximum pause before the next leg if a round has no questions. None treats a round without
-            questions
-            like any other round.
+            questions like any other round.
 
     Returns:
         The final result, or the last round if it was not answered.

@@ -39,8 +39,7 @@ class PersonAtTerminal:
     Args:
         terminal: The terminal.
         checks: Ask again if a value does not fit its field. If this is False, values are not checked here, and the
-            server
-            must reject a value that does not fit.
+            server must reject a value that does not fit.
     """
 
     def __init__(self, terminal: Terminal, *, checks: bool = True) -> None:

@@ -26,8 +26,7 @@ class LegByLeg:
         server: The server, as for `User`. A factory makes a new instance for every leg.
         principal: The logged-in principal, for servers in memory: a subject or an access token.
         **options: Arguments for `mcp.Client`. Callbacks are never called, but the client declares a capability for
-        each.
-            By default, it declares all capabilities; to leave one out, pass None for its callback.
+            each. By default, it declares all capabilities; to leave one out, pass None for its callback.
 
     Example:
         ```python
