@@ -34,7 +34,7 @@ COMMANDS: Final = {
 }
 
 _REPLACEMENTS: Final = {"tasks": "calls stored --server SERVER"}
-"""Replacements for former commands."""
+"""Maps former commands to their replacements."""
 _INTERRUPTED = 130
 _PIPE_CLOSED = 141
 
@@ -74,7 +74,7 @@ def make_parser() -> OptionsAnywhere:
 
 
 class _Version(Action):
-    """Action that prints the version. The lookup is slow, so it happens on demand."""
+    """Action that prints the version. The slow version lookup happens only when this option is used."""
 
     def __call__(self, parser: ArgumentParser, namespace: Namespace, values: Any, option_string: Any = None) -> None:
         from importlib.metadata import version

@@ -27,7 +27,7 @@ class Command(NamedTuple):
     description: str
     configure: Callable[[OptionsAnywhere], None]
     epilog: str = ""
-    """Text below the argument help. If set, the description and the epilog keep their paragraphs and tables."""
+    """Text below the argument help. If it is set, paragraphs and tables in the description and the epilog are kept."""
     run: Callable[[Namespace], int] = load_and_run
     """The function that runs the command and returns the exit code."""
 
@@ -44,7 +44,7 @@ def report_errors(*errors: type[Exception], about: str = "") -> Generator[None]:
 
     Args:
         errors: The exception types to convert.
-        about: Text before the reason.
+        about: Text to put before the reason in the message.
 
     Raises:
         CommandFailed: The block raised one of the errors.

@@ -93,7 +93,7 @@ def add_call(parser: "OptionsAnywhere") -> None:
 
 def add_files(parser: "OptionsAnywhere") -> None:
     """Add the transcript arguments, which must come last."""
-    # Without a default, argparse reports them as required.
+    # Without the default, argparse would report the files as required.
     parser.add_argument(
         "files",
         nargs="*",
@@ -125,7 +125,8 @@ def add_settings(parser: "OptionsAnywhere", flags: Mapping[str, str], *, switche
 
     Args:
         parser: The command's parser.
-        flags: Help by usage: `--port N`, or `--name NAME ...` for a list, which is stored under the plural `names`.
+        flags: Maps each flag's usage to its help text. The usage is `--port N`, or `--name NAME ...` for a list; the
+            parser stores a list under the flag's plural, `names`.
         switches: Flags without a value that have no `--no-` form.
     """
     for usage, text in flags.items():
@@ -151,9 +152,11 @@ class OptionsAnywhere(ArgumentParser):
         """The sub-command action, or None."""
         self._prepare: Callable[[OptionsAnywhere], None] | None = None
         self.corrections: Mapping[str, str] = {}
-        """Suggestions by the wrong word that the user typed."""
+        """Maps wrong words that users are likely to type to suggestions."""
         self.words_after_dashes: str | None = None
-        """Attribute that takes the words after `--`, which belong to another program. None parses them as arguments."""
+        """The name of the attribute that stores the words after `--`, which are for another program. If None, the
+        parser treats these words as its own arguments.
+        """
 
     def add_option(self, option: str, metavar: str, help: str, *, repeats: bool = False, **more: Any) -> None:
         """Add an option with a value. With `repeats`, the value is a list, empty by default."""
@@ -165,7 +168,7 @@ class OptionsAnywhere(ArgumentParser):
         self.add_argument(option, action="store_true", help=help)
 
     def when_chosen(self, prepare: "Callable[[OptionsAnywhere], None]") -> None:
-        """Set the function that adds the arguments when parsing begins."""
+        """Set the function that adds the arguments. It is called when parsing begins."""
         self._prepare = prepare
 
     def prepare_all(self) -> None:
@@ -209,7 +212,7 @@ class OptionsAnywhere(ArgumentParser):
             self.print_help(sys.stderr)
             self.exit(2)
         if self._commands is not None and self._is_unknown(args[0]):
-            # argparse would report a missing command instead.
+            # Report the unknown option here, because argparse would report a missing command.
             self.error(f"unrecognized arguments: {args[0]}{self._option_suggestion(args[:1])}")
         if self._is_plain:
             parsed, unknown = super().parse_known_args(args, namespace)
@@ -225,7 +228,7 @@ class OptionsAnywhere(ArgumentParser):
             finally:
                 self._is_plain = False
         if unknown and (self._commands is not None or not self._is_plain):
-            # Fail here, because the top-level parser would print its own usage instead.
+            # Fail here, because the top-level parser would print its own usage and not this parser's.
             self.error(f"unrecognized arguments: {' '.join(unknown)}{self._option_suggestion(unknown)}")
         return parsed, unknown
 
@@ -245,7 +248,7 @@ class OptionsAnywhere(ArgumentParser):
         return next(filter(None, (_suggestion(word, spellings, dashes="--") for word in named)), "")
 
     def _is_unknown(self, word: str) -> bool:
-        """Return True for a long option that the parser accepts neither in full nor abbreviated."""
+        """Return True if a word is a long option that the parser does not accept, even as an abbreviation."""
         name = word.partition("=")[0]
         return name.startswith("--") and not any(option.startswith(name) for option in self._option_string_actions)
 

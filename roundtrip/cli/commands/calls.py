@@ -78,7 +78,7 @@ def _configure_action(action: OptionsAnywhere, name: str) -> None:
 
 
 def view(name: str) -> Command:
-    """Return the transcript view of the same name."""
+    """Return the `roundtrip trace` view with this name."""
     # Lazy: other actions need no views.
     from roundtrip.cli.trace import listing, showing
 

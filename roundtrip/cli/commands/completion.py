@@ -42,7 +42,7 @@ def _run(arguments: Namespace) -> int:
     parser.prepare_all()
     for subparser in _all_parsers(parser):
         for action in subparser.arguments():
-            # shtab reads this attribute.
+            # shtab reads the attribute `complete`.
             if action.metavar in _FILES:
                 cast("Any", action).complete = shtab.FILE
             elif action.metavar in _FOLDERS:

@@ -132,7 +132,7 @@ def write_new_key(path: Path, key: str | None = None) -> None:
 
 
 def _next_keys(keys: KeyFile, *, max_age: float, force: bool) -> KeyFile:
-    """Take the next step of a rotation."""
+    """Return the keys after the next rotation step."""
     signing, other = keys
     now = _now()
     if other is None:
@@ -181,7 +181,9 @@ def _replace(path: Path, content: str) -> None:
 
 @contextlib.contextmanager
 def _temporary_file(path: Path, content: str) -> Generator[Path]:
-    """Write a temporary file beside `path`, synced to disk and readable only by its owner. Remove it at the end."""
+    """Write a temporary file beside `path`, synced to disk and readable only by its owner. Remove the file when the
+    block ends.
+    """
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         temporary = Path(name)

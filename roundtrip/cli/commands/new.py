@@ -39,7 +39,7 @@ _FILES: Final = {
     "tests.yml": ".github/workflows/tests.yml",
     "README.md": "README.md",
 }
-"""Target paths by template. Each template is a `.txt` file in the folder `project`."""
+"""Maps each template, a `.txt` file in the folder `project`, to its path in the new project."""
 _TEST_PACKAGES: Final = ("pytest", "syrupy", "hypothesis")
 
 
@@ -87,7 +87,8 @@ def _is_installed(module: str) -> bool:
     current_folder = Path.cwd()
     other_folders = [path for path in sys.path if path and Path(path).resolve() != current_folder]
     spec = importlib.machinery.PathFinder.find_spec(module, other_folders)
-    # A folder without `__init__.py` also has a spec, but a module of the same name takes precedence over it.
+    # The search also finds a folder without `__init__.py`, but the project's own module takes precedence over such a
+    # folder.
     return spec is not None and spec.loader is not None and spec.origin is not None
 
 
@@ -103,7 +104,7 @@ def _text(template: str, name: str, module: str) -> str:
 
 
 def _requirement(extra: str = "") -> str:
-    """Return a requirement for this package with its original source: an index, a repository or a folder."""
+    """Return a requirement that installs this package from its original source: an index, a repository or a folder."""
     from importlib.metadata import distribution
 
     installed = distribution("mcp-roundtrip")
@@ -139,7 +140,7 @@ def _make(folder: Path, texts: dict[Path, str]) -> None:
     try:
         for path, text in texts.items():
             path.parent.mkdir(parents=True, exist_ok=True)
-            # Open exclusively, so that a concurrently created file is not overwritten.
+            # Open the file in exclusive mode, so that a concurrently created file is not overwritten.
             with path.open("x", encoding="utf-8") as file:
                 file.write(text)
     except OSError as error:

@@ -22,10 +22,10 @@ _VIEWS: Final = {
     "index": ("keeping", "index transcripts, to find calls quickly among millions"),
     "prune": ("keeping", "delete old transcripts"),
 }
-"""Each view's module, which is imported when the user chooses the view, and its summary."""
+"""Maps each view to its module, which is imported only when the user chooses the view, and to its summary."""
 
 _CORRECTIONS: Final = {"page": "export --html", "html": "export --html", "list": "ls", "test": "to-test"}
-"""Suggestions by the wrong view name that the user typed."""
+"""Maps wrong view names that users are likely to type to the correct ones."""
 
 
 def _configure(parser: OptionsAnywhere) -> None:

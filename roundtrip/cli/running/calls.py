@@ -88,8 +88,8 @@ def _with_stored_calls(arguments: Namespace, work: Callable[[_CallAccess, Namesp
     """Load the server that the arguments name, and run asynchronous work on its stored calls.
 
     Raises:
-        CommandFailed: The server cannot be loaded, or stores no calls that another process can read. Also if the store
-            is unavailable, or the operator log cannot be written.
+        CommandFailed: The server cannot be loaded or stores no calls that another process can read, the store is
+            unavailable, or the operator log cannot be written.
     """
     server = load_attached(arguments.server)
     service = server.task_service
@@ -125,7 +125,7 @@ def operator_log_of(arguments: Namespace, transcripts: Sequence[str]) -> Path | 
     """Return the operator log's path. See `operator_log_path`.
 
     Raises:
-        CommandFailed: Only the variable of release 0.2 names the operator log, and this release ignores it.
+        CommandFailed: The operator log is set only in release 0.2's variable, which this release ignores.
     """
     if _FORMER_VARIABLE in os.environ and OPERATOR_LOG_VARIABLE not in os.environ and not arguments.operator_log:
         raise CommandFailed(
@@ -136,7 +136,8 @@ def operator_log_of(arguments: Namespace, transcripts: Sequence[str]) -> Path | 
 
 
 def _logged_operations(access: _CallAccess, arguments: Namespace, transcripts: Sequence[str]) -> LoggedOperations:
-    """Return operations that log each action under this process's user. Without an operator log, print a warning.
+    """Return operations that log each action with this process's user as the operator. Without an operator log, print a
+    warning.
 
     Args:
         access: The stored calls.
@@ -257,12 +258,14 @@ async def _load_call(access: _CallAccess, arguments: Namespace) -> tuple[TracedC
 
 
 def _is_due(state: StoredState) -> bool:
-    """Return True if a task in this state resumes at its due time, and not only when its user answers, or never."""
+    """Return True if a task in this state resumes by itself at its due time. Tasks that wait for a user, or have ended,
+    do not.
+    """
     return state is not StoredState.ASKING and state not in ENDED
 
 
 async def _stored_facts(access: _CallAccess, call_id: str, *, reveal: bool) -> dict[str, Any] | None:
-    """Return the stored facts about a call, or None if the store does not have the call.
+    """Return what the store records about a call, or None if it does not have the call.
 
     Args:
         access: The stored calls.
@@ -302,7 +305,7 @@ async def _stored_facts(access: _CallAccess, call_id: str, *, reveal: bool) -> d
 
 
 def _approval(record: Mapping[str, Any], *, is_over: bool, reveal: bool) -> dict[str, Any]:
-    """Return an approval's facts. The message, approver and reason are values, which only `reveal` shows."""
+    """Return an approval's facts. The message, approver and reason are values, so they are included only with `reveal`."""
     decision: Mapping[str, Any] = record["decision"] or {}
     facts: dict[str, Any] = {"name": record["name"], "by": record["by"], "state": state_of(record, is_over=is_over)}
     facts |= {"opened": record["opened"], "until": record["until"], "decided": decision.get("when")}
@@ -339,7 +342,7 @@ def _approval_text(facts: Mapping[str, Any]) -> str:
 
 
 def _text(name: str, value: Any) -> str:
-    """Return a fact as text. A float is a time."""
+    """Return a fact as text. A float is shown as a time."""
     if isinstance(value, float):
         return clock_text(value)
     if name == "approvals":
@@ -366,7 +369,7 @@ async def _answer_one(access: _CallAccess, arguments: Namespace) -> int:
         if arguments.value in (":decline", ":cancel"):
             response: dict[str, Any] = {"action": arguments.value[1:]}
         else:
-            # Without a form, the store rejects the action and the operator log records it.
+            # If there is no open form, `answer` below raises the same error, after recording it in the operator log.
             form: Mapping[str, Any] = {}
             with suppress(CallNotChanged):
                 form = await access.operations.open_form(call_id, arguments.name)
@@ -395,6 +398,6 @@ def _content(form: Mapping[str, Any], value: str) -> Any:
     try:
         is_given, typed = read_typed(field, value)
     except FieldInvalid:
-        # Validating the answer reports the problem.
+        # Keep the invalid value: the store validates the answer and reports the problem.
         return {field.name: value if data is None else data}
     return {field.name: typed} if is_given else empty

@@ -32,9 +32,11 @@ from roundtrip.trace.page.loopback import HOST
 from roundtrip.trace.writing.names import REVEAL_VARIABLE, TRACE_VARIABLE
 
 _PATH_VARIABLE: Final = "ROUNDTRIP_DEV_PATH"
-"""Secret part of the server's endpoint path. It is a variable because other users can see command lines."""
+"""Environment variable with the secret part of the server's endpoint path. Other users could see a command-line
+argument.
+"""
 _LOCATION_VARIABLE: Final = "ROUNDTRIP_DEV_PLACE"
-"""File to which the server process writes its location."""
+"""Environment variable that names the file to which the server process writes its location."""
 _SECRET_BYTES: Final = 16
 
 
@@ -151,7 +153,7 @@ def _serve_as_worker() -> int:
         )
         served = adapt_server(found.server)
         if isinstance(served, Server):
-            # Only this machine can reach the server, through a secret path.
+            # Only this machine can reach the server, through a secret path, so error texts may be shown.
             served.trust_readers_of_errors()
         return served
 

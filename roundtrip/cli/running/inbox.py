@@ -51,7 +51,8 @@ def run(arguments: Namespace) -> int:
 
 
 def _complete_id(inbox: "_RemoteInbox", start: str) -> str | None:
-    """Complete the prefix of a pending approval's id. Return None if no id begins with it, or if it is a full id.
+    """Return the full id of the pending approval whose id begins with a prefix. Return None if no id begins with it, or
+    if the prefix is already a full id.
 
     Raises:
         CommandFailed: Several ids begin with the prefix.

@@ -75,7 +75,7 @@ class FoundServer(NamedTuple):
 
 
 def names_server(text: str) -> bool:
-    """Return True if a text has the form of a server name, and not of a command or an address."""
+    """Return True if a text has the form of a server name rather than of a command or an address."""
     target = _parse_target(text)
     if target is None:
         return False
@@ -155,7 +155,7 @@ def _require_installed(server: object) -> None:
         try:
             from roundtrip import fastmcp
         except ImportError:
-            # roundtrip does not support this FastMCP version, so the server cannot use it.
+            # roundtrip does not support this FastMCP version, so the server cannot be using roundtrip.
             return
         fastmcp.require_installed(cast("Any", server))
     elif attached(server) is None and isinstance(server, MCPServer):
@@ -171,7 +171,7 @@ def _load(text: str, server_kind: _ServerKind) -> FoundServer:
     target = _parse_target(text)
     if target is None:
         raise CommandFailed(f"{text!r} does not name a server; {_TARGETS}")
-    # Standard output is reserved for the command, which may print JSON or serve there.
+    # Standard output is reserved for the command, which may print JSON or serve over stdio.
     with redirect_stdout(sys.stderr):
         return _find(target, server_kind)
 
@@ -203,12 +203,12 @@ def _parse_target(text: str) -> _NamedServer | None:
     module, colon, attribute = text.rpartition(":")
     if colon and module and attribute.isidentifier():
         return _NamedServer(text, module, attribute)
-    # No server is named, so this is a file. A colon may belong to a Windows drive.
+    # The text names no server, so it is only a file. Its colon may belong to a Windows drive.
     return _NamedServer(text, text, None) if text.endswith(".py") and not text.startswith(":") else None
 
 
 def _only_server(name: str, module: ModuleType, servers: dict[str, object], server_kind: _ServerKind) -> str:
-    """Return the name of a file's only server, even if several names refer to it."""
+    """Return the name of a file's only server, even if several names refer to that server."""
     distinct = {id(server): server for server in servers.values()}
     if len(distinct) == 1:
         return next(iter(servers))
@@ -281,7 +281,7 @@ def _import_module(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:
-        # If a module that the named module imports is missing, the named module exists but fails.
+        # If another module is missing, the named module exists but cannot import that module.
         if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
             raise CommandFailed(f"no module named {name!r}; looked in the current folder and on sys.path") from error
         raise CommandFailed(f"importing {name!r} failed: {_error_text(error)}") from error
@@ -301,7 +301,7 @@ def _import_file(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path.resolve())
     if spec is None or spec.loader is None:
         raise CommandFailed(f"{str(path)!r} is not a Python file")
-    # Make neighboring files importable, as for a script.
+    # Make the files in the same folder importable, as Python does for a script.
     _make_importable(path.resolve().parent)
     module = importlib.util.module_from_spec(spec)
     # Annotations are evaluated in the module that is registered in `sys.modules`.
@@ -341,7 +341,7 @@ def _frame_lines(error: BaseException) -> Iterator[str]:
     folder = f"{Path.cwd()}{'/' if Path.cwd().parts else ''}"
     lines = [*trace.stack.format()]
     if isinstance(error, SyntaxError):
-        # Keep all but the last line: they show the position, which the stack lacks.
+        # Add the position of the syntax error, which the stack does not contain. The last line repeats the message.
         lines += list(trace.format_exception_only())[:-1]
     for line in lines:
         yield line.rstrip("\n").replace(f'"{folder}', '"')

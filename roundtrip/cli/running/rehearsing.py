@@ -36,7 +36,7 @@ def rehearse(work: Callable[[], Awaitable[T]]) -> T:
         CommandFailed: The server failed.
     """
     try:
-        # The report contains the failures; the server's log lines would only interrupt it.
+        # The report contains the failures. The server's log lines would only interrupt the report.
         with without_log():
             return anyio.run(work)
     except NotReplayable:

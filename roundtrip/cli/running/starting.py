@@ -75,7 +75,7 @@ def _report_address_errors(host: str, port: int, cure: str = "--port") -> Genera
     try:
         yield
     except OSError as error:
-        # Python appends the address to the reason.
+        # Drop the address, which Python appends to the reason.
         reason = (error.strerror or str(error)).partition(" (while attempting")[0]
         at = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         raise CommandFailed(f"cannot serve on {at}: {reason}; try another {cure}") from error

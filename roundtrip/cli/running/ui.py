@@ -95,7 +95,7 @@ def _access(arguments: Namespace, port: int) -> tuple[Access, str]:
 
 
 def _open_index(names: Sequence[str], later: Sequence[Path]) -> CallIndex:
-    """Open the index of the transcripts, or a temporary one if the index file cannot be written."""
+    """Open the index of the transcripts, or a temporary index if the index file cannot be written."""
     with report_errors(NoTranscript, IndexUnusable):
         try:
             return CallIndex(names, index_path(names), later=later)

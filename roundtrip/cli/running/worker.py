@@ -21,7 +21,7 @@ from roundtrip.text import printable
 
 _CUT_OFF_MESSAGE: Final = "ended while work was still running; another worker continues it after the lease expires"
 _MARGIN_SECONDS: Final = 15.0
-"""Seconds after the graceful shutdown. Then the process exits, even if a body still runs in a thread."""
+"""Seconds between the end of the graceful shutdown and a forced exit, if a body still runs in a thread."""
 
 
 def run(arguments: Namespace) -> int:
@@ -74,7 +74,8 @@ async def _run_tasks(server: Server[Any], settings: WorkerSettings, on_ready: Ca
     received: set[int] = set()
 
     def on_signal(number: int) -> None:
-        # The first signal lets bodies finish; a repeated signal does not. Supervisors send both signals for one Ctrl-C.
+        # The first signal lets bodies finish, and the same signal again aborts them. A supervisor may send both SIGINT
+        # and SIGTERM for one Ctrl-C.
         (abort if number in received else stop).set()
         received.add(number)
 

@@ -20,11 +20,11 @@ from roundtrip.trace.writing.lines import RejectedLine
 from roundtrip.trace.writing.operator_log import operator_log_path
 
 _MAX_CANDIDATES: Final = 10
-"""Calls to list in an error if the given id matches no call or several."""
+"""Maximum number of calls to list in the error for an id that matches no call or several calls."""
 
 
 class LoadedCalls:
-    """Calls in memory, after every line was read. It has the `CallIndex` methods that commands need."""
+    """All calls in the transcripts, read into memory. This class has the `CallIndex` methods that commands need."""
 
     def __init__(self, traced: Traced) -> None:
         self._traced = traced
@@ -54,7 +54,7 @@ CallSource = LoadedCalls | CallIndex
 def open_calls(arguments: Namespace, names: Sequence[str | Path] | None = None) -> CallSource:
     """Open the named transcripts, together with the operator log beside them.
 
-    A warning on standard error counts unreadable lines.
+    Print the number of unreadable lines in a warning on standard error.
 
     Raises:
         CommandFailed: There is nothing to read.
@@ -77,14 +77,16 @@ def open_calls(arguments: Namespace, names: Sequence[str | Path] | None = None) 
 
 
 def _operator_log_beside(names: list[str]) -> list[Path]:
-    """Return the operator log beside the transcripts, unless it is missing or already among them."""
+    """Return the operator log beside the transcripts. Return nothing if it is missing or is already one of the
+    transcripts.
+    """
     path = operator_log_path(None, names, os.environ)
     if path is None or not path.is_file():
         return []
     try:
         transcripts = {file.resolve() for file in files_of(names)}
     except NoTranscript:
-        # Reading the transcripts reports this error.
+        # The same error is raised, and reported, when the transcripts are read.
         return []
     return [] if path.resolve() in transcripts else [path]
 
@@ -99,7 +101,7 @@ def find_call(arguments: Namespace) -> TracedCall:
 
 
 def select_call(calls: CallSource, id: str) -> TracedCall:
-    """Return a call by name. See `find_call`.
+    """Return a call by id, unambiguous prefix or `last`. See `find_call`.
 
     Raises:
         CommandFailed: Not exactly one call matches.

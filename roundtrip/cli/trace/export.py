@@ -20,7 +20,7 @@ _FORMATS: Final[dict[str, tuple[Callable[[TracedCall], str], str]]] = {
     "--html": (html, "a self-contained HTML page for stepping through the rounds"),
     "--mermaid": (mermaid, "a Mermaid sequence diagram"),
 }
-"""Functions that render a call as text without a trailing newline, by option."""
+"""Maps each option to the function that renders a call as text without a trailing newline, and to its help text."""
 
 
 def _export_options(parser: OptionsAnywhere) -> None:

@@ -1,4 +1,4 @@
-"""`roundtrip trace fork`: replay a recorded call on the current code, with other answers from a given round on."""
+"""`roundtrip trace fork`: replay a recorded call on the current code, with different answers from a given round on."""
 
 import json
 import sys

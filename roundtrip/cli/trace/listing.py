@@ -85,7 +85,7 @@ def _options(parser: OptionsAnywhere) -> None:
 
 
 def read_reason(text: str) -> str:
-    """Return a reason. The user may write hyphens instead of spaces.
+    """Return the rejection reason that a text names. The user may write hyphens instead of spaces.
 
     Raises:
         ArgumentTypeError: There is no such reason.
@@ -125,7 +125,7 @@ def _rounds(text: str) -> Callable[[int], bool]:
 
 def _filter(arguments: Namespace) -> CallFilter:
     chosen = {kind: values for kind in FACETS if (values := getattr(arguments, kind, None))}
-    # `rounds` is a comparison here, although it is a facet elsewhere.
+    # On the command line, `rounds` is a comparison; in the index, it is a facet.
     rounds = chosen.pop("rounds", None)
     return CallFilter(chosen, since=arguments.since, rounds=rounds)
 

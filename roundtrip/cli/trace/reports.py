@@ -21,7 +21,7 @@ _STYLES: Final = {
     ExplainedSubject.REJECTION: "bold red",
     ExplainedSubject.FAILURE: "bold red",
 }
-"""Styles by subject; all other subjects are yellow."""
+"""Maps subjects to styles. All other subjects are yellow."""
 
 
 def _explain_options(parser: OptionsAnywhere) -> None:
@@ -83,7 +83,7 @@ def _diff(arguments: Namespace) -> int:
 
 
 def _find(name: str, arguments: Namespace) -> TracedCall:
-    """Return a call: from the file in `FILE:ID`, or else from the transcripts on the command line."""
+    """Return a named call. `FILE:ID` selects a call in that file; a plain id, in the transcripts on the command line."""
     file, colon, id = name.rpartition(":")
     if colon and Path(file).exists():
         return select_call(open_calls(arguments, [file]), id)

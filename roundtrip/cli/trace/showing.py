@@ -49,10 +49,10 @@ from roundtrip.trace.writing.lines import (
 )
 
 _SLOW_RATIO: Final = 2
-"""A run that took this many times as long as all others together is marked as the slowest."""
+"""A run is marked as the slowest if it took more than this multiple of the combined time of all other runs."""
 
 _MAX_VALUE_CHARS: Final = 1000
-"""Longest value to print; `--json` prints values in full."""
+"""Maximum number of characters of a value to print; `--json` prints values in full."""
 
 _DIM: Final = "dim"
 _HEAD: Final = "bold"
@@ -123,7 +123,7 @@ class _CallView:
             silent = self._call.silent_servings
             more = f", and {count_text(silent, 'worker')} that fell silent may have begun it" if silent else ""
             return f"the body ran {times_text(times)}{more}"
-        # A killed process records no end, but may have begun the body.
+        # A killed process may have begun the body without recording its end.
         return "no end of the body is recorded" if self._call.may_have_run else "the body has not run"
 
     def _serving(self, serving: Serving) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from roundtrip.cli.trace.terminal import Screen
 
 LAST: Final = "last"
-"""The name that stands for the newest call."""
+"""The word that stands for the newest call."""
 
 
 def view(
@@ -62,7 +62,8 @@ def named_files(arguments: Namespace) -> list[str]:
 
 
 def load(arguments: Namespace) -> Traced:
-    """Read the calls from the transcripts that the user named. A warning on standard error counts unreadable lines.
+    """Read the calls from the transcripts that the user named. Print the number of unreadable lines in a warning on
+    standard error.
 
     Raises:
         CommandFailed: There is nothing to read.
@@ -79,7 +80,7 @@ def load_files(names: Sequence[str | Path]) -> Traced:
     with report_errors(NoTranscript), without_collection():
         reading = read_files(files_of(names))
         traced = join(reading.lines)
-        # The calls live until the command ends, so keep the garbage collector from examining them again.
+        # The calls live until the command ends, so stop the garbage collector from scanning them again.
         gc.freeze()
     warn_of_losses(reading.unreadable, reading.newer)
     return traced
@@ -136,5 +137,5 @@ def write_out(arguments: Namespace, text: str) -> None:
 
 
 def _open_for_its_owner(path: str, flags: int) -> int:
-    # The file may hold everything in the transcript, which is readable only by its owner.
+    # Make the file readable only by its owner, like the transcript whose contents it may hold.
     return os.open(path, flags, 0o600)

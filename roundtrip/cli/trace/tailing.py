@@ -46,7 +46,7 @@ from roundtrip.trace.writing.lines import (
 
 _POLL_SECONDS: Final = 0.2
 _MAX_KNOWN_CALLS: Final = 100_000
-"""Calls whose tool the filter remembers. Only the first line of each leg names the tool."""
+"""Maximum number of calls whose tool the filter remembers. Only the first line of each leg names the tool."""
 
 
 class _Filter:

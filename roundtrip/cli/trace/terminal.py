@@ -38,12 +38,14 @@ _DRAWN_CHARS: Final = "".join(SYMBOLS.values()) + "→·…─"
 _COLUMN_GAP_CHARS: Final = 2
 _MIN_WIDTH_CHARS: Final = 20
 _MAX_DRAWN_ROWS: Final = 1000
-"""Longer tables are printed plain, because styling them is slow."""
+"""Tables with more rows are printed plain, because styling them is slow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Table column. A narrow terminal omits the columns with the highest `drop` first, and never those with 0."""
+    """Table column. A narrow terminal omits the columns with the highest `drop` first. Columns with 0 are never
+    omitted.
+    """
 
     title: str
     right: bool = False
@@ -82,7 +84,7 @@ class Screen:
         self._console.print(Padding(text, (0, 0, 0, indent)) if indent else text)
 
     def lines(self, lines: Iterable[Line]) -> None:
-        """Print lines, each an indent and its parts."""
+        """Print lines; each has an indent and parts."""
         for indent, parts in lines:
             self.line(*parts, indent=indent)
 

@@ -25,7 +25,7 @@ from roundtrip.trace.reading.tokens import Sealed, SignatureCheck, TokenView, fo
 
 _MAX_KEYS_BYTES: Final = 64 * 1024
 _ROLE_LINE: Final = re.compile(rb"(?:\s*#[^\n]*\n)*\s*(?:signs|next|former)\s")
-"""The beginning of a `roundtrip keys` file, in which each line has a role."""
+"""The beginning of a file written by `roundtrip keys`. Each line states a key's role."""
 _LABEL_CHARS: Final = 11
 _TOKENLIKE: Final = re.compile(r"(?:r[1-9][a-z]|v1|rt1)[A-Za-z0-9_-]{0,4}\.[A-Za-z0-9_-]{16}")
 _SIGNATURE_STYLES: Final = {
@@ -116,7 +116,7 @@ def keys_of_environment() -> list[bytes]:
 
 
 def _read(source: str, *, limit: int, content: str) -> bytes:
-    # The name may be a secret in the wrong place, so the message does not repeat it.
+    # The user may have passed the secret itself as the file name, so the message does not repeat the name.
     with report_errors(OSError, ValueError, about=f"cannot read the file with the {content}: "):
         if source == "-":
             raw = sys.stdin.buffer.read(limit + 1)
