@@ -19,7 +19,7 @@ _WITHOUT_FORMS: Final = {
     "local": "are asked on local pages only",
     "model": "are asked through their model",
 }
-"""How a server asks clients that it cannot send a form, by the channel that it uses first."""
+"""Maps a server's first channel to how it asks clients that cannot receive a form."""
 
 _DIFFERENCES: Final = {
     "audience": "the workers belong to different services, {0.audience!r} and {1.audience!r}, and would reject each "
@@ -80,7 +80,7 @@ def cautions(identity: Identity) -> list[str]:
 
 
 def caution_for_older_clients(identity: Identity, settings: ServeSettings) -> str | None:
-    """Return a warning if clients on 2025-11-25 and before cannot be asked by form, else None."""
+    """Return a warning if clients on protocol version 2025-11-25 or older cannot be asked by form, else None."""
     if settings.asks_older_clients:
         return None
     if settings.workers > 1:
@@ -110,7 +110,7 @@ def caution_of_reload(newcomer: Identity, before: Identity) -> str | None:
 
 
 def _verify_each_other(keys: Sequence[str], other_keys: Sequence[str]) -> bool:
-    # A custom codec reports no keys; its author is responsible for rotation.
+    # A custom codec reports no keys, because its author is responsible for key rotation.
     return not keys or not other_keys or (keys[0] in other_keys and other_keys[0] in keys)
 
 

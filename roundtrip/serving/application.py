@@ -1,4 +1,4 @@
-"""ASGI application of one process: the SDK's, plus health checks, response selection and graceful shutdown."""
+"""ASGI application of one process: the SDK's application with health checks, response selection and graceful shutdown."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ logger = logging.getLogger("roundtrip")
 _LEDGER_TIMEOUT_SECONDS: Final = 2.0
 """Seconds until a ledger that does not answer counts as down."""
 _REUSE_SECONDS: Final = 1.0
-"""Seconds for which the ledger's answer is reused, because any client can send many health checks."""
+"""Seconds for which a check of the ledger is reused. Any client can send many health checks."""
 _PROBE: Final = "health"
 _OK: Final = 200
 _NOT_ALLOWED: Final = 405
@@ -49,10 +49,10 @@ class ProcessState:
     requests: dict[int, "Exchange"] = field(default_factory=dict[int, "Exchange"])
     """The running requests, by the `id` of their scope."""
     ended: anyio.Event = field(default_factory=anyio.Event)
-    """Set when listening streams and live questions must end."""
+    """Set to end listening streams and live questions."""
 
     def end(self) -> None:
-        """End listening streams, and live questions, because their answers can no longer arrive."""
+        """End listening streams and live questions. Answers to live questions can no longer arrive."""
         self.ended.set()
         for exchange in self.requests.values():
             take_no_answers(exchange.scope)
@@ -75,7 +75,7 @@ def application_of(server: Server[Any] | ForeignServer, settings: ServeSettings,
     app = _sdk_app(server, settings) if isinstance(server, Server) else server.app(settings)
     if settings.allowed_origins:
         app = CrossOrigin(app, settings.path, settings.allowed_origins)
-    # If no tool needs the ledger, it must not take the instance out of service.
+    # If no tool needs the ledger, an unreachable ledger must not take the instance out of service.
     ledger = server.ledger if server.identity().needs_ledger else None
     return _GracefulShutdown(app, _HealthChecks(ledger, state), state, path=settings.path)
 
@@ -167,7 +167,7 @@ class _GracefulShutdown:
                 finally:
                     del state.requests[id(scope)]
         except asyncio.CancelledError:
-            # Only shutdown cancels here; a client that disconnects does not.
+            # Only the shutdown cancels this code. A client that disconnects does not.
             state.broken_off = True
             raise
 
@@ -195,7 +195,7 @@ class _GracefulShutdown:
 
 
 class Exchange:
-    """One request and its response. If the process stops in between, the client gets an error."""
+    """One request and its response. If the process stops before the response is complete, the client gets an error."""
 
     __slots__ = ("_body", "_ended", "_receive", "_remaining_bytes", "_send", "_start", "_state", "scope")
 
@@ -206,9 +206,9 @@ class Exchange:
         self._state = state
         self._body: list[bytes] = []
         self._remaining_bytes = _MAX_KEPT_BYTES if is_mcp else 0
-        """The remaining bytes to keep; a larger request gets no error at shutdown."""
+        """How many more body bytes may be kept. A request with a larger body gets no error at shutdown."""
         self._start: Message | None = None
-        """The response's start message, once sent."""
+        """The response's start message; None before it is sent."""
         self._ended = False
 
     async def receive(self) -> Message:
@@ -222,7 +222,7 @@ class Exchange:
         return message
 
     async def send(self, message: Message) -> None:
-        """Send a response message, unless the response has ended."""
+        """Send a response message. If the response has already ended, do nothing."""
         if self._ended:
             return
         if message["type"] == "http.response.start":
@@ -240,7 +240,7 @@ class Exchange:
             return False
         if self._ended or not isinstance(request_id, str | int):
             return False
-        # ASCII JSON, because UTF-8 cannot encode a lone surrogate.
+        # Encode as ASCII JSON, because UTF-8 cannot encode a lone surrogate.
         text = json.dumps({"jsonrpc": "2.0", "id": request_id, "error": _STOPPED_ERROR}).encode()
         if self._start is None:
             await Response(text, media_type="application/json")(self.scope, self._receive, self.send)

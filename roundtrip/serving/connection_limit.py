@@ -1,7 +1,8 @@
-"""Connection limit of a process, and time limits for clients that send an incomplete request or nothing.
+"""Connection limit of a process, and time limits for clients that send an incomplete request or no request.
 
-At the limit, a new connection closes the oldest connection that is idle or has an incomplete request. If all
-connections are being served, a few more are accepted: health checks are answered, and other requests get a 503.
+At the limit, a new connection closes the oldest connection that is idle or has an incomplete request. If the server is
+serving requests on all connections, it accepts a few more. On these, it answers health checks, and answers other
+requests with a 503.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
         def on_response_complete(self) -> None: ...
 else:
-    # A connection class has one of uvicorn's protocols as its next base class.
+    # Each connection class combines `BoundedConnection` with one of uvicorn's protocol classes.
     _Protocol = object
 
 SURPLUS_CONNECTIONS: Final = 32
@@ -89,7 +90,7 @@ class ConnectionLimit:
     def _evict(self, connections: "dict[BoundedConnection, None]") -> None:
         oldest = next(iter(connections))
         del connections[oldest]
-        # The new connection counts instead of this one.
+        # The new connection counts in place of the closed connection.
         oldest.counts = False
         _log.warning(
             "reached --limit-connections (%d open); closed a connection whose request had not arrived",
@@ -194,7 +195,7 @@ class BoundedConnection(_Protocol):
 
     @override
     def on_response_complete(self) -> None:
-        # A response to HEAD has no body to send the held head with.
+        # A response to HEAD has no body, so nothing else would send the held head.
         cast("_JoinedWrites", self.transport).flush()
         super().on_response_complete()
         self._update_timer()
@@ -213,7 +214,7 @@ class BoundedConnection(_Protocol):
             self._unread_timer = None
 
     def _update_timer(self) -> None:
-        """Run the timer while a request is incomplete, and stop it when the request has arrived."""
+        """Run the timer while a request is incomplete, and stop the timer when the request has arrived."""
         if self.is_served():
             self._stop_clock()
             self._connection_limit.serve(self)

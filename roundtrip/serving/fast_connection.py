@@ -1,7 +1,7 @@
-"""HTTP connections that parse requests with httptools, one at a time and within limits, like h11.
+"""HTTP connections that parse requests with httptools, but one at a time and within limits, as h11 does.
 
-httptools itself parses all received data, and keeps incomplete headers. It passes on headers that follow a body
-(trailers), and reads no body from a client that offers a protocol upgrade.
+Without these limits, httptools would parse all received data and keep incomplete headers. It also accepts headers after
+a body (trailers), and does not read the body of a request that offers a protocol upgrade.
 """
 
 from typing import Any, Final, cast
@@ -16,13 +16,13 @@ from roundtrip.serving.plain_connection import PlainConnection
 _MAX_HEAD_BYTES: Final = 2**16
 _MAX_HEADERS: Final = 256
 _FRAMING: Final = 16
-"""Bytes of chunk framing allowed for each body byte."""
+"""Bytes of chunk framing that are allowed for each byte of a body."""
 
 
 class FastConnection(BoundedConnection, HttpToolsProtocol):
     """Connection that parses requests with httptools.
 
-    Data that follows a request before its response is dropped, and the response closes the connection.
+    Data that arrives after a request but before its response is dropped, and the response closes the connection.
     """
 
     def __init__(self, connection_limit: ConnectionLimit, *args: Any, **kwargs: Any) -> None:
@@ -35,20 +35,21 @@ class FastConnection(BoundedConnection, HttpToolsProtocol):
         self._surplus = 0
         """Request bytes beyond the body and its framing allowance."""
         self._is_at_start = False
-        """True at the start of received data that starts a request."""
+        """True while the parser is at the start of data in which a new request should begin."""
         self._head: bytes | None = None
-        """The head received so far, from its first byte; None if other data preceded it in the same read."""
+        """The head received so far. None if the request did not begin at the start of the received data."""
         self._has_upgrade_offer = False
         """True if the client offers a protocol upgrade."""
 
     @override
     def is_served(self) -> bool:
-        # If the request has a head but is not complete, the rest of its body is still arriving.
+        # A request that has a head but is not complete is still waiting for the rest of its body.
         return self._is_unanswered() and not (self._has_begun and self._has_head)
 
     @override
     def is_arriving(self) -> bool:
-        # Without a request and without uvicorn's idle timer, the client has sent data that does not start a request.
+        # If neither a request nor uvicorn's idle timer is active, the client has sent data that does not begin a
+        # request.
         return not self.is_served() and (self._has_begun or self.timeout_keep_alive_task is None)
 
     def _is_unanswered(self) -> bool:
@@ -91,7 +92,7 @@ class FastConnection(BoundedConnection, HttpToolsProtocol):
 
     @override
     def on_header(self, name: bytes, value: bytes) -> None:
-        # A trailer would arrive after the headers were checked, and bypass a proxy that sets or removes this header.
+        # A trailer arrives after the headers were checked, so it could bypass a proxy that sets or removes this header.
         if self._is_dropping or self._has_head:
             return
         if len(self.headers) >= _MAX_HEADERS:
@@ -132,7 +133,7 @@ class FastConnection(BoundedConnection, HttpToolsProtocol):
         if self.is_served():
             self._drop_rest()
         elif self._is_unanswered() and self.cycle.response_started:
-            # The client would read a second response as part of the first.
+            # The client would mistake a second response for a part of the first.
             self.transport.abort()
         else:
             super().send_400_response(msg)
@@ -147,7 +148,7 @@ class FastConnection(BoundedConnection, HttpToolsProtocol):
         self.cycle.keep_alive = False
 
     def _hand_over(self) -> None:
-        """Let h11 parse this connection from this request on, because it ignores the upgrade offer."""
+        """From this request on, let h11 parse the connection, because h11 ignores the upgrade offer."""
         if self._head is None:
             self.transport.abort()
             return

@@ -54,7 +54,8 @@ class ForeignServer:
         """Receive the number of workers that serve together.
 
         Raises:
-            ValueError: There are several workers, and without roundtrip they cannot continue each other's calls.
+            ValueError: There are several workers, but roundtrip is not installed, so they cannot continue each other's
+                calls.
         """
         if workers > 1 and self._installation is None:
             raise ValueError(
@@ -71,8 +72,8 @@ class ForeignServer:
                 json_response=settings.json_response == "always",
                 host_origin_protection=False,
             )
-            # FastMCP creates its session manager when the application starts. Wrap the route's endpoint: every spelling
-            # of the path leads to it, and the author's pages do not.
+            # FastMCP creates its session manager only when the application starts, so wrap the route's endpoint. Every
+            # spelling of the path leads to this endpoint, and the author's own pages do not.
             route = next(each for each in app.routes if isinstance(each, Route) and each.path == settings.path)
             checked = HostChecks(
                 route.app, settings.allowed_hosts, settings.allowed_origins, loopback=settings.is_loopback
@@ -86,7 +87,7 @@ class ForeignServer:
 
 
 class _OnePieceBody(AroundPosts):
-    """Middleware that rejects large requests, and passes other request bodies on in one piece."""
+    """Middleware that rejects large requests, and passes each accepted body on in one piece."""
 
     def __init__(self, app: ASGIApp, max_body: int) -> None:
         super().__init__(app)
@@ -99,7 +100,8 @@ class _OnePieceBody(AroundPosts):
             if kept[-1]["type"] == "http.disconnect":
                 return
         if body is None:
-            # Keep the connection open: closing it with unread data would reset it before the client reads this.
+            # Keep the connection open. Closing it with unread data would reset it, and the client might not read this
+            # response.
             await PlainTextResponse(_TOO_LARGE_TEXT, _TOO_LARGE_STATUS)(scope, receive, send)
             return
         whole = {"type": "http.request", "body": body, "more_body": False}

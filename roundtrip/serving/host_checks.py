@@ -1,7 +1,7 @@
 """`Host` and `Origin` checks, against web pages that point their own host name to this machine (DNS rebinding).
 
-The two headers are checked separately. The SDK has one switch for both, so it ignores allowed origins if any host is
-accepted. Named origins also get CORS headers: without them, browsers block calls from other origins.
+The two headers are checked separately. The SDK has one switch for both, so it ignores the allowed origins if any host
+is accepted. Allowed origins also get CORS headers, without which browsers block calls from other origins.
 """
 
 import ipaddress
@@ -93,10 +93,10 @@ class HostChecks:
 
     Args:
         app: The application that serves allowed requests.
-        hosts: The allowed hosts; `*` for any. An empty list allows this machine's names on a loopback address, and
-            any host elsewhere.
-        origins: Allowed origins besides the hosts' own; `*` for any. If there is one origin, all origins are checked,
-            even if any host is allowed.
+        hosts: The allowed hosts; `*` for any. If the list is empty, a server on a loopback address accepts only this
+            machine's names, and any other server accepts any host.
+        origins: The allowed origins, in addition to the hosts' own; `*` for any. If at least one origin is listed, all
+            origins are checked, even if any host is allowed.
         loopback: Also allow the loopback names, because the service listens on a loopback address.
     """
 
@@ -111,7 +111,7 @@ class HostChecks:
             *(origin_from(one) for one in origins if one != ANY),
             *(Origin(scheme, name, port) for name, port in self._hosts for scheme in _DEFAULT_PORTS),
         }
-        # Nearly all requests name the same host.
+        # Cache the lookups, because nearly all requests name the same host.
         self._knows = lru_cache(maxsize=16)(self._knows_host)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -147,7 +147,7 @@ class CrossOrigin(CORSMiddleware):
     Args:
         app: The application that serves all requests.
         path: The path that pages may call.
-        origins: The allowed origins, as for `Names`.
+        origins: The allowed origins, as for `HostChecks`.
     """
 
     def __init__(self, app: ASGIApp, path: str, origins: Iterable[str]) -> None:

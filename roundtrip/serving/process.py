@@ -40,9 +40,9 @@ logger = logging.getLogger("roundtrip")
 
 IDENTITY: Final = "identity"
 READY: Final = "ready"
-"""Sent with the process name, which is the prefix of its lease holders' names."""
+"""Message of a worker that is ready. It contains the worker's process name, the prefix of its lease holders' names."""
 DEAD: Final = "dead"
-"""Sent by the supervisor, with the name of a worker that it has reaped."""
+"""Message from the supervisor, with the name of a worker that it has reaped."""
 FAILED: Final = "failed"
 SERVE: Final = b"serve\n"
 IDENTITY_FORMAT: Final = TypeAdapter(Identity)
@@ -50,7 +50,7 @@ _GROUP_CHARS: Final = 12
 _MAX_FAILURE_CHARS: Final = 2000
 
 _QUIET_LOGGERS: Final = ("mcp.server.streamable_http", "mcp.server.streamable_http_manager", "httpx", "httpx2")
-"""Loggers that write a line for each request; silenced unless --log-level is debug."""
+"""Loggers that write a line for each request. They are silenced unless --log-level is debug."""
 _FORMAT: Final = "%(asctime)s %(levelname)s [%(process)d] %(name)s: %(message)s"
 _TICK_SECONDS: Final = 0.05
 _LAST_REQUEST_SECONDS: Final = 0.25
@@ -96,7 +96,7 @@ class Ended(Enum):
     NOT_BEGUN = 0
     IN_TIME = 1
     BROKEN_OFF = 2
-    """Requests were cut off."""
+    """Requests were cut off before they finished."""
 
 
 def set_up_logging(settings: ProcessSettings) -> None:
@@ -116,7 +116,7 @@ def set_up_logging(settings: ProcessSettings) -> None:
 
 def _is_sdk_handler(handler: logging.Handler) -> bool:
     # With rich, the SDK's handler wraps lines at the terminal's width, and renders tracebacks so slowly that requests
-    # wait. Without rich, its lines have neither a time nor a level.
+    # wait. Without rich, the SDK's log lines have neither a time nor a level.
     if getattr(handler.formatter, "_fmt", None) != _SDK_FORMAT:
         return False
     if "rich.logging" not in sys.modules:
@@ -127,8 +127,8 @@ def _is_sdk_handler(handler: logging.Handler) -> bool:
 def listen(settings: ServeSettings) -> socket.socket:
     """Open the socket from which all processes accept.
 
-    All processes share one queue: if a process is killed, another serves the waiting connections. With one socket per
-    process (SO_REUSEPORT), a killed process would lose the connections in its queue.
+    All processes share one queue, so if a process is killed, another process serves the waiting connections. With one
+    socket per process (SO_REUSEPORT), the connections in a killed process's queue would be lost.
 
     Raises:
         OSError: The process cannot listen on the address.
@@ -172,7 +172,7 @@ def serve(
     connection_limit = ConnectionLimit(app, limit=limit, seconds=settings.timeout_request)
     config = uvicorn.Config(
         app,
-        # This protocol enforces the limits, so uvicorn must not choose one by the installed packages.
+        # This protocol enforces the limits, so do not let uvicorn choose a protocol from the installed packages.
         http=protocol_for(connection_limit),  # type: ignore[arg-type]
         # asyncio accepts up to this many connections in a row, and logs each failure.
         backlog=_ACCEPTS_IN_A_ROW,
@@ -184,7 +184,7 @@ def serve(
         timeout_graceful_shutdown=settings.timeout_graceful_shutdown,  # type: ignore[arg-type]
     )
     process = _Process(config, settings, state, on_ready)
-    # When uvicorn has stopped, it raises the caught signals again, which would end the process.
+    # When uvicorn has stopped, it raises the signals that it caught again, which would end the process.
     previous = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         process.run(sockets=[listening])
@@ -199,7 +199,7 @@ def serve(
 
 
 def connections_for(wanted: int) -> int:
-    """Raise the open-file limit as far as needed, and return the possible number of connections."""
+    """Raise the open-file limit if necessary, and return how many connections it allows, at most `wanted`."""
     try:
         import resource
     except ImportError:  # not on Windows
@@ -279,7 +279,7 @@ def _follow_supervisor(channel: socket.socket) -> None:
 def break_off_after(seconds: float, message: str) -> threading.Timer:
     """Log a line and end this process after some seconds, unless the timer is cancelled.
 
-    A plain function runs in a thread that cannot be interrupted, and Python waits for that thread at exit.
+    A synchronous tool runs in a thread that cannot be interrupted, and Python waits for that thread at exit.
     """
 
     def break_off() -> None:
@@ -293,7 +293,7 @@ def break_off_after(seconds: float, message: str) -> threading.Timer:
 
 
 class _Process(uvicorn.Server):
-    """uvicorn server that keeps serving for a while after it reports that it is not ready."""
+    """uvicorn server that continues to serve for a while after it reports that it is not ready."""
 
     def __init__(
         self, config: uvicorn.Config, settings: ServeSettings, state: ProcessState, on_ready: Callable[[], None]
@@ -316,17 +316,18 @@ class _Process(uvicorn.Server):
         self._state.stopping = True
         self._interrupts += sig == signal.SIGINT
         super().handle_exit(sig, frame)
-        # uvicorn counts an interrupt as the second one if a SIGTERM arrived before it, or during its handling.
+        # uvicorn also counts an interrupt as the second one if a SIGTERM arrived before the interrupt or while it was
+        # handled.
         self.force_exit = self._interrupts > 1
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # Give the load balancer time to notice, and clients with open connections time for one more request.
+        # Give the load balancer time to notice, and let clients with open connections send one more request.
         remaining = self._settings.drain
         while not self._interrupts and remaining > 0:
-            # A signal handler cannot set an event.
+            # Poll, because a signal handler cannot set an event.
             await anyio.sleep(min(_TICK_SECONDS, remaining))
             remaining -= _TICK_SECONDS
-        # Without a pause, clients that connected last would be disconnected before they send their requests.
+        # Stop accepting connections, and then pause, so that the last clients to connect can still send their requests.
         for server in self.servers:
             server.close()
         if not self._interrupts:

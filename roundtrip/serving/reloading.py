@@ -1,8 +1,9 @@
 """`roundtrip serve --reload`: one worker, replaced when the project's Python files change.
 
 The new worker loads the changed code while the old worker keeps serving. If the code fails to load, nothing changes.
-Otherwise, the old worker finishes its requests and ends before the new one accepts any, so old code never answers
-after new code. Both workers take their keys from the supervisor's environment, so calls of 2026-07-28 continue.
+Otherwise, the old worker finishes its requests and ends before the new worker accepts any, so old code never answers
+after new code. Both workers take their keys from the supervisor's environment, so calls on protocol version 2026-07-28
+continue.
 """
 
 import asyncio
@@ -22,11 +23,15 @@ logger = logging.getLogger("roundtrip")
 
 _SCAN_SECONDS: Final = 0.25
 _SETTLE_SECONDS: Final = 0.1
-"""Editors and version control write several files. A change is complete when two scans agree."""
+"""Seconds between two scans. Editors and version control write several files, so a change is complete when two scans
+agree.
+"""
 _MAX_SHARE: Final = 0.1
 """Maximum share of a core that scanning may take."""
 _END_SECONDS: Final = 2.0
-"""Maximum seconds without service. A worker that needs longer finishes its requests beside the new one."""
+"""Maximum seconds without service. If the old worker needs longer, it finishes its requests while the new worker
+serves.
+"""
 _MAX_NAMED_FILES: Final = 3
 _IGNORED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
 
@@ -45,7 +50,8 @@ def prepare_processes(environment: MutableMapping[str, str]) -> bool:
     has_key = KEYS_VARIABLE in environment or KEY_FILE_VARIABLE in environment
     if not has_key:
         environment[KEYS_VARIABLE] = os.urandom(32).hex()
-    # Python does not notice a change within the same second that keeps the file's length, and uses the old bytecode.
+    # Bytecode is matched to its source by the file's length and its modification time in whole seconds. A second change
+    # within the same second can go unnoticed.
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     return has_key
 
@@ -125,7 +131,7 @@ class ReloadingSupervisor(Supervisor):
 
     def __init__(self, plan: WorkerPlan, *, on_ready: Callable[[Identity], None], folders: Iterable[Path]) -> None:
         super().__init__(plan, on_ready=on_ready)
-        # Scan before the first worker loads the files, to notice changes during loading.
+        # Scan before the first worker loads the files, so that changes during loading are noticed.
         self._files = SourceFiles(folders)
 
     def _begin(self, tasks: asyncio.TaskGroup) -> None:
@@ -163,7 +169,7 @@ class ReloadingSupervisor(Supervisor):
                 return
             if (caution := caution_of_reload(new.identity, old.identity)) is not None:
                 logger.warning("%s", caution)
-            # From here on, the old worker is not replaced when it ends.
+            # From here on, the supervisor does not replace the old worker when it ends.
             self._slots[0] = new
             retiring = tasks.create_task(self._retire(old))
             await asyncio.wait([retiring], timeout=_END_SECONDS)

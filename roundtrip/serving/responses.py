@@ -1,12 +1,15 @@
 """Response selection for requests that the SDK's transport serves: one JSON body, or a stream.
 
-A stream costs 50 % more, but progress and log messages need one. On 2026-07-28, a client requests such messages
-explicitly, so most requests get a JSON body. If a client disconnects, the SDK cancels its request only while it
-streams; otherwise `ResponseChooser` cancels it. Older clients get log messages without requesting them, so their
-responses are always streams. The fast lane needs no choice in advance: its response becomes a stream with the first
-message.
+A stream costs 50 % more than a JSON body, but progress and log messages need a stream. On 2026-07-28, a client requests
+such messages explicitly, so most requests get a JSON body. Older clients get log messages without requesting them, so
+their responses are always streams.
 
-Host and origin are checked first.
+When a client disconnects, the SDK cancels the client's request only if the response is a stream. For a JSON body,
+`ResponseChooser` cancels the request.
+
+The fast lane does not choose in advance: its response becomes a stream when the first message is sent.
+
+Host and origin are checked before the response is chosen.
 """
 
 import asyncio
@@ -42,11 +45,15 @@ _VERSION: Final = MCP_PROTOCOL_VERSION_HEADER.lower().encode()
 _LENGTH: Final = b"content-length"
 _MAX_LENGTH_DIGITS: Final = 15
 _UNWATCHED_SECONDS: Final = 0.05
-"""Seconds until a request is watched for its client's disconnection. Most requests end sooner."""
+"""Seconds until the server begins to watch for the client's disconnection. Most requests end sooner."""
 _STREAM_NAMES: Final = (b"progressToken", LOG_LEVEL_META_KEY.rpartition("/")[2].encode())
-"""Names in requests for progress or log messages: only the part after the last slash, which JSON may escape."""
+"""Names that occur in requests for progress or log messages. Only the part after the last slash, because JSON may
+escape the slash.
+"""
 _PARSED_BYTES: Final = 64 * 1024
-"""Size limit for parsing a request here. A larger request that contains one of these names gets a stream."""
+"""Size limit for parsing a request here. If a larger request contains one of the names in `_STREAM_NAMES`, its response
+is a stream.
+"""
 _NO_SDK_CHECKS: Final = TransportSecuritySettings(enable_dns_rebinding_protection=False)
 _ANSWERS_JSON: ContextVar[bool] = ContextVar("roundtrip_json_response", default=False)
 
@@ -59,8 +66,9 @@ require_names({StreamableHTTPSessionManager: _OVERRIDDEN_NAMES} if _HAS_LIMIT el
 class _SessionManager(RestartingManager):
     """SDK session manager that reads `_ANSWERS_JSON` for each request, unless all responses are JSON.
 
-    At the session limit, a new session ends the one that was idle longest: any client can open sessions, and idle
-    sessions otherwise end after half an hour. By the protocol, a client whose session has ended opens a new one.
+    At the session limit, a new session ends the session that was idle longest. Otherwise, any client could use up the
+    limit, because idle sessions end only after half an hour. By the protocol, a client whose session has ended opens a
+    new one.
     """
 
     always_json = False
@@ -80,7 +88,7 @@ class _SessionManager(RestartingManager):
         if not idle:
             return
         _, session, scope = min(idle, key=lambda one: one[0])
-        # Make room immediately; the session's asyncio task does the rest.
+        # Make room immediately; the session's asyncio task does the remaining cleanup.
         del self._server_instances[session]
         self._session_owners.pop(session, None)
         scope.cancel()
@@ -105,7 +113,7 @@ class ResponseChooser(AroundPosts):
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         version = next((value.decode("latin-1") for name, value in scope["headers"] if name == _VERSION), None)
         if version is None or is_live_era(version) or declares_too_much(scope, self._max_body):
-            # The SDK rejects a request that is too large before its body has arrived.
+            # The SDK rejects an oversized request without waiting for its body.
             await self._app(scope, receive, send)
             return
         messages, body = await read_body(receive, self._max_body)
@@ -134,7 +142,7 @@ def chosen_responses(app: ASGIApp, manager: StreamableHTTPSessionManager, settin
     """Add host checks and response selection to an SDK application."""
     manager.__class__ = _SessionManager
     cast("_SessionManager", manager).always_json = settings.json_response == "always"
-    # Wrap the endpoint itself: every spelling of the path leads to it.
+    # Wrap the endpoint itself, because every spelling of the path leads to it.
     endpoint: ASGIApp = manager.asgi_app
     if settings.json_response == "auto":
         choose = partial(ResponseChooser, max_body=settings.max_body)
@@ -147,7 +155,7 @@ def chosen_responses(app: ASGIApp, manager: StreamableHTTPSessionManager, settin
 
 @contextmanager
 def _watched(receive: Receive, request: anyio.CancelScope) -> Generator[None]:
-    """Cancel a request when its client disconnects. A timer starts the watch, because most requests end sooner."""
+    """Cancel a request when its client disconnects. A timer starts the watch late, because most requests end sooner."""
 
     async def watch() -> None:
         while (await receive())["type"] != "http.disconnect":
@@ -166,7 +174,7 @@ def _watched(receive: Receive, request: anyio.CancelScope) -> Generator[None]:
 
 
 async def _never() -> Message:
-    # `_watched` reads the rest.
+    # `_watched` receives all further messages.
     while True:
         await anyio.sleep_forever()
 
@@ -178,7 +186,7 @@ def declares_too_much(scope: Scope, max_body: int) -> bool:
 
 
 def _fits_one_body(body: bytes) -> bool:
-    # The SDK parses the body later. Most requests contain neither name.
+    # Avoid parsing the body here, because the SDK parses it later. Most requests contain neither name.
     if not any(name in body for name in _STREAM_NAMES):
         return True
     if len(body) > _PARSED_BYTES:

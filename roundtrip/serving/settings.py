@@ -23,11 +23,11 @@ LIVE_PATH: Final = "/health/live"
 READY_PATH: Final = "/health/ready"
 _PREFIX: Final = "ROUNDTRIP_"
 _OTHER_VARIABLES: Final = (KEYS_VARIABLE, KEY_FILE_VARIABLE, TRACE_VARIABLE, PROBE_VARIABLE)
-"""Variables that are not command settings, but are easily misspelled."""
+"""Variables that are not command settings, but that users may misspell."""
 _FLAGS: Final = {"allowed_hosts": "allowed_host", "allowed_origins": "allowed_origin"}
-"""List settings, with the flag that adds one item."""
+"""Maps each list setting to the flag that adds one item."""
 _RULES: Final = {"int_parsing": "Input should be a whole number", "float_parsing": "Input should be a number"}
-"""Replacements for pydantic's error messages."""
+"""Maps pydantic's error types to messages that replace pydantic's own."""
 
 
 class BadSettings(ValueError):
@@ -80,7 +80,7 @@ class ServeSettings(ProcessSettings):
     @field_validator("allowed_hosts", "allowed_origins", mode="before")
     @classmethod
     def _split_list(cls, value: object) -> object:
-        """Split a variable's value at the commas."""
+        """Split a variable's value at its commas."""
         return tuple(one.strip() for one in value.split(",") if one.strip()) if isinstance(value, str) else value
 
     @field_validator("allowed_hosts", "allowed_origins")
@@ -129,7 +129,9 @@ class ServeSettings(ProcessSettings):
 
 
 def misspelled_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return variables that look like a misspelled setting, each with the probable setting."""
+    """Return the environment variables that look like misspelled settings, each with the setting that was probably
+    meant.
+    """
     settings = (name for kind in (ServeSettings, WorkerSettings) for name in kind.model_fields)
     known = {*_OTHER_VARIABLES, *(f"{_PREFIX}{name.upper()}" for name in settings)}
     unknown = sorted(name for name in environment if name.startswith(_PREFIX) and name not in known)

@@ -1,7 +1,8 @@
-"""Worker supervisor: starts workers if they agree, replaces dead workers, rolls and stops them.
+"""Worker supervisor: starts workers if they agree, replaces dead workers, and rolls and stops workers.
 
 All workers accept from one listening socket. A retiring worker continues to accept for a while, and each of its
-responses closes its connection. The other workers then accept the rest of the queue, so no request is lost.
+responses closes the connection. The other workers then accept the connections that remain in the queue, so no request
+is lost.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ from roundtrip.serving.settings import ProcessSettings
 logger = logging.getLogger("roundtrip")
 
 _END_MARGIN_SECONDS: Final = 5.0
-"""Extra seconds that a worker may take to end."""
+"""Extra seconds that a worker may take to end before it is killed."""
 _SHORT_LIFE_SECONDS: Final = 5.0
 _MAX_PAUSE_SECONDS: Final = 30.0
 
@@ -51,7 +52,9 @@ class _WorkerProcess:
     started_at: float
     identity: Identity = field(init=False)
     name: str | None = None
-    """The worker's name as a lease holder; None before it serves, and for an earlier version."""
+    """The worker's name as a lease holder. None before the worker serves; always None for a worker of an earlier
+    version.
+    """
 
     @property
     def is_alive(self) -> bool:
@@ -77,7 +80,7 @@ class Supervisor:
         self._slots: list[_WorkerProcess] = []
         self._retiring: set[_WorkerProcess] = set()
         self._dead = deque[str](maxlen=MAX_BURIED)
-        """The names of reaped workers, for workers that start later."""
+        """The names of reaped workers, kept for workers that start later."""
         self._changing = asyncio.Lock()
         self._stop = asyncio.Event()
         self._hung_up = asyncio.Event()
@@ -112,7 +115,7 @@ class Supervisor:
         is_repeated = self._stop.is_set()
         self._stop.set()
         for worker in {*self._slots, *self._retiring}:
-            # `_retire` sends the first SIGTERM. An interrupt does not wait for it.
+            # `_retire` sends each worker its first SIGTERM. Interrupts and repeated signals are passed on immediately.
             if is_repeated or number == signal.SIGINT:
                 worker.signal(number)
 
@@ -128,7 +131,7 @@ class Supervisor:
                 await self._roll(tasks)
 
     def _begin(self, tasks: asyncio.TaskGroup) -> None:
-        """Start other asyncio tasks that run while the workers serve."""
+        """Start additional asyncio tasks that run while the workers serve."""
 
     # Starting.
 
@@ -221,13 +224,13 @@ class Supervisor:
 
     def _install_worker(self, tasks: asyncio.TaskGroup, slot: int, worker: _WorkerProcess, pause: float = 0.0) -> None:
         self._slots[slot] = worker
-        # This may be the only worker alive.
+        # Report earlier deaths to this worker, because no other worker may be alive to take over from the dead.
         for name in self._dead:
             self._report_death(worker, name)
         tasks.create_task(self._keep_alive(tasks, slot, worker, pause))
 
     async def _keep_alive(self, tasks: asyncio.TaskGroup, slot: int, worker: _WorkerProcess, pause: float) -> None:
-        """Replace a slot's worker when it dies; wait longer after each short-lived successor."""
+        """Replace a slot's worker when it dies. If successors are short-lived, wait longer before each replacement."""
         await worker.process.wait()
         if worker.name is not None:
             self._dead.append(worker.name)
@@ -249,12 +252,14 @@ class Supervisor:
             worker.writer.close()
 
     def _report_death(self, worker: _WorkerProcess, dead: str) -> None:
-        """Notify a worker that another was reaped, so that it does not wait for that worker's leases to expire."""
+        """Notify a worker that another worker was reaped, so that it does not wait for the dead worker's leases to
+        expire.
+        """
         if worker.is_alive and worker.name is not None:
             worker.writer.write(json.dumps({DEAD: dead}).encode() + b"\n")
 
     async def _roll(self, tasks: asyncio.TaskGroup) -> None:
-        """Replace all workers one by one, each when its successor serves."""
+        """Replace all workers one by one. Retire each worker only when its successor serves."""
         logger.info("replacing %d workers, one by one", len(self._slots))
         for slot in range(len(self._slots)):
             async with self._changing:
@@ -284,10 +289,10 @@ class Supervisor:
             return False
         finally:
             worker.writer.close()
-            # If this coroutine was cancelled, the worker is retired again at the end.
+            # A worker that is still alive, because this coroutine was cancelled, is retired again at the end.
             if not worker.is_alive:
                 self._retiring.discard(worker)
-        # A worker that does not serve yet is ended by the signal itself.
+        # The signal itself ends a worker that is not serving yet.
         return worker.process.returncode in (0, -signal.SIGTERM)
 
     async def _discard(self, workers: Sequence[_WorkerProcess]) -> None:
