@@ -1,7 +1,7 @@
 """ASGI application that starts its server at the first request, for hosts that send no lifespan.
 
-Such hosts often buffer a whole response, and freeze the process after it. So the application answers requests for
-endless streams with an error, and flushes unsaved data before a response ends.
+Such hosts often buffer a whole response, and freeze the process after sending it. So the application answers requests
+for endless streams with an error, and flushes unsaved data before a response ends.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from roundtrip.untrusted import mapping_of
 logger = logging.getLogger("roundtrip")
 
 FLUSH_SECONDS: Final = 2.0
-"""Maximum seconds to flush remote tracers, and to retry ledger writes."""
+"""Maximum seconds for flushing remote tracers and retrying ledger writes."""
 _IMPORTED_BY_LEGS: Final = (
     "anyio._backends._asyncio",
     "roundtrip.engine.leg_run",
@@ -41,12 +41,12 @@ _IMPORTED_BY_LEGS: Final = (
     "roundtrip.threads.workers",
     "roundtrip.tokens.signing",
 )
-"""Modules that other processes import with their first leg.
+"""Modules that other kinds of servers import only when they serve their first leg.
 
-Serverless hosts start processes often, and give them more CPU before the first request than during it.
+Serverless hosts start processes often, and give a process more CPU while it starts than while it serves a request.
 """
 _PARSED_BYTES: Final = 64 * 1024
-"""Size limit for parsing a request to listen. The response to a larger request has no ID."""
+"""Maximum bytes of a request to listen that is parsed for its ID. The error for a larger request has no ID."""
 _LISTENS: Final = (b"mcp-method", b"subscriptions/listen")
 _NO_STREAMS: Final = "this server's platform cannot keep responses open, so the server sends no notifications"
 
@@ -57,14 +57,15 @@ _NAMES_ARE_CHECKED: Final = TransportSecuritySettings(enable_dns_rebinding_prote
 def asgi_app(server: Server[Any], *, streams: bool = False, **options: Unpack[HttpOptions]) -> "ServerlessApp":
     """Return an ASGI application that starts the server at its first request, without a lifespan.
 
-    If the host sends lifespans, the server starts and stops with each one. Otherwise, it stops with its event loop.
+    If the host sends lifespans, the server starts and stops with each of them. Otherwise, the server stops with its
+    event loop.
 
     Args:
         server: The server, with all its tools.
         streams: True if the host can keep a response open. Otherwise, requests to listen get an error, and the server's
             records are saved before each response ends.
         **options: Options for `streamable_http_app`. By default, requests are `stateless_http` and get a
-            `json_response`, and any `Host` is accepted.
+        `json_response`, and any `Host` is accepted.
 
     Example:
         ```python
@@ -135,7 +136,7 @@ class ServerlessApp:
             for tracer in self._server.effects.tracers.tracers:
                 if isinstance(tracer, FlushedTracer):
                     try:
-                        # The flush may wait for another machine.
+                        # Flush in a thread, because the flush may wait for another machine.
                         await anyio.to_thread.run_sync(tracer.flush, abandon_on_cancel=True)
                     except Exception:
                         logger.exception("a tracer could not be flushed")
@@ -148,11 +149,11 @@ class ServerlessApp:
             await run.stop()
 
     async def _started(self) -> "_BuiltApp":
-        """Return this event loop's application. Start the server if the host has not started it."""
+        """Return this event loop's application. If the host has not started the server, start it."""
         loop = asyncio.get_running_loop()
         run = self._apps.get(loop)
         if run is None:
-            # Some hosts have an event loop for each request.
+            # Some hosts create an event loop for each request, so forget the applications of closed loops.
             self._apps = {other_loop: app for other_loop, app in self._apps.items() if not other_loop.is_closed()}
             run = self._apps[loop] = _AppRun(self._unstarted_app())
         if isinstance(run, _AppRun) and (failure := await run.started()) is not None:
@@ -162,7 +163,9 @@ class ServerlessApp:
         return run.app if isinstance(run, _AppRun) else run
 
     def _unstarted_app(self) -> "_BuiltApp":
-        """Return an application that is not running yet: a session manager serves one event loop at a time."""
+        """Return a new application that is not running yet. Each event loop needs its own, because a session manager
+        serves only one event loop.
+        """
         if is_running(self._latest.manager):
             self._latest = self._build_app()
         return self._latest
@@ -171,13 +174,15 @@ class ServerlessApp:
         asgi = self._server.streamable_http_app(**self._options)
         manager = self._server.session_manager
         if not self._streams:
-            # The manager's application is inside the routes and authentication.
+            # The manager's application runs inside the routes and authentication.
             cast("Any", manager).asgi_app = _NoStreams(manager.asgi_app)
         return _BuiltApp(asgi, manager)
 
 
 def _warn_of_other_instances(server: Server[Any]) -> None:
-    """Warn about settings that keep other instances from serving the next leg. The host may start any number."""
+    """Warn about settings that prevent other instances from serving a call's next leg. The host may start any number of
+    instances.
+    """
     identity = server.identity()
     if identity.own_key:
         logger.warning(
@@ -214,7 +219,7 @@ class _AppRun:
         self._task = asyncio.get_running_loop().create_task(self._run_manager(), context=contextvars.Context())
 
     async def started(self) -> Exception | None:
-        """Wait until the server has started; return the error if it failed."""
+        """Wait until the server has started. Return the error if the server failed to start."""
         await self._ready.wait()
         return self._failure
 
@@ -236,7 +241,7 @@ class _AppRun:
 
 
 class _NoStreams:
-    """Middleware that rejects requests for endless streams, because the host would wait for their end."""
+    """Middleware that rejects requests for endless streams, because the host would wait for such a stream to end."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -62,7 +62,7 @@ def scope_of(event: Mapping[str, Any], context: object) -> Scope:
         "headers": [(_bytes(name), _bytes(value)) for name, value in headers.items()],
         "client": (request["http"]["sourceIp"], 0),
         "server": (request.get("domainName", ""), _port(headers.get("x-forwarded-port", ""))),
-        # Mangum's names, so that code written for Mangum finds them.
+        # These names are Mangum's, so that code written for Mangum finds the event and context.
         "aws.event": event,
         "aws.context": context,
     }
@@ -75,7 +75,8 @@ def body_of(event: Mapping[str, Any]) -> bytes:
 
 
 def _bytes(text: str) -> bytes:
-    # A client's lone surrogate must not end the function with an error that quotes the client's text.
+    # Without `surrogatepass`, a client's lone surrogate would end the function with an error that quotes the client's
+    # text.
     return text.encode("utf-8", "surrogatepass")
 
 

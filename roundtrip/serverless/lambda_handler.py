@@ -57,7 +57,7 @@ def lambda_handler(
 
 
 class _LambdaProcess:
-    """One process's event loop, and the application that runs on it."""
+    """One process's event loop, and the application that runs on this loop."""
 
     def __init__(self, app: ServerlessApp, *, reserve: float) -> None:
         self._app = app
