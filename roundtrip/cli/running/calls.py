@@ -305,7 +305,7 @@ async def _stored_facts(access: _CallAccess, call_id: str, *, reveal: bool) -> d
 
 
 def _approval(record: Mapping[str, Any], *, is_over: bool, reveal: bool) -> dict[str, Any]:
-    """Return an approval's facts. The message, approver and reason are values, so they are included only with `reveal`."""
+    """Return an approval's facts. The message, approver and reason are values, so only `reveal` includes them."""
     decision: Mapping[str, Any] = record["decision"] or {}
     facts: dict[str, Any] = {"name": record["name"], "by": record["by"], "state": state_of(record, is_over=is_over)}
     facts |= {"opened": record["opened"], "until": record["until"], "decided": decision.get("when")}

@@ -83,7 +83,7 @@ def _diff(arguments: Namespace) -> int:
 
 
 def _find(name: str, arguments: Namespace) -> TracedCall:
-    """Return a named call. `FILE:ID` selects a call in that file; a plain id, in the transcripts on the command line."""
+    """Return a named call: `FILE:ID` for a call in that file, or an id in the command line's transcripts."""
     file, colon, id = name.rpartition(":")
     if colon and Path(file).exists():
         return select_call(open_calls(arguments, [file]), id)
