@@ -1,4 +1,4 @@
-"""ASGI application of one process: the SDK's application with health checks, response selection and graceful shutdown."""
+"""ASGI application of one process: the SDK's, with added health checks, response selection and graceful shutdown."""
 
 import asyncio
 import json

@@ -1,7 +1,7 @@
 """HTTP connections that parse requests with httptools, but one at a time and within limits, as h11 does.
 
 Without these limits, httptools would parse all received data and keep incomplete headers. It also accepts headers after
-a body (trailers), and does not read the body of a request that offers a protocol upgrade.
+a body (trailers), and ignores a request's body if the request offers a protocol upgrade.
 """
 
 from typing import Any, Final, cast
@@ -16,7 +16,7 @@ from roundtrip.serving.plain_connection import PlainConnection
 _MAX_HEAD_BYTES: Final = 2**16
 _MAX_HEADERS: Final = 256
 _FRAMING: Final = 16
-"""Bytes of chunk framing that are allowed for each byte of a body."""
+"""Bytes of chunk framing that are allowed for each body byte."""
 
 
 class FastConnection(BoundedConnection, HttpToolsProtocol):
@@ -43,7 +43,7 @@ class FastConnection(BoundedConnection, HttpToolsProtocol):
 
     @override
     def is_served(self) -> bool:
-        # A request that has a head but is not complete is still waiting for the rest of its body.
+        # A request that has a head but is not complete is still waiting for more body data.
         return self._is_unanswered() and not (self._has_begun and self._has_head)
 
     @override
@@ -133,7 +133,7 @@ class FastConnection(BoundedConnection, HttpToolsProtocol):
         if self.is_served():
             self._drop_rest()
         elif self._is_unanswered() and self.cycle.response_started:
-            # The client would mistake a second response for a part of the first.
+            # The client would read a second response as part of the first.
             self.transport.abort()
         else:
             super().send_400_response(msg)
