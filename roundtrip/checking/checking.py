@@ -1,13 +1,13 @@
 """Checks of recorded calls against a server's current code.
 
-During a deploy, a call may be at any round, so each round is checked separately. The new code receives the journal
-that the old code wrote, with answers pinned to their recorded wording, and the answers that came next. The runtime
-decides which answers count. If it asks an answered question again, the check repeats the recorded answer. The first
-leg that asks new questions, or none, must match the record. A wait for approvals also counts as a round. Recorded
-decisions count for their recorded wording and group.
+During a deploy, a call may be at any round, so each round is checked separately. The new code receives the journal that
+the old code wrote, with answers pinned to their recorded wording, and the answers that the client sent next. The
+runtime decides which answers count. If it asks an answered question again, the check repeats the recorded answer. The
+first leg that asks new questions, or asks none, must match the record. A wait for approvals is also a round. A recorded
+decision counts for its recorded wording and group.
 
-A body that asked is replayed as in a fork: with its recorded answers and step results, from each round to the next.
-The code after its last round is not replayed.
+A body that asked is replayed as in a fork: with its recorded answers and step results, from each round to the next. The
+code after the body's last round is not replayed.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -122,7 +122,7 @@ class _Check(Replay):
         """Compare the call's next turn after `done` rounds with the recorded turn."""
         number, journal, answers = 1, None, list[Answer]()
         if done:
-            # Play the leg that brings the answers to the last of these rounds.
+            # Play the leg that delivers the answers to the last of these rounds.
             last = self.rounds[done - 1]
             number, journal, answers = last.number + 1, self.journal_for(last, done - 1), [*last.answers.values()]
         leg = await self._play(done, journal, answers)
@@ -216,7 +216,7 @@ class _Check(Replay):
             if expected.text == actual.text and self._same_round(expected.questions, leg.questions or leg.approvals):
                 return
         elif expected.questions and all(question.reason is Reason.INVALID for question in expected.questions):
-            # An answer that was invalid when recorded is valid now.
+            # An answer that was invalid when it was recorded is valid now.
             if leg.end in (End.ASKS, End.BODY):
                 return
         elif not expected.questions and not actual.questions and expected.text == actual.text.partition(":")[0]:
@@ -224,7 +224,9 @@ class _Check(Replay):
         self._checked.note_divergence(Divergence(number, expected, actual))
 
     def _same_round(self, expected: Sequence[SeenQuestion], actual: Sequence[PendingQuestion]) -> bool:
-        """Return True if the same questions are asked, by name. New wording shows when the answers arrive."""
+        """Return True if the same questions are asked, by name. A changed wording is found later, when the answers
+        arrive.
+        """
         pairs, extra = self._paired(expected, actual)
         paired = [before.key for _, before in pairs]
         missing = [question for question in expected if extra or question.key not in paired]
@@ -251,7 +253,8 @@ class _Check(Replay):
         is_external = isinstance(waiting.question, ExternalQuestion)
         cause = Cause.REWORDED if is_external else _CAUSES.get(waiting.reason, Cause.UNKNOWN)
         if waiting.reason is Reason.KEY_GONE:
-            # The pin has this server's key, so the question has changed, even if the pin's two plain bytes have not.
+            # The check made the pin with this server's key, so the question has changed, even if the pin's two unkeyed
+            # bytes have not.
             cause = _difference(waiting, before)
         complaint = waiting.complaint if cause is Cause.INVALID else None
         self._checked.note_again(AskedAgain(cause, before, SeenQuestion.of(waiting), complaint))
@@ -319,7 +322,8 @@ class _BodyCheck(_Check):
                 cause = Cause.RENAMED if is_renamed else _difference(waiting, before)
                 self._checked.note_again(AskedAgain(cause, before, SeenQuestion.of(waiting)))
             answer = round_.answers.get(before.key)
-            # If an answer that did not count then counts now, the body would run past the record.
+            # Leave out an answer that did not count when it was recorded. If it counts now, the body would run past the
+            # recorded rounds.
             if answer is not None and answer.how == "taken":
                 answers[waiting.key] = answer
         decisions = {

@@ -23,7 +23,7 @@ def fork_text(fork: Fork) -> str:
         lines.append(f"The call does not reach that round as recorded: {printable(fork.differs)}.")
     recorded = {round_.number: round_ for round_ in call.rounds}
     for round_ in fork.rounds:
-        # A fork that waits has not used the answers to its last round.
+        # A fork that still waits has not used the answers to its last round.
         is_open = fork.end is End.ASKS and round_ is fork.rounds[-1]
         lines += ["", f"round {round_.number}", *_round_lines(round_, recorded.get(round_.number), is_open=is_open)]
     if fork.unused:

@@ -1,4 +1,4 @@
-"""Forks of recorded calls: replay a call on a server's current code up to a round, then give other answers."""
+"""Forks of recorded calls: replay a call on a server's current code up to a round, then give different answers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -25,13 +25,15 @@ _MAX_LEGS: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class OwnAnswer:
-    """An answer that the fork gives instead of the recorded one: to a question, or a decision on an approval."""
+    """An answer, or a decision on an approval, that the fork gives in place of the recorded one."""
 
     action: Action
     data: JsonValue = None
-    """A form's content, or the value of its only field; a model's text; the reason for an approval decision."""
+    """A form's content, or the value of its only field. For a question to a model, its text; for an approval, the
+    reason.
+    """
     text: str | None = None
-    """The data as typed, for text fields."""
+    """The data as the user typed it, for text fields."""
     decision: Decision | None = None
     """The recorded approval decision."""
 
@@ -44,9 +46,9 @@ class ForkedRound:
     questions: tuple[SeenQuestion, ...]
     replies: dict[str, OwnAnswer] = field(default_factory=dict[str, OwnAnswer])
     own: set[str] = field(default_factory=set[str])
-    """The names of questions that have the fork's answers; the others have the recorded answers."""
+    """The names of questions that got the fork's own answers. All other questions got the recorded answers."""
     complaints: dict[str, str] = field(default_factory=dict[str, str])
-    """The errors in answers to questions that are asked again, by question name."""
+    """Maps a question that is asked again, by name, to the error in its previous answer."""
 
 
 @dataclass(slots=True)
@@ -62,9 +64,9 @@ class Fork:
     reason: str = ""
     result: BaseModel | None = None
     unused: list[str] = field(default_factory=list[str])
-    """The names of the fork's answers that no question used."""
+    """The names for which the fork gave an answer, but no question was asked."""
     differs: str = ""
-    """The reason that the current code does not reach the round as recorded; empty if it does."""
+    """The reason that the current code does not reach the round as recorded; empty if the code reaches it."""
 
 
 async def fork_call(
@@ -84,10 +86,9 @@ async def fork_call(
         traced: The call.
         at: The number of the round at which the fork starts.
         replies: The fork's answers, by question name.
-        run: Run the body and its steps to the end. Otherwise, the fork ends at an unrecorded step.
+        run: True to run the body and its steps to the end. Otherwise, the fork ends at an unrecorded step.
         now: The time, in seconds since the epoch.
         seconds: The time limit of a leg.
-
 
     Raises:
         NotReplayable: The call cannot be forked at this round.
@@ -133,9 +134,9 @@ class _ForkReplay(Replay):
         return fork
 
     async def _replay_to(self, index: int) -> RehearsedLeg:
-        """Play the legs up to the one that asks a round, with the recorded answers and step results."""
+        """Play all legs up to the leg that asks a round, with the recorded answers and step results."""
         first = self.rounds[0]
-        # Start with the step results, as after a round without questions that gave the call a token.
+        # The step results must come from a token, so start as if an earlier round without questions had created one.
         start = replace(self.journal_for(first, 0), leg=1, round=first.number - 1, asked={}) if first.computed else None
         leg = await self.play_leg(start, ())
         for before, asked in pairwise(self.rounds[: index + 1]):
@@ -166,7 +167,7 @@ class _ForkReplay(Replay):
         raise NotReplayable(f"the fork exceeds {_MAX_LEGS} rounds")
 
     def _reply(self, waiting: PendingQuestion, round_: ForkedRound) -> None:
-        """Answer a question once: with the fork's answer, or the recorded one if the question is the same."""
+        """Answer a question once: with the fork's answer, or with the recorded answer if the question is the same."""
         own = next((name for name in names_of(waiting) if name in self._replies), None)
         name = waiting.key if own is None else own
         reply = None if name in self._used else self._recorded_reply(waiting) if own is None else self._replies[own]
@@ -218,7 +219,7 @@ def _content(question: SeenQuestion, reply: OwnAnswer) -> JsonValue:
     if question.kind == "sample" and isinstance(data, str):
         return {"role": "assistant", "model": "fork", "content": {"type": "text", "text": data}}
     if question.kind == "form" and data is None:
-        # Like a user who submits the form unchanged.
+        # Return what a user sends who submits the form unchanged.
         return {}
     if question.kind != "form" or isinstance(data, dict):
         return data

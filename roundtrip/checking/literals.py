@@ -13,13 +13,13 @@ _STEP: Final = "    "
 
 
 class UsedName(str):
-    """A name in the source, used as a value."""
+    """A name in the source that stands for a value."""
 
     __slots__ = ()
 
 
 def assignment(name: str, value: object) -> str:
-    """Write an assignment."""
+    """Return the source of an assignment."""
     source = literal(value, used=len(name) + 3)
     if not _has_parts(value) and columns_of(f"{name} = {source}") > WIDTH >= columns_of(_STEP + source):
         source = f"(\n{_STEP}{source}\n)"
@@ -27,7 +27,7 @@ def assignment(name: str, value: object) -> str:
 
 
 def invocation(before: str, arguments: Sequence[str], *, indent: str = "") -> str:
-    """Write a call on one line, or with its arguments on separate lines if it does not fit."""
+    """Return the source of a call on one line. If it does not fit, put each argument on a separate line."""
     together = ", ".join(arguments)
     if is_short(line := f"{indent}{before}({together})"):
         return line
@@ -37,18 +37,18 @@ def invocation(before: str, arguments: Sequence[str], *, indent: str = "") -> st
 
 
 def is_short(source: str) -> bool:
-    """Return True if the source is one line and fits."""
+    """Return True if the source is a single line that fits into `WIDTH`."""
     return "\n" not in source and columns_of(source) <= WIDTH
 
 
 def literal(value: object, *, indent: str = "", used: int = 0, after: int = 0) -> str:
-    """Write a value.
+    """Return the source of a value.
 
     Args:
         value: JSON data, which may contain names.
         indent: The line's indent.
-        used: The columns between the indent and the value.
-        after: The columns after the value.
+        used: The number of columns between the indent and the value.
+        after: The number of columns after the value.
     """
     flat = _flat(value)
     if len(indent) + used + columns_of(flat) + after <= WIDTH or not _has_parts(value):
@@ -74,7 +74,7 @@ def _has_parts(value: object) -> bool:
 
 
 def _flat(value: object) -> str:
-    """Write a value on one line."""
+    """Return the source of a value on one line."""
     if isinstance(value, UsedName):
         return str(value)
     if isinstance(value, str):

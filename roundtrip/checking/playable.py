@@ -24,7 +24,7 @@ from roundtrip.trace.reading.calls import TracedCall
 Era = Literal["retry", "live", "task"]
 
 _SHOWN_ERRORS: Final = frozenset({"ToolError", "ResourceError", "MCPError"})
-"""Errors whose text always reaches the client, unlike the text of a crash."""
+"""Errors whose text always reaches the client. The text of an unexpected exception may be masked."""
 _INDENT: Final = "    "
 _PAGES: Final = "# The user only agrees to visit pages: if done= waits for an action there, give User visits=."
 _CALLER: Final = "# Fill in the user who calls, as Server(principal=...) returns them."
@@ -97,7 +97,7 @@ def write_test(call: RecordedCall, server: ServerName, *, eras: tuple[Era, ...],
     if call.is_task and any(not round_.questions and round_.by == "body" for round_ in call.client_rounds):
         raise NotReplayable("its task waited for a time or a signal, which a scripted user cannot send")
     if call.ending is RoundEnding.WAITS and not call.is_task:
-        # In the live era, the second question is sent only after the user answers the first.
+        # In the live era, the second question is sent only after the user has answered the first.
         eras = ("retry",)
     _require_playable(call, eras)
     answers = list(_answers(call, eras))
@@ -178,7 +178,7 @@ def _ending(call: RecordedCall, *, with_result: bool) -> tuple[list[str], str]:
 
 
 def _asked(call: RecordedCall, eras: Sequence[Era]) -> Iterator[dict[str, Any]]:
-    """Return the expected questions of each round; in the live era, only those that were answered."""
+    """Return the expected questions of each round. In the live era, include only the questions that were answered."""
     for round_ in call.client_rounds:
         yield {
             key: _shown(question)
@@ -236,7 +236,7 @@ def _answer_source(answer: Answer | None) -> JsonValue:
 def _call_source(call: RecordedCall) -> tuple[list[str], list[str]]:
     """Return the constants and the statements that make the call."""
     user = ["server", *(["ANSWERS"] if call.client_rounds else [])]
-    # Do not declare other capabilities: the server might ask more questions.
+    # Do not declare other capabilities, because the server might then ask more questions.
     kinds = {"elicitation": {"form", "page"}, "sampling": {"sample"}}
     missing = [literal(name) for name, asking in kinds.items() if not asking & call.kinds]
     user += [f"missing_capabilities={{{', '.join(missing)}}}"] if missing else []
@@ -261,7 +261,8 @@ def _call_source(call: RecordedCall) -> tuple[list[str], list[str]]:
 
 
 def _approvers(call: RecordedCall) -> list[str]:
-    """Return the constants that approve a call. Transcripts have no logins, so comments ask for them.
+    """Return the constants that approve a call. Transcripts do not contain logins, so the generated test has comments
+    that ask the developer to add them.
 
     Raises:
         NotReplayable: A scripted person cannot repeat the decisions.

@@ -47,7 +47,7 @@ _HOW_TO_REVEAL: Final = (
 )
 
 _UNREPEATABLE: Final = frozenset({"CancelledError", ToolTimedOut.__name__, QuestionVolatile.__name__})
-"""Errors that depend on time, and may not recur."""
+"""Errors that depend on time and so may not occur again."""
 _MAX_NAMED_LEGS: Final = 5
 
 
@@ -62,21 +62,23 @@ class SeenQuestion:
     key: str
     kind: Kind | Literal["approval"]
     message: JsonValue = None
-    """The question's text, or a sample's parameters."""
+    """The question's text, or the parameters of a sampling request."""
     form: Mapping[str, Any] | None = None
     filled: Mapping[str, Any] | None = None
-    """The last answer's valid fields, shown as defaults; only in calls read with `whole=True`."""
+    """The valid fields of the last answer, which the form shows as defaults. Only in calls that were read with
+    `whole=True`.
+    """
     url: str | None = None
     reason: Reason = Reason.NEW
     attempt: int = 1
     complaint: str | None = None
-    """The error in the last answer; only in calls read with `whole=True`."""
+    """The error in the last answer. Only in calls that were read with `whole=True`."""
     by: str | None = None
     """The group that decides an approval."""
 
     @property
     def digests(self) -> tuple[bytes, bytes]:
-        """Return the message and schema digests. An answer's pin is computed from them."""
+        """Return the message digest and the schema digest, from which an answer's pin is computed."""
         if self.kind == "form":
             return digest(str(self.message)), digest_of_form(self.form or {})
         if self.kind == "page":
@@ -93,7 +95,7 @@ class SeenQuestion:
 
     @property
     def with_tools(self) -> bool:
-        """Return True for a sample whose answer may use tools."""
+        """Return True for a sampling request whose answer may use tools."""
         params = self.message if isinstance(self.message, dict) else {}
         return "tools" in params or "toolChoice" in params
 
@@ -150,9 +152,10 @@ class RoundEnding(Enum):
     UNASKABLE = "unaskable"
     """The client did not declare the capability."""
     WAITS = "waits"
-    """The answers, or the approval decisions, never came."""
+    """The answers or the approval decisions never arrived."""
     UNANSWERED = "unanswered"
-    """The client answered a question with a protocol error, which failed the call; only in the live era."""
+    """The client answered a question with a protocol error, which failed the call. This happens only in the live era.
+    """
     UNKNOWN = "unknown"
 
 
@@ -208,10 +211,10 @@ def recorded_call(call: TracedCall, *, whole: bool = False) -> RecordedCall:
 
     Args:
         call: The call.
-        whole: Also require the body's questions and the result.
+        whole: True to also require the body's questions and the result.
 
     Raises:
-        NotReplayable: The transcript lacks something.
+        NotReplayable: The transcript lacks something that the replay needs.
     """
     began = call.began
     if began is None or (call.servings and call.servings[0].leg != 1):
@@ -228,7 +231,7 @@ def recorded_call(call: TracedCall, *, whole: bool = False) -> RecordedCall:
         method=began.method,
         name=began.tool,
         version=began.version,
-        # A task's legs are rehearsed like a call that the client sends again.
+        # A task is rehearsed like a call in the retry era, whose client sends a new request for each leg.
         era="live" if began.era == "live" else "retry",
         is_task=any(serving.is_handed for serving in call.servings),
         build=began.build,
@@ -246,7 +249,7 @@ def _chain(call: TracedCall, *, whole: bool) -> list[Serving]:
     legs = {serving.leg for serving in chain}
     missing = max(legs) - len(legs)
     if missing:
-        # A corrupt leg number may claim more legs than are possible.
+        # A corrupt leg number may claim a huge number of legs, so limit the missing legs that are listed.
         named = islice((leg for leg in count(1) if leg not in legs), min(missing, _MAX_NAMED_LEGS))
         numbers = ", ".join(map(str, named)) + (", ..." if missing > _MAX_NAMED_LEGS else "")
         raise NotReplayable(f"leg {numbers} is not in these transcripts; pass the files of all instances")
@@ -257,7 +260,7 @@ def _chain(call: TracedCall, *, whole: bool) -> list[Serving]:
                 f"leg {last} was answered by the ledger, and these transcripts lack the serving that ran the body; "
                 "pass the files of all instances"
             )
-        # Check only the answers before this leg, because the effect of this leg's answers is unknown.
+        # Check only the answers before this leg, because the transcript does not show the effect of this leg's answers.
         return chain[:-1]
     return chain
 
@@ -271,7 +274,7 @@ def _rounds(chain: list[Serving], *, whole: bool) -> list[RecordedRound]:
                 _take_answers(rounds[-1], line.answers, known=whole or rounds[-1].by == "resolvers")
                 _take_decisions(rounds, line.decisions)
             computed |= {fixed.key: fixed.value.value for fixed in line.fixed if isinstance(fixed.value, Revealed)}
-            # In the live era, step results are not in a token.
+            # In the live era, no token contains the step results, so take them from the lines.
             computed |= {step.key: step.value.value for step in line.steps if isinstance(step.value, Revealed)}
             if not isinstance(line, AskedLine):
                 continue
@@ -295,23 +298,25 @@ def _take_answers(round_: RecordedRound, answers: tuple[ReadAnswer, ...], *, kno
     for read in answers:
         question = round_.questions.get(read.key)
         if question is None and known and len(round_.questions) == 1 and not round_.answers:
-            # The question was renamed, and the answer has the new name.
+            # The question was renamed, and the answer is recorded under the new name.
             (question,) = round_.questions.values()
         if question is None:
             continue
         action = ACTIONS[read.action] if read.action is not None else None
-        # If a question has several answers, keep the one that counted.
+        # If several answers to a question are recorded, keep the answer that counted.
         if question.key not in round_.answers or read.how == "taken":
             round_.answers[question.key] = Answer(question, action, read.how, revealed(read.data))
 
 
 def _take_decisions(rounds: list[RecordedRound], decisions: tuple[ReadDecision, ...]) -> None:
-    """Add each decision to the latest round that waited for its approval. All later legs read decisions again."""
+    """Add each decision to the latest round that waited for its approval. Every later leg reads the decisions again, so
+    they are recorded several times.
+    """
     for read in decisions:
         round_ = next((round_ for round_ in reversed(rounds) if read.key in round_.approvals), None)
         if round_ is None or read.key in round_.decisions:
             continue
-        # Code can read the person and the reason only from an approval, so only an approval requires them.
+        # Code can read the approver and the reason only after an approval, so only an approval requires these values.
         is_needed = read.outcome == "approved" or isinstance(read.data, Revealed)
         person = _revealed_as(dict[str, Any], read.data) if is_needed else None
         who, reason = (
@@ -335,7 +340,7 @@ def _question(shown: ShownQuestion, *, whole: bool) -> SeenQuestion:
 
 
 def _revealed_as(kind: type[T], kept: Recorded | None) -> T | None:
-    """Return a transcript value if it has this type, else None."""
+    """Return a revealed transcript value if it has this type, else None."""
     value: Any = revealed(kept)
     return value if isinstance(value, get_origin(kind) or kind) else None
 
@@ -343,7 +348,7 @@ def _revealed_as(kind: type[T], kept: Recorded | None) -> T | None:
 def _ending(last: Serving, rounds: list[RecordedRound]) -> RoundEnding:
     line = last.lines[-1]
     if isinstance(line, AskedLine):
-        # The body runs after a round without questions.
+        # After a round of resolvers without questions, the body runs.
         waits = line.questions or line.approvals or line.by != "resolvers"
         return RoundEnding.WAITS if waits else RoundEnding.BODY
     if not isinstance(line, EndedLine):

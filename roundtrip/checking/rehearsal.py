@@ -1,9 +1,9 @@
 """Rehearsals: legs that stop before the body, to show which questions the current build asks.
 
 Everything before the body runs: middleware, visibility gates, confirmations, resolvers and their context managers,
-which exit as after a failure. A rehearsal can also run the body: to its end, or to a step that has no result yet.
-Each leg has a separate ledger, tracers and bus, so it has no effects outside the application. A leg receives its
-journal and approval decisions directly, without a token.
+which exit as they do after a failure. A rehearsal can also run the body, either to its end or to the first step that
+has no result yet. Each leg has a separate ledger, tracers and bus, so it has no effects outside the application. A leg
+receives its journal and approval decisions directly, without a token.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from roundtrip.tracing import Beginning, DeclinedFact, Raised, TokenRejection, U
 Bodies = Literal["stop", "repeat", "to_step", "run"]
 """Where a leg that reaches its body ends: before the body, at the first step without a result, or after the body.
 
-`repeat` is `to_step` for a leg that has run before; `to_step` ends before a body that must run once.
+`repeat` acts like `to_step`, for a leg that has run before. `to_step` does not run a body that must run only once.
 """
 
 
@@ -73,7 +73,9 @@ class _BodyReached(MCPError):
 
 
 class _StepReached(BaseException):
-    """End of a leg before a step. It is not an `Exception`, because author code around the step could catch that."""
+    """End of a leg before a step. It is not an `Exception`, because the author's code around the step could catch an
+    `Exception`.
+    """
 
 
 @dataclass(slots=True)
@@ -92,7 +94,7 @@ class RehearsedLeg(Unfailing):
     reason: str = ""
     """The reason that the leg ended without questions and without reaching the body."""
     called: str | None = None
-    """A function that parameter filling called. Its body did not run."""
+    """The inner function whose body was reached while parameters were filled. That body did not run."""
     step: str = ""
     """The step that would run."""
     is_withheld: bool = False
@@ -114,7 +116,7 @@ class RehearsedLeg(Unfailing):
         """Ignore the rejection: a rehearsal has no tokens."""
 
     def stop(self, function: AskingFunction, *, outermost: bool) -> None:
-        """End a leg before its body, unless the body may run, to its end or to its first step without a result.
+        """End a leg before its body, unless the body may run to its end or to its first step without a result.
 
         Raises:
             MCPError: The rehearsed leg reached its body.
@@ -122,7 +124,7 @@ class RehearsedLeg(Unfailing):
         """
         asks, once = bool(function.contexts), function.policy(OncePolicy) is not None
         may_run = self.bodies == "repeat" or (self.bodies == "to_step" and not once)
-        # A body that cannot ask has no steps, and runs only on the last leg.
+        # A body that cannot ask has no steps to stop at, so it does not run with `repeat` or `to_step`.
         if self.bodies == "run" or (may_run and outermost and asks):
             return
         if not outermost:
@@ -137,7 +139,8 @@ class RehearsedLeg(Unfailing):
 
     def _watch(self, fact: Any) -> None:
         if isinstance(fact, Transition):
-            # A failure after the rehearsal's stop at the body or a step comes from that stop.
+            # After the rehearsal has stopped the leg at the body or a step, a failure is only a consequence of that
+            # stop.
             if self.end not in (End.BODY, End.STEP):
                 self.end = _END_BY_EVENT.get(fact.event, self.end)
                 if fact.event is Event.ASK:
@@ -178,23 +181,26 @@ class _BodyStop(LegPart):
 
 
 class Rehearsal(LegExtension):
-    """Innermost middleware of a rehearsing server: it gives each request a journal, and stops its leg."""
+    """Innermost middleware of a rehearsing server: it gives each request a journal, and stops the request's leg."""
 
     def __init__(self, effects: Effects) -> None:
         self._effects = effects
         self.next(None, {})
 
     def next(self, journal: Journal | None, decisions: Mapping[str, ApprovalState], bodies: Bodies = "stop") -> None:
-        """Prepare the next request: of the call with this journal and these decisions, or of a new call."""
+        """Prepare the next request. It continues the call that has this journal and these decisions, or begins a new
+        call.
+        """
         self.journal = journal
         self.rehearsed = RehearsedLeg(decided=decisions, bodies=bodies)
         """The last request's result."""
-        # Every leg gets new effects: one leg's claims must not affect the next, which may be an earlier leg.
+        # Every leg gets new effects, because claims from one leg must not affect the next leg, which may come earlier
+        # in the call.
         self._effects.use(Effects(None, Tracers((self.rehearsed,)), InMemorySubscriptionBus(), dry_run=self.rehearsed))
 
     @override
     def join(self, leg: OpenLeg) -> LegPart:
-        # A rehearsal has no authenticated user, and shows no user its tickets.
+        # A rehearsal has no authenticated user, and shows its tickets to no user.
         leg.binds_tickets = False
         return _BodyStop(self.rehearsed, leg.function, outermost=leg.record is not None)
 

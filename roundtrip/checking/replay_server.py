@@ -34,7 +34,7 @@ from roundtrip.machine.pins import Pinner
 
 
 class ReplayServer:
-    """Rehearsing server and its clients, which play single legs. Created by `open_replay_server`."""
+    """Rehearsing server and its clients, which play single legs. Use `open_replay_server` to create it."""
 
     def __init__(
         self, server: AttachedServer, rehearsal: Rehearsal, clients: AsyncExitStack, *, seconds: float
@@ -93,7 +93,7 @@ class ReplayServer:
     async def _send(self, session: ClientSession, call: RecordedCall, responses: dict[str, InputResponse]) -> BaseModel:
         leg = LegRequest(call.name, call.arguments, answers=responses or None, method=cast("Method", call.method))
         if call.method == "tools/call":
-            # A new call gets the highest version; this call keeps the recorded one.
+            # A new call would get the highest version, so request the recorded version.
             meta = None if call.version is None else {"roundtrip/version": call.version}
             return await send(session, replace(leg, meta=meta))
         kind = "prompt" if call.method == "prompts/get" else "resource"
@@ -103,7 +103,7 @@ class ReplayServer:
             leg = replace(leg, name=uri)
             is_served = is_served and next(iter(self._server.resources_for(uri)), None) == call.name
         if not is_served:
-            # If this item is not served in legs, the check cannot stop before its body.
+            # If the server does not serve this item in legs, the check could not stop before the item's body.
             name = "prompt" if kind == "prompt" else "resource template"
             raise MCPError(code=0, message=f"no {name} with this name can ask")
         return await send(session, leg)
@@ -126,7 +126,7 @@ class ReplayServer:
 
 @asynccontextmanager
 async def open_replay_server(server: AttachedServer, *, seconds: float) -> AsyncGenerator[ReplayServer]:
-    """Start a server for rehearsals, and stop it at the end.
+    """Start a server for rehearsals, and stop it when the block ends.
 
     Args:
         server: The server. It must not serve other clients during the rehearsal.

@@ -45,12 +45,12 @@ class Replay:
         return next((recorded[name] for name in names_of(waiting) if name in recorded), None)
 
     def answers_before(self, done: int) -> dict[str, Answer]:
-        """Return the answers that counted in the first `done` rounds."""
+        """Return the answers that counted in the call's first `done` rounds."""
         rounds = self.rounds[:done]
         return {key: answer for round_ in rounds for key, answer in round_.answers.items() if answer.how == "taken"}
 
     def decisions_before(self, done: int) -> dict[str, ApprovalState]:
-        """Return the decisions of the first `done` rounds, by approval name."""
+        """Return the decisions from the call's first `done` rounds, by approval name."""
         decisions: dict[str, ApprovalState] = {}
         for round_ in self.rounds[:done]:
             for key, approval in round_.approvals.items():
@@ -60,7 +60,7 @@ class Replay:
         return decisions
 
     def _pin(self, question: SeenQuestion) -> bytes:
-        """Compute a pin with this server's key, because the server does not have the recorded keys."""
+        """Compute a question's pin with this server's key, because the server does not have the recorded keys."""
         return self.server.pinner.pin(self.call.id, *question.digests)
 
     def journal_for(self, round_: RecordedRound, done: int) -> Journal:
@@ -72,7 +72,7 @@ class Replay:
             end=self._now + _MAX_AGE_SECONDS,
             leg=round_.leg,
             round=round_.number,
-            # The name must differ from the current build, which did not ask the questions.
+            # The build's name must differ from the current build, which did not ask these questions.
             build=f"{self.call.build}, recorded",
             version=self.call.version,
             entries={
@@ -88,14 +88,14 @@ class Replay:
         )
 
     async def play_leg(self, journal: Journal | None, answers: Sequence[Answer]) -> RehearsedLeg:
-        """Play one leg. If it only gives the call a token, as for an exactly-once tool, also play the next leg."""
+        """Play one leg. If the leg only gives the call a token, as for an exactly-once tool, also play the next leg."""
         leg = await self.server.play_leg(self.call, journal, answers, self.decisions, self.bodies)
         if leg.end is End.ASKS and not leg.questions and not leg.approvals:
             leg = await self.server.play_leg(self.call, leg.journal, (), self.decisions, self.bodies)
         return leg
 
     async def play_next_leg(self, leg: RehearsedLeg, before: RecordedRound, asked: RecordedRound) -> RehearsedLeg:
-        """Play the leg that brings one round's recorded answers and decisions, and should ask the next round.
+        """Play the leg that delivers one round's recorded answers and decisions, and should ask the next round.
 
         Args:
             leg: The leg that asked the earlier round.
@@ -107,7 +107,7 @@ class Replay:
                 self.decisions[waiting.key] = ApprovalState("recorded", waiting.question.message.hex(), decision)
         pairs = [(waiting, self.find_record(waiting, before.answers)) for waiting in leg.questions]
         answers = [replace(answer, question=SeenQuestion.of(waiting)) for waiting, answer in pairs if answer]
-        # Steps that ran on the next leg were recorded with that leg's round.
+        # The results of steps that run on this leg were recorded with the round that this leg asks.
         computed = {key: Computed(value) for key, value in asked.computed.items()}
         journal = replace(leg.journal, computed=computed) if leg.journal is not None else None
         return await self.play_leg(journal, answers)
@@ -117,7 +117,7 @@ def whole_call(traced: TracedCall) -> RecordedCall:
     """Read a call for a replay of its body.
 
     Raises:
-        NotReplayable: The transcript lacks something.
+        NotReplayable: The transcript lacks something that the replay needs.
     """
     call = recorded_call(traced, whole=True)
     if any(isinstance(value, Digested) for value in _kept(traced)):
@@ -143,12 +143,12 @@ def _kept(traced: TracedCall) -> Iterator[Recorded | None]:
 
 
 def names_of(waiting: PendingQuestion) -> tuple[str, ...]:
-    """Return a question's name, its former names, and the name under which the server found its record."""
+    """Return a question's name, its former names, and the name under which the server found the question's record."""
     return waiting.names if waiting.former is None else (*waiting.names, waiting.former)
 
 
 def is_worded_as(before: SeenQuestion, waiting: PendingQuestion) -> bool:
-    """Return True if a question has the recorded wording. A review's form contains the answers that it shows."""
+    """Return True if a question has the recorded wording. A review's wording includes the answers in its form."""
     return before.digests in (digests_of(waiting), SeenQuestion.of(waiting).digests)
 
 

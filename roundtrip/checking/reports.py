@@ -20,7 +20,7 @@ class Verdict(StrEnum):
     """The call continues as recorded, but some answers no longer count."""
     DIVERGES = "diverges"
     NOT_CHECKED = "not checked"
-    """The call, or its body's questions, could not be replayed, and the check found nothing else."""
+    """The call or its body's questions could not be replayed, and the check found no differences."""
 
 
 class Cause(StrEnum):
@@ -41,12 +41,12 @@ class AskedAgain:
     before: SeenQuestion
     now: SeenQuestion
     complaint: str | None = None
-    """The error in the answer."""
+    """The error in the recorded answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A leg's result: its questions, or a text that describes another end."""
+    """A leg's result: its questions, or a text that says how else the leg ended."""
 
     text: str
     questions: tuple[SeenQuestion, ...] = ()
@@ -62,13 +62,13 @@ class Divergence:
     """A round from which the call differs from its record."""
 
     round: int
-    """The round that differs, or the one that would have followed."""
+    """The number of the round that differs. If the record has no such round, the number that it would have had."""
     expected: Turn
     actual: Turn
 
     @property
     def gist(self) -> tuple[object, ...]:
-        """Return a comparison key: it is equal for legs that show the same divergence."""
+        """Return a comparison key, which is equal for legs that show the same divergence."""
         expected, actual = self.expected.keys, self.actual.keys
         return expected - actual, actual - expected, "" if actual else self.actual.text
 
@@ -83,13 +83,13 @@ class CheckResult:
     again: list[AskedAgain] = field(default_factory=list[AskedAgain])
     divergences: list[Divergence] = field(default_factory=list[Divergence])
     notes: list[str] = field(default_factory=list[str])
-    """Limits of the check."""
+    """Notes about what the check could not cover."""
     not_checked: str | None = None
     """The reason that the call was not checked completely."""
 
     @property
     def verdict(self) -> Verdict:
-        """Return the worst result."""
+        """Return the check's most serious result."""
         if self.divergences:
             return Verdict.DIVERGES
         if self.again:
