@@ -1,4 +1,4 @@
-"""Attacks with answers: missing, unasked, early, malformed, invalid and oversized ones, and undeclared capabilities."""
+"""Attacks with missing, unasked, early, malformed, invalid and oversized answers, and with undeclared capabilities."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -32,7 +32,7 @@ _MALFORMED_ANSWERS: Final[tuple[tuple[str, Any], ...]] = (
 
 
 class _DifferentQuestions(Exception):
-    """Equal calls get different questions, so an attack cannot reach the same leg as the honest call."""
+    """Equal calls got different questions, so an attack cannot reach the same leg as the honest call."""
 
 
 class AnswerAttacks:
@@ -69,7 +69,7 @@ class AnswerAttacks:
         """Play a new call up to a leg, and return the leg.
 
         Raises:
-            _AskedOtherwise: The call gets other questions than the honest call.
+            _DifferentQuestions: The call gets other questions than the honest call.
         """
         leg = await self._session.unsent_leg(self._tool, self._honest, index)
         if leg is None:
@@ -114,7 +114,7 @@ class AnswerAttacks:
         self._notes.require(ignored, "S8.unknown", text)
 
     async def _early(self, index: int) -> None:
-        """Send later rounds' answers too early: instead of the expected answers, and together with them."""
+        """Send later rounds' answers too early: in place of the expected answers, and together with them."""
         asked = self._honest.responses[index - 1].questions
         later = {key: answer for key, answer in self._honest.answers(index + 1).items() if key not in asked}
         if not later or not self._honest.responses[index].questions:
@@ -169,7 +169,9 @@ class AnswerAttacks:
             await self._require_control("S9.content", leg, index)
 
     async def _require_control(self, clause: str, leg: WireLeg, index: int) -> None:
-        """Send the honest leg after the bad ones. If the server also rejects it, the bad legs prove nothing."""
+        """Send the honest leg after the bad legs. If the server also rejects the honest leg, the bad legs prove
+        nothing.
+        """
         control = await self._session.call(leg)
         if not reaction_to(control, self._honest, index).continued and control.ending is not self._honest.last.ending:
             reason = f"after the attacks, even the honest request was answered with {control.summary}"
@@ -193,7 +195,7 @@ class AnswerAttacks:
             self._notes.require(answered and await self._session.is_alive(), "A3", text)
 
     async def _stateless(self) -> None:
-        """Send all answers in a first request, without a state."""
+        """Send all answers in a call's first request, without a state."""
         answers = self._honest.answers()
         if not self._honest.states or not answers:
             return
@@ -206,7 +208,7 @@ class AnswerAttacks:
             self._notes.passed("S8.stateless")
 
     async def _incapable(self) -> None:
-        """Call the tool as a client without capabilities, and with only one capability at a time."""
+        """Call the tool as a client without capabilities, and as clients with only one capability each."""
         if not any(self._honest.responses[number].questions for number in self._honest.asked):
             return
         call = await self._session.play(self._tool, until=0, capabilities=NONE)
@@ -224,11 +226,11 @@ class AnswerAttacks:
             await self._session.play(self._tool, until=0, capabilities={kind: {}})
         leg = await self._leg(self._honest.asked[0] + 1)
         if len(self._honest.asked) > 1:
-            # Capabilities belong to each request, not to an earlier one.
+            # Declare no capabilities on this leg. The capabilities of an earlier request must not count.
             await self._session.call(leg, capabilities=NONE)
 
     async def _serves_after_abandoned_calls(self) -> bool:
-        """Play a whole call after all abandoned calls, and return True if it ends as before."""
+        """Play a whole call after all abandoned calls. Return True if the call ends as the honest call did."""
         if not self._honest.asked:
             return True
         call = await self._session.play(self._tool)

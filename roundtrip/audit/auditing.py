@@ -18,12 +18,12 @@ _MAX_PAGES: Final = 100
 
 
 class AuditFailed(Exception):
-    """The audit could not start: the server does not answer, or a named tool cannot be called."""
+    """The audit could not start, because the server does not answer or a named tool cannot be called."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditPlan:
-    """Audit settings: the server, its tools, and their promises."""
+    """Audit settings: the server, its tools, and the promises that the user made for them."""
 
     target: str
     """The server's name in the report."""
@@ -32,11 +32,11 @@ class AuditPlan:
     answers: AnswerFile = NO_ANSWERS
     limits: AuditLimits = field(default_factory=AuditLimits)
     has_other: bool = False
-    """True if the connection has another user's headers."""
+    """True if the connection can send another user's headers."""
     stale: float | None = None
-    """Seconds until a state must be rejected; None to not wait."""
+    """Seconds after which the server must reject a state. None to skip this test and its wait."""
     once: frozenset[str] = frozenset()
-    """The tools that promise to act once."""
+    """The tools that promise to act only once."""
     secrets: tuple[str, ...] = ()
     """Texts that must not be readable in a state."""
 
@@ -122,7 +122,7 @@ async def _attack(session: AuditSession, plan: AuditPlan) -> None:
 
 
 def _require_end(session: AuditSession, tool: AuditedTool, call: AuditedCall) -> None:
-    """Record why an honest call proves nothing."""
+    """If an honest call failed, record why attacks on the tool would prove nothing."""
     reason = call.trouble
     if reason is None and call.last.ending in (Ending.REJECTED, Ending.CRASHED, Ending.FAILED):
         reason = f"an honest call was answered with {call.last.summary}"

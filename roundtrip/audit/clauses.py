@@ -1,8 +1,8 @@
 """Audit clauses: their IDs, levels and sources.
 
-S, F, R and T clauses come from the specification. `specs/protocol.md` lists the S and F clauses; a name after a dot is
-part of a clause. A clauses are roundtrip's advice, beyond the specification. P clauses are promises that the user
-makes on the command line.
+S, F, R and T clauses come from the specification. `specs/protocol.md` lists the S and F clauses; an ID with a dot and a
+name is a part of a clause. A clauses are roundtrip's advice, and not in the specification. P clauses are promises that
+the user makes on the command line.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _USER: Final = "the command line"
 
 
 class ClauseLevel(Enum):
-    """Clause level from RFC 2119; advice is the lowest level."""
+    """Clause level from RFC 2119, with advice as an additional, lowest level."""
 
     MUST = "MUST"
     SHOULD = "SHOULD"
@@ -34,9 +34,9 @@ class AuditClause:
     level: ClauseLevel
     demand: str
     source: str
-    """The page in the 2026-07-28 specification, or who makes the demand."""
+    """The page in the 2026-07-28 specification, or who else demands it."""
     untried: str = "no call got that far"
-    """The reason if no attempt tries the clause."""
+    """The reason to report if no attempt tried the clause."""
 
 
 _MUST, _SHOULD, _MAY, _ADVICE = ClauseLevel

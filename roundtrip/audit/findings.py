@@ -30,7 +30,7 @@ class ClauseFinding:
     attempts: int
     """The number of attempts at the clause."""
     texts: tuple[str, ...]
-    """The evidence, the fact, or the reason that the clause could not be tried."""
+    """The evidence, the observed behavior, or the reason that the clause could not be tried."""
 
     def counts(self, level: ClauseLevel) -> bool:
         """Return True if the clause failed, at this level or a stricter one."""
@@ -66,17 +66,17 @@ class ToolNotes:
         _add(tried.failures, text)
 
     def fact(self, clause: str, text: str) -> None:
-        """Record a behavior that the clause leaves to the server."""
+        """Record how the server behaves where the clause leaves the choice to it."""
         tried = self._of(clause)
         tried.attempts += 1
         _add(tried.facts, text)
 
     def untried(self, clause: str, reason: str) -> None:
-        """Record why the clause could not be tried. Successful attempts take precedence."""
+        """Record why the clause could not be tried. If an attempt succeeds, it counts and the reason does not."""
         _add(self._of(clause).reasons, reason)
 
     def require(self, holds: bool, clause: str, text: str) -> None:
-        """Record an attempt: it failed unless the condition holds."""
+        """Record an attempt. It failed if the condition does not hold."""
         if holds:
             self.passed(clause)
         else:
@@ -91,7 +91,7 @@ class ToolNotes:
         self.limit = self.limit or reason
 
     def withdraw(self, clause: str, reason: str) -> None:
-        """Drop attempts that found no fault, because they prove nothing for this reason."""
+        """Drop a clause's attempts that found no fault, because they prove nothing for the given reason."""
         tried = self._of(clause)
         if tried.attempts and not tried.failures and not tried.facts:
             tried.attempts = 0
@@ -102,7 +102,7 @@ class ToolNotes:
 
 
 AuditNotes = defaultdict[str | None, ToolNotes]
-"""An audit's observations, by tool; None is the whole server."""
+"""An audit's observations by tool. The key None stands for the whole server."""
 
 
 def findings_in(notes: AuditNotes) -> Iterator[ClauseFinding]:

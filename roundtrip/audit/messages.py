@@ -1,4 +1,4 @@
-"""Audit requests and responses as plain JSON: no SDK model corrects or hides anything."""
+"""Audit requests and responses as plain JSON, so that no SDK model corrects or hides anything."""
 
 import json
 from collections.abc import Mapping
@@ -27,14 +27,14 @@ ABSENT: Final = object()
 NONE: Final[Json] = {}
 """Capabilities of a client that cannot be asked anything."""
 FULL: Final[Json] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}, "context": {}}, "roots": {}}
-"""Capabilities of a client that can be asked everything, but has no tasks."""
+"""Capabilities of a client that can be asked everything, but does not support tasks."""
 WITH_TASKS: Final[Json] = {**FULL, "extensions": {EXTENSION: {}}}
-"""Capabilities of a client that can be asked everything, and has tasks."""
+"""Capabilities of a client that can be asked everything, and supports tasks."""
 
 
 @dataclass(frozen=True, slots=True)
 class WireLeg:
-    """One request in a call, with answers and a state of any type."""
+    """One request in a call. Its answers and its state may have any type."""
 
     name: str
     arguments: Json
@@ -83,13 +83,13 @@ class WireResponse:
     trouble: str | None = None
     """The reason that there is no JSON-RPC response."""
     repeated: tuple[str, ...] | None = None
-    """Keys that occur twice in one object; None if that is unknown."""
+    """Keys that occur twice in the same object; None if this is unknown."""
     requests: tuple[str, ...] = ()
     """Methods of the requests that the server sent before the response."""
     has_id: bool = True
-    """True if the response has its request's ID; an error may have none."""
+    """True if the response has its request's ID. An error may have no ID."""
     is_cut: bool = False
-    """True if the connection ended before the response: the server may have rejected a body that it did not read."""
+    """True if the connection ended before the response. The server may have rejected a body without reading it."""
 
     @cached_property
     def result(self) -> Json | None:
@@ -105,7 +105,7 @@ class WireResponse:
 
     @property
     def result_type(self) -> object:
-        """Return the result's own `resultType`."""
+        """Return the `resultType` in the result; None if the result has none."""
         return (self.result or {}).get("resultType")
 
     @cached_property
@@ -141,7 +141,7 @@ class WireResponse:
         if self.task_id is not None:
             return Ending.TASK
         asks = self.result_type == "input_required" or "inputRequests" in self.result or "requestState" in self.result
-        # A `tasks/get` result has the task's questions.
+        # A `tasks/get` result lists the task's questions, but is not an input-required result.
         if asks and "taskId" not in self.result:
             return Ending.ASKED
         return Ending.FAILED if self.result.get("isError") is True else Ending.DONE

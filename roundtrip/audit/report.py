@@ -100,7 +100,8 @@ def _summary(report: AuditReport, level: ClauseLevel) -> str:
 def as_junit(report: AuditReport, level: ClauseLevel) -> str:
     """Return the report as JUnit XML: one suite per tool, and one for the server.
 
-    A failure below the level, and a clause that could not be tried, are skipped tests. A fact passes, with output.
+    A failure below the level is a skipped test, and so is a clause that could not be tried. A fact is a test that
+    passes, with the fact as its output.
     """
     root = ElementTree.Element("testsuites", name="roundtrip audit")
     total = Counter[str]()

@@ -21,11 +21,11 @@ from roundtrip.untrusted import mapping_of
 
 _VERSION: Final = version("mcp-roundtrip")
 _NOT_OF_THE_REQUEST: Final = (401, 403, 429)
-"""HTTP statuses that do not depend on a request's state and answers."""
+"""HTTP statuses that a server sends for reasons other than the request's state and answers."""
 
 
 class LimitReached(Exception):
-    """The audit must not send more requests."""
+    """The audit has reached a limit and must not send more requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class AuditedTool:
 
 @dataclass(slots=True)
 class AuditedCall:
-    """Call of an honest client, as far as it got."""
+    """Call of an honest client, up to its end or to the point where it failed."""
 
     legs: list[WireLeg]
     responses: list[WireResponse] = field(default_factory=list[WireResponse])
@@ -66,11 +66,11 @@ class AuditedCall:
 
     @property
     def asked(self) -> list[int]:
-        """Return the indexes of the responses with questions or a state."""
+        """Return the indexes of the responses that have questions or a state."""
         return [number for number, response in enumerate(self.responses) if response.ending is Ending.ASKED]
 
     def answers(self, start: int = 0) -> dict[str, Any]:
-        """Return the answers in the legs from an index on."""
+        """Return the answers that the legs from an index on send."""
         answers_so_far: dict[str, Any] = {}
         for leg in self.legs[start:]:
             answers_so_far |= mapping_of(leg.answers)
@@ -88,7 +88,7 @@ class Reaction:
 
     response: WireResponse
     continued: bool
-    """True if the call continued as for an honest client."""
+    """True if the call continued as it does for an honest client."""
     asked_again: bool
     """True if the server asked the same questions again."""
 
@@ -146,7 +146,7 @@ class AuditSession:
         return anyio.current_time() - self._began_at
 
     async def wait(self, seconds: float) -> None:
-        """Wait without counting the time toward the limit."""
+        """Wait. The waiting time does not count toward the time limit."""
         self._waited += seconds
         await anyio.sleep(seconds)
 
@@ -194,7 +194,7 @@ class AuditSession:
         return response
 
     async def unsent_leg(self, tool: AuditedTool, honest: AuditedCall, index: int) -> WireLeg | None:
-        """Play a new call up to a leg, and return the leg, or None if the call gets other questions.
+        """Play a new call up to a leg, and return the unsent leg. Return None if the new call gets other questions.
 
         Args:
             tool: The tool.
@@ -218,11 +218,11 @@ class AuditSession:
         until: int | None = None,
         capabilities: Mapping[str, Any] = FULL,
     ) -> AuditedCall:
-        """Play an honest call, or its first rounds.
+        """Play an honest call, or only its first rounds.
 
         Args:
             tool: The tool.
-            until: The round to stop at without answering, counted from 0; None to play the call to its end.
+            until: The round at which to stop without answering, counted from 0; None to play the call to its end.
             capabilities: The client's capabilities.
         """
         self.begun[tool.name] += 1
@@ -243,10 +243,10 @@ class AuditSession:
                 return call
 
     def answers(self, tool: str, questions: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-        """Return honest answers to questions: the user's, or answers generated from the forms.
+        """Return honest answers to questions: the user's answers, or answers generated from the forms.
 
         Raises:
-            CallFailed: An answer is unknown.
+            CallFailed: The answer to a question is unknown.
         """
         answers: dict[str, Mapping[str, Any]] = {}
         for key, request in questions.items():

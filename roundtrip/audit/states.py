@@ -1,4 +1,4 @@
-"""Attacks with states: tampered, forged and invented ones, and states from another request, user or time."""
+"""Attacks with states: tampered, forged and invented states, and states from another request, user or time."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ class StateAttacks:
     Args:
         session: The session.
         tool: The tool.
-        calls: An honest call to each named tool, by tool name.
+        calls: Maps each named tool to an honest call.
     """
 
     def __init__(self, session: AuditSession, tool: AuditedTool, calls: Mapping[str, AuditedCall]) -> None:
@@ -48,12 +48,14 @@ class StateAttacks:
         self._rejects = False
         self._rejection = ""
         self._rejections: dict[str, str] = {}
-        """The server's rejections of bad states, each with an example state."""
+        """Maps each rejection that the server sent for a bad state to an example of such a state."""
         self._stale: tuple[WireLeg, int, float] | None = None
-        """An unsent leg, its index, and when its state arrived. It is sent when the state should have expired."""
+        """An unsent leg, its index, and the time when its state arrived. The leg is sent when the state should have
+        expired.
+        """
 
     async def run(self, *, is_once: bool) -> None:
-        """Attack each of the call's states, and repeat its last request."""
+        """Attack each of the call's states, and repeat the call's last request."""
         indexes = list(self._state_indexes())
         for index in indexes[:_MAX_STATES]:
             await self._attack(index)
@@ -83,7 +85,7 @@ class StateAttacks:
                 return
 
     async def send_stale(self, *, seconds: float) -> None:
-        """Send the kept leg, if any, when its state should have expired."""
+        """If a leg was kept, send it when its state should have expired."""
         if self._stale is None:
             return
         leg, index, sent_at = self._stale
@@ -100,7 +102,8 @@ class StateAttacks:
                 self._notes.untried(clause, "equal calls get different questions")
             return
         state = str(leg.state)
-        # If the server rejects an invented state, a question in response to another state shows that it was accepted.
+        # If the server rejects an invented state but answers another bad state with questions, it has accepted that
+        # state.
         invented = await self._try(replace(leg, state=_INVENTED_TEXT), index)
         self._rejects = invented.response.ending is Ending.REJECTED
         self._rejection = invented.response.rejection
@@ -166,7 +169,9 @@ class StateAttacks:
         self._judge_bound("S5.principal", reaction, "another user sent a user's state")
 
     def _judge_bound(self, clause: str, reaction: Reaction, text: str) -> bool:
-        """Note the verdict. Return False if the server may have rejected something other than the state."""
+        """Record whether the server rejected the state. Return False if it may have rejected something other than the
+        state.
+        """
         response = reaction.response
         if self._is_accepted(reaction):
             self._notes.failed(clause, f"{text}, and answered with {response.summary}")
@@ -181,7 +186,7 @@ class StateAttacks:
         return True
 
     def _is_state_rejection(self, response: WireResponse) -> bool:
-        """Return True if the response looks like a state rejection."""
+        """Return True if the response looks like the rejection of a state."""
         return response.rejection == self._rejection or "state" in response.rejection.lower()
 
     async def _try(
@@ -198,7 +203,7 @@ class StateAttacks:
         if honest is None:
             reaction = reaction_to(response, self._honest, index)
         else:
-            # With another tool's state, a call may start, but must not continue.
+            # With another tool's state, the server may start a new call, but must not continue the state's call.
             began = (
                 response.ending is Ending.ASKED and response.questions.keys() == honest.responses[0].questions.keys()
             )
@@ -214,7 +219,7 @@ class StateAttacks:
         return reaction.continued or (self._rejects and reaction.response.ending is Ending.ASKED)
 
     async def _replay(self, *, is_once: bool) -> None:
-        """Repeat a call's last leg, and send another call's last leg twice concurrently."""
+        """Repeat a call's last leg. Send the last leg of another call twice at the same time."""
         index = len(self._honest.legs) - 1
         leg = await self._unsent(index)
         if leg is None:
@@ -237,7 +242,8 @@ class StateAttacks:
         if not done or any(result != done[0] for result in done):
             self._notes.failed("S5.once", f"the same last request, sent twice {manner}, was answered with {texts}")
         elif len(done) == 2 and done[0] == self._honest.last.result:
-            # Another call with the same answers had the same result.
+            # Another call with the same answers returned the same result, so equal results do not show that the tool
+            # acted once.
             text = "a repeated last request got an equal result, as equal calls do, so a second act would not show"
             self._notes.fact("S5.once", text)
         else:
@@ -270,7 +276,7 @@ class StateAttacks:
 
 
 def _bad_states(state: str) -> Iterator[tuple[str, str, Any]]:
-    """Yield bad states, each with its clause and a description."""
+    """Yield bad states, each with its clause and its description."""
     short = dict(truncated(state))
     for description, bad in tampered(state):
         yield ("S4.truncated" if description in short else "S4.tampered"), description, bad

@@ -16,7 +16,9 @@ from roundtrip.untrusted import mapping_of
 
 _MAX_POLLS: Final = 100
 _MAX_UNCHANGED_POLLS: Final = 10
-"""Polls that still show an answered question until the audit assumes that its answer was ignored."""
+"""Number of polls that may still show an answered question before the audit concludes that the server ignored the
+answer.
+"""
 _MAX_PAUSE_SECONDS: Final = 1.0
 _MIN_PAUSE_SECONDS: Final = 0.02
 _ENDED: Final = ("completed", "failed", "cancelled")
@@ -54,12 +56,12 @@ class TaskAttacks:
             self._notes.untried("T4", "it needs --other-header with another user's credentials")
             return
         foreign = await self._send("tasks/get", {"taskId": id}, is_other=True)
-        # Both errors may quote the id.
+        # Both errors may quote the task ID.
         same = foreign.error is not None and foreign.rejection.replace(id, other) == unknown.rejection
         self._notes.require(same, "T4", f"another user's request for the task was answered with {foreign.summary}")
 
     async def _follow(self, id: str) -> None:
-        """Answer a task's questions. The first answer is invalid, then valid."""
+        """Answer a task's questions. Answer the first question with an invalid answer, and then with a valid one."""
         asked: dict[str, Any] = {}
         answered: set[str] = set()
         gone: set[str] = set()
@@ -81,7 +83,7 @@ class TaskAttacks:
                 return
             unchanged = unchanged + 1 if questions and questions.keys() <= answered else 0
             if unchanged >= _MAX_UNCHANGED_POLLS:
-                # The server ignored the invalid answer, which is allowed.
+                # The server ignored the invalid answer and still asks, which is allowed.
                 answered -= questions.keys()
             new = {key: request for key, request in questions.items() if key not in answered}
             if new:
@@ -99,7 +101,7 @@ class TaskAttacks:
         self._notes.untried("T1", f"the task has not ended after {_MAX_POLLS} polls")
 
     def _invalid(self, questions: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return an invalid answer to one question, or None if none can be generated."""
+        """Return an invalid answer to one of the questions, or None if no invalid answer can be generated."""
         for key, request in questions.items():
             question = parse_question(request)
             if question is None:

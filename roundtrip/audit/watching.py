@@ -36,7 +36,7 @@ def parse_question(request: Any) -> InputRequest | None:
 def check_response(
     all_notes: AuditNotes, method: str, response: WireResponse, capabilities: Mapping[str, Any], tool: str | None
 ) -> None:
-    """Record which clauses a response keeps.
+    """Record for each clause whether a response complies.
 
     Args:
         all_notes: The audit's notes.
@@ -122,7 +122,7 @@ def _note_kinds(notes: ToolNotes, response: WireResponse, capabilities: Mapping[
 
 
 def _undeclared(request: Any, capabilities: Mapping[str, Any]) -> str | None:
-    """Return the undeclared capability that a question needs, or None."""
+    """Return the capability that a question needs but the request did not declare, or None."""
     asked = mapping_of(request)
     details = mapping_of(asked.get("params"))
     match asked.get("method"):

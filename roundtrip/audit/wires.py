@@ -1,6 +1,6 @@
 """Audit connections: streamable HTTP, and a command's standard streams.
 
-A connection goes only to the named server: it follows no redirects and uses no proxy.
+A connection sends requests only to the named server: it follows no redirects and uses no proxy.
 """
 
 import itertools
@@ -95,7 +95,7 @@ async def http_wire(
     async with httpx2.AsyncClient(
         timeout=httpx2.Timeout(patience),
         follow_redirects=False,
-        # A proxy from the environment would be another host. OpenSSL reads SSL_CERT_FILE itself.
+        # A proxy from the environment would be another host, so ignore it. OpenSSL itself reads SSL_CERT_FILE.
         trust_env=False,
         verify=ssl.create_default_context(),
         event_hooks={"response": [size_limit(_MAX_RESPONSE_BYTES)]},
