@@ -1,4 +1,4 @@
-"""Report on a connected client: the questions that it can be asked, and known facts. Its texts are untrusted."""
+"""Report on a connected client: which questions it can be asked, and other facts. The client's texts are untrusted."""
 
 import json
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from roundtrip.text import printable
 _MAX_NAME_CHARS: Final = 200
 _MAX_DECLARED_CHARS: Final = 2000
 _HASTY_SECONDS: Final = 0.5
-"""An answer within this time is faster than a person can read a form."""
+"""An answer that arrives within this time is faster than a person can read a form."""
 
 _PROBES: Final = {
     "form": Elicit("?", bool),
@@ -53,7 +53,9 @@ class ClientReport:
     revision: str
     declared: dict[str, Any]
     obstacles: dict[str, str]
-    """The question kinds, each with the reason that the client cannot be asked; empty if it can."""
+    """Maps each kind of question to the reason that the client cannot be asked; the reason is empty if the client can
+    be asked.
+    """
     known: KnownClient | None
     trial: Trial | None = None
 

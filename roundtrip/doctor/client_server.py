@@ -21,7 +21,7 @@ NAME: Final = "roundtrip-doctor"
 TOOL: Final = "what_can_you_ask"
 
 _MAX_CLIENTS: Final = 1000
-"""Maximum clients to remember as reported."""
+"""Maximum number of reported clients to remember."""
 _QUESTION: Final = "This is a test by roundtrip doctor. Do you see this form?"
 
 
@@ -48,7 +48,7 @@ def make_server(tell: Callable[[ClientReport], None] | None = None) -> Server[An
     server = Server[Any](
         NAME,
         instructions=f"Call {TOOL} to see which questions this server may ask the user of this client.",
-        # Processes do not continue each other's calls.
+        # The probe is off, because these processes do not continue each other's calls.
         probe=False,
         trace=False,
         middleware=[greet],

@@ -1,6 +1,6 @@
-"""Observations of a service from outside: its addresses, their instances, and calls between instances.
+"""Observations of a service from outside: its addresses, the instances behind them, and calls between instances.
 
-Instance reports are untrusted. The models that parse them bound every value.
+Instance reports are untrusted. The models that parse them limit every value.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 _MAX_WORD_CHARS: Final = 200
 _MAX_CLOCK: Final = 1e11
-"""Seconds since 1970; the largest time that a report may have."""
+"""The largest time that a report may contain, in seconds since 1970."""
 _MAX_WORKERS: Final = 1024
 
 _Word = Annotated[str, StringConstraints(max_length=_MAX_WORD_CHARS)]
@@ -20,7 +20,7 @@ _Id = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{12}$")]
 
 
 class TaskFacts(BaseModel):
-    """Instance's report on its task store."""
+    """An instance's report on its task store."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -29,13 +29,13 @@ class TaskFacts(BaseModel):
     states: Annotated[dict[_Word, int], Field(max_length=20)] = {}
     """Task counts by state."""
     keys: Annotated[dict[_Word, int], Field(max_length=200)] = {}
-    """Task counts by key hint; "" counts tasks that are not encrypted."""
+    """Task counts by key hint; the empty hint counts tasks that are not encrypted."""
     own_keys: Annotated[tuple[_Word, ...], Field(max_length=64)] = ()
-    """Hints for the keys that decrypt tasks on this instance, the encrypting key first."""
+    """Hints for the keys with which this instance can decrypt tasks. The first key is also used to encrypt."""
     overdue: Annotated[int, Field(ge=0)] = 0
     """How many tasks are more than a minute overdue."""
     is_whole: bool = True
-    """False if the store has more tasks than the instance counted."""
+    """False if the store has more tasks than the instance has counted."""
     runs: bool
     """True if the instance runs tasks."""
 
@@ -51,13 +51,13 @@ class Facts(BaseModel):
     python: _Word
     name: _Word
     keys: Annotated[tuple[_Word, ...], Field(max_length=64)]
-    """Key hints, the signing key first; empty if an SDK policy has a custom codec."""
+    """Key hints, beginning with the signing key's. Empty if an SDK policy has a custom codec."""
     own_key: bool
     audience: Annotated[str, StringConstraints(max_length=2000)]
     build: _Word
-    """A digest of all tools, for comparison."""
+    """A digest of all tools, to compare instances."""
     builds: Annotated[tuple[_Word, ...], Field(max_length=64)] = ()
-    """The tools' builds, named as in traces and tokens; empty from earlier versions."""
+    """The tools' builds, named as in traces and tokens. Earlier versions do not report them."""
     tools: Annotated[dict[_Word, _Word], Field(max_length=5000)]
     ledger: _Word
     reach: Literal["process", "machine", "fleet"]
@@ -67,7 +67,8 @@ class Facts(BaseModel):
     caller: _Word | None
     """A digest of the principal that the instance sees in the doctor's requests."""
     transport: _Word | None = None
-    """How the instance serves HTTP requests on 2026-07-28, and why; None from earlier versions."""
+    """How the instance serves HTTP requests on 2026-07-28, and why. None from earlier versions, which do not report it.
+    """
     group: _Word | None = None
     """An ID that all workers under one `roundtrip serve` share."""
     workers: Annotated[int, Field(ge=1, le=_MAX_WORKERS)] | None = None
@@ -80,7 +81,7 @@ class Facts(BaseModel):
 
 
 class InstanceReport(Facts):
-    """An instance's report, with the values that belong to only one response."""
+    """An instance's report, with additional values that apply only to one response."""
 
     clock: Annotated[float, Field(ge=0, le=_MAX_CLOCK)]
     mark: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")] | None = None
@@ -90,14 +91,14 @@ class InstanceReport(Facts):
 
 
 class ProbeCallResult(BaseModel):
-    """Probe call's result: the instances that served its first and last leg."""
+    """A probe call's result: which instances served its first leg and its last leg."""
 
     instance: _Id
     began: _Id
 
 
 class LedgerCheck(StrEnum):
-    """Result if one instance looks for another's mark in its ledger."""
+    """Result of one instance's search in its ledger for another instance's mark."""
 
     SEEN = "seen"
     ABSENT = "absent"
@@ -106,11 +107,11 @@ class LedgerCheck(StrEnum):
 
 @dataclass(slots=True)
 class ProbedInstance:
-    """One process, known by its report."""
+    """One process, identified by its report."""
 
     facts: Facts
     endpoints: set[int]
-    """The indexes of the addresses that led to the process."""
+    """The indexes of the addresses at which the process was reached."""
     offset: float
     """Seconds that the process's clock is ahead of this machine's clock."""
     uncertainty: float
@@ -136,7 +137,7 @@ class Obstacle(StrEnum):
 
 
 class LiveQuestion(StrEnum):
-    """Result when asking a question over an older revision's connection."""
+    """Result of asking a question over a connection on an older protocol revision."""
 
     YES = "yes"
     NO = "no"
@@ -164,18 +165,18 @@ class Endpoint:
     older_clients: LiveQuestion = LiveQuestion.UNTRIED
     older_clients_detail: str = ""
     probes: int = 0
-    """Requests sent to find instances."""
+    """How many requests were sent to find instances."""
     quiet: int = 0
-    """The last requests in a row that found no new instance."""
+    """How many requests in a row, up to the last one, found no new instance."""
     failures: list[str] = field(default_factory=list[str])
     """The errors from failed requests."""
     ready: int | None = None
-    """The readiness check's HTTP status; None if there is no such route."""
+    """The HTTP status of the readiness check; None if the server has no such route."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbedCall:
-    """A probe call. Its first leg went to one address, its second leg to another or the same."""
+    """A probe call. Its first leg went to one address, and its second leg to the same or another address."""
 
     start: int
     end: int
@@ -202,7 +203,7 @@ class Observed:
 
     @property
     def announced(self) -> int:
-        """Return how many instances must exist, by the reported worker counts."""
+        """Return how many instances must exist according to the reported worker counts."""
         groups: dict[str, list[ProbedInstance]] = {}
         for name, instance in self.instances.items():
             groups.setdefault(instance.facts.group or f"alone {name}", []).append(instance)
@@ -224,5 +225,5 @@ class Observed:
         return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else "none"
 
     def behind(self, endpoint: int) -> list[str]:
-        """Return the instances that an address led to."""
+        """Return the instances that were reached at an address."""
         return [instance.facts.instance for instance in self.instances.values() if endpoint in instance.endpoints]

@@ -1,4 +1,4 @@
-"""Findings about a service, derived from observations, without sending requests."""
+"""Findings about a service. They are derived from observations, without further requests."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ _MAX_SKEW_SECONDS: Final = SKEW
 _NOTED_SKEW_SECONDS: Final = 5.0
 _SAME_KEYS: Final = "Give all instances the same ROUNDTRIP_KEY_FILE or ROUNDTRIP_KEYS, or the same keys=."
 _NO_WAY_BACK: Final = "no way back"
-"""Excerpt from a server's error when it has no connection on which to ask an older client."""
+"""Part of the error that a server sends when it has no connection on which it can ask an older client."""
 _MAX_NAMED_TOOLS: Final = 5
 _LEDGER_RETRY: Final = "Run this again; the probe sets a limited number of marks per minute."
 _NTP: Final = "Synchronize all machines with NTP (`timedatectl`, `chronyc tracking`)."
@@ -61,7 +61,7 @@ _Entry = tuple[Level, str] | tuple[Level, str, str]
 
 
 def findings_of(seen: Observed) -> list[Finding]:
-    """Return all findings, starting with those about addresses."""
+    """Return all findings. Those about addresses come first."""
     checks: Sequence[tuple[str, Callable[[Observed], Iterator[_Entry]]]] = (
         ("reach", _endpoints),
         ("instances", _number),
@@ -223,7 +223,7 @@ def _clocks(seen: Observed) -> Iterator[_Entry]:
             text = f"{label}'s clock is {_ahead(only.offset, 'this machine')}; one of them is wrong"
             yield Level.NOTE, text, _NTP
         return
-    # This machine's clock also has a vote: two instances do not show which of them is wrong.
+    # Include this machine's clock in the median, because two instances do not show which of their clocks is wrong.
     truth = median([0.0, *(instance.offset for instance in instances)])
     spread = _spread(instances)
     if spread > _MAX_SKEW_SECONDS:
@@ -244,7 +244,7 @@ def _clocks(seen: Observed) -> Iterator[_Entry]:
 
 
 def _spread(instances: Sequence[ProbedInstance]) -> float:
-    """Return the largest difference between two clocks, minus its uncertainty."""
+    """Return the largest difference between two clocks, reduced by the uncertainty of the measurement."""
     return max(
         abs(one.offset - other.offset) - one.uncertainty - other.uncertainty
         for one, other in combinations(instances, 2)
@@ -336,7 +336,7 @@ def _tasks(seen: Observed) -> Iterator[_Entry]:
         return
     problems = [*_unread_tasks(seen, reports), *_stuck_tasks(reports)]
     yield from problems
-    # Instances that share a store report the same tasks.
+    # Instances that share a store report the same tasks, so use the report with the most tasks.
     tasks = max((tasks for _, tasks in reports), key=lambda tasks: sum(tasks.states.values()))
     states = ", ".join(f"{number} {state}" for state, number in sorted(tasks.states.items())) or "none"
     first = "" if tasks.is_whole else "counted only in part: "
@@ -458,6 +458,6 @@ def _labels(seen: Observed, members: Sequence[Facts]) -> str:
 
 
 def _some(names: Sequence[str]) -> str:
-    """List the first names, and count the rest."""
+    """List the first names, and the number of remaining names."""
     more = f" and {len(names) - _MAX_NAMED_TOOLS} more" if len(names) > _MAX_NAMED_TOOLS else ""
     return f"{', '.join(names[:_MAX_NAMED_TOOLS])}{more}"

@@ -14,7 +14,7 @@ from roundtrip.switches import OWN, PROBE_VARIABLE, RUN_TASKS_VARIABLE
 from roundtrip.text import printable
 
 PROBE_IGNORED: Final = f"{PROBE_VARIABLE} is ignored: only a roundtrip.Server has the probe of roundtrip doctor"
-"""The line that `roundtrip serve` prints for a FastMCP or SDK server."""
+"""The line that `roundtrip serve` prints for a FastMCP or SDK server, which has no probe."""
 
 _INSTANCES: Final = 2
 _START_SECONDS: Final = 60.0
@@ -24,7 +24,7 @@ _COMPLAINS: Final = "roundtrip serve: "
 
 
 class InstanceNotStarted(Exception):
-    """An instance that does not start; the message has the reason and is safe to print."""
+    """An instance that did not start. The message has the reason, and is safe to print."""
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def instances_of(target: str) -> Generator[list[str]]:
         InstanceNotStarted: The server does not start.
     """
     with ExitStack() as stack:
-        # Start all instances before waiting for the first.
+        # Start all instances before waiting for the first one.
         started = [stack.enter_context(_start_instance(target)) for _ in range(_INSTANCES)]
         yield [_wait_for_address(lines, target) for lines in started]
 
@@ -52,7 +52,7 @@ def _start_instance(target: str) -> "Generator[queue.Queue[str | None]]":
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        # Only the doctor handles Ctrl-C, and ends the instances.
+        # Only the doctor handles Ctrl-C. It then ends the instances.
         start_new_session=True,
     ) as process:
         lines: queue.Queue[str | None] = queue.Queue()
@@ -93,5 +93,5 @@ def _wait_for_address(lines: "queue.Queue[str | None]", target: str) -> str:
             )
         if (found := _SERVES.match(line)) is not None:
             return found[1]
-        # Keep the last error, with the lines that follow it.
+        # Keep only the last error and the lines that follow it.
         error_lines = [line.removeprefix(_COMPLAINS)] if line.startswith(_COMPLAINS) else [*error_lines, line]

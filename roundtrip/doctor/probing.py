@@ -1,7 +1,7 @@
 """The doctor's probe run: it sends requests to a service's addresses, and collects observations.
 
-Every request uses a new connection, so that a load balancer can choose an instance for each. Some requests run
-concurrently; otherwise, one of the instances that share a socket could get all requests.
+Every request uses a new connection, so that a load balancer can choose an instance for each request. Some requests run
+concurrently, because one of several workers on the same socket could otherwise get them all.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ _MAX_REQUESTS_AT_ONCE: Final = 32
 _MAX_REQUESTS: Final = 256
 """Maximum requests to one address."""
 _QUIET_REQUESTS_ALONE: Final = 16
-"""Consecutive requests without a new instance that end the search if there is only one address."""
+"""How many requests in a row without a new instance end the search if there is only one address."""
 _QUIET_REQUESTS: Final = 8
 _QUIET_REQUESTS_PER_INSTANCE: Final = 8
 _QUIET_REQUESTS_WHILE_MISSING: Final = 128
@@ -66,7 +66,7 @@ _CALLS_PER_INSTANCE: Final = 6
 _MAX_RESPONSE_BYTES: Final = 8 * 1024 * 1024
 _FIRST_BAD_STATUS: Final = 300
 _MARK_SECONDS: Final = 40.0
-"""Maximum age of a mark that the doctor looks for; the ledger keeps marks a little longer."""
+"""Maximum age of a mark that the doctor looks for. The ledger keeps marks a little longer than this."""
 _MAX_ROUNDS: Final = 3
 _MAX_DETAIL_CHARS: Final = 300
 _MAX_REVISIONS: Final = 32
@@ -88,7 +88,7 @@ class _RequestFailed(Exception):
 
 
 class _RejectedToken(_RequestFailed):
-    """A call's token that an instance rejected."""
+    """A request that failed because an instance rejected the call's token."""
 
 
 async def observe(targets: Sequence[Target], *, patience: float, expected: int | None = None) -> Observed:
@@ -97,7 +97,7 @@ async def observe(targets: Sequence[Target], *, patience: float, expected: int |
     Args:
         targets: The addresses; no commands.
         patience: The time limit for one request, in seconds.
-        expected: The number of instances. The search takes longer while some are missing.
+        expected: The expected number of instances. The search takes longer while some instances are missing.
     """
     with quiet():
         return await _Observer(targets, patience, expected).observe()
@@ -110,7 +110,8 @@ class _Observer:
         self._targets = targets
         self._timeout = timeout
         self._seen = Observed([Endpoint(target.url or "") for target in targets], expected=expected)
-        # Created once: loading all certificate authorities for each client takes longer than the requests.
+        # Create the context once, because loading all certificate authorities for each client takes longer than the
+        # requests.
         self._tls = httpx2.create_ssl_context()
         self._mark: str | None = None
         self._marked_at = 0.0
@@ -176,13 +177,14 @@ class _Observer:
             if len(failures) == at_once:
                 break
             if quiet and len(self._seen.instances) < self._seen.sought:
-                # More concurrent requests keep the first worker busy, so that other workers on the socket get some.
+                # More concurrent requests keep the first worker busy, so that other workers on the socket also get
+                # requests.
                 at_once = min(at_once * 2, _MAX_REQUESTS_AT_ONCE)
         endpoint.probes += sent
         endpoint.quiet = quiet
 
     def _quiet_requests(self, number: int) -> int:
-        """Return the number of consecutive requests without a new instance that end the search."""
+        """Return how many requests in a row without a new instance end the search."""
         if len(self._seen.instances) < self._seen.sought:
             return _QUIET_REQUESTS_WHILE_MISSING
         found_instances = len(self._seen.behind(number))
@@ -218,7 +220,7 @@ class _Observer:
     async def _try_calls(self) -> None:
         endpoints = self._working_endpoints
         neighbors = list(zip(endpoints, endpoints[1:] + endpoints[:1], strict=True))
-        # Test both directions: A may read B's tokens although B cannot read A's.
+        # Test both directions, because A may be able to read B's tokens although B cannot read A's tokens.
         pairs = dict.fromkeys([*neighbors, *((end, start) for start, end in neighbors)])
         for start, end in pairs:
             self._seen.journeys.append(await self._play_call(start, end))
@@ -226,7 +228,9 @@ class _Observer:
             await self._try_calls_within(endpoint)
 
     async def _try_calls_within(self, endpoint: int) -> None:
-        """Send calls to one address until every instance behind it has started a call that another instance ended."""
+        """Send calls to one address until every instance behind it has started a call, and another instance has ended
+        it.
+        """
         found_instances = set(self._seen.behind(endpoint))
         if len(found_instances) < 2:
             return
@@ -299,7 +303,7 @@ class _Observer:
         )
 
     async def _in_session(self, number: int, era: Era, work: Callable[[ClientSession], Awaitable[T]]) -> T:
-        """Run some work in a session with an address."""
+        """Open a session with an address, and run some work in it."""
         done: list[T] = []
         statuses: list[int] = []
 
@@ -355,7 +359,7 @@ async def _revisions(session: ClientSession) -> Sequence[str]:
 
 
 async def _send(session: ClientSession, leg: LegRequest) -> CallToolResult | InputRequiredResult:
-    # Do not use `call_tool`: it lists the tools to check the result against a schema.
+    # Do not use `call_tool`, which lists the tools to check the result against a schema.
     params = CallToolRequestParams(
         name=leg.name,
         arguments=dict(leg.arguments),
