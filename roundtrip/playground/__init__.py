@@ -1,1 +1,1 @@
-"""`roundtrip dev`: a browser page on which a developer calls tools and answers questions like a user."""
+"""`roundtrip dev`: a browser page on which a developer calls tools and answers questions as a user would."""

@@ -1,4 +1,4 @@
-"""A call from the page: a real client sends it, and the developer answers every question on the page."""
+"""A call from the page. A real client sends it, and the developer answers every question on the page."""
 
 import json
 import math
@@ -43,7 +43,7 @@ from roundtrip.untrusted import mapping_of
 ClientKind = Literal["forms", "links", "none"]
 """The client's capabilities: forms and links, links only, or neither."""
 PlayedState = Literal["executing", "awaiting_input", "completed", "failed", "declined", "cancelled"]
-"""A call's state as the client sees it, in the trace's words."""
+"""A call's state from the client's point of view, with the trace's names for states."""
 
 _REVISIONS: Final = {Era.RETRY: FIRST_OF_RETRY_ERA, Era.LIVE: max(HANDSHAKE_PROTOCOL_VERSIONS)}
 _MAX_ROUNDS: Final = 100
@@ -52,7 +52,7 @@ _MAX_NOTE_CHARS: Final = 2000
 _MAX_MESSAGES: Final = 300
 _MAX_SHOWN_CHARS: Final = 100_000
 _MAX_ALL_CHARS: Final = 1_000_000
-"""Maximum length for all messages in a call. Further messages are cut to `_MAX_LATE_CHARS`."""
+"""Maximum total length of a call's messages. Beyond it, each message is cut to `_MAX_LATE_CHARS`."""
 _MAX_LATE_CHARS: Final = 500
 _MAX_PAUSE_SECONDS: Final = 0.5
 
@@ -93,17 +93,17 @@ class PlayedCall:
     settings: CallSettings
     _target: Target
     _terminal: Terminal
-    """Shows the standard error from a server that runs as a command."""
+    """Shows the standard error of a server that was started as a command."""
     _changed: Callable[[], None]
     """Called after every change to the call."""
     _tools_changed: Callable[[], None]
     """Called when the server reports that its tool list has changed."""
     state: PlayedState = "executing"
     has_ended: bool = False
-    """True after the last leg. A result with a handle ends the call in `awaiting_input`."""
+    """True after the last leg. If the result is only a handle, the call ends in `awaiting_input`."""
     began_at: float = field(default_factory=time.time)
     trace_id: str | None = None
-    """The call's id in the trace, once known."""
+    """The call's id in the trace; None while it is unknown."""
     tokens: list[str] = field(default_factory=list[str])
     result: CallToolResult | None = None
     _questions: list[OpenQuestion] = field(default_factory=list[OpenQuestion])
@@ -112,7 +112,7 @@ class PlayedCall:
     _omitted_messages: int = 0
     _failure: str = ""
     _task: RemoteTask | None = None
-    """The task that the call became, as last polled."""
+    """The task that the call became, in the state of the last poll."""
     _scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
     @property
@@ -121,7 +121,7 @@ class PlayedCall:
         return any(question.is_declined for question in self._questions)
 
     def summary(self) -> Data:
-        """Return the call's line in the list of calls."""
+        """Return the call's entry in the list of calls."""
         return {"id": self.id, "tool": self.settings.tool, "state": self.state}
 
     def data(self) -> Data:
@@ -146,7 +146,7 @@ class PlayedCall:
         return next((question for question in self._questions if question.id == id), None)
 
     async def stop(self) -> None:
-        """Cancel the call and, if it is a task, the task on the server."""
+        """Cancel the call. If the call is a task, also cancel the task on the server."""
         if not self.has_ended and (task := self._task) is not None:
             try:
                 with anyio.move_on_after(5):
@@ -170,7 +170,8 @@ class PlayedCall:
         leg = LegRequest(self.settings.tool, self.settings.arguments)
         drive_call = partial(drive, leg, answer=self._answer_round, max_pause=_MAX_PAUSE_SECONDS)
         if self.settings.era is Era.RETRY and self._target.url is not None:
-            # Each leg opens a new connection, because a reload may have replaced the process that served the last one.
+            # Each leg opens a new connection, because a reload may have replaced the process that served the previous
+            # leg.
             async def send_leg(leg: LegRequest) -> LegResult:
                 return await within(self._connect(), partial(self._send, leg=leg))
 
@@ -294,7 +295,7 @@ class PlayedCall:
             self._omitted_messages += 1
         else:
             text = json.dumps(sent, ensure_ascii=False)
-            # Every change sends all messages to the page again.
+            # Limit the total length, because every change sends all messages to the page again.
             shown = sum(len(one["text"]) for one in self._messages)
             limit = _MAX_SHOWN_CHARS if shown < _MAX_ALL_CHARS else _MAX_LATE_CHARS
             if len(text) > limit:

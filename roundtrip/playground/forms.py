@@ -1,4 +1,4 @@
-"""Tool and question forms: their page controls, and the texts that the page sends back."""
+"""Tool and question forms: their controls on the page, and the texts that the page sends back."""
 
 import json
 from collections.abc import Mapping
@@ -56,7 +56,9 @@ class ShownForm:
 
 
 def _field_id(form: str, field: str) -> str:
-    """Return a field id that does not change when a tool gets another field, so that typed texts stay in place."""
+    """Return a field id that does not change when a tool gets another field. Otherwise, texts that the user has typed
+    would move.
+    """
     return f"f{sha256(json.dumps([form, field]).encode()).hexdigest()[:16]}"
 
 
@@ -78,7 +80,7 @@ def _field_data(view: FieldView) -> Data:
 
 
 def parse_posted(value: object) -> Posted:
-    """Check the form texts that the page sent: a list of texts for each control name.
+    """Check the form texts that the page sent. They must be a list of texts for each control name.
 
     Raises:
         ValueError: The value has another shape.
@@ -96,8 +98,8 @@ def parse_posted(value: object) -> Posted:
 def argument_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return a tool's argument schema in the flat form of question schemas.
 
-    References are resolved, and alternatives with `null` become optional fields. Any other nested value becomes a JSON
-    field.
+    References are resolved, and alternatives with `null` become optional fields. Any other nested value becomes a text
+    field for JSON.
     """
     properties = mapping_of(schema.get("properties"))
     flat = {name: _flatten(shape, schema, 0) for name, shape in properties.items()}

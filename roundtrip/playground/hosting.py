@@ -1,4 +1,4 @@
-"""A page server that shares its process with other work."""
+"""A page server that runs in the same process as other work."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ class PageHost(uvicorn.Server):
             ws="none",
             lifespan="off",
             log_config=None,
-            # The author's module may have configured logging in this process. Keep page requests out of its log.
+            # The author's module may have configured logging in this process, so keep page requests out of that log.
             log_level="warning",
             access_log=False,
             server_header=False,

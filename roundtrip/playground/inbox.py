@@ -1,4 +1,4 @@
-"""The server's approval inbox: pending approvals, and decisions with another user's login."""
+"""The server's approval inbox: pending approvals, and decisions that are sent with another user's login."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -39,7 +39,7 @@ class PlayedInbox:
 
     @property
     def data(self) -> Data:
-        """Return the pending approvals and a note as page data."""
+        """Return page data with the pending approvals, and a note if they cannot be shown."""
         return {"pending": self._pending, "note": self._note}
 
     async def refresh(self) -> bool:
@@ -47,7 +47,7 @@ class PlayedInbox:
         before = self._pending, self._note
         status, body = await self._send()
         if not status:
-            # A reload may be replacing the server process.
+            # Keep the known approvals, because a reload may be replacing the server process.
             return False
         self.exists = status != HTTPStatus.NOT_FOUND
         listed: Any = body.get("approvals")
@@ -68,7 +68,7 @@ class PlayedInbox:
             raise ValueError(printable(str(body.get("error") or f"the server answered with status {status}")))
 
     async def _send(self, path: str = "", decision: Mapping[str, str] | None = None) -> tuple[int, Mapping[str, Any]]:
-        """Return the status and JSON body of the server's response; status 0 without a response."""
+        """Return the status and the JSON body of the server's response. The status is 0 if there was no response."""
         try:
             status, body = await self._inbox.ask(path, decision)
         except (httpx2.HTTPError, TooLarge):

@@ -34,7 +34,7 @@ from roundtrip.trace.writing.lines import Revealed
 _LOOK_SECONDS: Final = 0.2
 """Interval at which the transcripts are checked while a page is open."""
 _REFRESH_MS: Final = 100
-"""Minimum interval between two page requests, so that a chatty server does not overload the page."""
+"""Minimum interval between two requests from the page, so that a server with many changes does not overload it."""
 _POLL_SECONDS: Final = 10.0
 """Maximum time that a request waits for a change."""
 _CLOCK_SKEW_SECONDS: Final = 0.5
@@ -119,7 +119,7 @@ class Playground:
         self._change = anyio.Event()
 
     def note(self, level: str, text: str) -> None:
-        """Show a line from the server log."""
+        """Show a line from the server log on the page."""
         self._notices.append({"level": level, "text": printable(text, keep_newlines=True)})
         self.mark_changed()
 
@@ -143,11 +143,11 @@ class Playground:
     # The server.
 
     async def list_tools(self) -> None:
-        """List the server's tools."""
+        """Fetch the list of the server's tools."""
 
         async def converse(client: Client) -> None:
             info = client.server_info
-            # The tool that roundtrip adds comes after the author's tools.
+            # Put the tool that roundtrip adds after the author's tools.
             self._tool_list.tools = sorted(await all_tools(client), key=lambda tool: tool.name == CONTINUE_TOOL)
             if info is not None:
                 self._tool_list.server = " ".join(filter(None, [info.title or info.name, info.version]))
@@ -168,7 +168,7 @@ class Playground:
         self.mark_changed()
 
     def show_reload(self) -> None:
-        """Clear the reload failure, and list the new code's tools."""
+        """Clear the reload failure, and list the tools of the new code."""
         self._reload_failure = ""
         if self._inbox is not None:
             self._inbox.exists = True
@@ -180,7 +180,7 @@ class Playground:
         self.mark_changed()
 
     def list_again(self) -> None:
-        """Schedule another tool listing. Several requests before it starts share one listing."""
+        """Schedule another tool listing. If it is requested several times before it starts, it runs only once."""
         self._listing_due.set()
 
     async def watch_tools(self) -> None:
@@ -248,7 +248,9 @@ class Playground:
     # Data.
 
     def data(self, call_id: str) -> Data:
-        """Return the page data, with the details of one call; without a known id, of the newest."""
+        """Return the page data with the details of one call. If `call_id` is unknown, the details are the newest
+        call's.
+        """
         self._refresh_traces()
         call = self._calls.get(call_id) or next(reversed(self._calls.values()), None)
         return {
@@ -276,7 +278,7 @@ class Playground:
         }
 
     def get_trace(self, call: PlayedCall) -> TracedCall | None:
-        """Return the trace of a call so far; None if there is no trace."""
+        """Return what the trace has recorded of a call so far; None if nothing is recorded."""
         if self._traces is None:
             return None
         if call.trace_id is None:
@@ -284,7 +286,7 @@ class Playground:
         return self._traces.find(call.trace_id) if call.trace_id is not None else None
 
     def find_trace(self, id: str) -> tuple[TracedCall, int] | None:
-        """Return a traced call by its trace id, with the trace version; None for an unknown id."""
+        """Return a traced call by its trace id, and the version of the trace; None for an unknown id."""
         if self._traces is None:
             return None
         self._refresh_traces()
@@ -299,7 +301,7 @@ class Playground:
         return [call for id in ids if id not in without and (call := self._traces.find(id)) is not None]
 
     def _match_traces(self) -> None:
-        """Match the calls with traced calls: by the id in a token, else by arguments, else by order."""
+        """Match the page's calls with traced calls: by the id in a token, or else by arguments, or else by order."""
         unmatched: list[PlayedCall] = []
         for call in self._calls.values():
             if call.trace_id is None and call.tokens:
@@ -344,7 +346,8 @@ def _tool_data(tool: Tool) -> Data:
         "fields": [],
         "schema": json_text(tool.input_schema, indent=2),
     }
-    # A server can send any schema. Without fields, the page accepts the arguments as JSON.
+    # A server can send a schema of any kind. If reading it fails, the page shows no fields and accepts the arguments as
+    # JSON.
     with suppress(RecursionError):
         shown["fields"] = argument_form(tool).data()
     return shown

@@ -39,7 +39,7 @@ class OpenQuestion:
     Args:
         id: The question's id on the page.
         key: The question's name; None in the live era.
-        request: The client request that asks it.
+        request: The server's request that asks the question.
         round: The round's number.
     """
 
@@ -88,7 +88,7 @@ class OpenQuestion:
         Args:
             action: `accept`, `decline` or `cancel`.
             posted: The texts in the form fields.
-            text: The answer to a sampling request, or one folder address per line.
+            text: The answer to a sampling request, or the answer to a roots request, with one folder address per line.
 
         Raises:
             ValueError: The action is unknown, or `text` is not a string.

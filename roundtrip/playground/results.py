@@ -25,14 +25,16 @@ from roundtrip.trace.page.data import Data
 from roundtrip.trace.page.forms import json_text
 
 _PICTURES: Final = frozenset(f"image/{kind}" for kind in ("png", "jpeg", "gif", "webp", "avif", "bmp"))
-"""Picture types without scripts and references, which the page shows. All others are files."""
+"""Picture types that cannot contain scripts or references, so the page shows them. All other pictures are shown as
+files.
+"""
 _SOUNDS: Final = frozenset(
     f"audio/{kind}" for kind in ("wav", "x-wav", "wave", "mpeg", "mp3", "ogg", "webm", "flac", "mp4", "aac")
 )
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_NAME_CHARS: Final = 60
 _MAX_TEXT_CHARS: Final = 100_000
-"""Limited because every change sends the result to the page again."""
+"""Maximum length of a text. Every change sends the result to the page again."""
 
 
 def result_data(result: CallToolResult) -> Data:
@@ -88,7 +90,7 @@ def _media(kind: str, data: str, mime_type: str, is_shown: bool) -> Data:
 
 
 def _file_name(uri: str) -> str:
-    """Return a name for saving a file, without path parts."""
+    """Return a name under which a file can be saved, without path parts."""
     try:
         last = unquote(urlsplit(uri).path).replace("\\", "/").rpartition("/")[2]
     except ValueError:

@@ -35,7 +35,7 @@ class NoticeHandler(logging.Handler):
     """Log handler that shows records on the page.
 
     Args:
-        show: Called with the level and text of each record.
+        show: A function that is called with the level and text of each record.
     """
 
     def __init__(self, show: Callable[[str, str], None]) -> None:
@@ -52,7 +52,7 @@ class NoticeHandler(logging.Handler):
 
 @dataclass(slots=True, eq=False)
 class RunningPage:
-    """A playground page to run."""
+    """A playground page and the state of running it."""
 
     playground: Playground
     listening: socket.socket
@@ -67,11 +67,11 @@ class RunningPage:
 
     @contextmanager
     def show_log(self) -> Generator[None]:
-        """Show this process's log in the terminal and on the page inside a `with` block."""
+        """While a `with` block runs, show this process's log in the terminal and on the page."""
         loop = asyncio.get_running_loop()
 
         def note(level: str, text: str) -> None:
-            # Any thread may write to the log.
+            # Any thread may write to the log, even after the event loop has closed.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(self.playground.note, level, text)
 
@@ -113,7 +113,7 @@ class WatchedSupervisor(ReloadingSupervisor):
 
     def _begin(self, tasks: asyncio.TaskGroup) -> None:
         super()._begin(tasks)
-        # A closed terminal stops the playground; `roundtrip serve` replaces its workers on SIGHUP.
+        # Closing the terminal stops the playground. In `roundtrip serve`, SIGHUP replaces the workers.
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._on_stop, signal.SIGTERM)
 
     def _tell_success(self) -> None:
@@ -130,7 +130,7 @@ class WatchedSupervisor(ReloadingSupervisor):
 
 
 async def run_page(page: RunningPage, announce: Callable[[str], None]) -> None:
-    """Serve the page until `page.ended` is set; call `announce` with its address."""
+    """Call `announce` with the page's address, and serve the page until `page.ended` is set."""
     playground, listening = page.playground, page.listening
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     with quiet():
@@ -154,7 +154,7 @@ async def run_page(page: RunningPage, announce: Callable[[str], None]) -> None:
             try:
                 await page.ended.wait()
             finally:
-                # Answer the waiting requests before ending the calls.
+                # Let requests that wait for a change return before the calls are ended.
                 host.should_exit = True
                 playground.end()
                 with anyio.move_on_after(_END_SECONDS, shield=True):
@@ -164,7 +164,7 @@ async def run_page(page: RunningPage, announce: Callable[[str], None]) -> None:
 
 
 async def _open(url: str, environment: Mapping[str, str]) -> None:
-    """Open the page through a temporary file, because other users can read command lines with the address."""
+    """Open the page through a temporary file. If the address were on a command line, other users could read it."""
     with TemporaryDirectory(prefix="roundtrip-open-") as folder:
         file = Path(folder) / "playground.html"
         file.write_text(_REDIRECT_PAGE.format(url=url), encoding="utf-8")
@@ -172,5 +172,5 @@ async def _open(url: str, environment: Mapping[str, str]) -> None:
             await anyio.run_process(
                 [sys.executable, "-m", "webbrowser", file.as_uri()], env=dict(environment), check=False
             )
-        # Keep the file: the browser may start slowly.
+        # Keep the file for a while, because the browser may start slowly.
         await anyio.sleep(_OPEN_SECONDS)

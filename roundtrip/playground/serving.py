@@ -1,8 +1,8 @@
 """The playground's web application, which serves only the user of this machine.
 
-Another site cannot send a request here. It does not know the secret in the address, and the `Host` must name this
-machine. A request that changes something must have the page's `Origin` and a JSON body. Browsers send such a body to
-another origin only with a permission that this server never gives.
+Another site cannot send a request here, because it does not know the secret in the address, and the `Host` must name
+this machine. A request that changes something must have the page's `Origin` and a JSON body. Browsers send a JSON body
+to another origin only with a permission that this server never gives.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

@@ -1,4 +1,4 @@
-"""Request states as page data: a token's journal, or the kind of another library's state."""
+"""Request states as page data: a roundtrip token's journal, or only the kind of another library's state."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -51,7 +51,8 @@ def call_id_in_token(token: str) -> str | None:
 def _view(token: str, keys: Sequence[bytes]) -> TokenView | None:
     try:
         view = view_token(token, keys)
-        # A server with its own keys= signs with keys unknown here, so a failed check does not mean an invalid token.
+        # A server with its own `keys=` signs with keys that are unknown here. So if the check fails, the token may
+        # still be valid.
         return view_token(token) if keys and view.signature is SignatureCheck.INVALID else view
     except TokenRejected:
         return None

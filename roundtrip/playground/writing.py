@@ -1,4 +1,4 @@
-"""Writing a test for a call beside the server's file, and running it."""
+"""Writing a test for a call into the folder of the server's file, and running the test."""
 
 import json
 import os
@@ -46,12 +46,12 @@ class ServerPlace(NamedTuple):
             module: The module name.
             file: The module's file.
             attribute: The server's name in the module.
-            is_file: True if the module was loaded from a file path, so that its name has no meaning.
+            is_file: True if the module was loaded from a file path. Its module name then has no meaning.
             is_ours: True for a `roundtrip.Server`.
         """
         path = Path(file).resolve()
         if is_file:
-            # Like pytest, import from the folder above the outermost package.
+            # As pytest does, import from the folder above the outermost package.
             folder, names = path.parent, [path.stem]
             while (folder / "__init__.py").exists():
                 folder, names = folder.parent, [folder.name, *names]
@@ -73,7 +73,7 @@ class TestWriter:
     """Test writer for calls.
 
     Args:
-        place: The file to which each server process writes its import path.
+        place: The file to which each server process writes the server's import path.
         environment: The developer's environment, in which the tests run.
     """
 
@@ -122,12 +122,12 @@ class TestWriter:
         return _test_data(None, sources[0], False, output)
 
     def _write_file(self, place: ServerPlace, tool: str, source: str) -> Path:
-        """Write the test to a new file. The file name has no part of the tool name that could be a path."""
+        """Write the test to a new file. Parts of the tool name that could form a path are not in the file name."""
         name = _NOT_IN_NAMES.sub("_", tool.lower()).strip("_")[:_MAX_NAME_CHARS] or "call"
         for number in range(1, _MAX_FILES + 1):
             file = Path(place.folder) / f"test_{name}{f'_{number}' if number > 1 else ''}.py"
             try:
-                # Open exclusively, so that no file of the developer's is overwritten.
+                # Open the file in exclusive mode, so that none of the developer's files is overwritten.
                 with file.open("x", encoding="utf-8") as opened:
                     opened.write(source)
             except FileExistsError:
