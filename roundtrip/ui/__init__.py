@@ -1,1 +1,1 @@
-"""Pages of `roundtrip ui`: which calls wait or failed in a fleet, why, and what an operator can do."""
+"""Pages of `roundtrip ui`. They show which calls wait or have failed in a fleet, why, and what an operator can do."""

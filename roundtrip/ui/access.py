@@ -1,4 +1,4 @@
-"""Page access: this machine's user by a secret address, or named users by their tokens."""
+"""Page access: for this machine's user by a secret address, or for named users by their tokens."""
 
 import base64
 import binascii
@@ -45,7 +45,7 @@ class AuthorizedRequest:
 
 
 class LocalAccess:
-    """Access by secret address, for the user who started the command."""
+    """Access by a secret address, for the user who started the command."""
 
     def __init__(self, loopback: Loopback) -> None:
         self._loopback = loopback
@@ -105,7 +105,7 @@ class NamedUsers:
             name, _, token = base64.b64decode(encoded.strip(), validate=True).decode().partition(":")
         except (binascii.Error, ValueError):
             return None
-        # An unknown name must take as long as a wrong token.
+        # Compare with an impossible digest, because an unknown name must take as long to reject as a wrong token.
         is_right = hmac.compare_digest(_digest(token), self._users.get(name, "0" * 64))
         return name if is_right and name in self._users else None
 
@@ -142,14 +142,15 @@ def read_users(path: Path) -> dict[str, str]:
 
 
 def add_user(path: Path, name: str) -> str:
-    """Add a user to a file, or give an existing user a new token; return the token. The file has only its digest.
+    """Add a user to a file, or give an existing user a new token. Return the token, of which the file stores only a
+    digest.
 
     Raises:
         UsersUnusable: The name is invalid, or the file cannot be used.
     """
     if _USER.fullmatch(name) is None:
         raise UsersUnusable(f"a name must be 1 to 64 letters, digits and . _ @ -, got {name!r}")
-    # Without the lock, one of two concurrent commands would lose its user.
+    # Without the lock, if two commands run concurrently, the user that one of them adds would be lost.
     with locked_folder_of(path, waits=True):
         return _write_user(path, name)
 
@@ -159,7 +160,7 @@ def _write_user(path: Path, name: str) -> str:
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     users[name] = _digest(token)
     text = "".join(f"{one} sha256:{digest}\n" for one, digest in users.items())
-    # Replace the file atomically, so that a reader never sees a part of it.
+    # Replace the file atomically, so that a reader never sees half of it.
     new_file = path.with_name(f"{path.name}.{secrets.token_hex(8)}.new")
     try:
         with open(new_file, "x", encoding="ascii", opener=lambda name, flags: os.open(name, flags, _FILE_MODE)) as file:
@@ -171,5 +172,5 @@ def _write_user(path: Path, name: str) -> str:
 
 
 def _digest(token: str) -> str:
-    # Tokens are random, so a fast digest is enough.
+    # Tokens are random, so a fast digest is secure enough.
     return sha256(token.encode()).hexdigest()

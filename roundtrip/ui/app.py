@@ -49,7 +49,7 @@ _REFRESH_MS: Final = 1000
 _READ_SECONDS: Final = 0.5
 _FLEET_SECONDS: Final = 5.0
 _REFRESH_MS_OF: Final = {"fleet": 5000, "tasks": 2000, "approvals": 2000}
-"""Longer intervals for expensive pages, which read many calls or a store."""
+"""Longer refresh intervals for pages that are expensive because they read many calls or a store."""
 _DONE_TEXTS: Final = {
     "cancel": "The call is cancelled.",
     "retry": "The call is due again.",
@@ -103,7 +103,7 @@ class UiApp:
         }
 
     async def read_lines(self) -> None:
-        """Read the lines that recorders append, until cancelled."""
+        """Keep reading the lines that recorders append, until cancelled."""
         is_failing = False
         while True:
             try:
@@ -135,7 +135,7 @@ class UiApp:
     async def _get(self, authorized: AuthorizedRequest, query: Query) -> Response:
         name = authorized.place.removesuffix(".json")
         is_data = name != authorized.place
-        # The first page has an empty name, but its data is `calls.json`.
+        # The path of the first page is empty, but the path of its data is `calls.json`.
         name = "" if is_data and name == "calls" else name
         if name not in self._data or (is_data and authorized.place == ".json"):
             raise PageRejected(HTTPStatus.NOT_FOUND, "there is no such page")
@@ -149,7 +149,7 @@ class UiApp:
         version = sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
         if is_data and _last_value(query, "seen") == version:
             return json_answer(None)
-        # List pages add their address's query.
+        # List pages append the query of their own address.
         url = f"{name or 'calls'}.json"
         if name == "call":
             url += f"?{urlencode({'id': _last_value(query, 'id')}, errors='replace')}"

@@ -1,4 +1,4 @@
-"""Forks of recorded calls, each in a new process, so that it runs the server's current code."""
+"""Forks of recorded calls. Each fork runs in a new process, so that it uses the server's current code."""
 
 import json
 import sys
@@ -52,7 +52,7 @@ class Forks:
         if self.target is None:
             raise ValueError("name the server that should run it: roundtrip ui --server MODULE:SERVER")
         if call_id.startswith("-"):
-            # The command line would parse the id as an option.
+            # The `fork` command would parse the id as an option.
             raise ValueError("a call whose id begins with a dash cannot be forked")
         answer_options = [f"--answer={answer}" for answer in answers]
         command = [sys.executable, "-m", "roundtrip", "trace", "fork", "--json", "--server", self.target, f"--at={at}"]
@@ -64,7 +64,7 @@ class Forks:
             except TimeoutError:
                 raise ValueError(f"the fork did not end within {_FORK_SECONDS:g} seconds") from None
             except OSError as error:
-                # Only the answers can make the command line too long.
+                # Of all arguments, only the answers can make the command line too long.
                 raise ValueError("the fork cannot start because an answer is too long") from error
         try:
             found: Any = json.loads(process.stdout)

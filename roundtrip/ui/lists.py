@@ -1,4 +1,4 @@
-"""Page lists from an index: calls, rejected tokens and operator actions."""
+"""Lists for the pages, read from an index: calls, rejected tokens and operator actions."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.writing.lines import ActedLine, RejectedLine
 
 Query = Mapping[str, Sequence[str]]
-"""An address query: a list of values for each name."""
+"""The query of an address: a list of values for each name."""
 
 _PAGE_ROWS: Final = 100
 _MAX_CHOICES: Final = 100
@@ -36,7 +36,7 @@ def read_filters(query: Query) -> dict[str, list[str]]:
 
 
 class Lists:
-    """Page lists from an index. Any thread may use it."""
+    """Lists for the pages, read from an index. All threads may use it."""
 
     def __init__(self, index: CallIndex) -> None:
         self._index = index
@@ -126,7 +126,7 @@ class Lists:
         }
 
     def _explain(self, call_id: str, last_at: float) -> str:
-        """Explain a call that ended without a result. `last_at` is only part of the cache key."""
+        """Explain why a call ended without a result. `last_at` is only a part of the cache key."""
         call = self._index.find(call_id)
         end = explain_end(call) if call is not None else None
         return end[1] if end is not None else ""

@@ -1,6 +1,6 @@
 """Stored calls in a server's ledger: tasks, waiting calls and approvals, and operator actions on them.
 
-Only test users see a stored call's values, because the operator did not ask a recorder to reveal them.
+Values in stored calls are shown only to test users, because the operator did not ask a recorder to reveal them.
 """
 
 import asyncio
@@ -42,10 +42,10 @@ _CALL_STATES: Final[Mapping[str, State]] = {
     **dict.fromkeys((StoredState.ASKING, StoredState.WAITING), State.AWAITING_INPUT),
     **dict.fromkeys((StoredState.LOST, StoredState.CANCELLED), State.FAILED),
 }
-"""Words of the store that the trace does not share."""
+"""Maps the store's state names to the trace's, where they differ."""
 
 StoredAction = Literal["cancel", "retry", "expire", "remind"]
-"""Operator action on a stored call, besides answering as a test user."""
+"""Action of an operator on a stored call, other than answering as a test user."""
 
 
 def call_state(stored_state: str) -> str:
@@ -65,7 +65,7 @@ class OperatedCalls:
         self._answers = answers
         service = server.task_service if server is not None else None
         self.problem = ""
-        """A sentence that says why no stored calls are shown."""
+        """A sentence that says why no stored calls are shown; empty if they are shown."""
         if server is None:
             self.problem = _NO_SERVER
         elif service is None:
@@ -80,7 +80,7 @@ class OperatedCalls:
     # Lists.
 
     async def tasks(self, states: Sequence[StoredState]) -> Data:
-        """Return the stored calls in some states, or all stored calls; the last changed first."""
+        """Return the stored calls in the given states, or all stored calls. The call that changed last comes first."""
         shown: Data = {"tasks": [], "states": [], "chosen": list(states), "more": False}
         shown |= {"counted": None, "error": self.problem}
         if self._book is None:
@@ -97,7 +97,7 @@ class OperatedCalls:
         return shown
 
     async def approvals(self) -> Data:
-        """Return the approvals that have waited longest, and those in the stored calls that changed last."""
+        """Return the approvals that have waited longest, and the approvals in the stored calls that changed last."""
         found: list[Data] = []
         shown: Data = {"approvals": found, "error": self.problem}
         if self._book is None:
@@ -120,7 +120,7 @@ class OperatedCalls:
         return shown
 
     async def keys(self) -> Data:
-        """Count the stored calls by the public name of their sealing key; `keys` is None without a store."""
+        """Count the stored calls by the public name of the key that seals them. Without a store, `keys` is None."""
         if self._book is None:
             return {"keys": None, "counted": None}
         try:
@@ -249,7 +249,7 @@ class OperatedCalls:
             raise error.__cause__ or error from None
 
     def logged_operations(self, log: OperatorLog) -> LoggedOperations:
-        """Return the operations on stored calls, which the log records.
+        """Return the operations on stored calls. The log records each operation.
 
         Raises:
             CallNotChanged: No stored calls are shown; the message says why.
@@ -259,7 +259,9 @@ class OperatedCalls:
         return LoggedOperations(self._operations, log)
 
     def _possible_actions(self, entry: CallEntry, content: CallContent | None, now: float) -> list[str]:
-        """Return the possible actions. A call that no key opens has none, because it may belong to another service."""
+        """Return the possible actions. A call that no key can open may belong to another service, so no action is
+        possible.
+        """
         if content is None or self._operations is None:
             return []
         found = self._operations.possible(entry, content, now)
@@ -279,13 +281,13 @@ class OperatedCalls:
 
 
 async def _within_limit(work: Awaitable[T]) -> T:
-    """Await a store operation, but not longer than page users want to wait.
+    """Await a store operation, but no longer than the users of a page would wait.
 
     Raises:
         LedgerDown: The store did not answer in time.
     """
     try:
-        # Not anyio's timeout, which would wait for the thread that uses a file.
+        # Do not use anyio's timeout, which would wait for the thread that uses a file.
         async with asyncio.timeout(_STORE_SECONDS):
             return await work
     except TimeoutError:
@@ -297,5 +299,5 @@ def _form(call_id: str, key: str, schema: Mapping[str, Any]) -> ShownForm:
 
 
 def _counted_calls(backlog: Backlog) -> int | None:
-    """Return how many stored calls were counted; None if all were."""
+    """Return how many stored calls were counted; None if all of them were counted."""
     return None if backlog.is_whole else _MAX_COUNTED
