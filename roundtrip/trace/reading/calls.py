@@ -1,4 +1,4 @@
-"""Traced calls: leg servings, question rounds, and the resulting state."""
+"""Traced calls: the servings of their legs, their rounds of questions, and the resulting state."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ _RETRIABLE: Final = frozenset((State.FAILED.value, State.REJECTED.value))
 """End states after which a client may send the same token again."""
 
 _FIRST_TIME_REASONS: Final = frozenset((Reason.NEW, Reason.OTHER_BUILD, Reason.REVISED))
-"""Reasons that a question can have when it is first asked; all other reasons mean that it is asked again."""
+"""Reasons that a question can have when it is first asked. Any other reason means that the question is asked again."""
 
 
 class Mark(StrEnum):
@@ -55,7 +55,7 @@ SYMBOLS: Final = {Mark.ASKED: "●", Mark.ASKED_AGAIN: "↻", Mark.REUSED: "✓"
 
 @dataclass(slots=True, eq=False)
 class Serving:
-    """A request that reached its function, on one instance."""
+    """A request that reached the called function, on one instance."""
 
     instance: str
     number: int
@@ -64,7 +64,7 @@ class Serving:
 
     @property
     def began(self) -> BeganLine | None:
-        """Return the first line; None if the transcript lacks it, for example after a rotation."""
+        """Return the first line; None if the transcript does not contain it, for example after a rotation."""
         first = self.lines[0]
         return first if isinstance(first, BeganLine) else None
 
@@ -81,7 +81,7 @@ class Serving:
 
     @property
     def ended(self) -> EndedLine | None:
-        """Return the line that ended the call, if this serving did."""
+        """Return the line that ended the call; None if this serving did not end it."""
         last = self.lines[-1]
         return last if isinstance(last, EndedLine) else None
 
@@ -97,14 +97,14 @@ class Serving:
 
     @property
     def is_over(self) -> bool:
-        """Return True if the client got a response: questions, a link or a wait, or the end of the call."""
+        """Return True if the serving has responded: with questions, a link, a task, or the end of the call."""
         return self.ended is not None or self.is_handed or (self.has_asked and not self.is_open)
 
     @property
     def is_open(self) -> bool:
-        """Return True if a live call waits for its client over the open connection."""
+        """Return True if a live-era call waits for its client over the open connection."""
         last, is_live = self.lines[-1], self.began is not None and self.began.era == "live"
-        # A line whose questions end a leg has a token, even an empty one if the store has the call.
+        # A line has a token if its questions end a leg. The token is empty if the store has the call.
         return is_live and isinstance(last, AskedLine) and last.token is None
 
     @property
@@ -114,7 +114,7 @@ class Serving:
 
     @property
     def takes_over(self) -> bool:
-        """Return True if the worker took the task over from another that stopped renewing its lease."""
+        """Return True if the worker took the task over from a worker that stopped renewing its lease."""
         return self.began is not None and self.began.takes_over
 
     @property
@@ -133,7 +133,8 @@ class Serving:
         found: list[tuple[State, Event, State]] = []
         state = State.RECEIVED if self.leg == 1 else State.AWAITING_INPUT
         if self.moves and self.is_of_worker:
-            # A task's first worker leg starts after its parameters, a later one after questions.
+            # A task's first leg on a worker starts after its parameters are filled, and a later leg starts after
+            # questions.
             state = State.AWAITING_INPUT if self.moves[0][0] is Event.RESUME else State.RESOLVING
         for event, target, _ in self.moves:
             found.append((state, event, target))
@@ -142,7 +143,7 @@ class Serving:
 
     @property
     def is_recall(self) -> bool:
-        """Return True if the ledger supplied an earlier serving's result, so that the function did not run."""
+        """Return True if the function did not run, because the ledger supplied the result of an earlier serving."""
         return any(event is Event.RECALL for event, _, _ in self.moves)
 
     @property
@@ -152,7 +153,7 @@ class Serving:
 
     @property
     def waited_ms(self) -> float:
-        """Return the time that the serving waited for answers over the open connection."""
+        """Return how long the serving waited for answers over the open connection."""
         waited, asked = 0.0, None
         for line in self.lines:
             if isinstance(line, AskedLine):
@@ -160,13 +161,13 @@ class Serving:
             elif isinstance(line, AnsweredLine):
                 waited, asked = waited + line.waited, None
             elif isinstance(line, EndedLine) and asked is not None:
-                # Interrupted while the question was open.
+                # The serving was interrupted while the question was open.
                 waited += line.ms - asked.ms
         return waited
 
     @property
     def server_ms(self) -> float:
-        """Return the working time, without waiting."""
+        """Return the working time, without the time spent waiting."""
         last = self.lines[-1]
         return 0.0 if isinstance(last, BeganLine) else max(0.0, last.ms - self.waited_ms)
 
@@ -183,12 +184,12 @@ class Round:
     asked: AskedLine
     serving: Serving
     answered_at: float | None = None
-    """Time when the answers arrived; None before that."""
+    """Time when the answers arrived; None if they have not arrived."""
     given_up_at: float | None = None
     """Time when the body stopped waiting for answers, for example after a timeout around the question."""
     answers: list[ReadAnswer] = field(default_factory=list[ReadAnswer])
     read_by: Serving | None = None
-    """The serving that read the answers first; a replay reads them again."""
+    """The serving that first read the answers. A replay reads them again."""
 
     @property
     def number(self) -> int:
@@ -214,7 +215,7 @@ class Omitted:
     waited_ms: float = 0.0
     last_at: float | None = None
     is_cut: bool = False
-    """True if distinct requests were omitted, not only repetitions."""
+    """True if different requests were omitted, and not only repetitions."""
 
 
 NOTHING_OMITTED: Final = Omitted()
@@ -222,7 +223,7 @@ NOTHING_OMITTED: Final = Omitted()
 
 @dataclass(eq=False)
 class TracedCall:
-    """A call across all legs and instances; it does not change after `join`."""
+    """A call across all its legs and instances. It does not change after `join`."""
 
     id: str
     servings: list[Serving]
@@ -232,9 +233,9 @@ class TracedCall:
     actions: list[ActedLine] = field(default_factory=list[ActedLine])
     """Operator actions on this call, in order."""
     stops: list[StoppedLine] = field(default_factory=list[StoppedLine])
-    """Ends of this call outside its servings, in order."""
+    """Lines that ended this call outside its servings, in order."""
     omitted: Omitted = NOTHING_OMITTED
-    """Requests omitted from a call with very many; they count in its figures."""
+    """Requests omitted because the call has very many. They still count in the call's figures."""
 
     @property
     def lines(self) -> list[Line]:
@@ -243,7 +244,7 @@ class TracedCall:
 
     @property
     def _other_lines(self) -> list[RejectedLine | ActedLine | StoppedLine]:
-        """Return the lines outside servings."""
+        """Return the lines that belong to no serving."""
         return [*self.rejections, *self.actions, *self.stops]
 
     @cached_property
@@ -253,22 +254,23 @@ class TracedCall:
 
     @property
     def tool(self) -> str:
-        """Return the tool name; `?` if no line has it."""
+        """Return the tool name; `?` if no line contains it."""
         return self.began.tool if self.began is not None else "?"
 
     @property
     def occurrences(self) -> list[Serving | RejectedLine | ActedLine | StoppedLine]:
-        """Return all servings and all lines outside servings, in order."""
+        """Return all servings, and all lines that belong to no serving, in order."""
         others = sorted(self._other_lines, key=lambda line: line.at)
         return [*merge(self.servings, others, key=lambda one: one.started_at if isinstance(one, Serving) else one.at)]
 
     @cached_property
     def chain(self) -> list[Serving]:
-        """Return one serving per leg: the one that the client continued with.
+        """Return one serving per leg: the serving whose response the client continued with.
 
-        The leg that turned the call into a task has two: the client's request and the worker's serving. Usually the
-        last serving counts, because the response to an earlier one may have been lost. An earlier serving counts if the
-        last one got its result from the ledger, lacked the earlier answers, or failed before its body.
+        The leg that turned the call into a task has two servings: the client's request and the worker's serving.
+        Usually the last serving counts, because the response to an earlier serving may have been lost. An earlier
+        serving counts if the last serving got its result from the ledger, lacked the earlier answers, or failed before
+        its body.
         """
         by_leg: dict[int, list[Serving]] = {}
         for serving in self.servings:
@@ -296,9 +298,9 @@ class TracedCall:
 
     @cached_property
     def stopped(self) -> StoppedLine | None:
-        """Return the line that ended the stored call outside its servings; None if the call continued after it.
+        """Return the line that ended the stored call outside its servings; None if the call continued after that line.
 
-        This line overrides a serving's end, because the store rejected that end.
+        This line overrides the end that a serving recorded, because the store rejected that end.
         """
         last = self.stops[-1] if self.stops else None
         if last is None or (self.servings and self.servings[-1].started_at > last.at):
@@ -308,7 +310,9 @@ class TracedCall:
 
     @property
     def is_stored(self) -> bool:
-        """Return True if the server stores the call: a task, or a call with questions that the client did not ask."""
+        """Return True if the server stores the call: it is a task, or has questions that its client did not ask the
+        user.
+        """
         by_client = not self.rounds or self.rounds[-1].asked.rung is None
         return not by_client or any(one.is_handed or one.is_of_worker for one in self.servings)
 
@@ -319,7 +323,7 @@ class TracedCall:
 
     @cached_property
     def state(self) -> State:
-        """Return the current state. A call that ended outside its servings has failed, unless it joined another."""
+        """Return the current state. A call that ended outside its servings has failed, unless it joined another one."""
         if self.stopped is not None:
             return State.COMPLETED if self.stopped.how == "joined" else State.FAILED
         if self.ended is not None:
@@ -333,7 +337,7 @@ class TracedCall:
             return State.AWAITING_INPUT
         if latest.moves:
             return latest.moves[-1][1]
-        # The request has arrived, and no later event is written yet.
+        # The request has arrived, and no later event has been written yet.
         return State.RECEIVED if latest.leg == 1 else State.RESUMED
 
     @property
@@ -367,12 +371,14 @@ class TracedCall:
 
     @property
     def round_count(self) -> int:
-        """Count the rounds. A replayed leg repeats its round and adds none."""
+        """Count the rounds. A leg that is served again repeats its round, which counts once."""
         return max((round_.number for round_ in self.rounds), default=0)
 
     @property
     def replays(self) -> list[tuple[Serving, Serving]]:
-        """Return each repeated serving with its leg's first serving, without `takeovers`."""
+        """Return each repeated serving together with the first serving of its leg. Servings in `takeovers` are not
+        included.
+        """
         first: dict[int, Serving] = {}
         found = [(serving, first.setdefault(serving.leg, serving)) for serving in self.servings]
         repeated = [(one, earlier) for one, earlier in found if one is not earlier and not earlier.is_handed]
@@ -380,7 +386,7 @@ class TracedCall:
 
     @property
     def takeovers(self) -> list[tuple[Serving, Serving | None]]:
-        """Return each serving that took a leg over, with the previous worker's serving if it is recorded."""
+        """Return each serving that took over a leg, together with the previous worker's serving if that is recorded."""
         found: list[tuple[Serving, Serving | None]] = []
         before: dict[int, Serving] = {}
         for serving in self.servings:
@@ -392,7 +398,7 @@ class TracedCall:
 
     @property
     def silent_servings(self) -> int:
-        """Count the takeovers whose previous serving has no recorded end and so may have begun the body."""
+        """Count the takeovers after which the previous serving has no recorded end. It may have begun the body."""
         return sum(before is None or not before.is_over for _, before in self.takeovers)
 
     @property
@@ -435,17 +441,17 @@ class TracedCall:
 
     @property
     def bodies(self) -> int:
-        """Return how often the body is recorded to have begun."""
+        """Return how often a beginning of the body is recorded."""
         return sum(serving.bodies for serving in self.servings) + self.omitted.bodies
 
     @property
     def is_unknown(self) -> bool:
-        """Return True if the process died in a body that runs once, which ended the call."""
+        """Return True if the call ended because the process died while it ran a body that must run only once."""
         return self.ended is not None and self.ended.error_type == OutcomeUnknown.__name__
 
     @property
     def may_have_run(self) -> bool:
-        """Return True if the body may have begun without a record: a leg has no end, or its worker died."""
+        """Return True if the body may have begun without a record, because a leg has no end or its worker died."""
         is_lost = self.stopped is not None and self.stopped.how == "lost"
         return is_lost or self.is_unknown or any(not serving.is_over for serving in self.servings)
 
@@ -466,7 +472,7 @@ class TracedCall:
         return [arrow for serving in self.servings for arrow in serving.arrows]
 
     def shown_before(self, round_: Round, question: ShownQuestion) -> tuple[Round, ShownQuestion] | None:
-        """Return the last earlier round that asked a question under its current or former name."""
+        """Return the last earlier round that asked a question under its current name or a former name."""
         place = next((place for place, other in enumerate(self.rounds) if other is round_), 0)
         for earlier in reversed(self.rounds[:place]):
             if earlier.serving.leg == round_.serving.leg and earlier.serving is not round_.serving:
@@ -477,11 +483,13 @@ class TracedCall:
         return None
 
     def is_asked_again(self, round_: Round, question: ShownQuestion) -> bool:
-        """Return True if a question was asked in an earlier round; most reasons imply it."""
+        """Return True if a question was also asked in an earlier round. Most reasons for asking imply this."""
         return question.reason not in _FIRST_TIME_REASONS or self.shown_before(round_, question) is not None
 
     def marks(self) -> dict[str, list[Mark | None]]:
-        """Return the marks for each question and approval: one column per round, and one for the time afterwards."""
+        """Return the marks for each question and approval: one column per round, and one for the time after the last
+        round.
+        """
         marks: defaultdict[str, list[Mark | None]] = defaultdict(lambda: [None] * (len(self.rounds) + 1))
         for place, round_ in enumerate(self.rounds):
             for question in round_.asked.questions:
@@ -501,37 +509,37 @@ class TracedCall:
 
 @dataclass(slots=True)
 class Traced:
-    """Calls in the transcripts, ordered by their first line, and the lines that belong to no call."""
+    """The calls in the transcripts, ordered by their first line, and the lines that belong to no call."""
 
     calls: dict[str, TracedCall]
     strays: list[RejectedLine]
-    """Token rejections without a known call."""
+    """Token rejections that belong to no known call."""
     actions: list[ActedLine] = field(default_factory=list[ActedLine])
-    """All operator actions, in order, including those on calls that no other line names."""
+    """All operator actions, in order. They include actions on calls that no other line names."""
 
 
 def _continued_serving(servings: Sequence[Serving], *, later: Serving | None) -> Serving:
-    """Return the serving that the client continued with; `later` is the next leg's serving in the chain."""
+    """Return the serving whose response the client continued with. `later` is the next leg's serving in the chain."""
     brought = later.token_bytes if later is not None else None
-    # A client that sent a token twice, with different answers, got two new tokens, usually of different sizes.
+    # If a client sent a token twice with different answers, it got two new tokens, which usually differ in size.
     fitting = [one for one in servings if brought is not None and _response_token_size(one) == brought] or servings
     earlier = [serving for serving in fitting if later is None or serving.started_at <= later.started_at]
-    # Instance clocks differ, so possibly no serving is earlier.
+    # The clocks of instances differ, so it is possible that no serving is earlier.
     candidates = earlier or fitting
     return max(enumerate(candidates), key=lambda item: (*_rank(item[1], continues=later is not None), item[0]))[1]
 
 
 def _rank(serving: Serving, *, continues: bool) -> tuple[bool, ...]:
-    """Return a serving's rank among the servings of its leg. Between equal ranks, the last serving wins."""
+    """Return a serving's rank among the servings of its leg. If ranks are equal, the last serving wins."""
     was_stopped = serving.ended is not None and serving.ended.state in _RETRIABLE and not serving.bodies
     is_answered = serving.is_over and not was_stopped
-    # The request that turned the call into a task has the answers, but the worker's serving continues the leg.
+    # The request that turned the call into a task brought the answers, but the worker's serving continues the leg.
     is_last = not serving.is_handed
     asks = serving.has_asked or not continues
     return (is_last, serving.is_of_worker, asks, is_answered, bool(serving.brought), not serving.is_recall)
 
 
 def _response_token_size(serving: Serving) -> int | None:
-    """Return the token size in a serving's response."""
+    """Return the size of the token in a serving's response."""
     last = serving.lines[-1]
     return last.token.bytes if isinstance(last, AskedLine) and last.token is not None else None

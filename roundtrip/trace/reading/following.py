@@ -18,23 +18,23 @@ from roundtrip.trace.writing.lines import Line
 
 _CHUNK_BYTES: Final = 1024 * 1024
 _LINGER_POLLS: Final = 100
-"""Number of polls that still read a rotated file, because a process that has it open may write another line."""
+"""Number of polls for which a rotated file is still read, because a process that has it open may write another line."""
 
 
 @dataclass(slots=True)
 class _OpenFile:
-    """Open file that is read as it grows."""
+    """Open file that is read while it grows."""
 
     identity: FileIdentity
     file: BinaryIO
     partial: bytes = b""
     """The start of an incomplete line."""
     lingers: int | None = None
-    """Polls until the file is closed; None while no newer file has its path."""
+    """Number of polls until the file is closed; None while no newer file has taken its path."""
 
 
 class Follower:
-    """Reader for lines appended to transcripts, including new files in directories.
+    """Reader for lines that are appended to transcripts, and for new files in directories.
 
     A named file need not exist yet. `reading` counts the unreadable lines.
     """
@@ -50,7 +50,7 @@ class Follower:
         return sum(map(len, self._files.values()))
 
     def poll(self) -> Iterator[Line]:
-        """Yield the lines appended since the last poll; the first poll yields all lines."""
+        """Yield the lines that were appended since the last poll. The first poll yields all lines."""
         for name in self._names:
             for path in transcripts_in(name):
                 self._files.setdefault(path, [])
@@ -72,7 +72,7 @@ class Follower:
             files.clear()
 
     def _open_new(self, path: Path, files: list[_OpenFile]) -> None:
-        """Open the file at a path, and the files rotated out of it since the last poll, in order."""
+        """Open the file at a path, and any files that were rotated from this path since the last poll, in order."""
         current = identity_of(path)
         if current is None or (files and files[-1].identity == current):
             return
@@ -86,7 +86,7 @@ class Follower:
         try:
             file = path.open("rb")
         except OSError:
-            # The file was just rotated. The next poll finds it under its new name.
+            # The file was just rotated. The next poll finds it under the new name.
             return
         status = os.fstat(file.fileno())
         identity = (status.st_dev, status.st_ino)
@@ -107,6 +107,6 @@ class Follower:
             for text in whole:
                 line = parse_line(text.decode("utf-8", "replace"), self.reading)
                 if line is not None:
-                    # Lines are yielded, not collected.
+                    # The lines are yielded and not collected.
                     self.reading.lines.clear()
                     yield line

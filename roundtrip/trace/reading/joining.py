@@ -24,10 +24,11 @@ def join(lines: Iterable[Line], omitted: Mapping[str, Omitted] = MappingProxyTyp
     """Join lines from all instances into calls.
 
     Args:
-        lines: The lines; calls may be interleaved.
-        omitted: The requests that an earlier join omitted, by call id. `lines` then has the remaining and new lines.
+        lines: The lines. Those from different calls may be interleaved.
+        omitted: The requests that an earlier join omitted, by call id. `lines` then contains the remaining lines and
+            the new ones.
     """
-    # The key includes the leg, because a process that restarts under its old name counts from one again.
+    # The key includes the leg, because a process that restarts under the same name counts its servings from one again.
     servings: dict[tuple[str, str, int, int], Serving] = {}
     by_call: dict[str, list[Serving]] = {}
     rejections: dict[str, list[RejectedLine]] = {}
@@ -45,7 +46,7 @@ def join(lines: Iterable[Line], omitted: Mapping[str, Omitted] = MappingProxyTyp
             name = (line.call, line.instance, line.serving, line.leg)
             serving = servings.get(name)
             if serving is None or (isinstance(line, BeganLine) and serving.began is not None):
-                # A second beginning means that the leg was retried after its process restarted.
+                # A second beginning of the same serving means that the leg was retried after its process restarted.
                 serving = servings[name] = Serving(line.instance, line.serving, line.leg)
                 by_call.setdefault(line.call, []).append(serving)
             serving.lines.append(line)
@@ -73,7 +74,7 @@ def join(lines: Iterable[Line], omitted: Mapping[str, Omitted] = MappingProxyTyp
 
 
 def _thin(call: TracedCall) -> TracedCall:
-    """Remove most equal requests from a call with very many; return any other call unchanged."""
+    """If a call has very many requests, remove most equal requests. Return any other call unchanged."""
     if call.request_count <= thinning.MAX_REQUESTS:
         return call
     servings, rejections, is_cut = thinning.choose_requests(call)
@@ -110,13 +111,13 @@ def _join_call(id: str, servings: list[Serving], rejections: list[RejectedLine],
 
 
 class _PreviousRounds:
-    """Rounds of the last leg that asked before the current one. Legs must be added in order."""
+    """Rounds of the previous leg that asked questions. Legs must be added in order."""
 
     def __init__(self, *, is_cut: bool) -> None:
         self._is_cut = is_cut
         self._before: list[Round] = []
         self._earliest_times: list[float] = []
-        """For each round, the earliest time at which this round or a later one was asked."""
+        """For each round, the earliest time at which it or any later round was asked."""
         self._by_token_size: dict[int, list[int]] = {}
         """Round indexes by token size."""
         self._current: list[Round] = []
@@ -128,7 +129,8 @@ class _PreviousRounds:
     def round_for(self, serving: Serving) -> Round | None:
         """Return the round that a serving answers.
 
-        If the previous leg was served twice, that is its last earlier round with a token as large as the request's.
+        If the previous leg was served twice, return the last round before the serving whose token is as large as the
+        request's.
         """
         if self._current and self._current[0].serving.leg < serving.leg:
             self._before, self._current = self._current, []
@@ -138,9 +140,10 @@ class _PreviousRounds:
                 if one.asked.token is not None:
                     self._by_token_size.setdefault(one.asked.token.bytes, []).append(place)
         if not self._before or (self._is_cut and self._before[0].serving.leg + 1 < serving.leg):
-            # The leg that asked may have been omitted.
+            # The leg that asked the questions may have been omitted.
             return None
-        # Instance clocks differ, so possibly no round is earlier. Then the last one counts.
+        # Instance clocks differ, so it is possible that no round is earlier. In that case, the last round
+        # counts.
         last = bisect_right(self._earliest_times, serving.started_at) or len(self._before)
         fitting = self._by_token_size.get(serving.token_bytes or 0, [])
         place = bisect_right(fitting, last - 1) or 1

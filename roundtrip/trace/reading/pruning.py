@@ -7,7 +7,9 @@ from typing import Final, NamedTuple
 from roundtrip.trace.reading.transcripts import Reading, files_of, parse_line
 
 IDLE_SECONDS: Final = 3600.0
-"""Minimum time since a file's last write. A recorder that has the file open notices a deletion within this time."""
+"""Minimum time since the last write to a file. Within this time, a recorder that has the file open notices its
+deletion.
+"""
 _OPERATOR_LOG_NAME: Final = "operators.jsonl"
 """The operator log, which is never deleted."""
 _MAX_CHECKED_LINES: Final = 20
@@ -15,7 +17,7 @@ _MAX_LINE_CHARS: Final = 1024 * 1024
 
 
 class PruningResult(NamedTuple):
-    """Deleted files, and the bytes that were freed and kept."""
+    """The deleted files, the number of bytes freed, and the number of bytes kept."""
 
     files: list[Path]
     freed: int
@@ -33,15 +35,15 @@ def prune(
     operator_log: Path | None = None,
     is_rehearsal: bool = False,
 ) -> PruningResult:
-    """Delete files last written before a time, then the oldest files until the rest is small enough.
+    """Delete files that were last written before a time, and then the oldest files until the rest is small enough.
 
     Args:
-        names: Transcripts, and directories of transcripts.
-        before: The time; None to delete no file for its age.
-        max_bytes: The maximum size of the rest; None for no limit.
-        clock: Returns the current time.
+        names: Transcripts, and directories that contain transcripts.
+        before: The time; None to delete no file because of its age.
+        max_bytes: The maximum size of the remaining files; None for no limit.
+        clock: A function that returns the current time.
         operator_log: The operator log, if its name or folder is not the default.
-        is_rehearsal: True to delete no file, but return the same result.
+        is_rehearsal: True to return the same result without deleting any file.
 
     Raises:
         NoTranscript: A named file does not exist.
@@ -63,7 +65,7 @@ def prune(
 
 
 def _is_idle(path: Path, now: float) -> bool:
-    """Return True if no server has written to the file recently. Check this last, just before the deletion."""
+    """Return True if no server has written to the file recently. This must be the last check before the deletion."""
     try:
         return now - path.stat().st_mtime > IDLE_SECONDS
     except FileNotFoundError:
@@ -71,11 +73,11 @@ def _is_idle(path: Path, now: float) -> bool:
 
 
 def _is_transcript(path: Path) -> bool:
-    """Return True if the file's first readable line is a transcript line and not an operator-log line."""
+    """Return True if the file's first readable line is from a transcript and not from an operator log."""
     reading = Reading()
     with path.open(encoding="utf-8", errors="replace") as file:
         for _ in range(_MAX_CHECKED_LINES):
-            # The first line may be torn.
+            # The first line may be incomplete.
             line = parse_line(file.readline(_MAX_LINE_CHARS), reading)
             if line is not None or reading.newer:
                 return line is None or line.event != "acted"

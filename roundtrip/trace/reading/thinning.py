@@ -1,6 +1,6 @@
-"""Thinning calls with very many requests: only the first and last equal requests remain.
+"""Thinning calls with very many requests: only the first and the last few equal requests remain.
 
-A client can send one token again and again, and each time is another request in the same call.
+A client can send one token again and again. Each time, the same call gets another request.
 """
 
 from collections.abc import Hashable
@@ -10,15 +10,15 @@ from roundtrip.trace.reading.calls import Omitted, Serving, TracedCall
 from roundtrip.trace.writing.lines import AskedLine, EndedLine, RejectedLine
 
 MAX_REQUESTS: Final = 1000
-"""Maximum number of requests in a call; a call with more is thinned."""
+"""Maximum number of requests in a call. A call with more requests is thinned."""
 MAX_EQUAL: Final = 8
-"""Number of equal requests to keep at each end of a thinned call."""
+"""Of equal requests in a thinned call, keep this many from the start, and this many from the end."""
 _MAX_RUNNING: Final = 250
-"""The same for requests without a recorded end, so that a late end line still finds its request."""
+"""`MAX_EQUAL` for requests without a recorded end. More are kept, so that a late end line still finds its request."""
 
 
 def choose_requests(call: TracedCall) -> tuple[list[Serving], list[RejectedLine], bool]:
-    """Return the servings and rejections to keep, in order, and True if distinct ones had to be omitted."""
+    """Return the servings and rejections to keep, in order, and True if some that are not equal were omitted."""
     requests = sorted([*call.servings, *call.rejections], key=_start_time)
     continued = {id(serving) for serving in call.chain}
     kinds: dict[Hashable, list[int]] = {}
@@ -31,7 +31,8 @@ def choose_requests(call: TracedCall) -> tuple[list[Serving], list[RejectedLine]
     kept = sorted(places)
     is_cut = len(kept) > MAX_REQUESTS
     if is_cut:
-        # The requests that the client continued with determine the call's state, so no others may displace them.
+        # The requests whose responses the client continued with determine the call's state, so keep them before all
+        # others.
         chain = _both_ends([place for place in kept if id(requests[place]) in continued], MAX_REQUESTS - 2 * MAX_EQUAL)
         others = sorted({*kept} - {*chain})
         kept = [*chain, *_both_ends(others, MAX_REQUESTS - len(chain))]
@@ -41,7 +42,7 @@ def choose_requests(call: TracedCall) -> tuple[list[Serving], list[RejectedLine]
 
 
 def count_omitted(whole: TracedCall, kept: TracedCall) -> Omitted:
-    """Summarize the requests that a thinned call lacks."""
+    """Summarize the requests that were omitted from a thinned call."""
     return Omitted(
         requests=whole.request_count - kept.request_count,
         replays=whole.replay_count - kept.replay_count,
@@ -55,7 +56,7 @@ def count_omitted(whole: TracedCall, kept: TracedCall) -> Omitted:
 
 
 def _both_ends(places: list[int], most: int) -> list[int]:
-    """Return the first and last places, at most `most`."""
+    """Return the first and last places, at most `most` in total."""
     half = most // 2
     return places if len(places) <= most else places[:half] + places[-half:]
 
@@ -69,7 +70,7 @@ def _is_over(request: Serving | RejectedLine) -> bool:
 
 
 def _equality_key(request: Serving | RejectedLine) -> Hashable:
-    """Return everything that distinguishes a request from an equal one, except times."""
+    """Return a key that is the same for equal requests. Times are not a part of it."""
     if isinstance(request, RejectedLine):
         return request.leg, request.instance, request.reason
     began, last = request.began, request.lines[-1]

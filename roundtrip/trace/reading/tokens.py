@@ -1,6 +1,7 @@
 """Reading a token, with or without its keys.
 
-Reading has no side effects. The open part is parsed within a server's limits, even if no key verifies the token.
+Reading has no side effects. A token's readable part is parsed within a server's limits, even if no key verifies
+the token.
 """
 
 from collections.abc import Sequence
@@ -37,10 +38,10 @@ class Sealed(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TokenView:
-    """Readable token content.
+    """A token's readable content.
 
-    `key` is the signing key's index, from 1 for the newest. `reason` says why a server with these keys would reject the
-    token, whatever the time, caller and request.
+    `key` is the signing key's number, from 1 for the newest key. `reason` says why a server with these keys would
+    reject the token at any time, from any caller and with any request.
     """
 
     kind: str
@@ -56,7 +57,7 @@ class TokenView:
 
 
 def foreign_kind(token: str) -> str | None:
-    """Describe a known text that is not a roundtrip token, such as a ticket; None for an unknown text."""
+    """Describe a known text that is not a roundtrip token, such as a ticket. Return None for any other text."""
     if token.startswith("v1."):
         return "an SDK token (from a server with request_state_security=)"
     if token.startswith("rt1."):
@@ -65,7 +66,7 @@ def foreign_kind(token: str) -> str | None:
 
 
 def view_token(token: str, keys: Sequence[bytes] = ()) -> TokenView:
-    """Read a token, optionally with keys, newest first.
+    """Read a token. The keys are optional, and the newest comes first.
 
     Raises:
         TokenRejected: The text is not a roundtrip token, or no server would parse it.
@@ -105,7 +106,7 @@ def view_token(token: str, keys: Sequence[bytes] = ()) -> TokenView:
 
 
 def token_data(view: TokenView) -> dict[str, Any]:
-    """Return a view as JSON values."""
+    """Return a token view as JSON values."""
     return {
         "kind": view.kind,
         "bytes": view.size,
@@ -135,7 +136,7 @@ def _reject_entropy(size: int) -> bytes:
 
 
 def _journal(packed: bytes, ring: KeyRing | None) -> tuple[Journal | None, Sealed, RejectionReason | None]:
-    """Read a payload's journal, including the sealed part if a key opens it."""
+    """Read the journal in a payload. Include the sealed part if a key opens it."""
     try:
         journal, sealed = unpack_open(packed)
     except TokenRejected as error:
@@ -187,7 +188,7 @@ def _journal_data(journal: Journal) -> dict[str, Any]:
 
 
 def _pins(pinned: Entry | Asked) -> dict[str, str]:
-    """Return the keyed part, and the bytes that reveal a changed message or schema."""
+    """Return a pin's parts: the keyed part, and the bytes that show whether the message or schema has changed."""
     marks = len(pinned.pin) - MARKS_BYTES
     return {
         "pin": pinned.pin[:marks].hex(),

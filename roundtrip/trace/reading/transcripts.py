@@ -1,4 +1,4 @@
-"""Reading transcript files: complete lines, and a count of unreadable lines."""
+"""Reading transcript files: complete lines are parsed, and unreadable lines are counted."""
 
 import gc
 import glob
@@ -21,7 +21,7 @@ _TRANSCRIPTS: Final = "*.jsonl"
 _MAX_LINE_CHARS: Final = 64 * 1024 * 1024
 
 FileIdentity = tuple[int, int]
-"""Device and inode of a file."""
+"""The device and inode of a file."""
 
 
 class NoTranscript(Exception):
@@ -30,12 +30,12 @@ class NoTranscript(Exception):
 
 @dataclass(slots=True)
 class Reading:
-    """Lines from some files, in order, with counts of unreadable lines."""
+    """Lines from some files, in order, and counts of unreadable lines."""
 
     lines: list[Line] = field(default_factory=list[Line])
     unreadable: int = 0
     newer: int = 0
-    """Lines in a later format."""
+    """The number of lines in a later format."""
 
     @property
     def lost(self) -> int:
@@ -44,9 +44,9 @@ class Reading:
 
 
 def files_of(names: Sequence[str | Path]) -> list[Path]:
-    """Return the named files, each after its rotated files, oldest first.
+    """Return the named files. Each file comes after its rotated files, and of these, the oldest comes first.
 
-    A directory name stands for the transcripts in it (files named `*.jsonl`).
+    A directory name stands for the transcripts in the directory (files named `*.jsonl`).
 
     Raises:
         NoTranscript: A file does not exist, or a directory has no transcripts.
@@ -63,7 +63,7 @@ def files_of(names: Sequence[str | Path]) -> list[Path]:
             found += [*rotated_files(file), file]
     files: dict[Path, Path] = {}
     for path in found:
-        # A symbolic link and its target are one file.
+        # A symbolic link and its target count as one file.
         other = files.setdefault(path.resolve(), path)
         if other.is_symlink() and not path.is_symlink():
             files[path.resolve()] = path
@@ -71,7 +71,9 @@ def files_of(names: Sequence[str | Path]) -> list[Path]:
 
 
 def transcripts_in(path: Path) -> list[Path]:
-    """Return a directory's transcripts, without pipes, which block a reader; for a file, the file itself."""
+    """Return a directory's transcripts, or the file itself for a file. Leave out pipes, because reading a pipe can
+    block.
+    """
     return [file for file in sorted(path.glob(_TRANSCRIPTS)) if file.is_file()] if path.is_dir() else [path]
 
 
@@ -117,7 +119,9 @@ def read_files(files: Iterable[Path]) -> Reading:
 
 @contextmanager
 def without_collection() -> Generator[None]:
-    """Disable garbage collection: lines are many objects without cycles, and a collection takes as long as reading."""
+    """Disable garbage collection. Lines are many objects without cycles, and collecting would take as long as reading
+    them.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -128,7 +132,7 @@ def without_collection() -> Generator[None]:
 
 
 def parse_line(text: str, into: Reading) -> Line | None:
-    """Parse one line and add it to `into`, which also counts unreadable lines. Blank lines are ignored."""
+    """Parse a line and add it to `into`. If the line is unreadable, count it there. Ignore blank lines."""
     if not text.strip():
         return None
     try:
@@ -143,7 +147,7 @@ def parse_line(text: str, into: Reading) -> Line | None:
 
 
 def is_whole(text: str) -> bool:
-    """Return True if the text after the last newline is a complete line, and not partly written or torn."""
+    """Return True if the text after the last newline is a complete line and not only a part of one."""
     return text.endswith("}") and parse_line(text, Reading()) is not None
 
 
@@ -159,7 +163,7 @@ def _read_slowly(text: str, into: Reading) -> Line | None:
         into.newer += 1
         return None
     if isinstance(data, dict):
-        # Top-level texts are keys and labels, so they must be printable. Recorded values stay unchanged.
+        # Texts at the top level are keys and labels, so they must be printable. Recorded values stay unchanged.
         members = cast("dict[str, object]", data).items()
         data = {
             name: member.encode("utf-8", "replace").decode() if isinstance(member, str) else member
