@@ -1,4 +1,4 @@
-"""Advice tables for questions, rejected tokens and failures: the cause and the cure for each."""
+"""Advice tables for questions, rejected tokens and failures. Each entry has a cause and a cure."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple

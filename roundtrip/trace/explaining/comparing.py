@@ -1,4 +1,4 @@
-"""Comparison between two calls, by round and question, without times and instances."""
+"""Comparison of two calls, by round and question, without regard to times and instances."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ _TEXTS: Final = ("message", "form", "url", "complaint")
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A difference between two calls. `a` and `b` are the two texts; None if a call lacks one."""
+    """A difference between two calls. `a` and `b` are the differing texts; a text is None if its call has none."""
 
     round: int | None
     """None if the difference concerns the whole call."""
     key: str | None
-    """The question's name; None if the difference concerns a whole round or call."""
+    """The question's name; None if the difference concerns a whole round or a whole call."""
     what: str
     a: str | None
     b: str | None
@@ -29,7 +29,8 @@ class Difference:
 def compare(a: TracedCall, b: TracedCall) -> list[Difference]:
     """Return the differences: first tools and arguments, then each round, then paths and results.
 
-    A value is not compared if only one transcript reveals it. Digests are comparable if both were made with one key.
+    A value is not compared if only one transcript reveals it. Digests can be compared only if both were made with the
+    same key.
     """
     return [*_heads(a, b), *_rounds(a, b), *_ends(a, b)]
 
@@ -91,7 +92,7 @@ def _ends(a: TracedCall, b: TracedCall) -> Iterator[Difference]:
 
 
 def _same_era(a: TracedCall, b: TracedCall) -> bool:
-    """Return True if the eras are equal or unknown. Only the retry era repeats bodies and reuses answers."""
+    """Return True if both eras are equal, or one is unknown. Only the retry era repeats bodies and reuses answers."""
     return a.began is None or b.began is None or a.began.era == b.began.era
 
 

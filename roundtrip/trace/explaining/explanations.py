@@ -1,6 +1,6 @@
 """Explanations of a call's questions, rejected tokens, repeated requests and failures, each with its cure.
 
-`advice.py` has the general sentences. `explain` adds the names and texts that a call recorded.
+`advice.py` has the general sentences. `explain` adds names and texts from the call's transcript.
 """
 
 from collections.abc import Iterator, Mapping
@@ -112,7 +112,7 @@ def explain_question(call: TracedCall, round_: Round, question: ShownQuestion) -
 
 
 def explain_rejection(line: RejectedLine, call: TracedCall | None = None) -> str:
-    """Explain why a token was rejected; with the call, the explanation is more precise."""
+    """Explain why a token was rejected. If the call is given, the explanation is more precise."""
     advice = REJECTIONS[line.reason]
     cause = advice.cause
     if line.reason is RejectionReason.EXPIRED and call is not None:
@@ -150,7 +150,7 @@ def explain_replay(call: TracedCall, serving: Serving, first: Serving) -> str:
 
 
 def explain_takeover(serving: Serving, before: Serving | None) -> str:
-    """Explain why a worker took a leg over from another, whose serving is `before` if it is recorded."""
+    """Explain why a worker took over a leg from another worker, whose serving is `before` if it is recorded."""
     silent = "the previous worker"
     when = ""
     if before is not None:
@@ -167,7 +167,7 @@ def _time_between(earlier: Serving, later: Serving) -> str:
 
 
 def _effect_of(serving: Serving) -> str:
-    """Return the effect of serving a leg again."""
+    """Return the effect of serving this leg again."""
     if serving.is_recall:
         return "the ledger returned the recorded result, and its body did not run again"
     if serving.ended is not None and serving.ended.error_type == CallHasEnded.__name__:
@@ -222,7 +222,7 @@ def _failures(call: TracedCall, now: float | None) -> Iterator[Explanation]:
     outside = end_of_stored(call)
     for serving, ended in failures_of(call):
         if outside is not None and ended.state == State.FAILED.value and serving is call.servings[-1]:
-            # The worker was stopped; the end of the call explains that.
+            # The worker was stopped; the explanation of the call's end covers this.
             continue
         explanation = _about(ended, ExplainedSubject.FAILURE, explain_failure(serving, ended))
         yield replace(explanation, round=ended.round or None, error=ended.error_type)
@@ -247,7 +247,7 @@ def _about_serving(serving: Serving, subject: ExplainedSubject, text: str) -> Ex
 
 
 def _late_ms(line: RejectedLine, call: TracedCall) -> float | None:
-    """Return the time since the client's token expired; None if the transcript does not have it."""
+    """Return how long before its rejection a token expired; None if the transcript does not show an expiry."""
     ends = [round_.asked.until for round_ in call.rounds if round_.asked.until is not None]
     if line.leg is not None:
         of_leg = [round_.asked.until for round_ in call.rounds if round_.asked.leg == line.leg - 1]
@@ -294,8 +294,8 @@ def _advice_on(call: TracedCall, round_: Round, question: ShownQuestion) -> Advi
 def _revision_between(call: TracedCall, before: Round, round_: Round) -> Round | None:
     """Return the last round between `before` and `round_` that followed a change in a review.
 
-    A token drops the answers that a review made stale. So in the retry era, only the first round after the review asks
-    with the reason `revised`, and later rounds ask with the reason `new`.
+    After a review, the token no longer contains the answers that the review made stale. So in the retry era, only the
+    first round after the review asks with the reason `revised`, and later rounds ask with the reason `new`.
     """
     between = call.rounds[call.rounds.index(before) + 1 : call.rounds.index(round_)]
     revised = (
@@ -305,7 +305,7 @@ def _revision_between(call: TracedCall, before: Round, round_: Round) -> Round |
 
 
 def _cause_of_revision(round_: Round) -> str:
-    """Return the cause for a revised question, with the names of the changed answers if the transcript has them."""
+    """Return the cause of a revised question. It names the changed answers if the transcript contains them."""
     changed = round_.asked.token.changed if round_.asked.token is not None else ()
     names = [part.removeprefix("answer:") for part in changed if part.startswith("answer:")]
     if not names:
@@ -322,7 +322,7 @@ def _advice_on_change(round_: Round, question: ShownQuestion, before: Round, for
         change = f" (it was {texts[0]}, and is now {texts[1]})" if texts else ""
         return Advice(QUESTIONS[reason].cause + change, QUESTIONS[reason].cure)
     if reason is Reason.KEY_GONE:
-        # In 2 of 256 cases, the token shows only that something changed. The transcript may show what.
+        # In 2 of 256 cases, the token shows only that something has changed. The transcript may show what it was.
         if not texts and not fields:
             return QUESTIONS[reason]
         reason = Reason.REWORDED if texts else Reason.SCHEMA_CHANGED
@@ -333,16 +333,16 @@ def _advice_on_change(round_: Round, question: ShownQuestion, before: Round, for
     else:
         message = f", and its message{change}" if "message" in question.changed else ""
         cause = f"its form changed{f' ({fields})' if fields else ' after it was shown'}{builds}{message}"
-    # If one build asked both, the advice on deploys does not help.
+    # If the same build asked both questions, advice about deploys does not help.
     return Advice(cause, QUESTIONS[reason if builds else Reason.VOLATILE].cure)
 
 
 def _advice_on_renaming(round_: Round, question: ShownQuestion, former: str) -> Advice:
-    """Return the advice for a question whose answer is known under a former name."""
+    """Return the advice for a question whose answer is stored under a former name."""
     if round_.asked.by == "resolvers":
         cause = f"its answer is known as {former}, a name that no question has now"
         return Advice(cause, f"name it where it is resolved, as in Resolve(fn, former_names=({former},))")
-    # The body may still ask by that name later.
+    # The body may still use that name in a later question.
     cause = f"an answer to the same question is known as {former}, a name that the body had not asked for before"
     if question.key.startswith(UNNAMED):
         return Advice(cause, f"give it its name back, as in name={former}")
@@ -363,7 +363,7 @@ def _builds(call: TracedCall, round_: Round) -> tuple[str | None, str | None]:
 
 
 def _between_builds(now: Round, before: Round) -> str:
-    """Return a phrase with the builds that asked two rounds; empty for one build."""
+    """Return a phrase that names the builds that asked two rounds; empty if the same build asked both."""
     began, earlier = now.serving.began, before.serving.began
     if began is None or earlier is None or began.build == earlier.build:
         return ""
@@ -371,7 +371,7 @@ def _between_builds(now: Round, before: Round) -> str:
 
 
 def _change_of(before: Recorded | None, now: Recorded | None) -> tuple[str, str] | None:
-    """Return two recorded texts if both were revealed and differ."""
+    """Return two recorded texts if both were revealed and they differ."""
     if isinstance(before, Revealed) and isinstance(now, Revealed) and before.value != now.value:
         return quoted(before.value), quoted(now.value)
     return None

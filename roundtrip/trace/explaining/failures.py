@@ -1,4 +1,4 @@
-"""Explanations of legs that ended without a result: the error or limit, where it occurred, and the cure."""
+"""Explanations of legs that ended without a result: the error or limit, where it occurred, and its cure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -32,7 +32,7 @@ _STATE_TEXTS: Final[Mapping[str, str]] = {
 
 
 def failures_of(call: TracedCall) -> Iterator[tuple[Serving, EndedLine]]:
-    """Yield every unsuccessful end; a failure that several equal requests reported counts once."""
+    """Yield every unsuccessful end. If several equal requests report the same failure, yield it only once."""
     seen: set[tuple[object, ...]] = set()
     for serving in call.servings:
         for line in serving.happened:
@@ -49,7 +49,7 @@ def _lacks_result(line: EndedLine) -> bool:
 
 
 def explain_end(call: TracedCall) -> tuple[ActedLine | StoppedLine | EndedLine, str] | None:
-    """Return the line that ended a call without a result, and its explanation; None for any other call."""
+    """Return the line that ended a call without a result, and its explanation. Return None if no such line exists."""
     outside = end_of_stored(call)
     if outside is not None:
         return outside, explain_action(outside) if isinstance(outside, ActedLine) else explain_stop(call, outside)
@@ -86,7 +86,7 @@ def explain_failure(serving: Serving, ended: EndedLine) -> str:
 
 
 def explain_lateness(call: TracedCall, now: float) -> str | None:
-    """Explain why a waiting call can no longer continue; None if it can."""
+    """Explain why a waiting call can no longer continue; return None if the call can continue."""
     if not call.pending:
         return None
     asked = call.rounds[-1].asked
@@ -113,7 +113,7 @@ def _advice_on(error: str) -> Advice | None:
 
 
 def _place_text(serving: Serving, ended: EndedLine) -> str:
-    """Say where in the leg the end occurred: in a function, if that is recorded, else in a state."""
+    """Say where in the leg the end occurred: in which function, or else in which state."""
     failed = [run.key for run in ended.nodes if run.how == "failed"]
     if failed:
         return f", in the resolver or dependency {quoted(failed[-1])}"
@@ -129,7 +129,7 @@ def _state_before_end(serving: Serving) -> State | None:
 
 
 def _cure_of_decline(serving: Serving) -> str:
-    """Return the cure for a declined question, which depends on what asked it."""
+    """Return the cure for a declined question. It depends on what asked the question."""
     not_given = [read.key for line in serving.happened for read in line.answers if read.action != "accept"]
     if serving.began is not None and not_given[-1:] == [f"confirm:{serving.began.tool}"]:
         return "nothing needs to be fixed: with confirm=, nothing runs unless the user accepts"

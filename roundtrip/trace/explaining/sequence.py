@@ -1,4 +1,4 @@
-"""A call's messages between client and instances, also as a Mermaid sequence diagram."""
+"""The messages between a call's client and instances, also as a Mermaid sequence diagram."""
 
 import re
 from collections.abc import Iterator
@@ -43,12 +43,12 @@ class MessageKind(StrEnum):
     REJECTION = "rejection"
     """A response that rejects a token."""
     NOTE = "note"
-    """Not a message: a remark about its source."""
+    """No message, but a remark about its source."""
 
 
 @dataclass(frozen=True, slots=True)
 class SequenceMessage:
-    """A message between two participants; `step` is the number of earlier rounds."""
+    """A message between two participants. `step` is the number of rounds before the message."""
 
     kind: MessageKind
     source: int
@@ -59,7 +59,7 @@ class SequenceMessage:
 
 @dataclass(frozen=True, slots=True)
 class MessageSequence:
-    """A call's messages, in order, and the participants, with the client first."""
+    """A call's messages in order, and the participants, of which the client is the first."""
 
     participants: tuple[str, ...]
     messages: tuple[SequenceMessage, ...]
@@ -74,7 +74,7 @@ def exchange_of(call: TracedCall) -> MessageSequence:
     before: AskedLine | None = None
     for request in call.occurrences:
         if isinstance(request, ActedLine | StoppedLine):
-            # Operators are not participants, so the note stands over the client.
+            # Operators are not participants, so the note about an operator stands over the client.
             text = _short(action_text(request)) if isinstance(request, ActedLine) else stop_text(request)
             messages.append(SequenceMessage(MessageKind.NOTE, CLIENT, CLIENT, text, step))
             continue
@@ -82,7 +82,7 @@ def exchange_of(call: TracedCall) -> MessageSequence:
         if isinstance(request, RejectedLine):
             messages += _rejected(request, place, step)
             continue
-        # A worker's serving has no client request: the client polls, or already has its response.
+        # A client does not request a worker's serving: it polls the task, or it already has its response.
         kind, source = (MessageKind.NOTE, place) if request.is_of_worker else (MessageKind.REQUEST, CLIENT)
         messages.append(SequenceMessage(kind, source, place, _request(call, request, before), step))
         for line in request.happened:
@@ -135,11 +135,11 @@ def _message_of(line: HappenedLine, serving: Serving, place: int, step: int) -> 
             _short(question.key) if question.reason == "new" else f"{_short(question.key)} ({question.reason})"
             for question in line.questions
         ]
-        # A line whose questions end a leg has a token; other questions are requests over the open connection.
+        # A line has a token if its questions end a leg. Other questions are requests over the open connection.
         kind = MessageKind.REQUEST if _is_live(serving) and line.token is None else MessageKind.RESPONSE
         target = CLIENT
         if serving.is_of_worker and (line.rung is not None or not line.questions):
-            # A worker cannot respond to a client: the questions are on a page, or the task waits for someone else.
+            # A worker cannot respond to a client. Its questions are on a page, or the task waits for someone else.
             kind, target = MessageKind.NOTE, place
         awaited = [approval_text(approval, _short) for approval in line.approvals]
         if awaited and not asked:

@@ -1,4 +1,4 @@
-"""Explanations of events outside a stored call's servings: operator actions, and ends without a leg."""
+"""Explanations of events in a stored call that no serving recorded: operator actions, and ends without a leg."""
 
 from roundtrip.machine.table import State
 from roundtrip.text import printable
@@ -8,9 +8,9 @@ from roundtrip.trace.writing.lines import ActedLine, StoppedLine
 
 
 def end_of_stored(call: TracedCall) -> ActedLine | StoppedLine | None:
-    """Return the line that says why a call ended outside its servings; None if it did not.
+    """Return the line that says why a call ended outside its servings, or None if the call did not.
 
-    An operator action says more than the end that it caused, so it comes first.
+    An operator action is more informative than the end that it caused, so it takes precedence.
     """
     if call.ended_by is not None and (call.stopped is not None or call.state is State.FAILED):
         return call.ended_by

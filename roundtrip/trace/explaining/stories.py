@@ -1,4 +1,4 @@
-"""Calls as data for programs: a summary for lists, and a story with everything recorded."""
+"""Calls as data for programs: a summary for lists, and a story with everything that was recorded."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
@@ -34,9 +34,9 @@ def until(call: TracedCall) -> float | None:
 
 
 def failure_of(call: TracedCall) -> str | None:
-    """Return the error type that ended a call; for a result with `isError`, `tool_error`.
+    """Return the type of the error that ended a call, or `tool_error` for a result with `isError`.
 
-    For a stored call that ended outside its servings, it is `cancelled`, `lost` or `expired`.
+    If a stored call ended outside its servings, return `cancelled`, `lost` or `expired`.
     """
     if call.stopped is not None:
         return call.stopped.how
@@ -122,7 +122,7 @@ def _serving(serving: Serving) -> dict[str, Any]:
 
 
 def _members(line: BaseModel | None, *names: str) -> dict[str, Any]:
-    """Return some members as JSON values; without a line, all are None."""
+    """Return some members of a line as JSON values. Without a line, all of them are None."""
     found = line.model_dump(mode="json", include=set(names)) if line is not None else {}
     return {name: found.get(name) for name in names}
 

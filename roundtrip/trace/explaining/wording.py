@@ -1,4 +1,4 @@
-"""Texts for times, sizes and recorded values, the same in every view."""
+"""Texts for times, sizes and recorded values, which are the same in every view."""
 
 import json
 import math
@@ -101,20 +101,20 @@ def count_text(number: int, noun: str) -> str:
 
 
 def listed_text(names: Sequence[str], longest: int) -> str:
-    """Return the first names in a list, and count the others: `a, b and 3 more`."""
+    """Return the first names in a list, and the number of others: `a, b and 3 more`."""
     more = len(names) - longest
     return ", ".join(names[:longest]) + (f" and {more} more" if more > 0 else "")
 
 
 def omitted_text(call: TracedCall) -> str:
-    """Say how many requests are shown, and which ones. The sentence has no period."""
+    """Say how many of the call's requests are shown, and which ones. The sentence has no period."""
     cut = ", and only some of the others" if call.omitted.is_cut else ""
     shown = f"{call.request_count - call.omitted.requests} of {call.request_count} requests are shown"
     return f"{shown}: the first and last {MAX_EQUAL} of equal requests{cut}"
 
 
 def channel_text(asked: AskedLine) -> str:
-    """Say where a round was asked, with a leading space; empty if the client asked it."""
+    """Say where a round's questions were asked, with a leading space. Return an empty text if the client asked them."""
     return "" if asked.rung is None else _CHANNEL_TEXTS[asked.rung]
 
 
@@ -158,7 +158,7 @@ def quoted(value: Any) -> str:
 
 
 def recorded_text(recorded: Recorded, *, longest: int | None = None) -> str:
-    """Return a revealed value as JSON, cut to `longest` characters; for any other value, its size and digest."""
+    """Return a revealed value as JSON, cut to `longest` characters. For any other value, return its size and digest."""
     if isinstance(recorded, Digested):
         return f"({size_text(recorded.bytes)}, digest {recorded.digest})"
     text = json.dumps(recorded.value, ensure_ascii=False)
@@ -166,5 +166,5 @@ def recorded_text(recorded: Recorded, *, longest: int | None = None) -> str:
 
 
 def times_text(number: int) -> str:
-    """Return a frequency: `once`, `twice`, `3 times`."""
+    """Return a number of times as text: `once`, `twice`, `3 times`."""
     return {1: "once", 2: "twice"}.get(number, f"{number} times")
