@@ -75,10 +75,12 @@ CREATE TABLE notices (
 ) WITHOUT ROWID;
 CREATE INDEX notices_reason ON notices (event, reason, at, file, offset);
 """
-"""`digest` stands for a file's first `head` bytes, which may contain values. `marks` repeats each call's start, so that
-a facet's calls are in list order. `omitted` marks lines that are not read again, in calls with very many requests; in
-`calls`, it has the figures of these lines. `row` is null for a call that only operator actions mention. `others` lists
-files beside the named ones, such as an operator log, so that a program that does not name them keeps their lines."""
+"""`digest` is computed from a file's first `head` bytes, which may contain values. `marks` repeats each call's start,
+so that a facet's calls are in list order. In a call with very many requests, some lines are not read again: in `lines`,
+`omitted` marks such a line, and in `calls`, `omitted` has the figures for these lines. `row` is null for a call that is
+mentioned only by operator actions. `others` lists files beside the named files, such as an operator log, so that a
+program that does not name them keeps their lines.
+"""
 
 
 class IndexUnusable(Exception):
@@ -86,7 +88,7 @@ class IndexUnusable(Exception):
 
 
 def open_database(path: Path) -> sqlite3.Connection:
-    """Open an index file, and create it if needed.
+    """Open an index file, and create it if it does not exist.
 
     Raises:
         IndexUnusable: The file cannot be opened, or is not an index.
@@ -105,21 +107,22 @@ def open_database(path: Path) -> sqlite3.Connection:
 def _make_file(path: Path) -> None:
     """Create the file, unless it exists.
 
-    Do not open an existing file: closing it would release the locks that SQLite holds in this process.
+    An existing file must not be opened here, because closing it would release the locks that SQLite holds in this
+    process.
     """
     if path.exists():
         return
     with locked_folder_of(path, waits=True):
-        # Another program may have created the file while this one waited for the lock.
+        # Another program may have created the file while this program waited for the lock.
         if not path.exists():
-            # Remove the companions of a deleted index. A program that still uses that index has them open.
+            # Remove the companion files of a deleted index. Programs that still use the deleted index have them open.
             for suffix in _COMPANIONS:
                 path.with_name(path.name + suffix).unlink(missing_ok=True)
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, _FILE_MODE))
 
 
 def _prepare(database: sqlite3.Connection, path: Path) -> None:
-    # An empty file becomes an index.
+    # An empty file is accepted, and becomes an index.
     if _number(database, "application_id") != _APPLICATION and _tables(database):
         raise IndexUnusable(f"{str(path)!r} is not an index of transcripts; move it away")
     for pragma in ("journal_mode = WAL", "synchronous = NORMAL", f"cache_size = -{_CACHE_KIB}", "temp_store = FILE"):

@@ -1,4 +1,4 @@
-"""Call filters on rows, with or without an index."""
+"""Call filters, which test rows. They need no index."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,17 +15,17 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w":
 
 @dataclass(frozen=True, slots=True)
 class CallFilter:
-    """Conditions that a call must all meet."""
+    """Conditions that a call must meet. All of them must hold."""
 
     facets: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
-    """For each facet kind, the accepted values, which may have wildcards."""
+    """Maps each kind of facet to the accepted values, which may contain wildcards."""
     since: float | None = None
-    """The earliest time for the call's last line."""
+    """The earliest time that the call's last line may have."""
     before: float | None = None
     """The time before which the call must have begun."""
     rounds: Callable[[int], bool] | None = None
     start: str = ""
-    """The prefix of the call's id."""
+    """The text with which the call's id must begin."""
 
     @property
     def has_only_facets(self) -> bool:
@@ -55,22 +55,22 @@ class CallFilter:
 
 
 def fits(value: str | None, patterns: Sequence[str]) -> bool:
-    """Return True if a value equals or matches a pattern, or if there are no patterns."""
+    """Return True if a value equals or matches one of the patterns, or if there are no patterns."""
     return not patterns or (
         value is not None and any(value == pattern or fnmatchcase(value, pattern) for pattern in patterns)
     )
 
 
 def time_of(text: str) -> float:
-    """Parse an age (`10m`) or a date to seconds since the epoch.
+    """Convert an age (`10m`) or a date to seconds since the epoch.
 
     Raises:
-        ValueError: The text is neither.
+        ValueError: The text is neither an age nor a date.
     """
     age = _AGE.fullmatch(text.strip())
     try:
         if age is not None:
-            # Use the local time zone, like a date without a zone below.
+            # Use the local time zone, which a date without a zone also has.
             return (datetime.now().astimezone() - timedelta(**{_UNITS[age[2]]: float(age[1])})).timestamp()
         return datetime.fromisoformat(text.strip()).timestamp()
     except (ValueError, OverflowError, OSError) as error:

@@ -25,15 +25,16 @@ _FILE_SUFFIX: Final = ".index.sqlite3"
 _END_POSITION: Final = (float("inf"), 0)
 _WILDCARDS: Final = "*?["
 _ALL_LINES: Final = -1
-"""SQLite's LIMIT value for no limit."""
+"""The value for SQLite's LIMIT that means no limit."""
 
-# Conditions on call rows. The plus keeps SQLite from using the index on starts when only a few calls match.
+# Conditions on call rows. The plus sign prevents SQLite from using the index on start times when only a few calls
+# match.
 _ALL: Final = "WHERE row IS NOT NULL AND (started, number)"
 _ACTIVE: Final = "INDEXED BY calls_last WHERE row IS NOT NULL AND last >= ? AND (started, number)"
 _BEGINNING_WITH: Final = "WHERE id >= ? AND id < ? AND row IS NOT NULL AND (+started, number)"
 
 CallPosition = tuple[float, int]
-"""Position of a call in a list, newest first."""
+"""Position of a call in a list whose first call is the newest."""
 
 
 class RowPage(NamedTuple):
@@ -45,7 +46,7 @@ class RowPage(NamedTuple):
 
 
 class ListedLine(NamedTuple):
-    """A line that lists show separately: a rejected token or an operator action."""
+    """A line that is shown in a separate list: a rejected token or an operator action."""
 
     at: float
     line: Line
@@ -53,7 +54,7 @@ class ListedLine(NamedTuple):
 
 
 def index_path(names: Sequence[str | Path]) -> Path | None:
-    """Return the index path for one file or directory; None for several names."""
+    """Return the index path for a single file or directory; None for several names."""
     if len(names) != 1:
         return None
     path = Path(names[0])
@@ -61,11 +62,11 @@ def index_path(names: Sequence[str | Path]) -> Path | None:
 
 
 class CallIndex:
-    """Calls in transcripts, found through an index that is updated on demand. Any thread may use it.
+    """Calls in transcripts, found through an index that is updated on demand. All threads may use it.
 
     Args:
         names: Files, which must exist, and directories, which may be empty.
-        path: The index file; None for a temporary one.
+        path: The index file; None for a temporary index.
         later: Further files, which need not exist yet. Other programs that use this index also read them.
 
     Raises:
@@ -86,7 +87,8 @@ class CallIndex:
         self._open()
 
     def _open(self) -> None:
-        # Two connections: the first read of large transcripts may take minutes, while others search.
+        # Use two connections, because the first reading of large transcripts may take minutes while other threads
+        # search.
         self._write_database = open_database(self._path)
         self._database = open_database(self._path)
         with translated_errors(self._path):
@@ -94,7 +96,7 @@ class CallIndex:
             self._identity = identity_of(self._path)
 
     def close(self) -> None:
-        """Close the index; delete it if it is temporary."""
+        """Close the index. If it is temporary, delete it."""
         with self._lock, self._write_lock:
             self._write_database.close()
             self._database.close()
@@ -126,7 +128,7 @@ class CallIndex:
             return self._indexer.read_new_lines()
 
     def watch(self, step: Callable[[], None] | None, every: int) -> None:
-        """Call a function during searches, after every `every` SQLite instructions; None to stop."""
+        """Call a function during searches, each time that SQLite has run `every` instructions; None to stop this."""
         self._database.set_progress_handler(step, every)
 
     @contextmanager
@@ -142,7 +144,7 @@ class CallIndex:
 
     @property
     def version(self) -> int:
-        """Return a number that changes with every line read."""
+        """Return a number that changes whenever a line is read."""
         ((read,),) = self._select("SELECT coalesce(sum(read), 0) FROM files")
         return read
 
@@ -151,7 +153,7 @@ class CallIndex:
         return bool(self._select("SELECT 1 FROM calls WHERE id = ? AND row IS NOT NULL", id))
 
     def unreadable(self) -> tuple[int, int]:
-        """Count the unreadable lines, and the lines in a later format."""
+        """Count the unreadable lines, and the lines that have a later format."""
         (found,) = self._select("SELECT coalesce(sum(unreadable), 0), coalesce(sum(newer), 0) FROM files")
         return found
 
@@ -162,7 +164,7 @@ class CallIndex:
         return number
 
     def choices(self, kind: str, limit: int) -> list[tuple[str, int]]:
-        """Return a facet kind's most frequent values, each with its call count."""
+        """Return the most frequent values of a facet kind, each with the number of its calls."""
         query = "SELECT value, calls FROM facets WHERE kind = ? AND calls > 0 ORDER BY calls DESC, value LIMIT ?"
         return self._select(query, kind, limit)
 
@@ -173,7 +175,7 @@ class CallIndex:
         return self._join_call(id).calls.get(id)
 
     def find_unserved(self, id: str) -> TracedCall:
-        """Return a call without recorded requests, but with its operator actions."""
+        """Return a call that has no recorded requests, with its operator actions."""
         return TracedCall(id, [], [], [], self._join_call(id).actions)
 
     def _join_call(self, id: str) -> Traced:
@@ -197,7 +199,7 @@ class CallIndex:
                 yield row
 
     def number_of(self, filter: CallFilter) -> int | None:
-        """Look up how many calls pass a filter; None if the index would have to count them."""
+        """Look up how many calls pass a filter. Return None if the index would have to count them one by one."""
         facets = [(kind, value) for kind, values in filter.facets.items() for value in values]
         if len(facets) > 1 or not filter.has_only_facets:
             return None
@@ -211,7 +213,9 @@ class CallIndex:
     def listed_lines(
         self, event: str, *, reasons: Sequence[str] = (), limit: int, after: tuple[float, int, int] | None = None
     ) -> list[ListedLine]:
-        """Return the newest lines for an event, optionally with one of some reasons, starting after a position."""
+        """Return the newest lines for an event, starting after a position. If reasons are given, return only lines with
+        one of them.
+        """
         marks = ", ".join("?" * len(reasons))
         query = (
             f"SELECT at, file, offset, length FROM notices {'INDEXED BY notices_reason' if reasons else ''} "  # noqa: S608
@@ -227,24 +231,24 @@ class CallIndex:
             ]
 
     def reasons_of(self, event: str) -> list[tuple[str, int]]:
-        """Return the reasons recorded for an event, each with its line count."""
+        """Return the reasons recorded for an event, each with the number of its lines."""
         query = "SELECT reason, count(*) FROM notices WHERE event = ? GROUP BY reason ORDER BY count(*) DESC"
         return self._select(query, event)
 
     def strays(self) -> list[RejectedLine]:
-        """Return the rejected tokens without a known call, newest first."""
+        """Return the rejected tokens that belong to no known call, newest first."""
         return [one.line for one in self.listed_lines(STRAY, limit=_ALL_LINES) if isinstance(one.line, RejectedLine)]
 
     def stray_count(self) -> int:
-        """Count the rejected tokens without a known call."""
+        """Count the rejected tokens that belong to no known call."""
         return sum(count for _, count in self.reasons_of(STRAY))
 
     # Searching.
 
     def _facets(self, kind: str, wanted: Sequence[str]) -> list[tuple[int, int]]:
-        """Return the numbers and call counts of the facets that match a pattern.
+        """Return the number of each facet that matches a pattern, with its call count.
 
-        A pattern that equals an existing value matches only that value.
+        If a pattern equals an existing value, it matches only that value.
         """
         query = "SELECT number, calls FROM facets WHERE kind = ? AND value = ?"
         equal = {value: self._database.execute(query, (kind, value)).fetchall() for value in set(wanted)}
@@ -257,7 +261,8 @@ class CallIndex:
     def _find_rows(self, filter: CallFilter, after: CallPosition | None) -> Generator[tuple[CallPosition, Row]]:
         """Yield the calls that pass a filter, newest first, with their positions.
 
-        The search walks through the calls with the rarest facet, and looks up the other facets for each of them.
+        The search goes through the calls that have the rarest facet, and looks up the other facets for each of these
+        calls.
         """
         with self._reading(), ExitStack() as stack:
             facets = [self._facets(kind, values) for kind, values in filter.facets.items()]
@@ -283,7 +288,7 @@ class CallIndex:
                         yield place, row
 
     def _is_rarer(self, facets: Sequence[Sequence[tuple[int, int]]], since: float) -> bool:
-        """Return True if fewer calls have the rarest facet than were active since a time."""
+        """Return True if fewer calls have the rarest facet than were active since the given time."""
         if not facets:
             return False
         rarest = sum(calls for _, calls in facets[0])

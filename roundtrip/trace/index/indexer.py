@@ -1,4 +1,4 @@
-"""Indexing transcript lines: storing their positions, and updating the rows of their calls."""
+"""Indexing transcript lines: storing their positions, and updating the rows for their calls."""
 
 import heapq
 import json
@@ -28,7 +28,7 @@ from roundtrip.trace.writing.lines import ActedLine, Line, RejectedLine
 
 _BATCH_LINES: Final = 20_000
 STRAY: Final = "stray"
-"""An additional event for rejected tokens without a known call."""
+"""An additional event for rejected tokens that belong to no known call."""
 KEPT_POSITIONS: Final = "SELECT file, offset, length FROM lines WHERE call = ? AND omitted = 0"
 """The positions of a call's lines, without omitted requests."""
 _MAX_VALUES: Final = 500
@@ -36,7 +36,7 @@ _MAX_VALUES: Final = 500
 
 
 _identity = id
-"""The built-in `id`, for scopes in which `id` is a call id."""
+"""The built-in function `id`, for scopes in which `id` is a call id."""
 
 
 class _KnownCall(NamedTuple):
@@ -49,7 +49,7 @@ class _KnownCall(NamedTuple):
 
 
 def parse_omitted(texts: Mapping[str, str | None]) -> dict[str, Omitted]:
-    """Parse the index's `omitted` texts, by call id."""
+    """Parse the texts in the index's `omitted` column, by call id."""
     return {id: Omitted(**json.loads(text)) for id, text in texts.items() if text is not None}
 
 
@@ -70,13 +70,13 @@ class Indexer:
         self.files: dict[int, TranscriptFile] = {}
         """The files by their numbers in the index."""
         self._searched: dict[FileIdentity, tuple[int, int]] = {}
-        """For each file, the offset that was read up to, and the offset up to which no further line ends.
+        """Maps each file to the offset up to which it was read, and the offset before which no further line ends.
 
-        Without it, a long unfinished line would be read again and again.
+        Without the second offset, a long unfinished line would be searched again and again.
         """
 
     def read_new_lines(self) -> int:
-        """Read newly appended lines, at most a few thousand; return their number."""
+        """Read at most a few thousand newly appended lines, and return their number."""
         others = [Path(path) for (path,) in self._database.execute("SELECT path FROM others")]
         found = find_files([*self._names, *others])
         if self._is_current(found):
@@ -95,10 +95,10 @@ class Indexer:
         places = {one.identity: one for one in found}
         if not self._checked or known.keys() != places.keys():
             return False
-        # Rotation changes file names.
+        # Rotation changes file names, so look up the files by their identity.
         self.files = {number: places[identity] for identity, (number, _) in known.items()}
         return all(
-            # A file that is now empty, but had lines, was truncated.
+            # A file that had lines and is now empty was truncated.
             places[identity].size == (self._searched_in(places[identity], read) or read)
             for identity, (_, read) in known.items()
         )
@@ -106,11 +106,11 @@ class Indexer:
     def _searched_in(self, file: TranscriptFile, read: int) -> int:
         """Return the offset before which no unread line ends; 0 if unknown."""
         before, searched = self._searched.get(file.identity, (0, 0))
-        # A rewritten file is shorter, or was read up to a different offset.
+        # If the file was rewritten, it is shorter, or it was read up to a different offset.
         return searched if before == read and searched <= file.size else 0
 
     def _match(self, found: Sequence[TranscriptFile]) -> None:
-        """Match the files with the index by inode; drop deleted files, and number new ones."""
+        """Match the files with the files in the index by inode. Drop deleted files, and give new files a number."""
         places = {one.identity: one for one in found}
         self.files = {}
         gone: list[int] = []
@@ -123,7 +123,7 @@ class Indexer:
                 continue
             gone.append(number)
             if one is not None:
-                # The file was rewritten, or is another file with the same inode.
+                # The file was rewritten, or it is a different file with the same inode.
                 places[device, inode] = one
         self._forget(gone)
         for one in found:
@@ -139,13 +139,13 @@ class Indexer:
         self.files[cursor.lastrowid or 0] = one
 
     def _forget(self, numbers: Sequence[int]) -> None:
-        """Drop files, and calls without remaining lines."""
+        """Drop files, and the calls that then have no lines."""
         for number in numbers:
             calls = self._database.execute(
                 "SELECT id, number, omitted FROM calls WHERE number IN (SELECT call FROM lines WHERE file = ?)",
                 (number,),
             ).fetchall()
-            # Choose the omitted requests again, from the remaining lines.
+            # Decide again which requests to omit, from the remaining lines.
             thinned = [(call,) for _, call, omitted in calls if omitted is not None]
             self._database.executemany("UPDATE lines SET omitted = 0 WHERE call = ? AND omitted = 1", thinned)
             self._database.executemany("UPDATE calls SET omitted = NULL WHERE number = ?", thinned)
@@ -156,9 +156,9 @@ class Indexer:
                 self._join({id: [] for id, *_ in calls[first : first + _BATCH_LINES]})
 
     def _read(self) -> tuple[list[PositionedLine], int]:
-        """Return the next lines, and how many lines were read, including unreadable ones.
+        """Return the next lines, and how many lines were read, including unreadable lines.
 
-        The file with the oldest lines is read first, because a call's legs are in several files.
+        A call's legs are in several files, so the file with the oldest lines is read first.
         """
         waiting: list[tuple[float, int, int]] = self._database.execute(
             "SELECT reached, number, read FROM files"
@@ -185,7 +185,7 @@ class Indexer:
             self._database.execute(
                 "UPDATE files SET read = ?, reached = ?, unreadable = unreadable + ?, newer = newer + ?, "
                 "head = ?, digest = ? WHERE number = ?",
-                # A file that was shorter than the head has grown.
+                # Compute the head's digest again, because a file that was shorter than the head has grown.
                 (read, reached, reading.unreadable, reading.newer, *read_head(file, min(HEAD_BYTES, read)), number),
             )
             heapq.heappush(waiting, (reached, number, read))
@@ -224,7 +224,8 @@ class Indexer:
             if id in known:
                 places = self._database.execute(KEPT_POSITIONS, known[id][:1]).fetchall()
                 before[id] = [*read_lines(self.files, map(LinePosition._make, places))]
-            # A file may be rotated before its last lines are read, and then be read after its replacement.
+            # A file may be rotated before its last lines are read. They are then read after lines from the file that
+            # replaced it.
             own = sorted([*before.get(id, ()), *placed], key=lambda one: one.place)
             lines += [one.line for one in own]
         joined = join(lines, parse_omitted({id: one.omitted for id, one in known.items()})).calls
@@ -287,7 +288,7 @@ class Indexer:
             ],
         )
         for id in numbers.keys() - rows.keys():
-            # The call has no lines left, or only operator actions.
+            # The call has no lines left, or no lines other than operator actions.
             self._database.execute("DELETE FROM calls WHERE number = ?", (numbers[id],))
             if self._database.execute("SELECT 1 FROM lines WHERE call = ?", (numbers[id],)).fetchone() is not None:
                 self._database.execute("INSERT INTO calls (number, id) VALUES (?, ?)", (numbers[id], id))

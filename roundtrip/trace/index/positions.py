@@ -1,4 +1,4 @@
-"""Reading transcript lines by position, and lines appended after a position."""
+"""Reading transcript lines at known positions, and lines that were appended after a position."""
 
 import os
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ from roundtrip.trace.writing.lines import Line
 _CHUNK_BYTES: Final = 256 * 1024
 _MAX_LINE_BYTES: Final = 64 * 1024 * 1024
 HEAD_BYTES: Final = 256
-"""Bytes at a file's start that are compared, because a new file can have an old file's inode."""
+"""Number of bytes at a file's start that are compared, because a new file can have an old file's inode."""
 
 
 class TranscriptFile(NamedTuple):
@@ -51,7 +51,7 @@ class PositionedLine(NamedTuple):
 
 
 def find_files(names: Sequence[Path]) -> list[TranscriptFile]:
-    """Return the existing transcripts with some names, each after its rotated files."""
+    """Return the existing transcripts for some names. Each transcript comes after its rotated files."""
     found: dict[FileIdentity, TranscriptFile] = {}
     for name in names:
         for path in transcripts_in(name):
@@ -59,7 +59,7 @@ def find_files(names: Sequence[Path]) -> list[TranscriptFile]:
                 try:
                     status = one.stat()
                 except OSError:
-                    # The file does not exist yet, or was just rotated.
+                    # The file does not exist yet, or it was just rotated.
                     continue
                 identity = (status.st_dev, status.st_ino)
                 found.setdefault(identity, TranscriptFile(one, identity, status.st_size))
@@ -98,7 +98,7 @@ def read_head(file: TranscriptFile, size: int) -> tuple[int, bytes]:
 
 
 def read_appended(found: TranscriptFile, since: int, *, searched: int) -> AppendedLines:
-    """Return the next lines after an offset.
+    """Return the lines that follow an offset.
 
     Args:
         found: The file.
@@ -112,7 +112,8 @@ def read_appended(found: TranscriptFile, since: int, *, searched: int) -> Append
         while b"\n" not in (more := os.pread(file.fileno(), _CHUNK_BYTES, at)):
             at += len(more)
             if at - since > _MAX_LINE_BYTES:
-                # Too long for a transcript line, so skip what was read. The rest is also unreadable.
+                # The text is too long for a transcript line, so skip what was read. The rest of the line will also be
+                # unreadable.
                 return AppendedLines([(since, b"?")], at, at)
             if not more:
                 tail = _whole_tail(file, since, at)
@@ -127,11 +128,11 @@ def read_appended(found: TranscriptFile, since: int, *, searched: int) -> Append
 
 
 def read_lines(files: Mapping[int, TranscriptFile], places: Iterable[LinePosition]) -> Iterator[PositionedLine]:
-    """Yield the lines at some positions; skip the lines in deleted files.
+    """Yield the lines at some positions. Skip the lines in deleted files.
 
     Args:
         files: The files by their numbers in the index.
-        places: The positions. Consecutive positions in one file open it once.
+        places: The positions. For consecutive positions in the same file, the file is opened only once.
     """
     for number, run in groupby(places, key=lambda place: place.file):
         with _open_file(files.get(number)) as file:
@@ -146,7 +147,7 @@ def read_lines(files: Mapping[int, TranscriptFile], places: Iterable[LinePositio
 
 @contextmanager
 def _open_file(found: TranscriptFile | None) -> Generator[BinaryIO | None]:
-    """Open a file inside a `with` block; None if it was deleted or replaced by another file."""
+    """Open a file for a `with` block. Yield None if the file was deleted or replaced by another file."""
     if found is None:
         yield None
         return

@@ -22,7 +22,7 @@ FACETS: Final = (*_SINGLE_FACETS, *_LIST_FACETS)
 
 def row_of(call: TracedCall) -> Row:
     """Return a call's row."""
-    # The time when each instance last wrote a line about the call.
+    # The last time at which each instance wrote a line about the call.
     ends = sorted((serving.lines[-1].at, serving.instance) for serving in call.servings)
     seen = {instance: at for at, instance in ends}
     return {**summary(call), "seen": seen, "left": list(_leaving_points(call)), "lags": list(_lags(call))}
@@ -35,20 +35,21 @@ def facets_of(row: Mapping[str, Any]) -> list[Facet]:
 
 
 def _leaving_points(call: TracedCall) -> Iterator[tuple[str, str]]:
-    """Yield the questions at which the user left or the call waits, each with the outcome."""
+    """Yield the questions at which the user left the call or the call still waits, each with the outcome."""
     status = call.stopped.how if call.stopped is not None else "waiting" if call.pending else None
     if status is not None:
         yield from [(question.key, status) for question in call.unanswered]
     if call.ended is not None and call.ended.decline is not None:
-        # The text of `decline` names a tool parameter, whose resolver may not have asked the declined question.
+        # Do not use the text of `decline`: it names a tool parameter, whose resolver may not have asked the declined
+        # question.
         answers = [answer for round_ in call.rounds for answer in round_.answers if answer.action in _LEAVING_ACTIONS]
         yield from [(answer.key, _LEAVING_ACTIONS[answer.action or ""]) for answer in answers[-1:]]
 
 
 def _lags(call: TracedCall) -> Iterator[tuple[str, str, float]]:
-    """Yield instances whose clocks are slow, because a leg cannot begin before the previous leg has asked.
+    """Yield instances whose clocks are slow. Such an instance reports that a leg began before the previous leg asked.
 
-    Each item has the slow instance, the other instance, and the minimum delay in seconds.
+    Each item contains the slow instance, the other instance, and the minimum delay in seconds.
     """
     for earlier, later in pairwise(call.servings):
         behind = earlier.lines[-1].at - later.started_at
