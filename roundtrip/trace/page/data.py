@@ -1,4 +1,4 @@
-"""Call-page data: plain texts, which the page inserts only as text."""
+"""Call-page data. It contains only plain texts, and the page never inserts them as HTML."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,7 +48,7 @@ from roundtrip.trace.writing.lines import (
 )
 
 Data = dict[str, Any]
-"""Object with a JSON form."""
+"""Object that can be converted to JSON."""
 
 STATE_SYMBOLS: Final[Mapping[str, str]] = {
     State.COMPLETED: "✓",
@@ -60,7 +60,7 @@ STATE_SYMBOLS: Final[Mapping[str, str]] = {
 UNSERVED: Final = "the transcripts have no request for this call: they were pruned, or are not among the named files"
 _NO_MARK: Final = "."
 _MAX_LISTED_NAMES: Final = 12
-"""Maximum number of names in one line; the timeline shows all."""
+"""Maximum names in one line. The timeline shows all names."""
 
 
 @dataclass(slots=True)
@@ -73,7 +73,7 @@ class _TimelineColumn:
     before: Round | None = None
     round: Round | None = None
     is_again: bool = False
-    """True if an earlier serving asked a round with the same number."""
+    """True if an earlier serving also asked a round with this number."""
 
     @property
     def servings(self) -> list[Serving]:
@@ -130,7 +130,7 @@ def data_of_unserved(call: TracedCall, tool: str, state: str) -> Data:
 
 
 def _failure(call: TracedCall, steps: Sequence[_TimelineColumn]) -> Data | None:
-    """Explain a failed call, and return the failed step."""
+    """Explain a failed call, and say at which step it failed."""
     end = explain_end(call)
     if end is None:
         return None
@@ -180,13 +180,13 @@ def _bodies(call: TracedCall) -> str:
 
 
 def _share(call: TracedCall) -> float:
-    """Return the server's share of the time."""
+    """Return the server's share of the call's time."""
     total = call.server_ms + call.waited_ms
     return round(call.server_ms / total, 4) if total and math.isfinite(total) else 1.0
 
 
 def _rows(call: TracedCall, columns: int) -> list[Data]:
-    """Return one row per question, with one character per step: the mark's index in the legend."""
+    """Return one row per question. Each character stands for a step: it is the index of its mark in the legend."""
     places = {mark: str(place) for place, mark in enumerate(SYMBOLS)}
     return [
         {"key": key, "marks": "".join(_NO_MARK if mark is None else places[mark] for mark in marks)[:columns]}
@@ -349,7 +349,7 @@ def _answer(answer: ReadAnswer) -> Data:
 
 
 def _unmatched_answers(round_: Round | None) -> list[Data]:
-    """Return the answers in a round that did not ask their questions."""
+    """Return the answers in a round to questions that this round did not ask."""
     if round_ is None:
         return []
     keys = {question.key for question in round_.asked.questions}
@@ -366,7 +366,7 @@ def _value_data(recorded: Recorded | None) -> Data | None:
 
 
 def _raw_line(line: Line) -> Data:
-    """Return a line as text, because JavaScript cannot represent every JSON number."""
+    """Return a line as text. JavaScript could not represent every number in its JSON."""
     try:
         data: Data = {"v": line.v, "event": line.event, **line.model_dump(exclude_unset=True)}
     except RecursionError:

@@ -1,4 +1,4 @@
-"""HTML pages in one file, with a policy that allows only the page's own script and style."""
+"""HTML pages, each in one file, with a policy that allows only the page's own script and style."""
 
 import base64
 import hashlib
@@ -23,7 +23,9 @@ _PARTS: Final = ("call", "nav", "timeline", "exchange", "machine", "inspector", 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """HTML page with its content security policy, which is in the page and may also be a response header."""
+    """HTML page with its content security policy. The page contains the policy; the server may also send it as a
+    header.
+    """
 
     text: str
     policy: str
@@ -31,7 +33,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class PageKind:
-    """Files for a kind of page, in the folder `web`, and further policy directives."""
+    """The files in the folder `web` for a kind of page, and additional policy directives."""
 
     template: str
     scripts: tuple[str, ...]
@@ -41,7 +43,7 @@ class PageKind:
 
 
 _LIVE: Final = "connect-src 'self'; "
-"""The policy for a page that sends requests to its server."""
+"""The policy directive for a page that sends requests to its server."""
 _CALL: Final = PageKind("call.html", (*STEP_SCRIPTS, "call.js"))
 _LIVE_CALL: Final = PageKind("call.html", (*STEP_SCRIPTS, "call.js"), policy=_LIVE)
 _UI_STYLES: Final = ("page.css", "controls.css", "ui/ui.css")
@@ -79,7 +81,7 @@ def html(call: TracedCall) -> str:
 
 
 def call_page(call: TracedCall, *, live: Mapping[str, Any] | None = None) -> Page:
-    """Return a call page; `live` has the address for updates and the current version."""
+    """Return a call page. `live` contains the address for updates and the current version."""
     kind = _CALL if live is None else _LIVE_CALL
     return page_of(kind, f"{call.tool} {call.id}", {**data_of(call), "live": live})
 
@@ -93,7 +95,7 @@ def page_of(kind: PageKind, title: str, data: Mapping[str, Any]) -> Page:
 
 @cache
 def _load_sources(kind: PageKind) -> tuple[Template, Mapping[str, str]]:
-    """Return the template for a kind of page, and the content that all these pages share."""
+    """Return the template for a kind of page, and the content that is the same on all pages of this kind."""
     folder = files("roundtrip.trace.page").joinpath("web")
 
     def read(name: str) -> str:

@@ -41,11 +41,11 @@ def _page_field(field: FormField, answer: Mapping[str, Any]) -> dict[str, Any]:
         "label": field.title or field.name,
         "about": field.description or "",
         "required": field.required,
-        # Empty for a text field.
+        # A text field has no options.
         "options": [{"label": label, "chosen": _is_chosen(choice, value)} for choice, label in _choices(field)],
         "many": field.kind is FieldKind.SEVERAL,
         "value": "" if value is None else value_text(value),
-        # Otherwise the value is the default.
+        # False if the value is only the field's default.
         "given": is_given,
     }
 

@@ -1,7 +1,8 @@
 """Protection for pages that only this machine's user may open: a secret address, the `Host` check, and headers.
 
-Other users on the machine can reach the port, so the address has a secret. A request's `Host` must name this machine,
-because another site can point its own name here (DNS rebinding) and would then have the same origin.
+Other users on the machine can reach the port, so the address contains a secret. A request's `Host` must name this
+machine, because another site can point its own name to this machine (DNS rebinding), and its pages would then have the
+same origin.
 """
 
 import hmac
@@ -35,16 +36,16 @@ class Loopback:
         return f"http://{self._host}:{self._port}/{self.secret}/"
 
     def names(self, hosts: Sequence[str]) -> bool:
-        """Return True if a request has exactly one `Host` header, which names this port on this machine."""
+        """Return True if a request has exactly one `Host` header, and it names this port on this machine."""
         names = (self._host, HOST, "localhost")
         return len(hosts) == 1 and hosts[0].lower() in [f"{name}:{self._port}" for name in names]
 
     def sent_from_here(self, origins: Sequence[str], host: str) -> bool:
-        """Return True if a request has exactly one `Origin` header, which names the same host."""
+        """Return True if a request has exactly one `Origin` header, and it names the same host."""
         return list(origins) == [f"http://{host.lower()}"]
 
     def place_of(self, path: str) -> str | None:
-        """Return the rest of a path after the secret; None if the secret is wrong or no slash follows it."""
+        """Return the part of a path after the secret. Return None if the secret is wrong or no slash follows it."""
         secret, slash, place = path.removeprefix("/").partition("/")
         if not slash or not hmac.compare_digest(secret.encode("utf-8", "replace"), self.secret.encode()):
             return None

@@ -1,4 +1,4 @@
-"""Requests to roundtrip's pages, and responses. An error is a status and a sentence from this package."""
+"""Requests to roundtrip's pages, and responses to them. An error is a status and a sentence from this package."""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
@@ -21,7 +21,7 @@ _NO_POLICY: Final = "default-src 'none'"
 
 
 class PageRejected(Exception):
-    """A rejected request, which gets only a status and a sentence."""
+    """A rejected request. Its response has only a status and a sentence."""
 
     def __init__(self, status: HTTPStatus, text: str, **headers: str) -> None:
         super().__init__(text)
@@ -30,7 +30,7 @@ class PageRejected(Exception):
 
 
 class FormInvalid(Exception):
-    """Form texts that do not fit their fields; `errors` has a sentence for each field id."""
+    """Texts from a form that do not fit its fields. `errors` has a sentence for each field id."""
 
     def __init__(self, errors: Mapping[str, str]) -> None:
         super().__init__("; ".join(errors.values()))
@@ -53,7 +53,8 @@ async def answer_request(
 
 
 def check_local_request(request: Request, loopback: Loopback, command: str) -> tuple[str, bool]:
-    """Check that a request comes from this machine's user; return its path, and True if a page there sent it.
+    """Check that a request comes from this machine's user. Return its path, and True if one of this server's pages sent
+    it.
 
     Raises:
         PageRejected: The request names another machine, comes from another user, or lacks the secret.
@@ -87,12 +88,12 @@ async def answer_change(
     *expected: type[Exception],
     is_from_here: bool,
 ) -> Response:
-    """Answer a request that changes something. Only a page with the same origin can send it.
+    """Answer a request that changes something. Only a page with the same origin may send it.
 
     Args:
         request: The request.
-        change: Makes the change that the body describes; None for an unknown change.
-        *expected: Errors, besides `ValueError`, whose texts the page shows.
+        change: A function that makes the change that the body describes; None for an unknown change.
+        *expected: Exception types, besides `ValueError`, whose texts the page shows.
         is_from_here: True if a page with the same origin sent the request.
 
     Raises:
@@ -107,7 +108,7 @@ async def answer_change(
     try:
         return json_answer(await change(await _read_object(request)))
     except FormInvalid as invalid:
-        # Not an HTTP error status, which the browser would log on its console.
+        # Do not use an HTTP error status, which the browser would log on its console.
         return json_answer({"errors": invalid.errors})
     except (ValueError, *expected) as error:
         return json_answer({"error": str(error)})
@@ -132,7 +133,7 @@ def json_object(text: str, complaint: str) -> dict[str, Any]:
     """Parse a JSON object.
 
     Raises:
-        ValueError: The text is not a JSON object; the message is `complaint`.
+        ValueError: The text is not a JSON object. The message is `complaint`.
     """
     try:
         value: object = strict_json(text)
@@ -144,7 +145,7 @@ def json_object(text: str, complaint: str) -> dict[str, Any]:
 
 
 def string_member(body: Mapping[str, Any], name: str) -> str:
-    """Return a request-body member that must be a string.
+    """Return a member of a request's body that must be a string.
 
     Raises:
         ValueError: The member is not a string.
@@ -161,7 +162,7 @@ def page_answer(page: Page) -> Response:
 
 
 def json_answer(data: Data | None) -> Response:
-    """Return a response with data, or without content if `data` is None, because the page is up to date."""
+    """Return a response with data. If `data` is None, the page is up to date, and the response has no content."""
     if data is None:
         return _response(HTTPStatus.NO_CONTENT, "")
     return _response(HTTPStatus.OK, json.dumps(data, allow_nan=False), kind=_JSON)
@@ -175,6 +176,6 @@ def _response(
     policy: str = _NO_POLICY,
     headers: Mapping[str, str] = {},
 ) -> Response:
-    # UTF-8 cannot encode lone surrogates.
+    # Replace lone surrogates, which UTF-8 cannot encode.
     body = text.encode("utf-8", "replace") if status != HTTPStatus.NO_CONTENT else None
     return Response(body, status, headers={**headers_for(policy), **headers, "Content-Type": kind})
