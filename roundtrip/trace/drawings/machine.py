@@ -1,4 +1,4 @@
-"""State machine drawings in every format, from the tables."""
+"""State machine drawings in every format, made from the transition tables."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class Format(StrEnum):
 
 
 Visited = Collection[tuple[State, Event]]
-"""The arrows that a call took, as pairs of source and event."""
+"""The arrows that a call took, as pairs of source state and event."""
 
-# No colors, because the page around a diagram may be light or dark.
+# Use no colors, because the page that shows a diagram may be light or dark.
 _MERMAID_STYLES: Final = {
     "node": {"active": {"font-weight": "bold", "stroke-width": "4px"}, "default": {"stroke-width": "1px"}}
 }
 
 
 def draw_machine(format: Format, *, visited: Visited = (), current: State | None = None) -> str:
-    """Draw the call machine, with a call's path and state marked and without a trailing newline."""
+    """Draw the call machine, with a call's path and state marked. The drawing has no trailing newline."""
     match format:
         case Format.MERMAID:
             return mermaid(CALL_MACHINE, visited=visited, current=current)
@@ -54,13 +54,13 @@ def mermaid(table: MachineTable[Any, Any], *, visited: Visited = (), current: St
     if current is not None:
         graph.set_node_style(current.value, "active")
     ends = [f"  {state} --> [*]" for state in table.states if state in table.final]
-    # The first three lines are a title.
+    # Skip the first three lines, which are a title.
     drawn = [line.rstrip() for line in graph.get_graph().source.splitlines()[3:]]
     return "\n".join([*drawn, *ends])
 
 
 def transitions_machine(table: MachineTable[Any, Any], kind: type[Machine], **options: Any) -> Machine:
-    """Build a `transitions` machine from a table, for attaching models or drawing.
+    """Build a `transitions` machine from a table, to attach models to it or to draw it.
 
     Args:
         table: The table.
@@ -81,7 +81,9 @@ def transitions_machine(table: MachineTable[Any, Any], kind: type[Machine], **op
 
 
 def _dot(visited: Visited, current: State | None) -> str:
-    """Draw the machine for Graphviz. `transitions` would need another package, and shows no path or final state."""
+    """Draw the machine for Graphviz. `transitions` could also draw it, but needs another package and shows no path or
+    final state.
+    """
     lines = ["digraph machine {", "    rankdir=LR;", "    node [shape=box, style=rounded];"]
     lines += [f"    {state} [peripheries=2];" for state in State if state in CALL_MACHINE.final]
     for source, event, target in CALL_MACHINE.arrows:

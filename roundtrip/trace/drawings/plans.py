@@ -1,4 +1,4 @@
-"""Drawings of tool dependencies in every format, from the plans that serve calls.
+"""Tool dependency drawings in every format, from the plans that serve calls.
 
 Several tools share one drawing, with a frame around each tool, so the output is always one valid document.
 """
@@ -26,7 +26,7 @@ class BoxKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A source for parameters, or the tool itself."""
+    """A box for the tool, or for something that fills its parameters."""
 
     id: str
     kind: BoxKind
@@ -36,7 +36,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A `target` parameter that `source` fills."""
+    """A line from `source` to `target`, for the parameter that the source fills."""
 
     source: Box
     target: Box
@@ -90,7 +90,7 @@ def _question_text(node: Node) -> str | None:
     if asked is None:
         return None
     if not isinstance(asked, type):
-        # A choice or a list of choices would be too long.
+        # A choice, or a list of choices, would be too long as a text.
         return "asks the user"
     if issubclass(asked, SdkSample):
         return "asks the client's model"
@@ -102,7 +102,7 @@ def _question_text(node: Node) -> str | None:
 
 
 def draw_plans(plans: Mapping[str, Plan], format: Format) -> str:
-    """Draw plans, given by tool name, in one drawing without a trailing newline."""
+    """Draw plans, which are given by tool name, in one drawing without a trailing newline."""
     graphs = [_graph(tool, plan, f"t{place}") for place, (tool, plan) in enumerate(plans.items())]
     match format:
         case Format.MERMAID:
@@ -120,7 +120,7 @@ def _draw_graphs(
     draw_box: Callable[[Box], str],
     draw_line: Callable[[Line], str],
 ) -> Iterator[str]:
-    """Yield the indented lines for graphs, each graph in a frame if there are several."""
+    """Yield the indented lines for graphs. If there are several graphs, each has a frame."""
     for graph in graphs:
         body = [*map(draw_box, graph.boxes), *map(draw_line, graph.lines)]
         framed = frame(graph, [f"    {line}" for line in body]) if len(graphs) > 1 else body
