@@ -49,7 +49,9 @@ def _mark_options(item: pytest.Function) -> dict[str, Any] | None:
     options: dict[str, Any] = {}
     for mark in reversed(marks):
         if len(mark.args) > 1:
-            raise pytest.UsageError(f"{item.nodeid}: @pytest.mark.roundtrip takes only the eras by position")
+            raise pytest.UsageError(
+                f"{item.nodeid}: only the eras can be a positional argument of @pytest.mark.roundtrip"
+            )
         if mark.args:
             options["eras"] = mark.args[0]
         options.update(mark.kwargs)

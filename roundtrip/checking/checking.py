@@ -155,7 +155,7 @@ class _Check(Replay):
     async def _play(self, done: int, journal: Journal | None, answers: Sequence[Answer]) -> RehearsedLeg | None:
         """Play legs until no answered question is asked again.
 
-        Return None if the check must end at a question whose recorded answer no longer settles it.
+        Return None if the check must stop because a question's recorded answer no longer settles that question.
         """
         known, self.decisions = self.answers_before(done), self.decisions_before(done)
         approved = {key: approval for round_ in self.rounds[:done] for key, approval in round_.approvals.items()}

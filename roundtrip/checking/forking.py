@@ -219,7 +219,7 @@ def _content(question: SeenQuestion, reply: OwnAnswer) -> JsonValue:
     if question.kind == "sample" and isinstance(data, str):
         return {"role": "assistant", "model": "fork", "content": {"type": "text", "text": data}}
     if question.kind == "form" and data is None:
-        # Return what a user sends who submits the form unchanged.
+        # Return what is sent when a user submits the form unchanged.
         return {}
     if question.kind != "form" or isinstance(data, dict):
         return data

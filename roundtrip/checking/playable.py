@@ -78,12 +78,12 @@ def write_test_of(
     recorded = recorded_call(call, whole=True)
     eras: tuple[Era, ...] = ("task",) if recorded.is_task else ("retry", "live") if both else (recorded.era,)
     if "live" in eras and any(one.rounds for one in within):
-        raise NotReplayable("a function that it called asked over the open connection, which a test cannot repeat")
+        raise NotReplayable("the call ran a function that asked over the open connection; a test cannot repeat that")
     return write_test(recorded, server, eras=eras, with_result=with_result)
 
 
 def write_test(call: RecordedCall, server: ServerName, *, eras: tuple[Era, ...], with_result: bool) -> str:
-    """Write a test's source that repeats one call.
+    """Write the source of a test that repeats one call.
 
     Args:
         call: The call, read with `whole=True`.

@@ -388,5 +388,5 @@ def _exception_of(end: Finished | Declined) -> BaseException | None:
     """Return the exception that dependencies receive when they exit; None after a success."""
     if isinstance(end, Declined):
         return RoundtripError(end.reason)
-    # A body that asks by hand suspends the call, in the same way as other questions do.
+    # When a body asks by hand, the call is suspended, as for any other question.
     return Suspension() if isinstance(end.value, InputRequiredResult) else None

@@ -144,7 +144,7 @@ class PlainEntry:
     # Methods that run on the loop, in the leg's asyncio task.
 
     def share(self) -> None:
-        """Copy the context variables that entering has set into the current context."""
+        """Copy into the current context the context variables that were set on entry."""
         self._tokens = [variable.set(value) for variable, value in self._changed]
 
     @property
@@ -194,5 +194,5 @@ class Managers(Protocol):
         ...
 
     def keep(self, entry: PlainEntry) -> None:
-        """Take responsibility for exiting an entry that a thread is about to enter."""
+        """Take responsibility for exiting a context manager that a thread is about to enter."""
         ...

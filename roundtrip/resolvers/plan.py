@@ -40,7 +40,7 @@ class Node(NamedTuple):
 
     index: int  # pyright: ignore[reportIncompatibleMethodOverride]
     who: Hashable
-    """A key that is equal for the same node in another plan for the same request."""
+    """A key that identifies the node across the plans for one request."""
     fn: Callable[..., Any]
     label: str
     key: str
@@ -101,7 +101,7 @@ class Plan(NamedTuple):
     lanes: tuple[int | None, ...] = ()
     """For each node that runs in a thread, its lane. Nodes in one lane depend on each other and share a thread."""
     home: int | None = None
-    """The lane whose thread runs a plain body: the lane of the body's first parameter that has one."""
+    """The lane whose thread runs a plain body: the lane of the body's first parameter with a lane."""
 
     def downstream(self, index: int) -> tuple[int, ...]:
         """Return the nodes that need this node, directly or through other nodes."""

@@ -46,7 +46,7 @@ _IMPORTED_BY_LEGS: Final = (
 Serverless hosts start processes often, and give a process more CPU while it starts than while it serves a request.
 """
 _PARSED_BYTES: Final = 64 * 1024
-"""Maximum bytes of a request to listen that is parsed for its ID. The error for a larger request has no ID."""
+"""Maximum size of a listen request that is parsed to find its ID. The error for a larger request has no ID."""
 _LISTENS: Final = (b"mcp-method", b"subscriptions/listen")
 _NO_STREAMS: Final = "this server's platform cannot keep responses open, so the server sends no notifications"
 

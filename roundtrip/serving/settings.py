@@ -167,7 +167,9 @@ def read_settings(kind: type[_SettingsT], arguments: Mapping[str, Any], *, file:
             values[name], sources[name] = os.environ[variable], variable
         single = f"{_PREFIX}{_FLAGS.get(name, name).upper()}"
         if single != variable and single in os.environ:
-            raise BadSettings(f"{single} is ignored; the variable is {variable}, a comma-separated list")
+            raise BadSettings(
+                f"{single} has no effect; use the variable {variable}, which takes a comma-separated list"
+            )
     for name, value in arguments.items():
         if value is not None:
             values[name], sources[name] = value, f"--{_FLAGS.get(name, name).replace('_', '-')}"

@@ -87,7 +87,7 @@ def rejection_of(binding: TokenBinding, wanted: bytes) -> RejectionReason:
 
 
 def audience_digest(audience: str | None) -> bytes:
-    """Return the digest of a service name. None also has a digest."""
+    """Return the digest of a service name. The value `None` has a digest as well."""
     return _digest("" if audience is None else f"audience:{audience}")[:_NAME_BYTES]
 
 

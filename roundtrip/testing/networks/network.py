@@ -70,8 +70,9 @@ class Network(Protocol):
         ...
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Send a leg with `route.onward`, changed or unchanged and any number of times, and return one of the
-        deliveries.
+        """Send a leg with `route.onward`, and return one of the deliveries.
+
+        The network may change the leg first, and may send it any number of times.
 
         Raises:
             Breach: The server broke a rule.

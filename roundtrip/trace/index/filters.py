@@ -1,4 +1,4 @@
-"""Call filters, which test rows. They need no index."""
+"""Filters for calls. Each filter tests rows, and needs no index."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -128,7 +128,9 @@ class CallIndex:
             return self._indexer.read_new_lines()
 
     def watch(self, step: Callable[[], None] | None, every: int) -> None:
-        """Call a function during searches, each time that SQLite has run `every` instructions; None to stop this."""
+        """During searches, call a function each time SQLite has run a number of instructions (`every`). `None` stops
+        the calls.
+        """
         self._database.set_progress_handler(step, every)
 
     @contextmanager

@@ -139,7 +139,7 @@ class Indexer:
         self.files[cursor.lastrowid or 0] = one
 
     def _forget(self, numbers: Sequence[int]) -> None:
-        """Drop files, and the calls that then have no lines."""
+        """Drop files, and any calls that have no lines left as a result."""
         for number in numbers:
             calls = self._database.execute(
                 "SELECT id, number, omitted FROM calls WHERE number IN (SELECT call FROM lines WHERE file = ?)",

@@ -186,7 +186,7 @@ def _share(call: TracedCall) -> float:
 
 
 def _rows(call: TracedCall, columns: int) -> list[Data]:
-    """Return one row per question. Each character stands for a step: it is the index of its mark in the legend."""
+    """Return one row per question, with one character per step: the legend index of the mark that the step received."""
     places = {mark: str(place) for place, mark in enumerate(SYMBOLS)}
     return [
         {"key": key, "marks": "".join(_NO_MARK if mark is None else places[mark] for mark in marks)[:columns]}

@@ -301,7 +301,7 @@ async def test_trace_names_the_model(tmp_path: Path) -> None:
     (call,) = calls
     assert [round_.asked.rung for round_ in call.rounds] == ["model", "page"]
     first, *_ = [explanation.text for explanation in explain(call)]
-    assert first.startswith("Question 'size' was asked of the model in round 1, ")
+    assert first.startswith("Question 'size' was asked through the model in round 1, ")
     handle, ticket = handle_in(asked), link_in(linked).rpartition("/")[2]
     # Not even with everything revealed.
     recorded = await anyio.Path(tmp_path / "calls.jsonl").read_text()

@@ -48,4 +48,4 @@ def test_a_live_call_from_within_which_another_asked_is_rejected(
 ) -> None:
     recording.call(SHOP + NESTING, era=Era.LIVE, tool="outer")
     told = refused(capsys, last_call(recording), "--server", "shop:server", recording.file)
-    assert "a function that it called asked over the open connection" in told
+    assert "ran a function that asked over the open connection" in told

@@ -288,7 +288,7 @@ async def test_no_log_trace_or_result_has_an_address(tmp_path: Path, caplog: pyt
     (call,) = await anyio.to_thread.run_sync(calls_of, tmp_path / "calls.jsonl")
     assert [round_.asked.rung for round_ in call.rounds] == ["local", "page"]
     first, *_ = [explanation.text for explanation in explain(call)]
-    assert first.startswith("Question 'q0' was asked on a page in the browser of the server's machine in round 1, ")
+    assert first.startswith("Question 'q0' was asked on a page in the browser on the server's machine in round 1, ")
     logs = [record for record in caplog.records if not record.name.startswith(("httpx", "httpcore"))]
     said = "\n".join([*(record.getMessage() for record in logs), *map(str, results)])
     said += await anyio.Path(tmp_path / "calls.jsonl").read_text()
