@@ -50,7 +50,7 @@ def _mark_options(item: pytest.Function) -> dict[str, Any] | None:
     for mark in reversed(marks):
         if len(mark.args) > 1:
             raise pytest.UsageError(
-                f"{item.nodeid}: only the eras can be a positional argument of @pytest.mark.roundtrip"
+                f"{item.nodeid}: @pytest.mark.roundtrip takes the eras as its only positional argument"
             )
         if mark.args:
             options["eras"] = mark.args[0]

@@ -185,7 +185,7 @@ class Reorder:
             is_background = late.task_id is not None or _is_stored(before, route) or _is_stored(delivery, route)
             if late.done is not None and not is_background:
                 raise Breach(
-                    f"a leg was first answered with a question; when it was sent again later, it ended the call: {late.told}"
+                    f"a leg got a question first; when it was sent again later, it ended the call: {late.told}"
                 )
         return delivery
 

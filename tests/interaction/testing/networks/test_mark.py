@@ -48,7 +48,7 @@ MISTAKES = {
     "hostil=True": ": it has no option hostil; its options are eras, hostile, without, deploy, secrets, over",
     "over='pigeon'": ": over= must be 'memory' or 'http', got 'pigeon'",
     'eras="stone age"': ": eras= must be one of 'retry', 'live', 'both', 'task', 'all', got 'stone age'",
-    '"retry", ["hop"]': " only the eras can be a positional argument",
+    '"retry", ["hop"]': " takes the eras as its only positional argument",
     "deploy=make": ": without=, deploy= and secrets= need hostile=; add hostile=True",
     'secrets=["4711"]': ": without=, deploy= and secrets= need hostile=; add hostile=True",
 }
