@@ -217,7 +217,8 @@ def log_tool_failure(name: str, error: Exception) -> None:
     elif isinstance(error.__cause__, Crashed):
         logger.info("Tool %r returned the recorded error of its body again", name)
     elif not isinstance(error, ToolError) or isinstance(error, UnexpectedToolError):
-        logger.error("Tool %r raised an unexpected exception", name, exc_info=error)
+        # The cause is the exception in the author's code. The SDK's wrapper around it would repeat the traceback.
+        logger.error("Tool %r raised an unexpected exception", name, exc_info=error.__cause__ or error)
     elif isinstance(error.__cause__, ValidationError):
         # Names of fields only: the values are the client's.
         fields = sorted({".".join(str(part) for part in each["loc"]) for each in error.__cause__.errors()})

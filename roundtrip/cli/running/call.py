@@ -1,5 +1,6 @@
 """Run `roundtrip call`."""
 
+import logging
 import sys
 from argparse import Namespace
 from contextlib import redirect_stdout
@@ -75,6 +76,9 @@ def _target(text: str, headers: list[str]) -> Target:
     if headers:
         raise CallFailed("--header needs an HTTP server, got a server in this process; remove it")
     server = load_any_server(text)
+    # The SDK logs through rich, in narrow columns. The result already shows an expected failure.
+    if any(type(handler).__module__ == "rich.logging" for handler in logging.getLogger().handlers):
+        logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", force=True)
     if is_fastmcp(server):
         # A FastMCP server enters its lifespan only in the process that serves it.
         return Target(command=(sys.executable, "-m", "roundtrip", "serve", text, "--stdio"))

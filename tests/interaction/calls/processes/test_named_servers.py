@@ -62,6 +62,13 @@ def test_file_answers_on_standard_output_and_prints_elsewhere(cinema: str, era: 
     assert ended.told.split() == ["loaded", "opened", *["booking"] * legs, "closed"]
 
 
+def test_failure_of_a_body_is_shown_once(cinema: str) -> None:
+    ended = script(cinema, "crash")
+    assert "no screen" in ended.out
+    # Its traceback, without the SDK's wrapper and its columns.
+    assert ended.told.count("Traceback") == ended.told.count("OSError: no screen") == 1
+
+
 def test_person_answers_a_server_in_the_same_process(cinema: str) -> None:
     with person(cinema, "book", "film=Mirror") as at:
         at.wait_for("Which row for Mirror?")
