@@ -301,7 +301,7 @@ class LegRun:
         await scheduler.advance()
         if scheduler.waiting:
             label = scheduler.waiting_nodes()[0].label
-            raise BodyMistake(f"{label} decides whether a page is finished, so it must not ask a question")
+            raise BodyMistake(f"{label} decides whether a page is finished, so it must not ask")
         values: dict[str, Any] = {}
         scheduler.fill(values)
         return values[DONE]
@@ -311,9 +311,7 @@ class LegRun:
         leg = self.leg
         if leg.client.protocol_version is not None and not self.rounds.answers_come_later:
             # On an SDK server, the client also receives an internal error in this case.
-            self.leg.call.apply(
-                Event.FAIL, error="the body returned an InputRequiredResult, which the client does not know"
-            )
+            self.leg.call.apply(Event.FAIL, error="returned an InputRequiredResult, which the client does not know")
         else:
             requests = result.input_requests or {}
             self.leg.call.apply(Event.ASK, keys=tuple(requests), authored=True, requests=requests)

@@ -200,9 +200,7 @@ class _Choice(NamedTuple):
 def _form_of_choices(choices: tuple[_Choice, ...], *, several: bool) -> Form:
     texts = {choice.text: choice.value for choice in choices}
     if not choices or len(texts) != len(choices):
-        raise SchemaNotRenderable(
-            "a choice must have at least one value, and no two of its values may have the same text", field=None
-        )
+        raise SchemaNotRenderable("a choice must have values, and their texts must differ", field=None)
     options = [{"const": choice.text, "title": choice.title} for choice in choices]
     one = AfterValidator(texts.__getitem__)
     chosen: Any = Annotated[Literal[tuple(texts)], one]

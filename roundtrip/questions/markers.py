@@ -178,9 +178,7 @@ def require_scheme(url: str, schemes: Collection[str]) -> None:
     """
     # The error messages contain no part of the URL, because it may contain a ticket.
     if re.search(_NOT_IN_URLS, url) is not None:
-        raise ValueError(
-            "the url of a page must not contain spaces, control characters or backslashes; percent-encode them"
-        )
+        raise ValueError("the url of a page must percent-encode spaces, control characters and backslashes")
     found = re.fullmatch(_SCHEME, url)
     allowed = [scheme.lower() for scheme in schemes]
     if found is None or found[1].lower() not in allowed:

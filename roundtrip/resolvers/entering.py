@@ -31,9 +31,7 @@ def never_yielded(label: str) -> InvalidSignature:
 def checked(label: str, value: Any) -> Any:
     """Return the value that a context manager yields. Raise InvalidSignature if the value is a question."""
     if is_marker(value):
-        raise InvalidSignature(
-            f"{label!r} is a context manager, which must not ask; ask in a function that it depends on"
-        )
+        raise InvalidSignature(f"context manager {label!r} must not ask a question; ask in a function that it takes")
     return value
 
 

@@ -64,9 +64,7 @@ class Resolve(SdkResolve):
             raise ValueError("Resolve(name='') must not be empty; leave out name= to use the function's name")
         for given in (name, *former_names):
             if given is not None and given.startswith("~"):
-                raise ValueError(
-                    f"{given!r} cannot name a question; give the question a name that does not begin with '~'"
-                )
+                raise ValueError(f"{given!r} cannot name a question; use a name that does not begin with '~'")
         self.name = name
         self.former_names = tuple(former_names)
         self.remember = remember

@@ -403,9 +403,7 @@ class Scheduler:
 
     def _managers(self, node: Node) -> Managers:
         if self.managers is None:
-            raise InvalidSignature(
-                f"{node.label!r} must not make a context manager here, because nothing would exit it"
-            )
+            raise InvalidSignature(f"{node.label!r} must not make a context manager here: nothing would exit it")
         return self.managers
 
     def _take(self, entry: Input, into: dict[str, Any]) -> bool:

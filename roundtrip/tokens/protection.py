@@ -66,9 +66,7 @@ class Protection(NamedTuple):
             KeysMissing: The server has no key that can sign tickets.
         """
         if self.ring is None:
-            raise KeysMissing(
-                "tickets need a key that signs them, but request_state_security= has none; add seal_keys="
-            )
+            raise KeysMissing("tickets need a signing key, but request_state_security= has none; add seal_keys=")
         return tickets.TicketOffice(self.ring)
 
     def write(self, journal: Journal) -> bytes:

@@ -156,9 +156,7 @@ def open_text(sealer: Sealer | None, stored: str, *bound_to: str) -> str:
     if sealer is None and not is_sealed:
         return stored
     if sealer is None or not is_sealed:
-        raise ValueError(
-            "the text is sealed and this process has no keys, or the process has keys and the text is not sealed"
-        )
+        raise ValueError("a text must be sealed if this process has keys, and plain if it has none")
     sealed = from_text(stored.rpartition(".")[2])
     return sealer.open(sealed, json.dumps(bound_to).encode()).decode("utf-8", "surrogatepass")
 

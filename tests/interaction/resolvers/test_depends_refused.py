@@ -80,10 +80,7 @@ REFUSED: dict[str, tuple[Any, list[str]]] = {
     ),
     "a value by position after one that nothing fills": (
         Depends(skips_one),
-        [
-            "'skips_one' takes 'account' by position only, but nothing fills the preceding parameter 'floor'",
-            "remove the '/'",
-        ],
+        ["'skips_one' takes 'account' by position only, but", "parameter 'floor'; remove the '/'"],
     ),
     "a generator that is kept": (Resolve(yields, remember=True), ["Resolve(yields, remember=True)", "a plain value"]),
     "a context manager that is kept": (Depends(takes_held), ["Resolve(Held, remember=True)", "remember a plain value"]),

@@ -258,7 +258,7 @@ def test_former_names_are_a_sequence_and_names_not_empty() -> None:
         Resolve(number, former_names="old")
     with pytest.raises(ValueError, match="name=''"):
         Resolve(number, name="")
-    said = "^'~old' cannot name a question; give the question a name that does not begin with '~'$"
+    said = "^'~old' cannot name a question; use a name that does not begin with '~'$"
     with pytest.raises(ValueError, match=said):
         Resolve(number, name="~old")
     with pytest.raises(ValueError, match=said):
