@@ -72,9 +72,7 @@ class PersonAtTerminal:
             question = "Open it in the browser? [y = yes, m = I open it myself, n = no]"
             actions |= {"y": "open", "yes": "open"}
         else:
-            self._terminal.say(
-                "This address cannot be opened from here. Only plain http(s) addresses can.", style="yellow"
-            )
+            self._terminal.say("This is not a plain http(s) address, so it cannot be opened from here.", style="yellow")
         try:
             prompt, complaint = f"{question} ({_EXIT_HINT}):", "type one of the letters in the brackets"
             action = await self._choose(prompt, actions, complaint)

@@ -202,9 +202,7 @@ class Invent:
             known.update(leg.answers)
             known.pop(NOT_ASKED, None)
             delivery = await route.aside(replace(past[0].leg, answers=known))
-            what = (
-                f"answers to {_quote(known)} came without a token, so the server must still ask {_quote(past[0].names)}"
-            )
+            what = f"answers to {_quote(known)} came without a token, so it must ask {_quote(past[0].names)}"
             if not _is_merged(delivery, past[-1], route):
                 _require_no_trust(delivery, past[0].names, what)
             # A stored call accepts an answer to an open question at any time.
@@ -329,9 +327,7 @@ class Eavesdrop:
         token = delivery.asks.request_state if delivery.asks is not None else None
         if token is not None:
             if delivery.transitions is None and not self._secrets:
-                raise Inapplicable(
-                    "this server does not report computed values: pass the values, as in secrets=['4711']"
-                )
+                raise Inapplicable("this server does not report computed values: use secrets=['4711'] to list them")
             own_values = json.dumps(
                 to_jsonable_python([leg.arguments, leg.answers, *[past.leg.answers for past in route.carried]])
             )

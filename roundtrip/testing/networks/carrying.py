@@ -184,9 +184,7 @@ class Reorder:
             # A task or stored call continues in the background, so the late leg may receive the call's result.
             is_background = late.task_id is not None or _is_stored(before, route) or _is_stored(delivery, route)
             if late.done is not None and not is_background:
-                raise Breach(
-                    f"a leg got a question first; when it was sent again later, it ended the call: {late.told}"
-                )
+                raise Breach(f"a leg got a question first; when it was sent again, it ended the call: {late.told}")
         return delivery
 
 

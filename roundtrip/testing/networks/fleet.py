@@ -118,9 +118,7 @@ class Instances:
         keys.
         """
         if keys is not None and not self.takes_keys:
-            raise Inapplicable(
-                "to test with other keys, pass a function that makes a server from keys: def make_server(keys): ..."
-            )
+            raise Inapplicable("other keys need a function that makes servers from keys: def make_server(keys): ...")
         if self._make is None:
             raise Inapplicable(f"{what} needs a function that makes the server: User(make_server), not User(server)")
         return make_instance(self._make, keys=keys)

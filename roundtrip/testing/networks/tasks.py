@@ -100,9 +100,7 @@ async def _require_success(request: Callable[[], Any]) -> None:
     try:
         await request()
     except MCPError as error:
-        raise Breach(
-            f"a task was answered and cancelled at the same time, and the server responded with {error}"
-        ) from error
+        raise Breach(f"a task was answered and cancelled at the same time, and the response was {error}") from error
 
 
 async def _wait_for_end(requests: TaskRequests) -> RemoteTask:

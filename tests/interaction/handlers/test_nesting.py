@@ -114,5 +114,5 @@ def test_a_handler_asks_in_one_way_alone(kind: str) -> None:
     async def praise(title: str, tone: Annotated[Tone, Resolve(ask_tone)]) -> str | InputRequiredResult:
         return title
 
-    with pytest.raises(InvalidSignature, match=r"praise.*not by both"):
+    with pytest.raises(InvalidSignature, match=r"praise.*in one of these two ways"):
         add(server, kind, praise)

@@ -100,7 +100,7 @@ async def test_tool_mixing_resolvers_and_hand_written_questions_is_rejected() ->
     async def both(choice: Annotated[Choice, Resolve(sure)]) -> str | InputRequiredResult:
         return by_hand("x")
 
-    with pytest.raises(InvalidSignature, match=r"'both'.*by one of the two, not by both"):
+    with pytest.raises(InvalidSignature, match=r"'both'.*in one of these two ways"):
         server.add_tool(both)
     assert await server.list_tools() == []
 
@@ -120,7 +120,7 @@ async def test_tool_hiding_its_hand_written_question_fails_loudly(
     result = await LegByLeg([server]).leg("both")
     assert isinstance(result, CallToolResult)
     assert result.is_error
-    assert "by one of the two, not by both" in caplog.text
+    assert "in one of these two ways" in caplog.text
 
 
 async def test_a_prompt_object_of_the_sdk_asks_as_well() -> None:

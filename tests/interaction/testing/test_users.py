@@ -254,9 +254,7 @@ async def test_guessed_words_are_answered_with_the_right_ones() -> None:
 async def test_invalid_server_object_is_rejected() -> None:
     targets: tuple[Any, ...] = (None, "server.py", ["python", "server.py"])
     for target in targets:
-        with pytest.raises(
-            TypeError, match="the server must be a server object, a function that makes a server, a URL"
-        ):
+        with pytest.raises(TypeError, match="the server must be a server object, a function that makes a server,"):
             await User(target).call("book", film="Solaris")
 
 
