@@ -148,7 +148,7 @@ def target_of(text: str, headers: Sequence[str] = ()) -> Target:
         _check_address(text)
         return Target(url=text, headers=dict(_header(number, header) for number, header in enumerate(headers, 1)))
     if _SCHEME.match(text):
-        raise CallFailed(f"{text!r} must be an http(s) address, or the command of a stdio server")
+        raise CallFailed(f"{text!r} is not an http(s) address; pass an address, or the command of a stdio server")
     if headers:
         raise CallFailed("--header works only with an http(s) address; a command has no headers")
     try:
