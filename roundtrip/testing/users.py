@@ -62,7 +62,7 @@ __tracebackhide__ = True
 _LOOK_SECONDS: Final = 0.1
 """How often, in seconds, a call's approvals are polled."""
 _APPROVAL_SECONDS: Final = 300.0
-"""Time limit for a waiting call. `watch_approvals` reports an approval that no approver decides earlier."""
+"""Time limit for a waiting call. If no approver decides, `watch_approvals` ends the call earlier."""
 _APPROVAL_PREFIX: Final = "This waits for an approval by "
 
 _MAX_TASK_ROUNDS: Final = 100
