@@ -1,7 +1,7 @@
-"""Validate a tool's arguments for its body and its resolvers.
+"""Argument validation for a tool's body and resolvers.
 
-The rules are those of the SDK's `FuncMetadata.validate_arguments`, except that a model must be sent as an object and a
-text stays a text. Each tool prepares its reader once.
+The rules match the SDK's `FuncMetadata.validate_arguments`, with two exceptions. A model must be sent as an object, and
+a text is never converted. The rules are prepared once per tool.
 """
 
 import dataclasses
@@ -29,19 +29,19 @@ else:
 
 _SHOWN_MISTAKES = 2000
 _CALLED_BY: Final = "pydantic._internal._validate_call"
-"""Module in which pydantic checks the arguments of prompts and templates before it calls the function."""
+"""Module in which pydantic checks the arguments of prompts and templates before it calls their function."""
 
 _JSON_TEXT = cast("type[Any]", Json)
 _TEXTS: tuple[type, ...] = (str, bytes, bytearray, pathlib.PurePath, SecretStr, SecretBytes, _JSON_TEXT)
 
 
 class ArgumentsRejected(ToolError):
-    """Arguments of a client that do not fit the tool. `fields` has their names, and no value."""
+    """Client arguments that do not match the tool's schema. `fields` holds argument names but no values."""
 
     def __init__(self, message: str, *, places: Iterable[object], names: Container[object]) -> None:
         super().__init__(message)
-        # The SDK's handler logs the names in a cause of this type; without one it would log the message.
-        # Deeper places, and unknown names, are the client's own text.
+        # For a cause of this type, the SDK's handler logs the field names; otherwise it would log the message. Keep
+        # only known names: unknown names and deeper paths are the client's own text.
         self.fields = rejected_fields(place for place in places if isinstance(place, str) and place in names)
 
 
@@ -55,7 +55,7 @@ def rejected_fields(fields: Iterable[str]) -> ValidationError:
 
 
 def fields_rejected_by(error: BaseException) -> list[str] | None:
-    """Return the names of the arguments that the SDK rejected for a prompt or template; None for other errors."""
+    """Return the names of a prompt's or template's arguments that the SDK rejected; None for other errors."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, ValidationError):
         cause = cause.__cause__
@@ -65,23 +65,24 @@ def fields_rejected_by(error: BaseException) -> list[str] | None:
     while at is not None and at.tb_next is not None:
         at = at.tb_next
     if at is None or at.tb_frame.f_globals.get("__name__") != _CALLED_BY:
-        # Raised deeper, by the function itself: a crash of its author's code.
+        # The function itself raised it, so it is a crash in the author's code.
         return None
     mistakes = cause.errors(include_input=False, include_context=False, include_url=False)
     return sorted({str(each["loc"][0]) for each in mistakes if each["loc"]})
 
 
 def mistakes_in(error: ValidationError) -> str:
-    """Return pydantic's text about the arguments, truncated if it is long."""
+    """Return pydantic's text about the rejected arguments, shortened if necessary."""
     text = str(error)
     return text if len(text) <= _SHOWN_MISTAKES else f"{text[:_SHOWN_MISTAKES]}..."
 
 
 class ArgumentReader:
-    """Validator of the arguments of one tool.
+    """Validator for one tool's arguments.
 
     Args:
-        check: Check that must accept the arguments as sent; with it, no text is read as JSON.
+        metadata: The SDK's metadata for the tool's function.
+        check: Check that the arguments must pass as the client sent them. If set, texts are not parsed as JSON.
     """
 
     __slots__ = ("_check", "_fields", "_model", "_parsed", "names")
@@ -91,7 +92,7 @@ class ArgumentReader:
         self._model = metadata.arg_model
         fields = self._model.model_fields
         self._fields = tuple((field, _parameter_of(field, info)) for field, info in fields.items())
-        # A client may send a list or an object as JSON text.
+        # Clients may send a list or an object as JSON text.
         self._parsed = frozenset(
             name
             for field, info in fields.items()
@@ -106,18 +107,19 @@ class ArgumentReader:
             **{alias: outputs[field] for alias, field in aliases.items()},
             **{output: output for output in outputs.values()},
         }
-        """Every name by which a resolver may request an argument, with its name in the body."""
+        """Every name by which a resolver may request an argument, with the body's name for that argument."""
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the client's arguments as the body receives them.
+        """Return the client's arguments in the form that the body receives.
 
         Raises:
-            ArgumentsRejected: They do not fit the input schema.
+            ArgumentsRejected: The arguments do not match the input schema.
         """
         try:
             return self.read(arguments)
         except ValidationError as error:
-            # The client's mistake. A ValidationError from anywhere else in a leg is the author's, and a crash.
+            # Here a ValidationError is the client's mistake. Anywhere else in a leg, it is a crash in the author's
+            # code.
             mistakes = error.errors(include_input=False, include_context=False, include_url=False)
             places = [each["loc"][0] for each in mistakes if each["loc"]]
             raise ArgumentsRejected(mistakes_in(error), places=places, names=self.names) from None
@@ -128,8 +130,8 @@ class ArgumentReader:
         """Return the validated arguments by the names of the body's parameters.
 
         Raises:
-            ValidationError: They do not fit the tool's input schema.
-            SchemaMismatch: The check rejects them.
+            ValidationError: The arguments do not match the tool's input schema.
+            SchemaMismatch: The tool's check rejects the arguments.
         """
         given = arguments
         if self._parsed:
@@ -145,27 +147,29 @@ class ArgumentReader:
 
 
 def _parse(text: str) -> object:
-    """Return the list or object that a JSON text represents; the text itself otherwise."""
+    """Return the list or object in a JSON text; return any other text unchanged."""
     try:
-        # As strict as the transports, which reject NaN and infinity in lists and objects too.
+        # As strict as the transports, which also reject NaN and infinity in lists and objects.
         parsed = cast("object", pydantic_core.from_json(text, allow_inf_nan=False))
-    except (ValueError, TypeError):  # TypeError: the text has a lone surrogate
+    except (ValueError, TypeError):  # TypeError: the text has an unpaired surrogate
         return text
     return text if isinstance(parsed, str | int | float) else parsed
 
 
 def _parameter_of(field: str, info: FieldInfo) -> str:
-    """Return the body's own name of an argument: the SDK renames fields that a model cannot have."""
+    """Return the body's name for an argument. The SDK renames fields that would clash with a pydantic model's
+    attributes.
+    """
     renamed = info.alias is not None and field == f"field_{info.alias}" and hasattr(BaseModel, info.alias)
     return cast("str", info.alias) if renamed else field
 
 
 def _may_come_as_json(info: FieldInfo) -> bool:
-    """Return True if a text for this parameter can only be a list or object as JSON."""
+    """Return True if a text for this parameter can only be JSON for a list or an object."""
     for extra in info.metadata:
         if extra is _JSON_TEXT or isinstance(extra, _JSON_TEXT):
             return False
-        # The SDK's schema for a parameter without an annotation.
+        # The SDK gives this schema to a parameter without an annotation.
         if isinstance(extra, WithJsonSchema) and (extra.json_schema or {}).get("type") == "string":
             return False
     arms = [_plain(arm) for arm in arms_of(info.annotation)]
@@ -187,7 +191,7 @@ def _is_model(arm: Any) -> bool:
 
 
 def _takes_text(arm: Any) -> bool:
-    """Return True if the client may mean any text, even one that looks like JSON."""
+    """Return True if a text can be the argument itself, even if it looks like JSON."""
     if get_origin(arm) is Literal:
         return any(isinstance(value, str) for value in get_args(arm))
     if not isinstance(arm, type):

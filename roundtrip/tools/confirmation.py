@@ -1,4 +1,4 @@
-"""Confirm a dangerous tool: a question that shows its validated arguments, asked before anything runs."""
+"""Tool confirmation: a question that shows the validated arguments before anything runs."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from roundtrip.questions.markers import NOTHING, Elicit, ExternalMarker
 from roundtrip.text import printable, quoted
 
 _SHOWN = 200
-"""Characters shown of a value."""
+"""Number of characters shown of one value."""
 
 _PLAIN: Final = (int, float, Decimal, date, time, timedelta, UUID, NoneType)
-"""Types whose text a client cannot choose, so that it needs no quotes."""
+"""Types that are shown without quotes, because a client cannot put words into their text."""
 
 
 class _Quoting(string.Formatter):
-    """Formatter that quotes values, so that a client's text cannot pass for words of the template."""
+    """Formatter that quotes values, so that a client's text cannot be mistaken for the template's text."""
 
     def convert_field(self, value: Any, conversion: Any) -> Any:
-        # All text is quoted later, so `!r` must not quote it twice.
+        # Ignore `!r` for text: all text is quoted later, and would be quoted twice.
         return value if isinstance(value, str) else super().convert_field(value, conversion)
 
     def format_field(self, value: Any, format_spec: str) -> str:
@@ -45,23 +45,23 @@ _FILLED_IN = _Quoting()
 
 
 class Confirmation(BaseModel):
-    """Form without fields: accepting it is the answer."""
+    """Form without fields: the user answers by accepting it."""
 
 
 class ToolConfirmation(NamedTuple):
-    """Confirmation of a tool's call. `key` is the name of its question."""
+    """Confirmation of tool calls. `key` is the question's name."""
 
     key: str
     template: str
     approve: ExternalMarker[Any] | None = None
-    """The approval that confirms it, in place of the user of its client."""
+    """Approval by other people that replaces the user's confirmation; None if the user confirms."""
 
     @classmethod
     def of(cls, given: str | ExternalMarker[Any], *, tool: str, arguments: Mapping[str, str]) -> ToolConfirmation:
-        """Return the confirmation of `@server.tool(confirm=given)`.
+        """Return the confirmation for `@server.tool(confirm=given)`.
 
         Raises:
-            InvalidSignature: The template is empty, or mentions a name that is not an argument of the tool.
+            InvalidSignature: The template is empty, or names something that is not an argument of the tool.
         """
         approve = given if isinstance(given, ExternalMarker) else None
         if approve is not None and approve.fallback is not NOTHING:
@@ -76,7 +76,7 @@ class ToolConfirmation(NamedTuple):
                 "confirm='Run this tool?', and name arguments in braces"
             )
         if not template.strip():
-            # Treated as absent, it would leave a dangerous tool without its confirmation.
+            # Ignoring an empty text would run a dangerous tool without its confirmation.
             raise InvalidSignature(
                 f"tool {tool!r}: confirm={template!r} asks nothing; write a question, or leave it out"
             )
@@ -94,13 +94,13 @@ class ToolConfirmation(NamedTuple):
         return cls(f"confirm:{tool}", template, approve)
 
     def named_question(self, arguments: Mapping[str, Any]) -> tuple[str, Elicit[Confirmation] | ExternalMarker[Any]]:
-        """Return the question of one call, with its name."""
+        """Return the question for one call, with its name."""
         return self.key, self.question(arguments)
 
     def question(self, arguments: Mapping[str, Any]) -> Elicit[Confirmation] | ExternalMarker[Any]:
-        """Return the question of one call: the filled-in template, and every argument below it.
+        """Return the question for one call: the template with its values, and below it a list of all arguments.
 
-        The writer of the arguments must not be able to write the question: text stays in its quotes, on one line.
+        Values stay in quotes and on one line, so that the writer of the arguments cannot rewrite the question.
         """
         shown = _short if self.approve is None else _whole
         listed = [f"{name}: {shown(value)}" for name, value in arguments.items()]
@@ -117,14 +117,14 @@ class ToolConfirmation(NamedTuple):
 
 
 def _whole(value: Any) -> str:
-    """Return the text of a value from which nothing is left out, for a person who did not write it."""
+    """Return a value's complete text, for an approver who did not write the value."""
     if isinstance(value, str):
         return quoted(value)
     return printable(str(value)) if isinstance(value, _PLAIN) else _as_json(_opened(value))
 
 
 def _opened(value: Any) -> Any:
-    """Return models as dicts with all their fields: a dump leaves out those that are excluded."""
+    """Convert models to dicts with all their fields. A pydantic dump would leave out fields that the model excludes."""
     if isinstance(value, BaseModel):
         fields: dict[str, Any] = {**vars(value), **(value.model_extra or {})}
         return {name: _opened(field) for name, field in fields.items()}
@@ -137,7 +137,7 @@ def _opened(value: Any) -> Any:
 
 def _short(value: Any) -> str:
     if isinstance(value, str):
-        # Truncate before quoting, so that no escape is cut in two.
+        # Truncate before quoting, so that no escape sequence is cut.
         return quoted(value[:_SHOWN]) + _rest(len(value))
     text = printable(str(value)) if isinstance(value, _PLAIN) else _as_json(value)
     return text[:_SHOWN] + _rest(len(text))
@@ -151,6 +151,6 @@ def _as_json(value: Any) -> str:
     try:
         text = json.dumps(to_jsonable_python(value, fallback=repr), ensure_ascii=False)
     except (PydanticSerializationError, ValueError, RecursionError):
-        # For example bytes that are not UTF-8.
+        # For example, bytes that are not UTF-8.
         return quoted(repr(value))
     return printable(text)

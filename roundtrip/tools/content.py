@@ -1,6 +1,6 @@
-"""Convert values to content blocks and JSON that every transport can carry and every client can read.
+"""Content: convert values to content blocks and JSON that every transport can carry and every client can read.
 
-Values that cannot be sent are rejected here, while their author is still known.
+Values that cannot be sent are rejected here, where the error can still name their author's tool.
 """
 
 import base64
@@ -19,35 +19,35 @@ from roundtrip.errors import NotSendable
 from roundtrip.questions.markers import is_marker
 
 UNKNOWN: Final = "application/octet-stream"
-"""The media type of bytes of no known format."""
+"""Media type for bytes whose format is unknown."""
 
 _DEPTH: Final = 180
-"""Levels of nested data. Clients' parsers stop at 200, and a message adds a few levels of its own."""
+"""Maximum nesting depth of a result. Client parsers stop at 200 levels, and the message around it adds a few."""
 _DIGITS: Final = 4300
 _TOO_LARGE: Final = 10**_DIGITS
 
 
 class Embeddable:
-    """Base of the files in `media.py`, which few servers load."""
+    """Base class for files. It is separate from `media.py`, which few servers load."""
 
     def to_resource_content(self) -> EmbeddedResource:
-        """Return the block to send."""
+        """Return the content block that is sent to the client."""
         raise NotImplementedError
 
 
 class ToolResult:
-    """A tool's result, sent exactly as its author wrote it.
+    """Complete tool result that is sent exactly as the author wrote it.
 
     Args:
-        content: Content for users and models: text, a block, an `Image`, a list of those, or any value, as JSON
-            text. By default the structured content, as JSON text.
+        content: Content for users and models: text, a block, an `Image`, a list of those, or any value, which is sent
+            as JSON text. By default, the structured content as JSON text.
         structured_content: Content for programs.
-        meta: Metadata for the client's application.
+        meta: Metadata for the client application.
 
     Raises:
-        ValueError: Neither content nor structured content is given.
+        ValueError: Neither content nor structured content is set.
         TypeError: The structured content is not a dict.
-        NotSendable: A value in it has no JSON form.
+        NotSendable: A value in the result has no JSON form.
     """
 
     __slots__ = ("content", "meta", "structured_content")
@@ -69,7 +69,7 @@ class ToolResult:
         self.meta = meta
 
     def to_call_tool_result(self) -> CallToolResult:
-        """Return the result as the protocol's model."""
+        """Return the result as the SDK's model."""
         if self.structured_content is None:
             return CallToolResult(content=self.content, _meta=self.meta)
         return CallToolResult(content=self.content, structured_content=self.structured_content, _meta=self.meta)
@@ -79,7 +79,7 @@ BYTES: Final = (bytes, bytearray, memoryview)
 _DATA: Final = frozenset((bool, int, float, str, dict))
 _BLOCKS: Final[tuple[type, ...]] = get_args(ContentBlock)
 CONTENT_TYPES: Final[tuple[type, ...]] = (*_BLOCKS, SdkImage, SdkAudio, Embeddable, ToolResult, *BYTES)
-"""Types of content, which is not data: a return annotation that mentions one gives no output schema."""
+"""Content types, as opposed to data types. A return annotation that mentions a content type gets no output schema."""
 _BLOCK_METHODS: Final = (
     (SdkImage, "Image", "to_image_content"),
     (SdkAudio, "Audio", "to_audio_content"),
@@ -88,7 +88,7 @@ _BLOCK_METHODS: Final = (
 
 
 def as_blocks(value: Any) -> list[ContentBlock]:
-    """Return the content blocks of a value: those of each item for a list or tuple, JSON text for other data.
+    """Return a value's content blocks: for a list or tuple, the blocks of each item; for other data, JSON text.
 
     Raises:
         NotSendable: The value has no JSON form.
@@ -111,8 +111,8 @@ def as_blocks(value: Any) -> list[ContentBlock]:
 
 
 def as_block(value: Any) -> ContentBlock | None:
-    """Return the block for an image, sound, file, bytes or block; None for other values."""
-    # Each check below is slow on the SDK's models, and a list may have many items.
+    """Return the content block for an image, a sound, a file, bytes or a block; None for other values."""
+    # Return early for plain data: the checks below are slow on the SDK's models, and a list can have many items.
     if type(value) in _DATA:
         return None
     if isinstance(value, ContentBlock):
@@ -126,7 +126,7 @@ def as_block(value: Any) -> ContentBlock | None:
 
 
 def as_text(value: Any) -> str:
-    """Return a value as JSON text, as the SDK writes it.
+    """Return a value as JSON text, formatted as the SDK formats it.
 
     Raises:
         NotSendable: The value has no JSON form.
@@ -144,7 +144,7 @@ def as_json(value: Any) -> Any:
         NotSendable: The value has no JSON form.
     """
     try:
-        # Keep NaN and infinity, to reject them below: as null they would be in the text and missing in the data.
+        # Keep NaN and infinity, and reject them below. As null, they would differ from the text of the same result.
         data = pydantic_core.to_jsonable_python(value, fallback=_stand_in, inf_nan_mode="constants")
     except ValueError as error:
         raise unsendable(error) from error
@@ -153,7 +153,7 @@ def as_json(value: Any) -> Any:
 
 
 def _stand_in(value: Any) -> Any:
-    """Return the JSON form of an unknown object, or raise ValueError with advice."""
+    """Return a JSON form for an object that pydantic cannot serialize, or raise ValueError with advice."""
     for kind, name, method in _BLOCK_METHODS:
         if isinstance(value, kind):
             raise ValueError(f"{name} is not converted inside another value; put the result of its {method}() there")
@@ -169,14 +169,14 @@ def _stand_in(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(cast("Mapping[Any, Any]", value))
     if type(value).__str__ is object.__str__:
-        # Its text would be its repr: an address in memory, or values not meant to be sent.
+        # Its text would be the default repr, which shows a memory address.
         kind = type(cast("object", value)).__qualname__
         raise ValueError(f"{kind} has none; return a dict, a dataclass or a model, or give it a __str__")
     return str(value)
 
 
 def embedded(blob: str, *, name: str, mime_type: str, annotations: Annotations | None = None) -> EmbeddedResource:
-    """Return the block of a file, given its bytes in base64."""
+    """Return the content block for a file, from the file's bytes in base64."""
     contents = BlobResourceContents(uri=f"file:///{quote(name.lstrip('/'))}", blob=blob, mime_type=mime_type)
     return EmbeddedResource(type="resource", resource=contents, annotations=annotations)
 
@@ -185,7 +185,7 @@ def require_sendable_text(text: str) -> None:
     """Reject text that cannot be encoded as UTF-8.
 
     Raises:
-        NotSendable: The text has lone surrogates.
+        NotSendable: The text has unpaired surrogates.
     """
     if not text.isascii():
         try:
@@ -195,7 +195,7 @@ def require_sendable_text(text: str) -> None:
 
 
 def require_sendable(data: Any) -> None:
-    """Reject JSON data that would not arrive as sent.
+    """Reject JSON data that would not reach the client unchanged.
 
     Raises:
         NotSendable: A text is not valid Unicode, a number has no JSON form, or the data is nested too deeply.
@@ -206,7 +206,7 @@ def require_sendable(data: Any) -> None:
 def _require_all(values: Iterable[Any], *, depth: int) -> None:
     if depth == _DEPTH:
         raise NotSendable(f"a result is nested more than {_DEPTH} levels deep, and clients cannot read it; flatten it")
-    # Exact types suffice for JSON data, and this runs over every value of every result.
+    # JSON data has only exact types, so no isinstance: this loop visits every value of every result.
     for value in values:
         kind: type = type(value)  # pyright: ignore[reportUnknownVariableType]
         if kind is str:
@@ -230,7 +230,7 @@ def require_sendable_model(model: BaseModel) -> None:
     """Reject a protocol model, such as a block or a result, that cannot be sent.
 
     Raises:
-        NotSendable: A value in it cannot be sent.
+        NotSendable: A value in the model cannot be sent.
     """
     try:
         data = model.model_dump(mode="json", by_alias=True, warnings=False)
@@ -240,7 +240,7 @@ def require_sendable_model(model: BaseModel) -> None:
 
 
 def unsendable(error: ValueError) -> NotSendable:
-    """Explain a failed serialization to the tool's author."""
+    """Return an error that explains a failed serialization to the tool's author."""
     text = str(error)
     if "integer string conversion" in text:
         return NotSendable(f"a result holds an integer of more than {_DIGITS} digits; return a text for it")

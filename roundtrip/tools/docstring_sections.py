@@ -1,4 +1,4 @@
-"""Read the sections of a docstring in Google, NumPy and Sphinx style."""
+"""Docstring sections in Google, NumPy and Sphinx style."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ _NO_FIELD = "\0"
 
 
 class _ReadDocstring(NamedTuple):
-    """A docstring read in one of the styles."""
+    """Docstring as parsed in one of the styles."""
 
     text: str
     parameters: Mapping[str, str]
@@ -28,7 +28,7 @@ class _ReadDocstring(NamedTuple):
 
 
 def read_sections(text: str, names: frozenset[str]) -> tuple[str, Mapping[str, str]]:
-    """Return the prose above the parameters, and the entries for parameters that the function has.
+    """Return the text above the parameters, and the descriptions of the function's parameters.
 
     Args:
         text: The docstring.
@@ -56,9 +56,9 @@ def _read_google(text: str, names: frozenset[str]) -> _ReadDocstring:
 
 
 def _without_other_sections(text: str) -> tuple[str, int]:
-    """Remove the Google sections that are not about parameters, and count them.
+    """Remove the Google sections that do not describe parameters, and count them.
 
-    The parser gives up on an entry other than `name: text`, and loses the text between two sections.
+    The parser fails on an entry that is not `name: text`, and drops text between two sections.
     """
     lines = text.split("\n")
     kept: list[str] = []
@@ -77,12 +77,12 @@ def _without_other_sections(text: str) -> tuple[str, int]:
 def _read_numpy(text: str, names: frozenset[str]) -> _ReadDocstring:
     from docstring_parser.numpydoc import DEFAULT_SECTIONS, NumpydocParser, ParamSection
 
-    # The parser would include all text after a deprecation note in it.
+    # The parser would treat all text after a deprecation note as part of the note.
     known = [section for section in DEFAULT_SECTIONS if section.title != "deprecated"]
-    # It is declared to take a mapping, and takes a list.
+    # The parser's type hint is a mapping, but it needs a list.
     parser = NumpydocParser(cast("Any", [*known, ParamSection("Keyword Arguments", "param")]))
     titles = "|".join(re.escape(section.title) for section in known)
-    # The parser requires as many dashes as the title has letters.
+    # The parser only accepts an underline that is exactly as long as its title.
     even = re.sub(
         rf"^({titles})\n-{{3,}}$", lambda match: f"{match[1]}\n{'-' * len(match[1])}", text, flags=re.MULTILINE
     )
@@ -101,7 +101,7 @@ def _read_sphinx(text: str, names: frozenset[str]) -> _ReadDocstring:
 
 
 def _plain_fields(lines: Iterable[str]) -> Iterable[str]:
-    """Yield Sphinx fields as the parser understands them: names without types, and only true fields."""
+    """Yield the lines with Sphinx fields as the parser understands them: without types, and only real fields."""
     within = after_blank = False
     for line in lines:
         if (field := _SPHINX_FIELD.match(line)) is not None:
@@ -110,7 +110,7 @@ def _plain_fields(lines: Iterable[str]) -> Iterable[str]:
             about = (about or "").split()
             yield f":param {about[-1]}:{rest}" if kind in _PARAMETER_FIELDS and about else f":other:{rest}"
         elif within and after_blank and line and not _is_indented(line):
-            # Prose below the fields, which belongs to none of them.
+            # Text below the fields belongs to no field.
             yield f":other: {line}"
         else:
             yield f"{_NO_FIELD}{line}" if line.startswith(":") else line
@@ -118,12 +118,12 @@ def _plain_fields(lines: Iterable[str]) -> Iterable[str]:
 
 
 def _cleaned(text: str) -> str:
-    """Protect a text from the parser's own cleaning, which dedents all lines but the first."""
+    """Add an empty first line, so that the parser does not dedent the other lines."""
     return f"\n{text}"
 
 
 def _text_above(text: str, parsed: "Docstring") -> str:
-    """Return the text above the first section, in its author's layout."""
+    """Return the text above the first section, with the author's layout."""
     first, rest = parsed.short_description or "", parsed.long_description
     if not rest:
         return first.rstrip()
@@ -144,7 +144,7 @@ def _entries(parsed: "Docstring", names: frozenset[str]) -> Mapping[str, str]:
 
 
 def _joined(entry: str) -> str:
-    """Join the lines of an entry, except where its layout needs them (paragraphs, bullets, code)."""
+    """Join an entry's lines, except where the layout matters (paragraphs, bullets, code)."""
     if "```" in entry:
         return entry.strip()
     lines: list[str] = []

@@ -1,4 +1,4 @@
-"""Map failures of a leg to errors for the client: one mapping for tools, one for prompts and resource templates."""
+"""Failures of a leg, converted to the errors that clients get: one mapping for tools, one for prompts and templates."""
 
 import logging
 from collections.abc import Awaitable
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 else:
     load_on_use(globals(), "roundtrip.tools.registry")
 
-# The SDK's logger, with the SDK's messages for the same failures.
+# The SDK's own logger, because these failures are logged with the SDK's messages.
 logger = logging.getLogger("mcp.server.mcpserver.server")
 _roundtrip_logger = logging.getLogger("roundtrip")
 
 T = TypeVar("T")
 
 _WORDS_CHARS: Final = 80
-"""Characters of a question's message that replace its missing name."""
+"""Maximum length of a question's message where it is shown instead of the missing name."""
 SERVER_ERROR: Final = -32000
-"""The SDK uses it for closed connections, too: `data.reason` distinguishes them."""
+"""The SDK also uses this code for closed connections. `data.reason` tells the two apart."""
 
 _SERVER_ERRORS: Final = (
     (errors.ToolTimedOut, "tool_timeout", "{tool} {error}"),
@@ -51,15 +51,15 @@ _SERVER_ERRORS: Final = (
     (errors.StillRunning, "still_running", "{error}"),
     (errors.LedgerUnavailable, "ledger_unavailable", "{error}"),
 )
-"""Errors that end a call with a protocol error: the reason in its data, and its message."""
+"""Errors that end a call with a protocol error: the class, the reason in the error's data, and the message."""
 
 
 class Crashed(Exception):
-    """Crash of a body on an earlier leg, with the text of its exception. That leg logged it."""
+    """Crash of a body on an earlier leg, which logged it. The text is that of the original exception."""
 
 
 def tool_failure(name: str, error: Exception, *, mask: bool) -> Exception:
-    """Return the exception that the SDK's handler expects for a failed leg of a tool.
+    """Return the exception that the SDK's handler expects when a tool's leg has failed.
 
     A protocol error is returned unchanged. `mask` hides the text of a crash (`UnexpectedToolError`) from the model.
     """
@@ -75,11 +75,11 @@ def tool_failure(name: str, error: Exception, *, mask: bool) -> Exception:
             return MCPError(code=SERVER_ERROR, message=text.format(tool=f"Tool {name!r}", error=error), data=data)
     prefix = f"Error executing tool {name}"
     if isinstance(error, Crashed):
-        # Not an UnexpectedToolError, which the SDK would log: the earlier leg has logged the traceback.
+        # Not an UnexpectedToolError, because the SDK would log it: the earlier leg has already logged the traceback.
         return ToolError(prefix if mask else f"{prefix}: {_sendable(str(error))}")
     if isinstance(error, UnexpectedToolError | UnexpectedResourceError):
         return UnexpectedToolError(prefix if mask else f"{prefix}: {_sendable(str(error))}")
-    # An invalid signature that is found only now, and a value that cannot be sent or stored, count as crashes.
+    # A signature found to be invalid during a call, and a value that cannot be sent or stored, count as crashes.
     foreseen = isinstance(error, ToolError | ResourceError | errors.RoundtripError)
     if foreseen and not isinstance(
         error, errors.InvalidSignature | errors.KeysMissing | errors.NotSendable | errors.ValueNotStorable
@@ -89,10 +89,10 @@ def tool_failure(name: str, error: Exception, *, mask: bool) -> Exception:
 
 
 def failed_tool(name: str, error: Exception, *, mask: bool) -> CallToolResult:
-    """Return the result of a failed leg of a tool, whose text must not be logged; or raise as `tool_failure` says.
+    """Return the result for a failed leg if its text must not be logged; otherwise raise the `tool_failure` exception.
 
     Raises:
-        ToolError: The arguments do not fit, or the tool failed.
+        ToolError: The arguments do not match the schema, or the tool failed.
         MCPError: The tool raised a protocol error, or its client cannot be asked.
     """
     failure = tool_failure(name, error, mask=mask)
@@ -100,17 +100,17 @@ def failed_tool(name: str, error: Exception, *, mask: bool) -> CallToolResult:
         raise error
     told = told_by(failure, error)
     if told is None:
-        # The log of rejected arguments reads their names from the cause.
+        # The SDK logs the names of rejected arguments, which it reads from the cause.
         raise failure from (error.fields if isinstance(error, ArgumentsRejected) else error)
-    # As a result, since the text of an error is logged.
+    # Return a result, because the text of a raised error would be logged.
     _roundtrip_logger.info("Tool %r failed: %r", name, str(failure))
     return CallToolResult(content=[TextContent(text=told)], is_error=True)
 
 
 def told_by(failure: Exception, error: Exception) -> str | None:
-    """Return the text of a tool's failure with the message of each unnamed question; None if it has no such question.
+    """Return the failure's text with unnamed questions quoted by their messages; None if no question is unnamed.
 
-    A message may be secret, so do not log this text: log that of `failure`.
+    A question's message may be secret: log the text of `failure`, never the text returned here.
     """
     if not isinstance(failure, ToolError) or not isinstance(error, errors.RoundtripError):
         return None
@@ -129,16 +129,16 @@ async def with_failures(run: Awaitable[T], function: AskingFunction) -> T:
     """Run a leg of a prompt or template, and raise the exceptions that the SDK's handlers expect.
 
     Raises:
-        MCPError: The client cannot be asked, or a prompt failed: its result has no form for errors.
+        MCPError: The client cannot be asked, or a prompt failed. Prompt results cannot carry an error.
         ResourceError: A template failed.
-        Exception: An exception of the author's code; the SDK hides its text.
+        Exception: The author's code raised it. The SDK hides its text from the client.
     """
     try:
         return await run
     except errors.CannotAsk as error:
         raise cannot_ask(error) from error
     except (errors.InvalidSignature, errors.KeysMissing):
-        # The author's mistake, found after registration. It is logged, and hidden from the client.
+        # The author's mistake, found after registration. The SDK logs it and hides it from the client.
         raise
     except errors.RoundtripError as error:
         if function.kind == "resource":
@@ -147,27 +147,27 @@ async def with_failures(run: Awaitable[T], function: AskingFunction) -> T:
 
 
 def raise_prompt_failure(name: str, error: ValueError, *, for_client: bool) -> Never:
-    """Raise the failure of a prompt; the SDK's dispatcher logs it with its causes."""
+    """Raise a prompt's failure. The SDK's dispatcher logs it with its causes."""
     fields = fields_rejected_by(error)
     if fields is not None:
-        # The SDK's cause would quote the client's values.
+        # The SDK's own cause would quote the client's values.
         raise ValueError(str(error)) from rejected_fields(fields)
     if for_client and str(error) == f"Unknown prompt: {name}":
-        # The dispatcher would log the name, with a traceback.
+        # Otherwise the dispatcher would log the client's text, with a traceback.
         log_unknown("Prompt")
         raise MCPError(code=INVALID_PARAMS, message=str(error)) from None
     raise error
 
 
 def log_unknown(kind: str) -> None:
-    """Log that a client requested an unknown item, without its name, which may be any text of any length."""
+    """Log that a client requested an unknown item. The name is left out because a client can send any text."""
     logger.info("%s %r failed: not found", kind, "(unknown)")
 
 
 def resource_failure(uri: str, registered: str | None, error: ResourceError) -> MCPError:
-    """Log and return a failure to read a resource as the SDK's handler does.
+    """Log a failure to read a resource as the SDK's handler does, and return the error for the client.
 
-    The log has the registered URI or template: the variables of a URI are the client's values.
+    The log names the registered URI or template, because the variables in the requested URI are the client's values.
     """
     code = INVALID_PARAMS if isinstance(error, ResourceNotFoundError) else INTERNAL_ERROR
     label = registered if registered is not None else "(unknown)"
@@ -178,7 +178,7 @@ def resource_failure(uri: str, registered: str | None, error: ResourceError) -> 
     elif (fields := fields_rejected_by(error)) is not None:
         logger.info("Resource %r rejected variables: %r", label, fields)
     else:
-        # Log the cause alone: the errors around it quote the URI.
+        # Log only the innermost cause: the errors that wrap it quote the URI.
         cause: BaseException = error
         while isinstance(cause, UnexpectedResourceError) and cause.__cause__ is not None:
             cause = cause.__cause__
@@ -187,7 +187,7 @@ def resource_failure(uri: str, registered: str | None, error: ResourceError) -> 
 
 
 def _sendable(text: str) -> str:
-    """Return a text without lone surrogates, which no transport carries."""
+    """Escape unpaired surrogates, which no transport can carry."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -206,12 +206,14 @@ def cannot_ask(error: errors.CannotAsk) -> MCPError:
 
 
 def store_down(message: str) -> MCPError:
-    """Return the error for a client that may try again later, as for tools that run once and whose ledger is down."""
+    """Return the error for a store that is down, so that the client can try again later. A ledger outage has the same
+    reason.
+    """
     return MCPError(code=SERVER_ERROR, message=f"{message}; try again later", data={"reason": "ledger_unavailable"})
 
 
 def log_tool_failure(name: str, error: Exception) -> None:
-    """Log a failed tool as the SDK's handler does."""
+    """Log a tool's failure as the SDK's handler does."""
     if isinstance(error, registry.UnknownTool):
         log_unknown("Tool")
     elif isinstance(error.__cause__, Crashed):
@@ -220,7 +222,7 @@ def log_tool_failure(name: str, error: Exception) -> None:
         # The cause is the exception in the author's code. The SDK's wrapper around it would repeat the traceback.
         logger.error("Tool %r raised an unexpected exception", name, exc_info=error.__cause__ or error)
     elif isinstance(error.__cause__, ValidationError):
-        # Names of fields only: the values are the client's.
+        # Log only field names: the values belong to the client.
         fields = sorted({".".join(str(part) for part in each["loc"]) for each in error.__cause__.errors()})
         logger.info("Tool %r rejected arguments: %r", name, fields)
     else:

@@ -1,8 +1,7 @@
-"""Keep a function with promises from running in a server that does not keep them.
+"""Guard for functions whose options only roundtrip enforces: they do not run on a server without roundtrip.
 
-The standalone `@tool` only notes its options. A server without roundtrip would run the function as any other: without
-its confirmation, and as often as a client repeats its call. Code that calls the function directly runs it as it is
-written.
+The standalone `@tool` only attaches options. A server without roundtrip would run the function without its
+confirmation, and again for each repeated call. Direct calls from the author's code are not affected.
 """
 
 from __future__ import annotations
@@ -21,14 +20,15 @@ if TYPE_CHECKING:
 _OURS: Final = "roundtrip."
 _SERVERS: Final = ("mcp.server.", "fastmcp.")
 _THREADS: Final = ("anyio._backends.", "trio._core._thread_cache")
-"""Where a function begins that a server runs in a worker thread. roundtrip's own begin in its modules."""
+"""Modules that start a server's worker threads. In a thread that roundtrip starts, a roundtrip module is found first.
+"""
 
 
 def guarded(fn: Any) -> Any:
-    """Return a callable that runs as `fn` does, and raises if a server without roundtrip runs it.
+    """Wrap `fn` so that it raises if a server without roundtrip runs it.
 
-    It has the signature, the annotations and the attributes of `fn`. An object with `__call__` becomes a function;
-    a class is returned as it is.
+    The wrapper keeps the signature, annotations and attributes of `fn`. An object with `__call__` becomes a function; a
+    class is returned unchanged.
     """
     if isinstance(fn, staticmethod | classmethod):
         wrapper: Any = cast("Any", fn)
@@ -54,7 +54,7 @@ def guarded(fn: Any) -> Any:
         _refuse_foreign_server(fn)
         return fn(*given, **named)
 
-    # What `functools.lru_cache` gives its functions.
+    # Keep the methods of a function that `functools.lru_cache` wraps.
     for method in ("cache_info", "cache_clear", "cache_parameters"):
         if hasattr(fn, method):
             setattr(run_plain, method, getattr(fn, method))
@@ -71,7 +71,7 @@ def _refuse_foreign_server(fn: Callable[..., Any]) -> None:
     """Raise if a server without roundtrip runs a function.
 
     Raises:
-        InvalidSignature: It does.
+        InvalidSignature: The server that runs the function does not use roundtrip.
     """
     here = inspect.currentframe()
     if here is not None and _is_run_by_foreign_server(here.f_back and here.f_back.f_back):
@@ -83,7 +83,7 @@ def _refuse_foreign_server(fn: Callable[..., Any]) -> None:
 
 
 def _is_run_by_foreign_server(frame: FrameType | None) -> bool:
-    """Return True if the nearest server among the callers is not roundtrip."""
+    """Return True if the nearest server in the call stack is not roundtrip."""
     while frame is not None:
         module = str(frame.f_globals.get("__name__"))
         if module.startswith(_OURS):

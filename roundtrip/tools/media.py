@@ -1,4 +1,4 @@
-"""Provide images, sounds and files for tools to return, with the same media types on every machine."""
+"""Images, sounds and files that tools return, with the same media types on every machine."""
 
 import base64
 import functools
@@ -14,9 +14,9 @@ from mcp_types import Annotations, AudioContent, EmbeddedResource, ImageContent
 from roundtrip.tools.content import BYTES, UNKNOWN, Embeddable, embedded
 
 Hints = Annotations | Mapping[str, Any]
-"""Hints for the client, as the protocol's model or with its fields by name."""
+"""Hints for the client: the protocol's model, or a mapping with its fields."""
 
-# Types that the standard library knows only from files of the machine, or by an older name.
+# Types that the standard library only reads from the machine's own files, or knows by an older name.
 _BY_EXTENSION: Final = {
     ".7z": "application/x-7z-compressed",
     ".aif": "audio/aiff",
@@ -43,21 +43,21 @@ _BY_EXTENSION: Final = {
     ".yaml": "application/yaml",
     ".yml": "application/yaml",
 }
-# Containers that hold either sound or moving pictures.
+# Container formats that hold either audio or video.
 _BY_KIND: Final = {("audio", ".mp4"): "audio/mp4", ("audio", ".ogx"): "audio/ogg", ("audio", ".webm"): "audio/webm"}
 _BY_WORD: Final = {"markdown": ".md", "plain": ".txt", "text": ".txt"}
 _ENCODED: Final = {"bzip2": "application/x-bzip2", "gzip": "application/gzip", "xz": "application/x-xz"}
 
 
 class _Media:
-    """Bytes, or a file that is read when they are sent, with their media type."""
+    """Bytes with their media type, or a file that is read when it is sent."""
 
     _kind: ClassVar[str | None] = None
-    """The first part of its media type."""
+    """First part of the media type, such as `image`; None if any type is allowed."""
     _default: ClassVar[str] = UNKNOWN
-    """The media type of bytes without a format."""
+    """Media type of bytes without a format."""
 
-    # In place of the SDK's constructors, which treat empty data and empty paths in different ways.
+    # Replaces the SDK's constructors, which handle empty data and empty paths inconsistently.
     def __init__(
         self,
         path: str | Path | None = None,
@@ -80,70 +80,70 @@ class _Media:
         return base64.b64encode(self.path.read_bytes() if self.path is not None else self.data or b"").decode()
 
     def _details(self, mime_type: str | None, annotations: Hints | None) -> dict[str, Any]:
-        """Return the media type and annotations of its block; arguments override its own."""
+        """Return the content block's media type and annotations. Arguments override the object's own values."""
         return {"mime_type": mime_type or self._mime_type, "annotations": _annotations(annotations) or self.annotations}
 
 
 class Image(_Media, SdkImage):
-    """An image in a tool's result, from a file or from bytes.
+    """Image in a tool's result, from a file or from bytes.
 
-    Inside a dict or a model an image is not converted; use `image.to_image_content()` there.
+    An image inside a dict or a model is not converted; put the result of `image.to_image_content()` there.
 
     Args:
-        path: The file, read when the result is sent; `~` is the home directory.
-        data: The bytes instead. Without a `format` they are sent as PNG.
-        format: `png`, `jpg`, ... or a whole MIME type; by default from the file's extension.
+        path: The file, which is read when the result is sent; `~` is the home directory.
+        data: The image's bytes, if there is no file. Without a `format`, they are sent as PNG.
+        format: `png`, `jpg`, ... or a complete MIME type; by default from the file's extension.
         annotations: Hints for the client.
 
     Raises:
-        ValueError: Not exactly one of `path` and `data` is given.
+        ValueError: Both or neither of `path` and `data` are set.
     """
 
     _kind = "image"
     _default = "image/png"
 
     def to_image_content(self, mime_type: str | None = None, annotations: Hints | None = None) -> ImageContent:
-        """Return the block to send. Arguments override those of the image."""
+        """Return the content block to send. Arguments override the image's own values."""
         return ImageContent(type="image", data=self._encoded(), **self._details(mime_type, annotations))
 
 
 class Audio(_Media, SdkAudio):
-    """A sound in a tool's result, from a file or from bytes.
+    """Sound in a tool's result, from a file or from bytes.
 
-    Inside a dict or a model a sound is not converted; use `audio.to_audio_content()` there.
+    A sound inside a dict or a model is not converted; put the result of `audio.to_audio_content()` there.
 
     Args:
-        path: The file, read when the result is sent; `~` is the home directory.
-        data: The bytes instead. Without a `format` they are sent as WAV.
-        format: `wav`, `mp3`, ... or a whole MIME type; by default from the file's extension.
+        path: The file, which is read when the result is sent; `~` is the home directory.
+        data: The sound's bytes, if there is no file. Without a `format`, they are sent as WAV.
+        format: `wav`, `mp3`, ... or a complete MIME type; by default from the file's extension.
         annotations: Hints for the client.
 
     Raises:
-        ValueError: Not exactly one of `path` and `data` is given.
+        ValueError: Both or neither of `path` and `data` are set.
     """
 
     _kind = "audio"
     _default = "audio/wav"
 
     def to_audio_content(self, mime_type: str | None = None, annotations: Hints | None = None) -> AudioContent:
-        """Return the block to send. Arguments override those of the sound."""
+        """Return the content block to send. Arguments override the sound's own values."""
         return AudioContent(type="audio", data=self._encoded(), **self._details(mime_type, annotations))
 
 
 class File(_Media, Embeddable):
-    """A file in a tool's result, sent whole as an embedded resource.
+    """File in a tool's result, sent completely as an embedded resource.
 
-    Its URI has the file's own name, without its directories.
+    The resource's URI has the file name without its directories.
 
     Args:
-        path: The file, read when the result is sent; `~` is the home directory.
-        data: The bytes instead.
-        format: `pdf`, `csv`, ... or a whole MIME type; by default from the extension of the file or name.
-        name: The name to show in its URI, in place of the file's own.
+        path: The file, which is read when the result is sent; `~` is the home directory.
+        data: The file's bytes, if there is no file on disk.
+        format: `pdf`, `csv`, ... or a complete MIME type; by default from the extension of the file or name.
+        name: File name to show in the URI; by default the name in `path`.
         annotations: Hints for the client.
 
     Raises:
-        ValueError: Not exactly one of `path` and `data` is given.
+        ValueError: Both or neither of `path` and `data` are set.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class File(_Media, Embeddable):
             self._mime_type = self._type_of(name)
 
     def to_resource_content(self, mime_type: str | None = None, annotations: Hints | None = None) -> EmbeddedResource:
-        """Return the block to send. Arguments override those of the file."""
+        """Return the content block to send. Arguments override the file's own values."""
         return embedded(self._encoded(), name=self._shown_name(), **self._details(mime_type, annotations))
 
     def _shown_name(self) -> str:
@@ -191,12 +191,12 @@ def _annotations(given: Hints | None) -> Annotations | None:
 
 @functools.cache
 def _builtin() -> mimetypes.MimeTypes:
-    """Return the standard library's own table, without additions of the machine."""
+    """Return the standard library's built-in table, without the types that this machine adds."""
     return mimetypes.MimeTypes()
 
 
 def _type_of_name(name: str | PurePath, *, kind: str | None = None) -> str:
-    """Return the type of a file by its extension; with a `kind` (`image`, `audio`), only a type of that kind."""
+    """Return a file's media type by its extension; with a `kind` (`image`, `audio`), only a type of that kind."""
     suffix = PurePath(name).suffix.lower()
     found = _BY_KIND.get((kind or "", suffix)) or _BY_EXTENSION.get(suffix)
     if found is None:
@@ -208,7 +208,7 @@ def _type_of_name(name: str | PurePath, *, kind: str | None = None) -> str:
 
 
 def _type_of_format(format: str, *, kind: str | None = None) -> str:
-    """Return the type of a format: `jpg`, `pdf`, `.csv`, or a whole type such as `text/csv`."""
+    """Return the media type for a format: `jpg`, `pdf`, `.csv`, or a complete type such as `text/csv`."""
     word = format.strip().lower().removeprefix(".")
     if "/" in word:
         return word
@@ -217,7 +217,7 @@ def _type_of_format(format: str, *, kind: str | None = None) -> str:
 
 
 def _extension_of(format: str | None, mime_type: str) -> str:
-    """Return the extension for a format, or for a type if the format gives none."""
+    """Return the file extension for a format or, if the format gives no extension, for a media type."""
     word = (format or "").strip().lower().removeprefix(".")
     if word and "/" not in word:
         return _BY_WORD.get(word, f".{word}")

@@ -1,4 +1,4 @@
-"""Options of a tool, from `@server.tool`, `add_tool` or the standalone `@tool`."""
+"""Tool options, from `@server.tool`, `add_tool` or the standalone `@tool`."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ else:
 
 _ATTACHED = "__roundtrip_tool__"
 _PROMISES = ("confirm", "dependencies", "enabled", "exactly_once")
-"""Options of a function that must not run in a server without roundtrip."""
+"""Options that only roundtrip enforces. A function with any of them must not run on another server."""
 _REGISTERED = "__roundtrip_registered__"
 _REMOVED = ("recover",)
-"""Options of earlier versions, which the upgrade page lists."""
+"""Options from earlier versions. The upgrade page names their replacements."""
 
 _HINT_NAMES = {
     spelled: field.alias or name
@@ -41,51 +41,56 @@ OnUnknown = Literal["fail", "rerun"]
 
 
 class After(NamedTuple):
-    """Seconds after which a call becomes a task; see `after`."""
+    """Number of seconds after which a call becomes a task; see `after`."""
 
     seconds: float
 
 
 class ToolOptions(TypedDict, total=False):
-    """Options of a tool that only roundtrip has."""
+    """Tool options that only roundtrip has."""
 
     tags: Iterable[str] | None
-    """Labels to enable, disable and filter by."""
+    """Labels by which tools can be enabled, disabled and filtered."""
     timeout: float | None
     """Seconds that the work of one leg may take, not counting the time users take to answer."""
     version: str | int | None
-    """Version of the tool, if several of one name are registered; clients get the highest."""
+    """The tool's version, if several versions share one name. By default, clients call the highest."""
     input_schema: dict[str, Any] | None
-    """JSON schema of the arguments that replaces the one of the parameters; other arguments are rejected."""
+    """JSON schema of the arguments, used instead of the one generated from the parameters. Arguments that do not match
+    it are rejected.
+    """
     output_schema: dict[str, Any] | None
-    """JSON schema of the result that replaces the one of the return annotation."""
+    """JSON schema of the result, used instead of the one generated from the return annotation."""
     enabled: Enabled | None
-    """False to hide the tool at first; or a visibility gate: a function or `Depends` that decides for each request."""
+    """False to hide the tool initially; or a visibility gate: a function or `Depends` that decides per request."""
     dependencies: Sequence[Dependency | Callable[..., Any]] | None
-    """Dependencies that run before the tool, although no parameter takes their values."""
+    """Dependencies that run before the tool although no parameter receives their values."""
     confirm: str | ExternalMarker[Any] | None
-    """Question that the user must accept before anything runs, with arguments in braces: `"Delete {path}?"`; or an
-    `Approve` with such a message."""
+    """Question that the user must accept before anything runs, or an `Approve` with such a question. Braces insert
+    arguments: `"Delete {path}?"`.
+    """
     ttl: float | None
-    """Seconds that a client may take to answer the questions of one leg."""
+    """Seconds that a client has to answer the questions of one leg."""
     max_age: float | None
     """Seconds after which a call cannot be resumed."""
     exactly_once: bool | Literal["when_possible"] | None
-    """True to run the body once for each call, even if its last leg arrives again; the ledger stores the result.
-    `when_possible` sends no round without questions, so it does not cover calls that ask nothing."""
+    """True to run the body only once per call, even if the last leg is sent again; the ledger stores the result.
+    `when_possible` sends no additional round, so it does not protect calls without questions.
+    """
     on_unknown: OnUnknown | None
-    """The action if a process died in the body of a tool that runs once: `fail`, the default, or `rerun`."""
+    """What to do if a process died while it ran the body of a run-once tool: `fail`, the default, or `rerun`."""
     inline: bool | None
-    """True to run a plain function on the event loop, and not in a worker thread. It must not block."""
+    """True to run a plain function on the event loop instead of a worker thread. The function must not block."""
     task: bool | Literal["required"] | After | None
-    """True to run it as a task for clients that can have tasks, and as a usual call for others; `required` to run it as
-    a task only; `after(seconds)` to make a call a task if its body takes longer."""
+    """True to run the tool as a task for clients that support tasks; other clients get a normal call. `required` runs
+    it only as a task; `after(seconds)` turns a call into a task if its body takes longer.
+    """
     task_ttl: float | None
-    """Seconds after which a task is forgotten, with its result. By default a week."""
+    """Seconds after which a task and its result are deleted; one week by default."""
 
 
 class ToolDetails(ToolOptions, total=False):
-    """All options of a tool except its name."""
+    """All tool options except the name."""
 
     title: str | None
     description: str | None
@@ -96,19 +101,19 @@ class ToolDetails(ToolOptions, total=False):
 
 
 class ToolSpec(ToolDetails, total=False):
-    """Given options of a tool; those that are None are left out."""
+    """Tool options as set by the author. Options that are None are left out."""
 
     name: str | None
 
 
 def hints_of_tool(spec: ToolSpec) -> ToolAnnotations | None:
-    """Return the annotations of a tool, from a model or a dict with either spelling of the fields."""
+    """Return a tool's annotations, from a model or from a dict with either spelling of the field names."""
     given = spec.get("annotations")
     if not isinstance(given, dict):
         return given
     for name in given.keys() - _HINT_NAMES.keys():
-        # The SDK drops unknown names, so a misspelled hint would have no effect.
-        from difflib import get_close_matches  # for mistakes only
+        # The SDK ignores unknown names, so a misspelled hint would have no effect.
+        from difflib import get_close_matches  # lazy: needed only for mistakes
 
         if near := get_close_matches(name, _HINT_NAMES, n=1, cutoff=0.8):
             raise InvalidSignature(f"annotations= have no {name!r}; did you mean {_HINT_NAMES[near[0]]!r}?")
@@ -116,7 +121,7 @@ def hints_of_tool(spec: ToolSpec) -> ToolAnnotations | None:
 
 
 def listed_meta(spec: ToolSpec, versions: Iterable[str] = ()) -> dict[str, Any] | None:
-    """Return the metadata as clients see it, with tags and versions where FastMCP's clients look for them."""
+    """Return a tool's listed metadata, with tags and versions where FastMCP clients look for them."""
     public: dict[str, Any] = {}
     if spec.get("tags") is not None:
         public["tags"] = sorted(label_set(spec))
@@ -134,7 +139,7 @@ def listed_meta(spec: ToolSpec, versions: Iterable[str] = ()) -> dict[str, Any] 
 
 
 def label_set(spec: ToolSpec) -> frozenset[str]:
-    """Return the tags, as a set."""
+    """Return the tool's tags as a set."""
     given = spec.get("tags")
     tags = frozenset([given] if isinstance(given, str) else given or ())
     if not all(isinstance(tag, str) for tag in tags):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -151,15 +156,16 @@ def tool(
 def tool(target: Any = None, /, *, name: str | None = None, **details: Unpack[ToolDetails]) -> Any:
     """Attach tool options to a function or method without registering it.
 
-    Decorate methods with this, and register them once they are bound. Below another decorator it comes first.
+    Decorate methods with `@tool`, and register them after binding. Put `@tool` below a decorator that registers the
+    function.
 
     Args:
-        target: The function, or its name as a tool.
-        name: Its name as a tool; by default its own.
+        target: The function, or the tool's name.
+        name: The tool's name; by default the function's name.
         **details: Options that `Server.tool` accepts.
 
     Raises:
-        InvalidSignature: A server has registered the function already, and would not read the options.
+        InvalidSignature: A server has already registered the function, so the options would have no effect.
 
     Example:
         ```python
@@ -176,7 +182,7 @@ def tool(target: Any = None, /, *, name: str | None = None, **details: Unpack[To
     spec = spec_from({"name": name, **details})
 
     def attach(fn: Any) -> Any:
-        # In a class body, a static or class method is still a wrapper around the function that is later registered.
+        # In a class body, a static or class method is still a wrapper; the wrapped function is registered later.
         function = getattr(fn, "__func__", fn)
         if getattr(function, _REGISTERED, None) is function:
             raise InvalidSignature(
@@ -192,7 +198,7 @@ def tool(target: Any = None, /, *, name: str | None = None, **details: Unpack[To
 
 
 def spec_from(given: Mapping[str, Any]) -> ToolSpec:
-    """Read the options of a tool.
+    """Return the tool options that are not None.
 
     Raises:
         TypeError: An option does not exist.
@@ -206,16 +212,16 @@ def spec_from(given: Mapping[str, Any]) -> ToolSpec:
 
 
 def unknown_option(owner: str, name: str, known: Sequence[str]) -> TypeError:
-    """Return the error for an option that does not exist, with the one that was probably meant.
+    """Return the error for an option that does not exist. Its message suggests the option that was probably meant.
 
     Args:
-        owner: The start of the message: what has options, and the verb.
-        name: The name.
+        owner: Start of the message: the subject and its verb, for example "tools have".
+        name: The option's name.
         known: The options that exist.
     """
-    from difflib import get_close_matches  # for mistakes only
+    from difflib import get_close_matches  # lazy: needed only for mistakes
 
-    # `channels=` was `ladder=` in 0.2.0, which reads like `ledger=`.
+    # In 0.2.0, `channels=` was called `ladder=`, whose closest match would be `ledger=`.
     near = get_close_matches("channels" if name == "ladder" else name.replace("-", "_").lower(), known, n=1)
     meant = f"did you mean {near[0]}=?" if near else f"there are {', '.join(sorted(known))}"
     return TypeError(f"{owner} no option {name!r}; {meant}")
@@ -228,16 +234,16 @@ def spec_of(fn: Any) -> ToolSpec:
 
 
 def mark_registered(fn: Any) -> None:
-    """Note that a server has registered a function without options: any that come later are an error."""
+    """Mark a function as registered without options, so that attaching options later raises an error."""
     function = getattr(fn, "__func__", fn)
     if spec_of(function):
         return
-    with suppress(AttributeError, TypeError):  # some callables take no attributes
+    with suppress(AttributeError, TypeError):  # some callables reject new attributes
         setattr(function, _REGISTERED, function)
 
 
 def version_text(version: object, *, tool: str) -> str | None:
-    """Return an author's version as text.
+    """Return a tool's version as text.
 
     Raises:
         InvalidSignature: The version is invalid.

@@ -1,4 +1,4 @@
-"""Promises of tools: run exactly once, run as a task, and survive the process."""
+"""Tool promises: a body that runs exactly once, and a call that runs as a task."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _MAX_AFTER_SECONDS: Final = 24 * 3600.0
 
 
 class OncePolicy(NamedTuple):
-    """Options of a tool whose body must run once for a call."""
+    """Options of a tool whose body runs only once per call."""
 
     on_unknown: OnUnknown
     when_possible: bool
-    """True to run a call without a token at once, and not after a round without questions."""
+    """True to run a call without a token immediately; False to send a round without questions first."""
 
     @classmethod
     def of(cls, spec: ToolSpec, *, tool: str) -> OncePolicy | None:
-        """Read the options of a tool; None if its body may run again.
+        """Return the policy from a tool's options; None if the body may run again.
 
         Raises:
-            InvalidSignature: One has no usable value.
+            InvalidSignature: An option has an invalid value.
         """
         once, on_unknown = spec.get("exactly_once"), spec.get("on_unknown")
         if once not in (None, False, True, "when_possible"):
@@ -45,13 +45,13 @@ class OncePolicy(NamedTuple):
 
 
 def after(seconds: float) -> After:
-    """Return the value of `task=` for a tool whose calls become tasks if their body still runs after some seconds.
+    """Return a value for `task=` that turns a call into a task if its body is still running after some seconds.
 
-    A body that waits for an answer, a time or a signal makes its call a task at once. Clients that cannot have tasks
-    get a usual call.
+    If the body waits for an answer, a time or a signal, the call becomes a task immediately. For clients that do not
+    support tasks, the call stays a normal call.
 
     Raises:
-        ValueError: The seconds are not a number between 0 and a day.
+        ValueError: The number of seconds is not between 0 and one day.
     """
     given: Any = seconds
     is_number = isinstance(given, int | float) and not isinstance(given, bool)
@@ -66,11 +66,11 @@ class TaskMode(NamedTuple):
     is_required: bool
     ttl: float
     after: float | None = None
-    """Seconds for which the request waits for the body; None if the call becomes a task before its body begins."""
+    """Seconds that the request waits for the body; None if the call becomes a task before its body starts."""
 
     @classmethod
     def of(cls, spec: ToolSpec, *, tool: str) -> TaskMode | None:
-        """Return the mode of a tool; None if it never runs as a task.
+        """Return the task mode from a tool's options; None if the tool never runs as a task.
 
         Raises:
             InvalidSignature: An option is invalid.
@@ -100,7 +100,7 @@ class TaskMode(NamedTuple):
 
 
 def warn_of_promise(function: AskingFunction, parts: Parts, promise: str) -> None:
-    """Log that a server may be unable to keep what a tool promises."""
+    """Log a warning if the server may be unable to keep a tool's promise."""
     if parts.may_forget:
         logger.warning(
             "%s %s, and other processes may have the keys of its calls; give all of them one ledger= "

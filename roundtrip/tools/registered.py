@@ -1,4 +1,4 @@
-"""Register tools: check a function and its options, and make its schemas."""
+"""Tool registration: check a function and its options, and generate the tool's schemas."""
 
 from __future__ import annotations
 
@@ -50,61 +50,61 @@ logger = logging.getLogger("roundtrip")
 FunctionT = TypeVar("FunctionT", bound=AskingFunction)
 
 _OF_SDK_TOOLS: Final = ("name", "title", "description", "annotations", "icons", "meta")
-"""Options that a tool object of the SDK has."""
-# Without any of these there is nothing to parse, and the parsers need not be imported.
+"""Options that an SDK tool object carries."""
+# A docstring that matches nothing here has no sections, so its parsers need not be imported.
 _SECTIONED: Final = re.compile(r"^(?::\w|[A-Z][A-Za-z ]*:[ \t]*$|-{3,}[ \t]*$)", re.MULTILINE)
 
 
 _FOREIGN: Final = {"docket", "uncalled_for"}
-"""Packages whose dependencies parameters may have; before an import of them there are none."""
+"""Packages whose dependencies can fill parameters. Until one is imported, no parameter can have such a dependency."""
 
 
 class ForeignParameters(Protocol):
-    """Parameters that have dependencies of another library."""
+    """Support for parameters that another library's dependencies fill."""
 
     def filled(self, fn: Callable[..., Any], /) -> Mapping[str, Any]:
-        """Return the dependencies that fill parameters of a tool's function."""
+        """Return the other library's dependencies, keyed by the tool parameter that each one fills."""
         ...
 
     def fill(self, signature: FunctionSignature, policies: Mapping[type, object], /) -> LegExtension:
-        """Return the feature that fills them."""
+        """Return the leg extension that fills these parameters during a call."""
         ...
 
     def reject(self, given: Any, subject: str, /) -> None:
-        """Reject any other dependency of the library.
+        """Reject a value that is such a dependency, in a place where roundtrip cannot resolve it.
 
         Raises:
-            InvalidSignature: It is one.
+            InvalidSignature: The value is such a dependency.
         """
         ...
 
 
 class ToolDefaults(NamedTuple):
-    """Options of a server for all its tools."""
+    """Server options that apply to all its tools."""
 
     limits: Limits
     foreign: ForeignParameters
-    """Knows the parameters that have dependencies of another library."""
+    """Support for parameters that another library's dependencies fill."""
     build: str | None = None
     strict: bool = False
     inline: bool = True
 
     def filled(self, fn: Callable[..., Any]) -> Mapping[str, Any]:
-        """Return the dependencies of another library that fill parameters of a tool's function."""
+        """Return the other library's dependencies, keyed by the tool parameter that each one fills."""
         return {} if _FOREIGN.isdisjoint(sys.modules) else self.foreign.filled(fn)
 
     def reject(self, given: Any, subject: str) -> None:
-        """Reject any other dependency of the library.
+        """Reject a value that is another library's dependency, in a place where roundtrip cannot resolve it.
 
         Raises:
-            InvalidSignature: It is one.
+            InvalidSignature: The value is such a dependency.
         """
         if not _FOREIGN.isdisjoint(sys.modules):
             self.foreign.reject(given, subject)
 
 
 class RegisteredTool(NamedTuple):
-    """One tool, ready to be listed and called."""
+    """Tool that is ready to be listed and called."""
 
     component: Component
     spec: options.ToolSpec
@@ -113,26 +113,29 @@ class RegisteredTool(NamedTuple):
     visibility_gate: VisibilityGate | None
     listing: WireTool
     names_headers: bool
-    """True if `Mcp-Param-*` headers must repeat arguments of its schema."""
+    """True if the tool's schema has arguments that clients must repeat in `Mcp-Param-*` headers."""
 
     @property
     def name(self) -> str:
-        """Return the name that clients call."""
+        """Return the name by which clients call the tool."""
         return self.component.name
 
     @property
     def version(self) -> str | None:
-        """Return the version, if the tool has any."""
+        """Return the tool's version; None for a tool without versions."""
         return self.component.version
 
     def listed_with(self, lower: Sequence[RegisteredTool]) -> WireTool:
-        """Return the listing for clients that may also call these lower versions, the highest first."""
+        """Return the listing for clients that may also call the given lower versions, which are sorted from high to
+        low.
+        """
         if self.version is None:
             return self.listing
         versions = [tool.version for tool in (self, *lower) if tool.version is not None]
         update: dict[str, Any] = {"meta": options.listed_meta(self.spec, versions)}
         if any(tool.listing.output_schema != self.listing.output_schema for tool in lower):
-            # Clients check the results of all versions against this one schema.
+            # Clients validate results from every version against the one listed schema, so list no schema if versions
+            # differ.
             update["output_schema"] = None
         return self.listing.model_copy(update=update)
 
@@ -140,17 +143,17 @@ class RegisteredTool(NamedTuple):
 def register(
     target: Callable[..., Any] | SdkTool, spec: options.ToolSpec, *, defaults: ToolDefaults, since: int = 0
 ) -> RegisteredTool:
-    """Make a tool of a function, and reject one that can never work.
+    """Build a tool from a function, and reject a function that can never work as a tool.
 
     Args:
-        target: The function; or a tool object of the SDK, which keeps its metadata and schemas.
-        spec: Options that win over those that `@tool` attached.
-        defaults: Options of the server for all its tools.
-        since: Serial number of the registration, for visibility.
+        target: The function; or an SDK tool object, whose metadata and schemas are kept.
+        spec: Options that override the options attached by `@tool`.
+        defaults: Server options that apply to all its tools.
+        since: Serial number of the registration. Visibility rules use it.
 
     Raises:
-        InvalidSignature: A parameter cannot be classified, or a graph of resolvers cannot work.
-        ValueError: The tool has no usable name, or an option no usable value.
+        InvalidSignature: A parameter cannot be classified, or a resolver graph cannot work.
+        ValueError: The tool has no usable name, or an option has an invalid value.
     """
     if isinstance(target, SdkTool):
         fn, prepared = target.fn, target.fn_metadata
@@ -190,7 +193,7 @@ def register(
         hints_of(fn).get("return"),
         tool=name,
         output_schema=spec.get("output_schema"),
-        # A tool object of the SDK was created with this choice.
+        # An SDK tool object without an output schema was created with structured output disabled.
         structured=False if prepared is not None and prepared.output_schema is None else spec.get("structured_output"),
     )
     check: Callable[[object], None] | None = None
@@ -201,7 +204,7 @@ def register(
     convert = results.convert
     if version is not None and WRAPPED in (results.output_schema or {}):
         convert = mark_wrapped(convert)
-    # Serve a hand-written schema unchanged: its references and anchors belong to its author.
+    # Serve a hand-written schema unchanged: inlining could break its references and anchors.
     by_hand = given is not None or (isinstance(target, SdkTool) and schema != derived)
     enabled, visibility_gate = read_enabled(
         spec.get("enabled"),
@@ -233,9 +236,9 @@ def register(
 
 
 def with_descriptions(schema: dict[str, Any], descriptions: Mapping[str, str]) -> dict[str, Any]:
-    """Add a description to each property without one.
+    """Add a description to each property that has none.
 
-    Call it before inlining, which would copy descriptions of definitions into properties.
+    Call this before the schema is inlined: inlining copies definition descriptions into properties.
     """
     properties = schema.get("properties")
     if not isinstance(properties, dict) or not descriptions:
@@ -262,11 +265,11 @@ def asking_function(
     convert: Callable[[Any], Any] | None = None,
     kind: type[FunctionT] = AskingFunction,
 ) -> FunctionT:
-    """Make the function of a tool that may ask; `AskingFunction` describes the arguments.
+    """Build a tool's asking function. `AskingFunction` describes the arguments.
 
     Raises:
-        InvalidSignature: An option has no usable value, or a graph of resolvers cannot work.
-        ValueError: A time is invalid.
+        InvalidSignature: An option has an invalid value, or a resolver graph cannot work.
+        ValueError: A duration is invalid.
     """
     name, confirm = signature.name, spec.get("confirm")
     policies: dict[type, object] = {}
@@ -308,7 +311,7 @@ def _callable_part(target: Any) -> Callable[..., Any]:
 
 
 def _require_bound(fn: Callable[..., Any], *, tool: str) -> None:
-    """Reject a method without its instance, and parameters that no schema can describe."""
+    """Reject a method that is not bound to an instance, and parameters that no schema can describe."""
     parameters = list(inspect.signature(fn).parameters.values())
     place, _, _ = getattr(fn, "__qualname__", "").rpartition(".")
     in_class = bool(place) and not place.endswith("<locals>") and not inspect.ismethod(fn)
@@ -337,7 +340,7 @@ def _metadata_of(signature: FunctionSignature, *, tool: str, structured: bool) -
     bound = given_by_partials(fn)
     visible: list[inspect.Parameter] = []
     original = inspect.signature(fn)
-    # Only an author who has imported it can name its context.
+    # An annotation can name FastMCP's context only if the author has imported FastMCP.
     fastmcp: Any = sys.modules.get("fastmcp.server.context")
     for name, parameter in original.parameters.items():
         if name in signature.hidden or name in bound:
@@ -379,10 +382,10 @@ def _metadata_of(signature: FunctionSignature, *, tool: str, structured: bool) -
 
 
 def describe(fn: Callable[..., Any]) -> tuple[str, Mapping[str, str]]:
-    """Return the free text of a callable's docstring, and its entries for parameters that the callable has.
+    """Return a docstring's description, and the descriptions of the callable's parameters.
 
-    Google, NumPy and Sphinx style are tried, and the style that describes most parameters wins. The text is the prose
-    above the parameters, without other sections (results, errors, examples).
+    Google, NumPy and Sphinx styles are tried, and the style that describes most parameters wins. The description is the
+    text above the parameters; sections about results, errors and examples are left out.
     """
     text = inspect.cleandoc(_docstring(fn))
     if not _SECTIONED.search(text):
@@ -391,12 +394,15 @@ def describe(fn: Callable[..., Any]) -> tuple[str, Mapping[str, str]]:
 
 
 def _docstring(fn: Any) -> str:
-    """Return the author's docstring: of a partial's function, or of an object's `__call__` or type."""
+    """Return the docstring that the author wrote for a callable.
+
+    A partial has its function's docstring. An object has its `__call__` docstring or its class docstring.
+    """
     if inspect.isclass(fn):
         return _class_docstring(fn)
     if inspect.isroutine(fn):
         return _text(fn.__doc__)
-    # Given to this one object, as functools.update_wrapper does; its class's is reached below.
+    # A docstring set on this object itself, as functools.update_wrapper does. A class docstring is read below.
     if own := _text(getattr(fn, "__dict__", {}).get("__doc__")):
         return own
     if isinstance(fn, functools.partial):
@@ -407,7 +413,7 @@ def _docstring(fn: Any) -> str:
 
 def _class_docstring(cls: type[Any]) -> str:
     text = _text(cls.__doc__)
-    # A dataclass without a docstring gets its signature for one.
+    # Python gives a dataclass without a docstring its signature as the docstring.
     return "" if dataclasses.is_dataclass(cls) and text.startswith(f"{cls.__name__}(") else text
 
 
@@ -416,7 +422,7 @@ def _text(value: object) -> str:
 
 
 def _described_by_annotation(fn: Callable[..., Any]) -> Mapping[str, str]:
-    """Return the descriptions that parameters have as bare text: `Annotated[int, "How many"]`."""
+    """Return the parameter descriptions that are plain text in an annotation: `Annotated[int, "How many"]`."""
     described: dict[str, str] = {}
     for name, hint in hints_of(fn).items():
         extras = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
@@ -426,7 +432,7 @@ def _described_by_annotation(fn: Callable[..., Any]) -> Mapping[str, str]:
 
 
 def dependencies_of(given: Sequence[Dependency | Callable[..., Any]] | None, *, tool: str) -> list[Dependency]:
-    """Return the markers of a tool's option `dependencies=`."""
+    """Return the markers in a tool's `dependencies=` option."""
     if given is None:
         return []
     if isinstance(given, Dependency) or callable(given):

@@ -1,4 +1,4 @@
-"""Tools of one server: every version of each, and those that clients see."""
+"""Tool registry: all tool versions on a server, and the versions that clients see."""
 
 from __future__ import annotations
 
@@ -20,48 +20,48 @@ if TYPE_CHECKING:
 logger = logging.getLogger("roundtrip")
 
 OnDuplicate = Literal["warn", "error", "replace", "ignore"]
-"""Treatment of a second tool of the same name and version."""
+"""What to do with a second tool that has the same name and version."""
 
 _MAX_VERSION_CHARS: Final = 256
-"""Characters of a version; a longer one is compared as plain text."""
+"""Longest version that is parsed, in characters. A longer version is compared as plain text."""
 
 
 VersionKey = tuple[int, Any]
-"""Sort key of a version: by PEP 440, and above those, any other version as plain text."""
+"""Version sort key. PEP 440 versions sort by their rules, and any other text sorts above them."""
 
 
 def version_key(version: str | None) -> VersionKey | None:
-    """Return the sort key of a version; None for None."""
+    """Return a version's sort key; None for a tool without a version."""
     return None if version is None else order_of(version)
 
 
 def order_of(version: str) -> VersionKey:
-    """Return the sort key of a version."""
-    # Few servers have versions, and importing counts.
+    """Return a version's sort key."""
+    # Lazy: only servers with versions need this import.
     from packaging.version import Version
 
     try:
-        # Clients name versions too, and parsing a long one is slow.
+        # Clients also send versions, and parsing a long one is slow.
         return (0, Version(version)) if len(version) <= _MAX_VERSION_CHARS else (1, version)
-    except ValueError:  # no such version, or a number with more digits than Python reads
+    except ValueError:  # not a PEP 440 version, or a number with too many digits for Python
         return (1, version)
 
 
 class _Seen(NamedTuple):
-    """Snapshot of the tools that clients see; replaced as a whole, so that no reader meets half a change."""
+    """Snapshot of the tools that clients see. It is replaced as a whole, so that no reader sees a partial change."""
 
     versions: Mapping[str, tuple[RegisteredTool, ...]]
-    """The versions of each tool, the highest first."""
+    """Each tool's versions, sorted from high to low."""
     listing: tuple[WireTool, ...]
-    """The tools as seen by requests that open every visibility gate."""
+    """The tools as listed for a request that passes every visibility gate."""
     gates: tuple[VisibilityGate, ...]
-    """Visibility gates of the tools that are not hidden from all clients."""
+    """Visibility gates for all tools that at least some clients see."""
     has_gates: bool
     """True if any tool, even a hidden one, has a visibility gate."""
 
 
 class ToolRegistry:
-    """Tools by name and version. Any thread may change it while calls and lists go on."""
+    """Tools by name and version. Any thread may change the registry while others call or list tools."""
 
     def __init__(self, on_duplicate: OnDuplicate, visibility: Visibility) -> None:
         if on_duplicate not in ("warn", "error", "replace", "ignore"):
@@ -72,17 +72,17 @@ class ToolRegistry:
         self._allowed: frozenset[str] | None = None
         self._allowed_is_checked = True
         self.relist: Callable[[RegisteredTool, WireTool], WireTool] | None = None
-        """Changes a tool as clients see it."""
+        """Hook that changes how clients see a tool."""
         self._seen: _Seen | None = None
         self._lock = Lock()
 
     @property
     def seen(self) -> _Seen:
-        """Return the tools that clients see."""
+        """Return the snapshot that lists and calls read."""
         seen = self._seen
         if seen is None:
             with self._lock:
-                # Made on first read: a server registers many tools before the first request.
+                # Build the snapshot on first read: a server registers many tools before its first request.
                 seen = self._seen = self._look()
         return seen
 
@@ -96,11 +96,11 @@ class ToolRegistry:
             return [tool for versions in self._registered.values() for tool in versions.values()]
 
     def is_for_everyone(self, tool: RegisteredTool) -> bool:
-        """Return True if every client sees a tool."""
+        """Return True if every client sees the tool."""
         return tool.visibility_gate is None and any(one is tool for one in self.seen.versions.get(tool.name, ()))
 
     def listing_for(self, opened: Collection[VisibilityGate]) -> list[WireTool]:
-        """Return the tools as seen by a request that opens the given visibility gates."""
+        """Return the tools as listed for a request that passes the given visibility gates."""
         listing: list[WireTool] = []
         for versions in self.seen.versions.values():
             shown = [tool for tool in versions if tool.visibility_gate is None or tool.visibility_gate in opened]
@@ -109,10 +109,10 @@ class ToolRegistry:
         return listing
 
     def find(self, name: str, version: str | None = None) -> Sequence[RegisteredTool]:
-        """Return the versions of a tool that clients see, the highest first; with `version`, that one alone.
+        """Return a tool's visible versions, sorted from high to low; only one version if `version` is set.
 
         Raises:
-            UnknownTool: The tool does not exist, or is hidden; the message does not say which.
+            UnknownTool: The tool does not exist or is hidden. The message does not say which.
         """
         found = self.seen.versions.get(name, ())
         if (key := version_key(version)) is not None:
@@ -122,7 +122,7 @@ class ToolRegistry:
         return found
 
     def registered_as(self, name: str, version: str | None) -> RegisteredTool:
-        """Return a tool, hidden or not: the given version, or the highest.
+        """Return a tool in the given version or, by default, in its highest version. Hidden tools are included.
 
         Raises:
             UnknownTool: The tool does not exist.
@@ -137,10 +137,10 @@ class ToolRegistry:
         return versions[key]
 
     def add(self, tool: RegisteredTool) -> bool:
-        """Register a tool; return True if that changes the tools that clients see.
+        """Register a tool. Return True if this changes the tools that clients see.
 
         Raises:
-            ValueError: The name is taken, and duplicates are errors; or only one of the two has a version.
+            ValueError: The tool exists and duplicates are errors, or only one of the two tools has a version.
         """
         key = version_key(tool.version)
         with self._lock:
@@ -169,10 +169,10 @@ class ToolRegistry:
         return any(self.sees(one) for one in (tool, replaced) if one is not None)
 
     def remove(self, name: str, version: str | None = None) -> bool:
-        """Remove a tool, one version or all; return True if that changes the tools that clients see.
+        """Remove one tool version or, by default, all. Return True if this changes the tools that clients see.
 
         Raises:
-            UnknownTool: No tool has that name and version, hidden or not.
+            UnknownTool: No tool, visible or hidden, has this name and version.
         """
         with self._lock:
             versions = self._registered.get(name, {})
@@ -188,10 +188,10 @@ class ToolRegistry:
         return any(self.sees(tool) for other, tool in versions.items() if other not in left)
 
     def allow(self, names: Iterable[str] | None) -> None:
-        """Show only these tools, even if others are enabled; None lifts the limit. Call `refresh` afterwards.
+        """Show only the named tools, even if others are enabled; None lifts the limit. Call `refresh` afterwards.
 
         Raises:
-            TypeError: The names are one string, or not an iterable of strings.
+            TypeError: The names are a single string, or not an iterable of strings.
         """
         if isinstance(names, str | bytes):
             raise TypeError(f"allow_tools({names!r}) takes an iterable of names: allow_tools([{names!r}])")
@@ -202,7 +202,7 @@ class ToolRegistry:
             self._allowed, self._allowed_is_checked = allowed, allowed is None
 
     def check_allowed(self) -> None:
-        """Log allowed names without a tool at the first listing, as tools may be registered after `allow`."""
+        """Log names passed to `allow` that no tool has. Runs at the first listing, when all tools are registered."""
         if self._allowed_is_checked:
             return
         with self._lock:
@@ -215,12 +215,12 @@ class ToolRegistry:
             )
 
     def sees(self, tool: RegisteredTool) -> bool:
-        """Return True if some client may see the tool."""
+        """Return True if at least some clients may see the tool."""
         allowed = self._allowed
         return (allowed is None or tool.name in allowed) and self._visibility.rules.sees(tool.component)
 
     def refresh(self) -> None:
-        """Make the snapshot again after a change."""
+        """Rebuild the snapshot after a change."""
         with self._lock:
             self._seen = self._look()
 
@@ -245,13 +245,13 @@ class ToolRegistry:
         )
 
     def _listed(self, shown: Sequence[RegisteredTool]) -> WireTool:
-        """Return the highest of some versions, as clients see it."""
+        """Return the listing for a tool whose given versions are visible, as clients see it."""
         listing = shown[0].listed_with(shown[1:])
         return listing if self.relist is None else self.relist(shown[0], listing)
 
 
 class UnknownTool(ToolError):
-    """A tool that does not exist, or that the client may not see."""
+    """A call to a tool that does not exist, or that the client may not see."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"Unknown tool: {name}")

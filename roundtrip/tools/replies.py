@@ -1,4 +1,4 @@
-"""Replies to `tools/call`, in the retry era's wire form."""
+"""Replies to `tools/call`, in the retry era's wire format."""
 
 import logging
 from typing import Any, Final
@@ -13,7 +13,7 @@ _METHOD: Final = "tools/call"
 
 
 def text_result(text: str, *, is_error: bool = False) -> CallToolResult:
-    """Return a text result."""
+    """Return a result with one text block."""
     return CallToolResult(content=[TextContent(type="text", text=text)], is_error=is_error)
 
 
@@ -24,7 +24,7 @@ def result_of_reply(reply: dict[str, Any]) -> CallToolResult | InputRequiredResu
 
 
 def written(result: CallToolResult | InputRequiredResult, revision: str) -> dict[str, Any]:
-    """Return a result in the retry era's wire form.
+    """Return a result in the retry era's wire format.
 
     Raises:
         MCPError: The result is invalid.
@@ -44,6 +44,6 @@ def written(result: CallToolResult | InputRequiredResult, revision: str) -> dict
         data = result.model_dump(by_alias=True, mode="json", exclude_none=True)
         return serialize_server_result(_METHOD, revision, data)
     except ValidationError:
-        # The SDK's message; pydantic's would repeat the result.
+        # Log the SDK's message: pydantic's message would repeat the result.
         _sdk_logger.exception("handler for %r returned an invalid result", _METHOD)
         raise MCPError(code=INTERNAL_ERROR, message="Handler returned an invalid result") from None

@@ -1,4 +1,4 @@
-"""Convert return values to results of the protocol: content for users, structured content for programs."""
+"""Tool results: convert a return value to content for users and structured content for programs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ else:
 Converter = Callable[[Any], CallToolResult | InputRequiredResult]
 
 WRAPPED = "x-fastmcp-wrap-result"
-"""Mark of an output schema whose only property, `result`, is the returned value."""
+"""Key that marks an output schema whose only property, `result`, holds the returned value."""
 
 _SCALARS = (str, int, bool)
 _WRITTEN_OTHERWISE = frozenset(("serialization", "ser_json_inf_nan"))
@@ -48,7 +48,7 @@ _NO_SCHEMA = (PydanticUserError, pydantic_core.SchemaError, ValidationError, Typ
 
 
 NOTHING = inspect.Signature.empty
-"""Marker of an annotation that gives no output schema."""
+"""Marker for an annotation from which no output schema is generated."""
 
 _SAYS_NOTHING = (NOTHING, None, types.NoneType, Any, object)
 _OBJECTS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
@@ -58,7 +58,7 @@ _AWAITED = (collections.abc.Awaitable, collections.abc.Coroutine)
 
 
 class Results(NamedTuple):
-    """Output schema of a tool, and the converter of its return values."""
+    """A tool's output schema, and the converter for its return values."""
 
     output_schema: dict[str, Any] | None
     convert: Converter
@@ -72,17 +72,17 @@ def results_for(
     output_schema: dict[str, Any] | None = None,
     structured: bool | None = None,
 ) -> Results:
-    """Return the output schema and the converter of a tool.
+    """Return a tool's output schema and result converter.
 
     Args:
-        metadata: The SDK's reading of the function, with `returned_type(returns)` as its return annotation.
+        metadata: The SDK's metadata for the function, read with `returned_type(returns)` as its return annotation.
         returns: The function's return annotation.
         tool: The tool's name, for messages.
-        output_schema: Schema for results that replaces the annotation's.
-        structured: False for no structured content and no schema; True to require a schema.
+        output_schema: Output schema from the author. It replaces the schema of the annotation.
+        structured: False to send no structured content and list no schema; True to require a schema.
 
     Raises:
-        InvalidSignature: The given output schema is invalid, or a required schema cannot be made.
+        InvalidSignature: The author's output schema is invalid, or a required schema cannot be generated.
     """
     if output_schema is not None:
         if structured is False:
@@ -102,7 +102,7 @@ def results_for(
             )
         return Results(None, _converter(_object_like))
     if metadata.output_model is None:
-        # Metadata made by hand: the SDK publishes such a schema without checking results.
+        # For hand-written metadata, the SDK publishes the schema and does not validate results.
         return Results(metadata.output_schema, _converter(lambda value: None))
     if unannotated(read) == dict[str, Any] and not metadata.wrap_output:
         schema = {"type": "object", "additionalProperties": True}
@@ -112,7 +112,7 @@ def results_for(
         return Results(schema, _converter(_any_list, check=_later(schema)))
     check = _later(schema)
     convert = _converter(_typed(metadata, check), check=check)
-    # Compared by identity: the fast converter does not check constraints, as in `Annotated[int, Ge(0)]`.
+    # Compare by identity: the fast converter does not check constraints such as `Annotated[int, Ge(0)]`.
     if metadata.wrap_output and any(read is scalar for scalar in _SCALARS):
         return Results(schema, _scalar_converter(read, convert))
     return Results(schema, convert)
@@ -139,7 +139,7 @@ def _given(schema: dict[str, Any], *, tool: str) -> Results:
 
 
 def _completed(metadata: FuncMetadata, read: Any, *, tool: str) -> FuncMetadata:
-    """Return metadata with a schema also for enums, dates and root models, for which the SDK makes none."""
+    """Add the output schemas that the SDK does not generate: for enums, dates and root models."""
     returned = unannotated(read)
     if read is NOTHING or not isinstance(returned, type) or issubclass(returned, CallToolResult | InputRequiredResult):
         return FuncMetadata(arg_model=metadata.arg_model)
@@ -154,7 +154,7 @@ def _completed(metadata: FuncMetadata, read: Any, *, tool: str) -> FuncMetadata:
 
 
 def _published(metadata: FuncMetadata) -> dict[str, Any]:
-    """Return the schema of sent values, which computed fields and serializers may change."""
+    """Return the schema of values as they are sent: computed fields and serializers can change it."""
     schema = metadata.output_schema or {}
     try:
         sent = output_adapter(metadata).json_schema(mode="serialization", schema_generator=StrictJsonSchema)
@@ -167,7 +167,7 @@ def _published(metadata: FuncMetadata) -> dict[str, Any]:
 
 
 def _with_root(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a recursive model with the reference at its root resolved."""
+    """Resolve the reference at the root of a recursive model's schema."""
     name = str(schema.get("$ref", "")).removeprefix("#/$defs/")
     definition = schema.get("$defs", {}).get(name)
     if definition is None:
@@ -176,11 +176,12 @@ def _with_root(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _converter(structure: Callable[[Any], Any], *, check: Check | None = None) -> Converter:
-    """Return a converter that adds the structured content that `structure` makes of a value, if any.
+    """Return a converter that sends a value as content, and adds the structured content from `structure`.
 
     Args:
-        structure: Function that raises `SchemaMismatch` or `ValidationError` for values outside the output schema.
-        check: Check of the structured content of results that the function made itself.
+        structure: Function that returns the structured content, or None for no structured content. It raises
+            `SchemaMismatch` or `ValidationError` for a value that the output schema does not permit.
+        check: Check for structured content that the tool's function put into a result object itself.
     """
 
     def convert(value: Any) -> CallToolResult | InputRequiredResult:
@@ -191,12 +192,13 @@ def _converter(structure: Callable[[Any], Any], *, check: Check | None = None) -
             if isinstance(value, CallToolResult | content.ToolResult):
                 return _whole(value, check)
             if isinstance(value, Iterator):
-                # Keep the items, as they are read twice below. Unlike a list, a deque becomes one text, as in the SDK.
+                # Keep the items, because they are read twice below. A deque becomes one text, as in the SDK; a list
+                # would not.
                 value = collections.deque(cast("Iterator[Any]", value))
             blocks = content.as_blocks(value)
             structured = structure(value)
         except (schema_checks.SchemaMismatch, ValidationError) as error:
-            # The message and the traceback are logged, and a result can hold a user's answers: leave the values out.
+            # A result can hold a user's answers, and both message and traceback are logged: leave the values out.
             problem = error.summary if isinstance(error, schema_checks.SchemaMismatch) else forms.explain(error)
             raise NotSendable(f"a result does not fit the tool's output schema: {problem}; correct either") from None
         if structured is None:
@@ -209,7 +211,7 @@ def _converter(structure: Callable[[Any], Any], *, check: Check | None = None) -
 def _whole(value: CallToolResult | content.ToolResult, check: Check | None) -> CallToolResult:
     result = value.to_call_tool_result() if isinstance(value, content.ToolResult) else value
     content.require_sendable_model(result)
-    # Checked separately: inside a model, pydantic writes NaN and infinity as null.
+    # Check both separately: inside a model, pydantic writes NaN and infinity as null.
     structured, _ = content.as_json(result.structured_content), content.as_json(result.meta)
     if check is not None and not result.is_error:
         check(structured)
@@ -217,13 +219,13 @@ def _whole(value: CallToolResult | content.ToolResult, check: Check | None) -> C
 
 
 def _later(schema: dict[str, Any]) -> Check:
-    """Return a check that is made at its first use, as most tools never use theirs."""
+    """Return a check that compiles the schema on first use, because most tools never need the check."""
     prepared = functools.cache(lambda: schema_checks.checker(schema))
     return lambda value: prepared()(value)
 
 
 def _object_like(value: Any) -> Any:
-    """Return the value as a JSON object; None if it is not one."""
+    """Return the value as a JSON object; None for a value that is not an object."""
     if not (isinstance(value, Mapping | BaseModel) or is_dataclass(value)) or content.as_block(value) is not None:
         return None
     structured = content.as_json(value)
@@ -251,7 +253,7 @@ def _any_list(value: Any) -> Any:
 
 
 def _with_blocks(value: Any) -> Any:
-    """Replace images, sounds and files in a list by blocks without their bytes, which are in the content."""
+    """Replace each image, sound and file in a list by its block without the bytes. The content holds the bytes."""
     if isinstance(value, list | tuple):
         return [_with_blocks(item) for item in cast("Iterable[Any]", value)]
     block = content.as_block(value)
@@ -261,7 +263,7 @@ def _with_blocks(value: Any) -> Any:
 
 
 def _typed(metadata: FuncMetadata, check: Check) -> Callable[[Any], Any]:
-    """Return a function that validates and serializes a value by the return annotation, as the SDK does."""
+    """Return a function that validates and serializes a value against the return annotation, as the SDK does."""
     adapter = output_adapter(metadata)
     wraps = metadata.wrap_output
     model = unannotated(metadata.output_model)
@@ -272,7 +274,7 @@ def _typed(metadata: FuncMetadata, check: Check) -> Callable[[Any], Any]:
         validated = adapter.validate_python(given, by_alias=True, by_name=True)
         try:
             if isinstance(validated, BaseModel):
-                # Dump by the instance, so that a subclass keeps its own fields.
+                # Dump with the instance's own class, so that a subclass keeps its additional fields.
                 data = validated.model_dump(mode="json", by_alias=True)
             else:
                 data = adapter.dump_python(validated, mode="json", by_alias=True)
@@ -287,7 +289,7 @@ def _typed(metadata: FuncMetadata, check: Check) -> Callable[[Any], Any]:
 
 
 def _has_serializers(core_schema: Any) -> bool:
-    """Return True if serializers may write a value that violates the published schema."""
+    """Return True if a type has serializers, whose values might violate the published schema."""
     if isinstance(core_schema, list | tuple):
         return any(map(_has_serializers, cast("Iterable[Any]", core_schema)))
     if not isinstance(core_schema, dict):
@@ -299,7 +301,7 @@ def _has_serializers(core_schema: Any) -> bool:
 
 
 def _scalar_converter(kind: type[Any], otherwise: Converter) -> Converter:
-    """Return the fast converter of str, int and bool; the result equals that of the SDK's one-field model."""
+    """Return a fast converter for str, int or bool. Its results equal those of the SDK's one-field model."""
     require = content.require_sendable_text if kind is str else content.require_sendable
 
     def convert(value: Any) -> CallToolResult | InputRequiredResult:
@@ -313,9 +315,9 @@ def _scalar_converter(kind: type[Any], otherwise: Converter) -> Converter:
 
 
 def mark_wrapped(convert: Converter) -> Converter:
-    """Return a converter whose results say, in FastMCP's metadata, that the structured content wraps the value.
+    """Return a converter that marks results, in FastMCP's metadata, as wrapping the returned value.
 
-    Clients of a tool with versions have the schema of one version only, so each result has to say it.
+    Clients know the output schema of only one version of a tool, so each result must carry the mark.
     """
 
     def convert_and_mark(value: Any) -> CallToolResult | InputRequiredResult:
@@ -334,10 +336,10 @@ def mark_wrapped(convert: Converter) -> Converter:
 
 
 def returned_type(annotation: Any) -> Any:
-    """Return a return annotation as the SDK's `func_metadata` should read it; `NOTHING` for no schema.
+    """Return the type that the SDK's `func_metadata` should read for a return annotation; `NOTHING` for no schema.
 
-    `Any`, `object`, `None` and content give no schema. A bare `dict`, `list`, `tuple` or `set` may hold anything.
-    An iterator becomes a list, as in the result.
+    `Any`, `object`, `None` and content types get no schema. A bare `dict`, `list`, `tuple` or `set` may hold anything.
+    An iterator is read as a list, because its items are sent as a list.
     """
     if isinstance(annotation, str) or any(annotation is empty for empty in _SAYS_NOTHING):
         return NOTHING
@@ -365,7 +367,7 @@ def returned_type(annotation: Any) -> Any:
 def _read_annotated(annotation: Any) -> Any:
     inner, *extras = get_args(annotation)
     if isinstance(inner, type) and issubclass(inner, CallToolResult):
-        # The SDK reads the second part as the type of the structured content.
+        # The SDK reads the second argument of `Annotated` as the type of the structured content.
         return annotation
     read = returned_type(inner)
     return NOTHING if read is NOTHING else Annotated[(read, *extras)]
@@ -381,7 +383,7 @@ def _read_union(annotation: Any) -> Any:
 
 
 def _aliased(annotation: Any) -> Any:
-    """Return the type behind an alias; None for other types, and for aliases of names missing at runtime."""
+    """Return the type behind an alias; None for other types, and for an alias whose names are missing at runtime."""
     try:
         return getattr(annotation, "__value__", None) if get_origin(annotation) is None else None
     except NameError:
@@ -389,19 +391,19 @@ def _aliased(annotation: Any) -> Any:
 
 
 def _is_known(read: Any) -> bool:
-    """Return True if pydantic has a schema for a type; the SDK fails on lists of other types."""
+    """Return True if pydantic can make a schema for the type. The SDK fails on a list of any other type."""
     try:
         TypeAdapter[Any](read)
     except PydanticSchemaGenerationError:
         return False
     except (PydanticUserError, NameError):
-        # The type is known and has a mistake, which the SDK reports.
+        # Pydantic knows the type, but its definition has a mistake. The SDK reports it.
         return True
     return True
 
 
 def _mentions_content(annotation: Any) -> bool:
-    """Return True for content, and for a list, tuple or union that contains some."""
+    """Return True for a content type, and for a list, tuple or union that contains a content type."""
     for arm in arms_of(annotation):
         origin = get_origin(arm)
         if origin in _LISTS or origin in _ITERATIONS or origin in _AWAITED:

@@ -1,4 +1,4 @@
-"""Check values against JSON schemas: arguments against a tool's own, or its author's, and results."""
+"""JSON schema checks for arguments and results."""
 
 import copy
 import itertools
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from jsonschema.protocols import Validator
 
 Check = Callable[[object], None]
-"""Function that raises `SchemaMismatch` for a value that a schema does not allow."""
+"""Function that raises `SchemaMismatch` for a value that violates its schema."""
 
 _SHOWN_VALUE = 80
 _SHOWN_TEXT = 400
@@ -22,7 +22,7 @@ _COMPARED_ERRORS = 10
 
 _DATE = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _TIME = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?([Zz]|[+-][0-9]{2}:?[0-9]{2})?"
-# Patterns of formats. Times without a zone fit too, as pydantic writes and reads them.
+# A regular expression per JSON schema format. A time without a zone matches, because pydantic accepts and writes it.
 _FORMATS = {
     "date": _DATE,
     "date-time": f"{_DATE}[Tt ]{_TIME}",
@@ -33,10 +33,10 @@ _FORMATS = {
 
 
 class SchemaMismatch(ValueError):
-    """A value that a schema does not allow.
+    """Value that violates a schema.
 
     Attributes:
-        place: The place in the value, empty for its root.
+        place: Path to the invalid part; empty if the whole value is invalid.
         summary: The message without the value.
     """
 
@@ -51,7 +51,7 @@ def _at(place: str, problem: str) -> str:
 
 
 def check_of(schema: dict[str, Any], *, tool: str) -> Callable[[object], None]:
-    """Return a check of the arguments of a tool against its schema.
+    """Return a check that validates a tool's arguments against its input schema.
 
     Raises:
         InvalidSignature: The schema is invalid.
@@ -63,10 +63,10 @@ def check_of(schema: dict[str, Any], *, tool: str) -> Callable[[object], None]:
 
 
 def checked_schema(given: dict[str, Any], derived: Mapping[str, Any], *, tool: str) -> dict[str, Any]:
-    """Return an author's schema of the arguments, which must let clients send what the parameters need.
+    """Return a copy of an author's input schema. The schema must let clients send every required argument.
 
     Raises:
-        InvalidSignature: It is not a schema of an object, or rules out an argument that the function requires.
+        InvalidSignature: The schema does not describe an object, or forbids an argument that the function requires.
     """
     if not isinstance(given, dict) or given.get("type") != "object":  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidSignature(
@@ -84,9 +84,9 @@ def checked_schema(given: dict[str, Any], derived: Mapping[str, Any], *, tool: s
 
 
 def input_checker(schema: Mapping[str, Any]) -> Check:
-    """Return a `checker` for values from clients. The time of a check depends only on the size of the value.
+    """Return a check for values from clients. Its running time depends only on the value's size.
 
-    Pydantic checks patterns and uniqueness. Dates, times, durations and UUIDs must match their `format`.
+    Patterns and uniqueness are left to pydantic. Dates, times, durations and UUIDs must match their `format`.
 
     Raises:
         ValueError: The JSON schema is invalid.
@@ -95,7 +95,7 @@ def input_checker(schema: Mapping[str, Any]) -> Check:
 
     fixed = copy.deepcopy(dict(schema))
     for part in subschemas(fixed):
-        # A pattern of values or names may backtrack forever in `re`; uniqueness compares all pairs.
+        # A client's text could make a pattern in `re` backtrack forever, and uniqueness compares every pair of items.
         part.pop("pattern", None)
         part.pop("uniqueItems", None)
         named = part.pop("patternProperties", None)
@@ -113,9 +113,9 @@ def _looking_like(pattern: str) -> Callable[[object], bool]:
 
 
 def checker(schema: Mapping[str, Any]) -> Check:
-    """Return a check of values by a schema.
+    """Return a check that validates values against a schema.
 
-    It fetches no references: a reference that leads out of the schema is an error.
+    References are never fetched: a reference to something outside the schema is an error.
 
     Raises:
         ValueError: The JSON schema is invalid.
@@ -124,7 +124,7 @@ def checker(schema: Mapping[str, Any]) -> Check:
 
 
 def _check_of_own(schema: dict[str, Any], formats: "FormatChecker | None" = None) -> Check:
-    """Return a check of values by a schema, which must not change; see `checker`."""
+    """Return a check that validates values against a schema that no other code changes; see `checker`."""
     from jsonschema import Draft202012Validator, SchemaError
     from jsonschema.validators import extend, validator_for  # pyright: ignore[reportUnknownVariableType]
     from referencing import Registry
@@ -140,7 +140,7 @@ def _check_of_own(schema: dict[str, Any], formats: "FormatChecker | None" = None
     if (reference := _missing_reference(schema)) is not None:
         raise ValueError(f"not a valid JSON schema: it refers to {reference!r}, which is not in it")
     brief = {word: _briefly(kind.VALIDATORS[word]) for word in ("anyOf", "oneOf") if word in kind.VALIDATORS}
-    # An empty registry: the default one fetches unknown references.
+    # Pass an empty registry: the default registry fetches unknown references.
     validator: Validator = cast("Any", extend)(kind, brief)(
         schema, registry=cast("Any", Registry)(), format_checker=formats
     )
@@ -159,7 +159,7 @@ def _check_of_own(schema: dict[str, Any], formats: "FormatChecker | None" = None
 
 
 def _briefly(keyword: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap `anyOf` or `oneOf` to collect only a few errors of each schema."""
+    """Wrap `anyOf` or `oneOf` so that it collects only a few errors for each alternative."""
 
     def collect(validator: Any, *rest: Any) -> Any:
         return keyword(_Brief(validator), *rest)
@@ -168,7 +168,7 @@ def _briefly(keyword: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Brief:
-    """The part of a validator that `anyOf` and `oneOf` use, with few errors."""
+    """The part of a validator that `anyOf` and `oneOf` use, limited to a few errors."""
 
     def __init__(self, validator: Any) -> None:
         self.evolve = validator.evolve
@@ -179,7 +179,10 @@ class _Brief:
 
 
 def _missing_reference(schema: dict[str, Any]) -> str | None:
-    """Return a reference without a target; None if all have one, or if parts with their own addresses hide it."""
+    """Return a reference that has no target, or None.
+
+    A schema with parts that declare their own addresses is not searched.
+    """
     from jsonschema_specifications import REGISTRY
     from referencing.exceptions import Unresolvable
     from referencing.jsonschema import DRAFT202012, specification_with
@@ -200,11 +203,11 @@ def _missing_reference(schema: dict[str, Any]) -> str | None:
 
 
 def _best_match(errors: "Iterable[ValidationError]") -> "ValidationError | None":
-    """Return the outermost error, or the most relevant error inside it."""
+    """Return the error nearest to the root; for `anyOf` and `oneOf`, the most relevant error among the alternatives."""
     from jsonschema import exceptions
 
     first = min(errors, key=lambda error: len(error.path), default=None)
-    # jsonschema is untyped here.
+    # jsonschema has no type for this function.
     return cast(
         "ValidationError | None",
         exceptions.best_match([first] if first is not None else []),  # pyright: ignore[reportUnknownMemberType]
@@ -217,7 +220,7 @@ def _mismatch(error: "ValidationError | SchemaError") -> SchemaMismatch:
     shown = _short(whole, _SHOWN_VALUE)
     arms = error.context or []
     if arms and all(arm.validator == "type" and not arm.path and isinstance(arm.validator_value, str) for arm in arms):
-        # Replaces "not valid under any of the given schemas", which does not say what is expected.
+        # Replace "not valid under any of the given schemas", because it does not say which types are expected.
         rest = f" is not of type {', '.join(repr(arm.validator_value) for arm in arms)}"
         problem, without_value = f"{shown}{rest}", f"the value{rest}"
     else:

@@ -1,4 +1,4 @@
-"""Inline the references of tools' JSON schemas, and walk through their parts."""
+"""JSON schemas for tools: inline references, and iterate over subschemas."""
 
 import copy
 import re
@@ -7,10 +7,10 @@ from typing import Any, Final, cast
 from urllib.parse import unquote
 
 _GROWTH: Final = 4000
-"""Values that inlining may add to a schema."""
+"""Maximum number of values that inlining may add to a schema."""
 
 _KEYWORDS: Final = {
-    # Keywords that hold schemas; everything else is data, in which "$ref" is an ordinary word.
+    # Keywords whose values are schemas. All other values are data, where "$ref" has no special meaning.
     "named": "properties patternProperties dependentSchemas dependencies $defs definitions",
     "listed": "allOf anyOf oneOf prefixItems",
     "single": "items additionalItems additionalProperties contains contentSchema else if not propertyNames then "
@@ -20,9 +20,9 @@ _KEYWORDS: Final = {
     "uniqueItems",
 }
 _KIND_OF: Final = {word: kind for kind, words in _KEYWORDS.items() for word in words.split()}
-# Keywords that forbid something; the others only describe, beside a `$ref` too.
+# Keywords that restrict values. All other keywords only describe, even beside a `$ref`.
 _CONSTRAINTS: Final = _KIND_OF.keys() - {"$defs", "definitions", "contentSchema"}
-# Keywords that name a place; inlining would copy the name.
+# Keywords that name a location in the schema. Inlining would duplicate the name.
 _NAMING: Final = frozenset(("$id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveAnchor", "$recursiveRef"))
 _DEFINITION: Final = re.compile(r"#/\$defs/([^/]+)")
 
@@ -30,8 +30,8 @@ _DEFINITION: Final = re.compile(r"#/\$defs/([^/]+)")
 def inlined(schema: dict[str, Any]) -> dict[str, Any]:
     """Replace each local `$ref` by its definition, and remove `$defs`.
 
-    Recursive definitions stay, with the references to them. A schema that would grow too much, or whose parts have
-    addresses of their own, is returned unchanged.
+    Recursive definitions and the references to them stay. A schema is returned unchanged if it would grow too much, or
+    if its parts have their own addresses.
     """
     definitions = schema.get("$defs")
     if not isinstance(definitions, dict):
@@ -44,7 +44,7 @@ def inlined(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 class _SchemaTooLarge(Exception):
-    """A schema would grow too much."""
+    """Schema that would grow too much by inlining."""
 
 
 class _Inliner:
@@ -55,20 +55,20 @@ class _Inliner:
         self._references = {name: self._names_in(definition) for name, definition in definitions.items()}
         self._recursive = {name for name in definitions if name in self._reachable(self._references[name])}
         self._room = _size(schema) + _GROWTH - _size(self._root)
-        """Values that inlined definitions may still add."""
+        """Number of values that inlining may still add."""
 
     def inlined(self) -> dict[str, Any] | None:
-        """Return the whole inlined schema; None if it must stay unchanged.
+        """Return the inlined schema; None if the schema must stay unchanged.
 
         Raises:
-            _SchemaTooLarge: It would grow too much.
+            _SchemaTooLarge: The schema would grow too much.
         """
         for part in subschemas(self._schema):
-            # A reference may also point inside a definition, or to a missing one.
+            # A reference to the inside of a definition, or to a missing definition.
             elsewhere = self._name_of(part) is None and str(part.get("$ref")).startswith("#/$defs")
             if elsewhere or any(word in part for word in _NAMING):
                 return None
-        # The recursive definitions that are still referred to.
+        # Keep the recursive definitions that the schema still refers to.
         reachable = self._reachable(self._names_in(self._root))
         kept = {name: part for name, part in self._definitions.items() if name in reachable & self._recursive}
         self._room -= sum(map(_size, kept.values()))
@@ -81,7 +81,7 @@ class _Inliner:
         target = self._definitions[name] if name is not None else None
         if name not in self._recursive or not isinstance(target, dict):
             return self._inline(self._root)
-        # The root itself must have `type: object`, even a recursive one.
+        # Inline the root even if it is recursive: the protocol requires `type: object` at the root.
         definition = cast("dict[str, Any]", self._inline(target))
         siblings = {key: value for key, value in self._root.items() if key != "$ref"}
         return _merged(definition, cast("dict[str, Any]", self._inline(siblings)))
@@ -119,7 +119,7 @@ class _Inliner:
         return copy.deepcopy({key: part for key, part in value.items() if not (gone and key == "mapping")})
 
     def _name_of(self, schema: Mapping[str, Any]) -> str | None:
-        """Return the name of the existing definition that a schema refers to."""
+        """Return the name of the definition that a schema refers to; None if there is no such definition."""
         name = _definition_name(schema.get("$ref"))
         return name if name in self._definitions else None
 
@@ -139,12 +139,12 @@ class _Inliner:
 
 
 def _merged(definition: Any, siblings: dict[str, Any]) -> Any:
-    """Merge a definition with the keywords beside the reference to it."""
+    """Merge a definition with the keywords that stand beside the reference to it."""
     if not siblings:
         return definition
     if isinstance(definition, dict) and not _CONSTRAINTS & siblings.keys():
         return {**cast("dict[str, Any]", definition), **siblings}
-    # A constraint beside a reference adds to the definition, and must not replace a part of it.
+    # A constraint beside a reference applies in addition to the definition, so it must not overwrite part of it.
     merged: dict[str, Any] = {**siblings, "allOf": [*siblings.get("allOf", []), definition]}
     if isinstance(definition, dict) and "type" not in merged and "type" in definition:
         merged["type"] = copy.deepcopy(cast("dict[str, Any]", definition)["type"])
