@@ -53,7 +53,7 @@ class _Seen(NamedTuple):
     versions: Mapping[str, tuple[RegisteredTool, ...]]
     """Each tool's versions, sorted from high to low."""
     listing: tuple[WireTool, ...]
-    """The tools as listed for a request that passes every visibility gate."""
+    """The tools as listed when every visibility gate is open."""
     gates: tuple[VisibilityGate, ...]
     """Visibility gates for all tools that at least some clients see."""
     has_gates: bool
@@ -100,7 +100,7 @@ class ToolRegistry:
         return tool.visibility_gate is None and any(one is tool for one in self.seen.versions.get(tool.name, ()))
 
     def listing_for(self, opened: Collection[VisibilityGate]) -> list[WireTool]:
-        """Return the tools as listed for a request that passes the given visibility gates."""
+        """Return the tools as listed for a request that opens the given visibility gates."""
         listing: list[WireTool] = []
         for versions in self.seen.versions.values():
             shown = [tool for tool in versions if tool.visibility_gate is None or tool.visibility_gate in opened]

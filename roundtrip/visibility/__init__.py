@@ -1,1 +1,1 @@
-"""Visibility: which tools, prompts and resources exist for a request, and the news that a list changed."""
+"""Visibility: which tools, prompts and resources exist for a request, and notifications about changed lists."""

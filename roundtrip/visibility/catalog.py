@@ -1,4 +1,4 @@
-"""Track the visibility of the prompts, resources and templates of one server; the SDK keeps the items themselves."""
+"""Visibility of a server's prompts, resources and templates. The SDK stores the items themselves."""
 
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from roundtrip.visibility.gates import GateEvaluator, VisibilityGate
 
 Listed = Literal["prompts", "resources", "templates"]
-"""A list that clients request; templates and resources are read in one way, and listed in two."""
+"""A list that clients request. Templates and resources are read in the same way, but listed separately."""
 
 _LISTS: Final[tuple[Listed, ...]] = ("prompts", "resources", "templates")
 
@@ -36,7 +36,7 @@ _UNREGISTERED: Final = _CatalogEntry(Component("resource", ""), None, "resources
 
 
 class Catalog:
-    """Catalog of visible items, so that lists and lookups walk no rules. Any thread may change it."""
+    """Catalog of visible items, so that lists and lookups need not apply rules. Any thread may change the catalog."""
 
     def __init__(self, visibility: Visibility, effects: Effects, gates: "Callable[[], GateEvaluator]") -> None:
         self._visibility = visibility
@@ -62,9 +62,9 @@ class Catalog:
         filled: Iterable[str] = (),
         in_legs: bool = False,
     ) -> Generator[None]:
-        """Enter a prompt by its name, or a resource or template by its URI, while it is registered.
+        """Add a prompt under its name, or a resource or template under its URI, while the caller registers it.
 
-        As in the SDK, a second template of one URI replaces the first; other second items are ignored.
+        As in the SDK, a second template with the same URI replaces the first. Other duplicates are ignored.
         """
         key = (kind, identifier)
         before = self._entries.get(key)
@@ -94,13 +94,13 @@ class Catalog:
             self._look()
 
     def remove(self, kind: Shelf, identifier: str) -> bool:
-        """Remove an item; return True if clients saw it."""
+        """Remove an item. Return True if clients saw it."""
         seen = self.sees(kind, identifier)
         self._put((kind, identifier), None)
         return seen
 
     def sees(self, kind: Shelf, identifier: str) -> bool:
-        """Return True if clients may see an item, its visibility gate aside."""
+        """Return True if the rules let clients see an item. Its visibility gate is not evaluated."""
         return (kind, identifier) not in self._hidden
 
     def knows(self, kind: Shelf, identifier: str) -> bool:
@@ -108,15 +108,15 @@ class Catalog:
         return (kind, identifier) in self._entries
 
     def filled_in(self, kind: Shelf, identifier: str) -> frozenset[str]:
-        """Return the parameters of an item that clients do not fill."""
+        """Return those parameters of an item that clients do not fill."""
         return self._entry(kind, identifier).filled
 
     def is_served_in_legs(self, kind: Shelf, identifier: str) -> bool:
-        """Return True if an item is served in legs, and so may ask."""
+        """Return True if an item is served in legs, so that it can ask questions."""
         return self._entry(kind, identifier).in_legs
 
     def has_gates(self, kind: Shelf) -> bool:
-        """Return True if any item of the kind has a visibility gate."""
+        """Return True if any item of this kind has a visibility gate."""
         return kind in self._gated_kinds
 
     def is_visible(self, kind: Shelf, identifier: str) -> bool:
@@ -135,13 +135,13 @@ class Catalog:
         work: Callable[[], Awaitable[T]],
         unseen: ServerRequestContext[Any, Any] | None = None,
     ) -> T:
-        """Serve with the first candidate that the request may see, or without any.
+        """Serve a request with the first candidate that it may see, or as if it could see none of them.
 
         Args:
             kind: The kind of item.
             candidates: Names or URIs of items.
             work: Serves the request.
-            unseen: The request, if no middleware of this package has seen it.
+            unseen: The request, if no roundtrip middleware has seen it.
         """
         if not self.has_gates(kind):
             return await work()
@@ -156,20 +156,20 @@ class Catalog:
             if opened is not None:
                 return await opened.around(work())
             if dry_run is not None:
-                # A rehearsal has no user for whom a gate could open.
+                # A dry run has no user for whom a gate could open.
                 dry_run.let_in(f"{kind} {identifier!r}")
                 return await work()
         return await self._gate_evaluator().serve_unseen(work())
 
     async def serve_list(self, listed: Listed, work: Callable[[], Awaitable[T]]) -> T:
-        """Serve a list with the items that the request may see."""
+        """Serve a list that contains only items which the request may see."""
         gates = self._gates[listed]
         if not gates:
             return await work()
         return await (await self._gate_evaluator().open_all(gates)).around(work())
 
     def refresh(self) -> list[Shelf]:
-        """Apply the current rules; return the kinds whose visible items changed."""
+        """Apply the current rules. Return the kinds of item whose visible items have changed."""
         with self._lock:
             before = self._hidden
             self._look()

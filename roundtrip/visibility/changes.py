@@ -1,8 +1,8 @@
-"""Announce to clients that a list has changed, at the end of the request that changed it.
+"""List-change announcements, sent at the end of the request that changed a list.
 
-On older revisions, the client of that request gets a notification. Other clients get an event over the bus. Clients on
-2026-07-28 open streams that carry these events. For each older client the server subscribes to the bus, and forwards
-changes of lists and updates of the resources that the client has subscribed to.
+On older revisions, the client that sent the request gets a notification. All other clients get an event over the bus.
+Clients on 2026-07-28 open streams that carry these events. For each older client, the server itself subscribes to the
+bus. It forwards list changes, and updates to resources that the client has subscribed to.
 """
 
 import asyncio
@@ -41,17 +41,19 @@ _LISTINGS: Final[tuple[tuple[Listing, subscriptions.ServerEvent, ServerNotificat
 )
 _LISTING_OF: Final[Mapping[type, Listing]] = {type(notification): listing for listing, _, notification in _LISTINGS}
 _PATIENCE_SECONDS: Final = 5.0
-"""Seconds that a response waits for its announcements."""
+"""Maximum number of seconds that a response waits for its announcements."""
 _KEPT_AT: Final = "roundtrip.older_clients"
 _MAX_URIS: Final = 1024
 _MAX_URI_CHARS: Final = 2048
 
 _NOTIFIED: ContextVar[object | None] = ContextVar("roundtrip_notified", default=None)
-"""The connection that skips the event being published. It is a context variable, as a bus passes on only the event."""
+"""Connection that must skip the event being published. A context variable, because a bus passes on nothing but the
+event.
+"""
 
 
 class Changes:
-    """Changes that one request has made, and that are not announced yet."""
+    """Changes that one request has made and that are not announced yet."""
 
     __slots__ = ("_by_session", "_ctx", "_notifies", "_on_bus", "_told")
 
@@ -60,24 +62,24 @@ class Changes:
         self._on_bus: set[Listing] = set()
         self._by_session: set[Listing] = set()
         self._told: set[Listing] = set()
-        # On 2026-07-28 clients learn of changes only through a stream that they open. On the older revisions there
-        # is no client before `initialize` is answered.
+        # On 2026-07-28, clients learn of changes only through a stream that they open. On older revisions, there is no
+        # client to notify before `initialize` is answered.
         self._notifies = not is_retry_era(ctx.protocol_version) and ctx.method != "initialize"
         if self._notifies:
             self._watch()
 
     def note(self, listing: Listing) -> None:
-        """Announce a list at the end of the request."""
+        """Announce a changed list at the end of the request."""
         self._on_bus.add(listing)
         if self._notifies:
             self._by_session.add(listing)
 
     def forget(self, listing: Listing) -> None:
-        """Publish no event for a list: the author's code has published one."""
+        """Publish no event for a list, because the author's code has already published an event."""
         self._on_bus.discard(listing)
 
     def _watch(self) -> None:
-        """Notice the notifications of the author's code, and send them on a stream that the client reads."""
+        """Intercept notifications from the author's code, and send them on a stream that the client reads."""
         send = self._ctx.session.send_notification
 
         async def send_and_notice(
@@ -91,20 +93,20 @@ class Changes:
             self._by_session.discard(listing)
             self._told.add(listing)
 
-        # The session is made for each request.
+        # Patch the session: each request has its own session object.
         self._ctx.session.send_notification = send_and_notice  # type: ignore[method-assign]
 
     def publishing(self, listing: Listing) -> Any:
-        """Surround the publication of an event: a client that is sent a notification is not sent the event as well."""
+        """Wrap the publishing of an event, so that a client which gets a notification does not also get the event."""
         is_notified = listing in self._by_session or listing in self._told
         return holding(_NOTIFIED, connection_of(self._ctx.session)) if is_notified else nullcontext()
 
     async def announce(self, bus: subscriptions.SubscriptionBus) -> None:
         """Announce the changes at the end of the request."""
         if self._notifies:
-            # Break the reference cycle, so that the request is freed at once.
+            # Break the reference cycle, so that the request is freed immediately.
             del self._ctx.session.send_notification
-        # The change has been made, even if the client has gone or cancelled its request.
+        # Announce even if the client has left or cancelled its request: the list has changed for all clients.
         with anyio.move_on_after(_PATIENCE_SECONDS, shield=True):
             for listing, event, notification in _LISTINGS:
                 if listing in self._by_session:
@@ -122,17 +124,17 @@ class Changes:
 
 
 def _stream_of(ctx: ServerRequestContext[Any, Any]) -> str | int | None:
-    """Return the request whose stream carries a notification, or None for the connection's own stream."""
-    # The request's stream reaches clients that keep no other open. A JSON response has no stream; then the client must
-    # have opened the session's.
+    """Return the id of the request whose stream carries the notification; None for the connection's own stream."""
+    # Some clients keep only the request's stream open. A JSON response has no stream, so the notification needs the
+    # session's stream.
     if not ctx.session.can_send_request and session_id_of(ctx.session) is not None:
         return None
     return ctx.request_id
 
 
 def promise_changes(result: HandlerResult) -> HandlerResult:
-    """Declare `listChanged` for each list in the result of `initialize`."""
-    # The SDK declares it only if a transport passes an option, and its own transports do not.
+    """Declare `listChanged` for each list in an `initialize` result."""
+    # The SDK declares it only for transports that pass an option, and the SDK's own transports do not.
     capabilities: object = result.get("capabilities") if isinstance(result, dict) else None
     if not isinstance(result, dict) or not isinstance(capabilities, dict):
         return result
@@ -144,18 +146,19 @@ def promise_changes(result: HandlerResult) -> HandlerResult:
 
 
 class OlderClients:
-    """Open connections of one server, which are notified of events on its bus."""
+    """A server's open connections to older clients, which it notifies about events on its bus."""
 
     def __init__(self, effects: Effects) -> None:
         self._effects = effects
 
     def notice(self, ctx: ServerRequestContext[Any, Any]) -> None:
-        """Inspect a message that was served: it may begin a connection or a subscription."""
+        """Inspect a message that has been served. It may open a connection, or start or end a subscription."""
         if is_retry_era(ctx.protocol_version):
             return
         connection = connection_of(ctx.session)
         if ctx.method == "notifications/initialized":
-            # Without a way to send requests, and without a session, the next message uses another connection.
+            # If the server cannot send requests and there is no session, the next message arrives on another
+            # connection.
             stays = ctx.session.can_send_request or session_id_of(ctx.session) is not None
             if stays and _KEPT_AT not in connection.state:
                 line = connection.state[_KEPT_AT] = _OlderClient(ctx.session)
@@ -171,15 +174,15 @@ class OlderClients:
 
 
 class _OlderClient:
-    """Connection of one older client. Equal events wait once, so a client that does not read uses little memory."""
+    """Connection to one older client. Equal events are queued once, so a client that does not read needs little memory."""
 
     def __init__(self, session: ServerSession) -> None:
         self._session = session
         self.uris: set[str] = set()
-        """The resources that it has subscribed to."""
+        """URIs of the resources that the client has subscribed to."""
         self._waiting: dict[subscriptions.ServerEvent, None] = {}
         self._telling: asyncio.Task[None] | None = None
-        # The SDK's own bus calls its listeners on whichever loop publishes.
+        # The SDK's own bus calls listeners on the publisher's event loop, which may be another one.
         self._loop = asyncio.get_running_loop()
 
     def hear(self, event: subscriptions.ServerEvent) -> None:
@@ -191,7 +194,7 @@ class _OlderClient:
             self._note(event)
             return
         with suppress(RuntimeError):
-            # The loop has ended, and its clients with it.
+            # A RuntimeError means that the client's event loop is closed, so its connection is gone.
             self._loop.call_soon_threadsafe(self._note, event)
 
     def _note(self, event: subscriptions.ServerEvent) -> None:

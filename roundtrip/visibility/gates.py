@@ -1,11 +1,11 @@
-"""Evaluate visibility gates: the functions of `enabled=` that decide for each request if an item exists.
+"""Visibility gates: functions passed as `enabled=` that decide per request whether an item exists.
 
-Each visibility gate has a plan. A list evaluates those of all its items as one plan, so that shared dependencies run
-once. A visibility gate opens by yielding a true value. A false value, or an error, which the log then has, hides the
-item from this request.
+Each visibility gate has a plan. For a list, the gates of all items are evaluated in one plan, so that shared
+dependencies run once. A gate opens by yielding a true value. A false value hides the item from the request, and so does
+an error, which is logged.
 
-Values that visibility gates computed are used again until the request ends, also for calls within its call. Values that
-depend on a context manager are the exception: they are valid only while the item is served that it was entered for.
+Values that gates computed are reused until the request ends, also by the calls that it makes. A value that depends on a
+context manager is valid only while the item for which the context manager was entered is being served.
 """
 
 import inspect
@@ -44,7 +44,7 @@ T = TypeVar("T")
 _Found = dict[Hashable, Outcome]
 
 _MAX_PLANNED_LISTS: Final = 16
-"""Lists whose plans are kept. A server has four, and each change makes another one."""
+"""Number of lists whose plans are cached. A server has four lists, and each change to a list needs another plan."""
 
 _UNRUN = (
     AbstractAsyncContextManager,
@@ -58,12 +58,12 @@ _UNRUN = (
     SdkResolve,
     type,
 )
-"""Types whose instances are always true, whatever they would yield if they were entered, run or awaited."""
+"""Types whose instances are always true, no matter what they would yield if they were entered, run or awaited."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VisibilityGate:
-    """Function of `enabled=` that decides for each request if one item exists."""
+    """Function passed as `enabled=` that decides per request whether one item exists."""
 
     owner: str
     marker: Marker
@@ -71,15 +71,15 @@ class VisibilityGate:
 
     @property
     def enters(self) -> bool:
-        """Return True if it enters a context manager, to be left when the item has been served."""
+        """Return True if the gate enters a context manager, which is exited after the item has been served."""
         return self.planned.plan.enters
 
 
 def read_gate(enabled: Callable[..., Any] | Marker, *, owner: str, reject: Reject = accept) -> VisibilityGate:
-    """Return the gate that `enabled=` gives an item.
+    """Return the gate for an item's `enabled=`.
 
     Raises:
-        InvalidSignature: It is not a function or `Depends`, or the gate can never be evaluated.
+        InvalidSignature: `enabled` is neither a function nor `Depends`, or the gate can never be evaluated.
     """
     if isinstance(enabled, SdkResolve | Dependency):
         marker: Marker = enabled
@@ -94,7 +94,7 @@ def read_gate(enabled: Callable[..., Any] | Marker, *, owner: str, reject: Rejec
 
 
 def _plan_gates(owner: str, roots: Mapping[str, Marker], replacements: Replacements, reject: Reject = accept) -> Plan:
-    """Plan visibility gates together.
+    """Return one plan for several visibility gates.
 
     Raises:
         InvalidSignature: A gate asks, keeps a value for a whole call, or has a parameter that nothing can fill.
@@ -129,12 +129,12 @@ def _asks(fn: Callable[..., Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _GateWalk:
-    """Gates that are evaluated by one walk."""
+    """Gates that are evaluated together with one plan."""
 
     gates: tuple[VisibilityGate, ...]
     plan: Plan
     lasting: frozenset[Hashable]
-    """The nodes whose values depend on no context manager."""
+    """Nodes whose values do not depend on a context manager, and so can be reused until the request ends."""
 
 
 def _walk_of(gates: tuple[VisibilityGate, ...], plan: Plan) -> _GateWalk:
@@ -153,7 +153,8 @@ def _together(gates: tuple[VisibilityGate, ...], replacements: Replacements) -> 
     try:
         plan = _plan_gates("the visibility gates of a list", {gate.owner: gate.marker for gate in gates}, replacements)
     except InvalidSignature:
-        # Each can be planned alone. Together they may use one name for two things, which matters to questions only.
+        # Each gate can be planned separately. Together, two gates may use the same name for different things, which
+        # only matters for questions.
         half = len(gates) // 2
         return [*_together(gates[:half], replacements), *_together(gates[half:], replacements)]
     return [_walk_of(gates, plan)]
@@ -161,27 +162,27 @@ def _together(gates: tuple[VisibilityGate, ...], replacements: Replacements) -> 
 
 @dataclass(frozen=True, slots=True)
 class OpenGates:
-    """Visibility gates that opened for a request, with the values that they found."""
+    """Visibility gates that are open for a request, with the values that they computed."""
 
     gates: frozenset[VisibilityGate]
     request: RequestRecord | None
     evaluator: "GateEvaluator"
     known: Mapping[Hashable, Outcome] = field(default_factory=dict[Hashable, Outcome])
-    """Values for a leg, and for the gates of items that it uses."""
+    """Values that a leg can reuse, and also the gates of the items that the leg uses."""
     managers: TeardownStack | None = None
-    """Context managers to leave when the item has been served."""
+    """Context managers to exit after the item has been served."""
     threads: LegThreads | None = None
-    """The threads that have run their functions."""
+    """Threads that ran the gates' functions."""
     lanes: Mapping[Hashable, Hashable] = field(default_factory=dict[Hashable, Hashable])
-    """The lanes of their plain functions in these threads."""
+    """Lanes of the gates' plain functions in these threads, keyed by node identity."""
 
     @property
     def is_over(self) -> bool:
-        """Return True if its request has ended; a task of the request may outlive it."""
+        """Return True if the request has ended. An asyncio task may outlive its request."""
         return self.request is not None and self.request.ended
 
     async def around(self, work: Awaitable[T]) -> T:
-        """Serve the item, then leave the context managers that were entered for it."""
+        """Serve the item, then exit the context managers that were entered for it."""
         try:
             if self.managers is not None:
                 work = self.managers.around(work, ended_by=lambda value: None)
@@ -192,38 +193,38 @@ class OpenGates:
                 self.threads.close()
 
     def reused_in(self, plan: Plan) -> Reused | None:
-        """Return the values that a leg uses again; None without any."""
+        """Return the values that a leg can reuse; None if there are no values."""
         return reuse_known(plan, self.known) if self.known else None
 
     def hand_over(self, threads: LegThreads, plan: Plan) -> None:
-        """Have a leg's functions run in the threads of the functions whose values they share."""
+        """Make a leg's functions run in the same threads as the gate functions whose values they share."""
         if self.threads is not None:
             known = ((plan.lanes[node.index], self.lanes.get(node.shared_as)) for node in plan.nodes)
             threads.take_over(self.threads, {lane: ours for lane, ours in known if None not in (lane, ours)})
 
 
 _INSIDE: ContextVar[OpenGates | None] = ContextVar("roundtrip_open_gates", default=None)
-"""The gates of the item being served. A call may use several items at once, each with its own gates."""
+"""Gates of the item being served. A call may use several items at once, each with its own gates."""
 
 
 class _GateThreads(LegThreads):
-    """Worker threads for the functions of visibility gates."""
+    """Worker threads for the visibility gates' functions."""
 
     __slots__ = ()
 
     @property
     def share_one(self) -> bool:
-        """Return False: each function takes a slot of its own."""
+        """Return False, because each function takes its own slot."""
         return False
 
     def _owner_of(self, call: Callable[[], Any]) -> Hashable:
-        # One slow gate must not hold up the others.
+        # A slow gate must not block the other gates.
         return ("gate", id(getattr(call, "func", call)))
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class GateEvaluator:
-    """Evaluates the visibility gates of one server."""
+    """Evaluator for one server's visibility gates."""
 
     make_context: Callable[[ServerRequestContext[Any, Any] | None], SdkContext[Any, Any]]
     replacements: Callable[[], Replacements]
@@ -233,14 +234,14 @@ class GateEvaluator:
     )
 
     def opened_here(self, gate: VisibilityGate | None) -> OpenGates | None:
-        """Return the open gates of the item being served here; None if `gate` is not among them."""
+        """Return the open gates of the item being served in this context; None if `gate` is not among them."""
         inside = _INSIDE.get()
         if inside is None or gate not in inside.gates or inside.request is not REQUEST.get() or inside.is_over:
             return None
         return inside
 
     async def open_all(self, gates: tuple[VisibilityGate, ...]) -> OpenGates:
-        """Evaluate all the gates of a list."""
+        """Evaluate all visibility gates of a list."""
         request = REQUEST.get()
         found = self._found(request)
         context = cache(lambda: self.make_context(request.context if request is not None else None))
@@ -262,11 +263,11 @@ class GateEvaluator:
     async def open(
         self, gate: VisibilityGate, unseen: ServerRequestContext[Any, Any] | None = None
     ) -> OpenGates | None:
-        """Evaluate the gate of one item; return None if it does not open. The caller serves the item within `around`.
+        """Evaluate one item's gate. Return None if it stays closed. The caller serves the item with `OpenGates.around`.
 
         Args:
             gate: The gate.
-            unseen: The request, if no middleware of this package has seen it.
+            unseen: The request, if no roundtrip middleware has seen it.
         """
         request = REQUEST.get()
         made = cache(lambda: self.make_context(request.context if request is not None else unseen))
@@ -299,7 +300,7 @@ class GateEvaluator:
         return None
 
     async def serve_unseen(self, work: Awaitable[T]) -> T:
-        """Answer a request for an item that it cannot see: gates that opened before do not count."""
+        """Answer a request for an item that it cannot see. Gates opened earlier in this context are ignored."""
         with holding(_INSIDE, None):
             return await work
 
@@ -307,7 +308,8 @@ class GateEvaluator:
         replacements = self.replacements()
         planned = self._walks.get(gates)
         if planned is None or planned[0] is not replacements:
-            # A context manager may cancel its whole walk: gates that enter none come first.
+            # A context manager can cancel all gates evaluated with it, so evaluate gates without context managers
+            # first.
             plain = tuple(gate for gate in gates if not gate.enters)
             entering = tuple(gate for gate in gates if gate.enters)
             planned = (replacements, [*_together(plain, replacements), *_together(entering, replacements)])
@@ -324,7 +326,7 @@ class GateEvaluator:
         managers: TeardownStack,
         threads: LegThreads,
     ) -> tuple[frozenset[VisibilityGate], _Found]:
-        """Return the gates that opened, and all values that were found."""
+        """Return the open gates, and all computed values."""
         scheduler = Scheduler(
             walk.plan,
             arguments={},
@@ -340,7 +342,7 @@ class GateEvaluator:
             await scheduler.advance()
         finally:
             take_back(offered)
-        # A gate's context cannot ask, so a body must not get it.
+        # Drop gate contexts, which cannot ask: a body needs a context that can.
         outcomes = {
             who: found for who, found in shared_outcomes(scheduler).items() if not isinstance(found.value, SdkContext)
         }
@@ -369,24 +371,24 @@ class GateEvaluator:
         return frozenset(opened), outcomes
 
     def _found(self, request: RequestRecord | None) -> _Found:
-        """Return the values that hold until the request ends; the caller may add to them."""
+        """Return the values that stay valid until the request ends. The caller may add values."""
         return {} if request is None or request.ended else request.found.setdefault(self, {})
 
     def _held(self, request: RequestRecord | None) -> Mapping[Hashable, Outcome]:
-        """Return the values that were found for the item being served here."""
+        """Return the values that were computed for the item being served in this context."""
         inside = _INSIDE.get()
         mine = inside is not None and inside.evaluator is self and inside.request is request and not inside.is_over
         return inside.known if inside is not None and mine else {}
 
 
 def shared_outcomes(scheduler: Scheduler) -> dict[Hashable, Outcome]:
-    """Return the outcomes so far, by the identities of the nodes."""
+    """Return all outcomes so far, keyed by node identity."""
     found = zip(scheduler.plan.nodes, scheduler.settled, strict=True)
     return {node.shared_as: outcome for node, outcome in found if outcome is not None}
 
 
 def failure_of(scheduler: Scheduler, index: int) -> BaseException | None:
-    """Return the error for which an isolated node has no value: its own, or that of a node it needs."""
+    """Return the error that left an isolated node without a value: the node's own error, or that of a node it needs."""
     below = [index]
     while below:
         place = below.pop()
@@ -398,9 +400,10 @@ def failure_of(scheduler: Scheduler, index: int) -> BaseException | None:
 
 
 def reuse_known(plan: Plan, known: Mapping[Hashable, Outcome]) -> Reused:
-    """Reuse the outcomes of another plan, and skip the nodes that only those would need."""
+    """Reuse outcomes from another plan, and skip the nodes that are only needed to compute them."""
     nodes = plan.nodes
-    # A node that takes the call's arguments, or is kept for the call, has another value in the call than before it.
+    # Do not reuse nodes that take call arguments or are remembered for the call: gates run before the call, and such
+    # nodes get other values there.
     of_call: set[int] = set()
     for node in nodes:
         takes = node.remember or any(entry.source is Source.ARGUMENT for entry in node.inputs)
@@ -427,7 +430,7 @@ def _lasting(walk: _GateWalk, outcomes: Mapping[Hashable, Outcome]) -> _Found:
 
 
 def _its_own() -> Callable[[BaseException], bool]:
-    """Return a test for errors that a gate raised itself, not a cancellation of the request or the process's end."""
+    """Return a function that tells a gate's own errors from a cancelled request or a process exit."""
     before = cancel_requests()
 
     def is_own(error: BaseException) -> bool:
@@ -439,10 +442,10 @@ def _its_own() -> Callable[[BaseException], bool]:
 
 
 def _is_true(value: object) -> bool:
-    """Return True if the value that a gate yielded opens it.
+    """Return True if the value that a gate yielded opens the gate.
 
     Raises:
-        InvalidSignature: It must be run or answered first, and is always true until then.
+        InvalidSignature: The value must first be run or answered, and would always count as true.
     """
     says_itself = hasattr(type(value), "__bool__") or hasattr(type(value), "__len__")
     unrun = isinstance(value, _UNRUN) or inspect.isawaitable(value) or (callable(value) and not says_itself)

@@ -1,8 +1,8 @@
-"""Changed lists: noted during a request, and each announced once when the request is done.
+"""List-change tracking: changes are noted during a request, and each changed list is announced once at its end.
 
-Code that changes a list only notes it, in any thread. The `Announcer`, a middleware around every request, announces the
-noted changes (`changes.py`). A change that the author's code announces is not announced again. Changes outside a
-request are not announced.
+Code in any thread notes that it changed a list. The `Announcer`, a middleware around every request, then announces the
+noted changes (`changes.py`). A change that the author's code has announced is not announced again. Changes made outside
+a request are not announced.
 """
 
 from collections.abc import Callable, Generator
@@ -30,7 +30,7 @@ _NOTING: Final = Lock()
 
 
 class ListRequest:
-    """Request in which lists may change."""
+    """Request during which lists may change."""
 
     __slots__ = ("announcer", "changes", "ctx")
 
@@ -41,7 +41,7 @@ class ListRequest:
 
     @contextmanager
     def announced_by_author(self, listing: Listing, bus: SubscriptionBus | None) -> Generator[None]:
-        """Surround an author's event for a list, so that it is not published again."""
+        """Wrap the author's own event for a list, so that roundtrip does not publish a second event."""
         if self.announcer.effects.bus is not bus or self.changes is None:
             yield
             return
@@ -51,25 +51,25 @@ class ListRequest:
 
 
 LIST_REQUEST: ContextVar[ListRequest | None] = ContextVar("roundtrip_changes", default=None)
-"""The request being served. `REQUEST` cannot be used, because middlewares may change lists before it is set."""
+"""Request being served. `REQUEST` cannot be used: it is set later, and middlewares may change lists before."""
 
 
 class Announcer:
-    """One server's outermost middleware: it announces changed lists, and keeps private lists out of caches."""
+    """A server's outermost middleware. It announces changed lists, and keeps clients from caching private lists."""
 
     def __init__(self, effects: Effects) -> None:
         self.effects = effects
         self.private: dict[str, Callable[[], bool]] = {}
-        """For each method whose list may depend on the caller, a function that returns True if it does now."""
+        """For each list method, a function that returns True while the list depends on the caller."""
         self._older_clients: OlderClients | None = None
 
     def note(self, listing: Listing) -> None:
-        """Announce a list when the current request is done; outside a request do nothing.
+        """Announce a changed list when the current request ends. Outside a request, do nothing.
 
-        Every thread that runs the request's code may call it.
+        Any thread that runs the request's code may call this method.
         """
         served = LIST_REQUEST.get()
-        # One server's tool may change another server, whose clients made no request.
+        # A tool on one server may change another server. No client of that server made this request.
         if served is None or served.announcer is not self:
             return
         with _NOTING:
@@ -78,7 +78,7 @@ class Announcer:
         served.changes.note(listing)
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        """Serve one message, like the SDK's middlewares."""
+        """Serve one message, as an SDK middleware."""
         if ctx.request_id is None:
             result = await call_next(ctx)
             return result if is_retry_era(ctx.protocol_version) else self._notice(ctx, result)
@@ -96,7 +96,7 @@ class Announcer:
         return _uncached(result) if is_private is not None and is_private() else result
 
     def _notice(self, ctx: ServerRequestContext[Any, Any], result: HandlerResult) -> HandlerResult:
-        """Listen to the bus for a client on an older revision, and declare that changes are announced."""
+        """Subscribe a client on an older revision to the bus, and declare that list changes are announced."""
         if self._older_clients is None:
             self._older_clients = changes.OlderClients(self.effects)
         self._older_clients.notice(ctx)
@@ -104,7 +104,7 @@ class Announcer:
 
 
 def _uncached(result: HandlerResult) -> HandlerResult:
-    """Mark a list that depends on the caller as private and stale, despite the author's cache hints."""
+    """Mark a list that depends on the caller as private and stale, overriding the author's cache hints."""
     if isinstance(result, CacheableResult):
         return result.model_copy(update={"ttl_ms": 0, "cache_scope": "private"})
     if isinstance(result, dict) and result.get("resultType") != "input_required":

@@ -1,11 +1,11 @@
-"""Decide which tools, prompts and resources clients may see, by the rules of `enable` and `disable`.
+"""Visibility rules: `enable` and `disable` decide which tools, prompts and resources clients may see.
 
-Everything is visible until a rule hides it. The latest rule that matches a component decides, also for components that
-are registered after it. Registering with `enabled=False` hides the one component until a later rule shows it.
+Everything is visible until a rule hides it. The latest rule that matches an item decides, even if the item is
+registered after the rule. `enabled=False` at registration hides one item until a later rule shows it.
 
-A visibility gate decides for each request; see `gates.py`.
+A visibility gate decides per request; see `gates.py`.
 
-Lists and calls do not walk rules: a registry applies `rules` after a change, and keeps the result.
+Lists and calls do not apply rules themselves: a registry applies `rules` after each change, and stores the result.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ else:
     load_on_use(globals(), "roundtrip.visibility.gates")
 
 Kind = Literal["tool", "prompt", "resource"]
-"""The kind of a component; a resource template is a resource."""
+"""Component kind. A resource template has the kind "resource"."""
 
 Listing = Literal["tools", "prompts", "resources"]
-"""A list that clients cache; templates are listed with the resources."""
+"""A list that clients cache. A changed template counts as a changed resource."""
 
 Enabled = bool | Callable[..., Any] | Marker
-"""Type of `enabled=`: a constant, or a function that decides for each request."""
+"""Type of `enabled=`: a constant, or a function that decides per request."""
 
 Strings = str | Iterable[str]
-"""One string, or several."""
+"""One string or several strings."""
 
 _PREFIXES: Final = {"tool": "tool", "prompt": "prompt", "resource": "resource", "template": "resource"}
 _FORMS: Final = "tool:NAME, tool:NAME@VERSION, prompt:NAME, resource:URI, template:URI_TEMPLATE"
@@ -44,10 +44,10 @@ _FORMS: Final = "tool:NAME, tool:NAME@VERSION, prompt:NAME, resource:URI, templa
 def read_enabled(
     enabled: Enabled | None, *, owner: str, reject: Reject = accept
 ) -> tuple[bool, gates.VisibilityGate | None]:
-    """Read `enabled=`: return False for an item that is hidden at first, and the gate that decides for each request.
+    """Return whether an item is visible initially, and the gate that decides per request, for an `enabled=` value.
 
     Raises:
-        InvalidSignature: It is not a bool, a function or `Depends`, or the gate can never be evaluated.
+        InvalidSignature: `enabled` is not a bool, a function or `Depends`, or the gate can never be evaluated.
     """
     if enabled is None or isinstance(enabled, bool):
         return enabled is not False, None
@@ -55,27 +55,27 @@ def read_enabled(
 
 
 class Component(NamedTuple):
-    """Facts about an item that rules match."""
+    """Item's properties that rules match."""
 
     kind: Kind
     name: str
     uri: str | None = None
-    """The URI of a resource, or the URI template of a template."""
+    """A resource's URI, or a template's URI template."""
     tags: frozenset[str] = frozenset()
     version: str | None = None
     since: int = 0
-    """The serial of its registration, from `Visibility.stamp`."""
+    """Serial number of the registration, from `Visibility.stamp`."""
     enabled: bool = True
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Return the keys that select it."""
+        """Return the keys that select the component."""
         key = f"{self.kind}:{self.name if self.uri is None else self.uri}"
         return (key,) if self.version is None else (key, f"{key}@{_canonical_version(self.version)}")
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the names that select it."""
+        """Return the names that select the component."""
         return (self.name,) if self.uri is None else (self.name, self.uri)
 
 
@@ -89,19 +89,19 @@ class VisibilityChoice(TypedDict, total=False):
 
 
 class Criteria(NamedTuple):
-    """Criteria of a rule. A component must match all that are given, and of each any of the strings."""
+    """A rule's criteria. A component must match each criterion that is set, with any of the criterion's strings."""
 
     keys: frozenset[str] | None
     names: frozenset[str] | None
     tags: frozenset[str] | None
 
     def match(self, component: Component) -> bool:
-        """Return True if a component matches."""
+        """Return True if a component meets the criteria."""
         own = (component.keys, component.names, component.tags)
         return all(given is None or not given.isdisjoint(some) for given, some in zip(self, own, strict=True))
 
     def cover(self, other: Criteria) -> bool:
-        """Return True if everything that matches the others matches these, too."""
+        """Return True if every component that meets the other criteria also meets these."""
         pairs = zip(self, other, strict=True)
         return all(own is None or (theirs is not None and theirs <= own) for own, theirs in pairs)
 
@@ -113,16 +113,16 @@ class _Rule(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """Rules so far; each change makes another object."""
+    """Immutable sequence of rules. Each change creates a new object."""
 
     otherwise: bool = True
-    """The decision for a component that no rule matches."""
+    """Whether a component that no rule matches is visible."""
     since: int = 0
-    """The serial of the rule that decided so."""
+    """Serial number of the rule that set `otherwise`."""
     latest_first: tuple[_Rule, ...] = ()
 
     def sees(self, component: Component) -> bool:
-        """Return True if clients may see a component."""
+        """Return True if the rules let clients see a component."""
         hidden_at = -1 if component.enabled else component.since
         for rule in self.latest_first:
             if rule.serial < hidden_at:
@@ -132,25 +132,25 @@ class Rules(NamedTuple):
         return self.otherwise and self.since > hidden_at
 
     def having(self, rule: _Rule, *, only: bool) -> Rules:
-        """Return these rules with a later one."""
+        """Return these rules followed by a later rule."""
         if only:
             return Rules(not rule.enabled, rule.serial, (rule,))
-        # Drop rules whose every component matches the later one.
+        # Drop every earlier rule that can only match components which the later rule matches.
         rest = tuple(earlier for earlier in self.latest_first if not rule.criteria.cover(earlier.criteria))
         return Rules(self.otherwise, self.since, (rule, *rest))
 
 
 class Visibility:
-    """Rules of one server. Any thread may call it."""
+    """A server's visibility rules. Any thread may call this object."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._serials = itertools.count(1)
         self.rules = Rules()
-        """The rules of this moment; another object after every change."""
+        """Current rules. Each change replaces this object."""
 
     def stamp(self) -> int:
-        """Return the serial of a registration made now, for `Component.since`."""
+        """Return the serial number for a new registration, for `Component.since`."""
         with self._lock:
             return next(self._serials)
 
@@ -163,10 +163,10 @@ class Visibility:
         tags: Strings | None = None,
         only: bool = False,
     ) -> None:
-        """Show or hide the components that match all of the criteria; with `only`, do the opposite to all others.
+        """Show or hide the components that match all criteria. With `only`, do the opposite to all other components.
 
         Raises:
-            ValueError: No criterion is given, or a key has none of the forms.
+            ValueError: No criterion is set, or a key has an invalid form.
         """
         if keys is None and names is None and tags is None:
             word = "enable" if enabled else "disable"
@@ -209,7 +209,7 @@ def _read_key(key: str) -> str:
 
 
 def _canonical_version(text: str) -> str:
-    """Return the canonical spelling of a version."""
+    """Return a version's canonical spelling."""
     from packaging.utils import canonicalize_version
 
     try:
