@@ -1,1 +1,1 @@
-"""Docket: an engine for stored calls on Redis, and parameters that have its dependencies."""
+"""Docket: a task engine on Redis, and tool parameters that Docket dependencies fill."""

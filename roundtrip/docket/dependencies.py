@@ -1,8 +1,8 @@
-"""Fill the parameters of a tool that have a dependency of Docket: `Timeout`, `Retry`, `Progress` and others.
+"""Docket dependencies as tool parameters: `Timeout`, `Retry`, `Progress` and others.
 
-Docket does not run the body, so they act on a leg: `Timeout` limits its work, a failed attempt with `Retry` ends it and
-another leg tries again, and `Progress` becomes the status message. This module imports Docket, and so only a tool that
-has such a parameter imports it.
+Docket does not run the body, so each dependency acts on a leg. `Timeout` limits the leg's work. With `Retry`, a failed
+attempt ends the leg, and another leg tries again. `Progress` becomes the status message. This module imports Docket, so
+it is imported only for a tool that has such a parameter.
 """
 
 from __future__ import annotations
@@ -38,26 +38,27 @@ T = TypeVar("T")
 logger = logging.getLogger("roundtrip")
 
 _TOTAL: Final = 100
-"""The total of progress until the body sets one, as in Docket."""
+"""Progress total until the body sets its own, as in Docket."""
 
 
 class _LegTimeout(Timeout):
-    """Docket's `Timeout` for the body of one leg."""
+    """Docket's `Timeout`, applied to the body in one leg."""
 
     _clock: LegClock | None = None
 
     def begin(self, clock: LegClock) -> None:
-        """Begin with the clock that limits the body."""
+        """Start the timeout. `clock` limits the body."""
         self._clock, clock.restarted = clock, self.start
         self.start()
 
     def extend(self, by: timedelta | None = None) -> None:
-        """Add some time, by default as much as it had at first."""
+        """Extend the timeout by a duration; by default, by the original timeout."""
         added = self.base if by is None else by
         clock = self._clock
         if clock is not None:
             try:
-                # Not once its time is over. After a pause, the clock starts again from the whole timeout.
+                # A timeout that has expired cannot be extended. After a pause, the clock restarts with the whole
+                # timeout.
                 if not clock.pauses and not clock.scope.cancel_called:
                     left = clock.scope.deadline - anyio.current_time()
                     cancel_after(clock.scope, left + added.total_seconds())
@@ -67,7 +68,7 @@ class _LegTimeout(Timeout):
 
 
 class _LegProgress(Progress):
-    """Docket's `Progress` for one leg, which begins again with each leg."""
+    """Docket's `Progress`, restarted in each leg."""
 
     def __init__(self, task: WorkerLeg | None, session: ServerSession | None) -> None:
         super().__init__()
@@ -81,35 +82,35 @@ class _LegProgress(Progress):
 
     @property
     def current(self) -> int:
-        """Return the number of units done."""
+        """Return the number of completed units."""
         return self._count
 
     @property
     def total(self) -> int:
-        """Return the number of all units."""
+        """Return the total number of units."""
         return self._goal
 
     @property
     def message(self) -> str | None:
-        """Return the message."""
+        """Return the progress message."""
         return self._text
 
     async def set_total(self, total: int) -> None:
-        """Set the number of all units."""
+        """Set the total number of units."""
         if total < 1:
             raise ValueError(f"total must be at least 1, got {total}")
         self._goal, self._has_numbers = total, True
         await self._report()
 
     async def increment(self, amount: int = 1) -> None:
-        """Count units that are done."""
+        """Add completed units."""
         if amount < 1:
             raise ValueError(f"amount must be at least 1, got {amount}")
         self._count, self._has_numbers = self._count + amount, True
         await self._report()
 
     async def set_message(self, message: str | None) -> None:
-        """Set the message."""
+        """Set the progress message."""
         self._text = message
         await self._report()
 
@@ -117,17 +118,17 @@ class _LegProgress(Progress):
         if self._task is not None and not self._has_numbers:
             await self._task.info.status(self._text or "")
         elif self._session is not None and (self._task is not None or self._count > self._notified):
-            # In a notification of progress, the number must be larger than in the one before.
+            # The protocol requires that progress increases with each notification.
             self._notified = self._count
             await self._session.report_progress(self._count, self._goal, self._text)
 
 
 class DocketParameters(LegExtension):
-    """Parameters of a tool that have a dependency of Docket.
+    """A tool's parameters that Docket dependencies fill.
 
     Args:
         signature: The tool's function.
-        policies: Its policies, by their types.
+        policies: The tool's policies, keyed by their types.
 
     Raises:
         InvalidSignature: A dependency cannot work in this tool.
@@ -156,7 +157,7 @@ class DocketParameters(LegExtension):
             raise InvalidSignature(f"{owner} has {kind}, which needs a coroutine function; write async def")
         self.tool = signature.name
         self.given = given
-        # Another attempt must not overlap the threads of the one before.
+        # An attempt must not overlap threads that the previous attempt left behind.
         self.leaves_threads = bool(timeouts) and not retries
 
     @override
@@ -165,24 +166,26 @@ class DocketParameters(LegExtension):
 
 
 class _DocketPart(LegPart):
-    """Dependencies of one leg."""
+    """Docket dependencies in one leg."""
 
     def __init__(self, parameters: DocketParameters, leg: OpenLeg) -> None:
         self._tool, self._given = parameters.tool, parameters.given
         self._call = leg.call
         self._task = cast("WorkerLeg | None", leg.stored)
         self._session = leg.request.session if leg.request is not None else None
-        """The channel to the client, or in a task to its status message; None for a call from the author's own code."""
+        """Session that reports progress to the client or, in a task, to its status message; None if the author's code
+        made the call.
+        """
 
     @override
     def around(self, execute: Execute) -> Execute:
         async def run(filled: Mapping[str, Any], context: Any) -> Any:
-            """Run the body with the values of the parameters.
+            """Run the body with the parameters' values.
 
             Raises:
                 ToolTimedOut: The body took too long.
-                Suspension: The body has failed, and will be tried again.
-                Exception: The body has failed.
+                Suspension: The body failed and will be retried.
+                Exception: The body failed and will not be retried.
             """
             attempt = self._task.content.attempt if self._task is not None else 1
             values = {name: await self._value(dependency, attempt) for name, dependency in self._given.items()}
@@ -211,13 +214,13 @@ class _DocketPart(LegPart):
         return run
 
     async def _value(self, given: Any, attempt: int) -> Any:
-        """Return the value of one parameter."""
+        """Return one parameter's value."""
         if isinstance(given, Timeout):
             return _LegTimeout(given.base)
         if isinstance(given, Progress):
             return _LegProgress(self._task, self._session)
         if isinstance(given, Retry):
-            # It reads nothing but the number of the attempt, and so calculates its delay.
+            # Docket's `Retry` calculates its delay from the execution's attempt number, and reads nothing else from it.
             with holding(current_execution, cast("Execution", SimpleNamespace(attempt=attempt))):
                 return await given.__aenter__()
         if type(given).__name__ == "_TaskKey":
@@ -233,9 +236,9 @@ def _first(kind: type[T], values: Mapping[str, Any]) -> T | None:
 
 
 def _is_tried_again(failure: BaseException, retry: Retry) -> bool:
-    """Return True if a body that has failed is tried again."""
+    """Return True if a failed body will be retried."""
     is_own = isinstance(failure, RoundtripError) and not isinstance(failure, ToolTimedOut)
-    # Neither a user who declines nor a mistake of the author's ends differently the next time.
+    # Do not retry after a user's refusal or an author's mistake: another attempt would end in the same way.
     if not isinstance(failure, Exception) or is_own:
         return False
     return retry.attempts is None or retry.attempt < retry.attempts

@@ -1,8 +1,8 @@
-"""Run the tasks of a server with Docket, a distributed engine on Redis.
+"""Docket engine: run a server's tasks with Docket, a distributed task queue on Redis.
 
-Docket delivers legs, and the server's store stays the truth. A write that makes a task due adds a message with the id
-of its call to Docket's stream, and the worker that reads it claims the task in the store. A message that is lost, late
-or doubled does no harm: a sweep sends tasks again that stay due, and only one claim succeeds.
+Docket only delivers legs; the server's store is the source of truth. A write that makes a task due also adds a message
+with the call id to Docket's stream. The worker that reads the message claims the task in the store. A lost, late or
+duplicate message does no harm: a sweep resends tasks that stay due, and only one claim succeeds.
 """
 
 from __future__ import annotations
@@ -38,38 +38,40 @@ _SCHEMES: Final = ("redis://", "rediss://", "unix://", "redis+cluster://", "redi
 logger = logging.getLogger("roundtrip")
 
 _FUNCTION: Final = "roundtrip_leg"
-"""The one function that Docket knows. Its workers drop messages for functions that they do not know."""
+"""Only function that is registered with Docket. Docket workers drop messages for unknown functions."""
 _BATCH: Final = 200
 _LOST_SECONDS: Final = 3.0
-"""Time after which the message for a task that is still due counts as lost. If it is not, Docket drops the second."""
+"""Time after which the message for a task that is still due counts as lost. If the message is not lost, Docket drops
+the duplicate.
+"""
 _AGAIN_SECONDS: Final = 10.0
 _SPREAD_SECONDS: Final = 0.25
 _SEND_SECONDS: Final = 5.0
 _RETRY_SECONDS: Final = 1.0
 _STOP_SECONDS: Final = 2.0
 _DRAIN_SECONDS: Final = 10.0
-"""Time for which a stopping worker of Docket's command line lets legs end."""
+"""Time that a worker of Docket's command line gives its legs to finish when it stops."""
 
 TaskFunction = Callable[..., Awaitable[None]]
 WorkedBy = Callable[[], AbstractAsyncContextManager[CallWorker]]
 
 
 class DocketEngine:
-    """Engine that delivers a server's tasks to workers by Docket, for fleets: `Server(task_engine=DocketEngine(url))`.
+    """Task engine for fleets: Docket delivers a server's tasks to workers. Use it as
+    `Server(task_engine=DocketEngine(url))`.
 
-    The server's ledger still stores the tasks, and all workers must reach it. Docket gets ids of calls, and nothing
-    else. Whoever can write to its Redis can run any code in all processes that use it, because Docket unpickles what it
-    reads there.
+    The server's ledger still stores the tasks, and all workers must reach it. Docket only gets call ids. Anyone who can
+    write to Docket's Redis can run any code in all processes that use it, because Docket unpickles what it reads there.
 
     Args:
-        url: The Redis of Docket, such as `redis://redis.internal:6379/1`.
-        name: The name of the docket. Servers with different ledgers need different names.
-        redelivery: Seconds after which Docket delivers a leg again whose worker died.
-        **options: Further options of `docket.Docket`, such as `credential_provider`.
+        url: URL of Docket's Redis, such as `redis://redis.internal:6379/1`.
+        name: The docket's name. Servers with different ledgers need different names.
+        redelivery: Seconds after which Docket redelivers a leg whose worker has died.
+        **options: More options for `docket.Docket`, such as `credential_provider`.
 
     Raises:
         ImportError: Docket is not installed.
-        ValueError: The URL is not that of a Redis that other processes reach, or `redelivery` is not positive.
+        ValueError: The URL is not that of a Redis that other processes can reach, or `redelivery` is not positive.
 
     Example:
         ```python
@@ -92,17 +94,17 @@ class DocketEngine:
         self.url = url
         self.name = name
         self.redelivery = timedelta(seconds=redelivery)
-        # Nothing reads Docket's own records of legs that have ended.
+        # Do not store Docket's own records of finished legs: nothing reads them.
         self._options: dict[str, Any] = {"execution_ttl": timedelta(0), **options}
         self._binding: tuple[WorkedBy, CallBook, System] | None = None
         self._senders: dict[asyncio.AbstractEventLoop, _Sender] = {}
 
     @property
     def tasks(self) -> tuple[TaskFunction, ...]:
-        """Return the collection of functions for Docket's own command line: `docket worker --tasks MODULE:NAME`."""
+        """Return the task collection for Docket's own command line: `docket worker --tasks MODULE:NAME`."""
 
         class Legs(Dependency[CallWorker]):
-            """Server in the worker, which starts and stops with it."""
+            """The server inside a Docket worker. It starts and stops with the worker."""
 
             running: ClassVar[CallWorker | None] = None
 
@@ -114,7 +116,7 @@ class DocketEngine:
             @classmethod
             @asynccontextmanager
             async def worker_lifecycle(cls, docket: Docket, worker: Worker) -> AsyncGenerator[None]:
-                """Surround the work of a worker, as Docket asks it of its dependencies."""
+                """Run the server while the worker runs. Docket calls this on each dependency."""
                 async with engine.serve_docket(docket) as cls.running:
                     yield
 
@@ -126,7 +128,7 @@ class DocketEngine:
         return (roundtrip_leg,)
 
     def open(self) -> Docket:
-        """Return Docket's connection, to be entered on an event loop."""
+        """Return a connection to Docket. Enter it on the event loop that uses it."""
         return Docket(name=self.name, url=self.url, **self._options)
 
     def bind(self, worked_by: WorkedBy, book: CallBook, system: System) -> None:
@@ -150,7 +152,9 @@ class DocketEngine:
             await sender.stop()
 
     def _wrote(self, entry: CallEntry) -> None:
-        """Tell the sender of this event loop of a write. Without one, a sweep elsewhere finds the task."""
+        """Report a write to this event loop's sender. If the loop has no sender, a sweep in another process finds the
+        task.
+        """
         sender = self._senders.get(asyncio.get_running_loop())
         if sender is not None:
             sender.wrote(entry)
@@ -174,12 +178,12 @@ class DocketEngine:
             try:
                 yield engine
             finally:
-                # Docket would wait without a limit. A second signal ends this wait.
+                # Docket itself would wait without a limit. A second signal ends this wait.
                 await engine.drain(_DRAIN_SECONDS)
 
 
 class _SendingCalls:
-    """Task store that reports each write of this process, so that a task which becomes due is sent to Docket."""
+    """Task store that reports this process's writes, so that tasks which become due are sent to Docket."""
 
     def __init__(self, store: CallStore, wrote: Callable[[CallEntry], None]) -> None:
         self._store = store
@@ -207,7 +211,7 @@ class _SendingCalls:
 
 
 class _Link:
-    """Use of Docket's Redis from one event loop, which begins again after each outage; the log has one line for it."""
+    """Connection to Docket's Redis from one event loop. It reconnects after each outage, and logs the outage once."""
 
     def __init__(
         self, engine: DocketEngine, purpose: str, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -219,7 +223,7 @@ class _Link:
         self._is_stopping = False
 
     async def _use(self, docket: Docket) -> None:
-        """Work with a connection until it is lost, or the link stops."""
+        """Use a connection until it is lost or the link stops."""
         raise NotImplementedError
 
     async def _use_forever(self) -> None:
@@ -240,20 +244,20 @@ class _Link:
 
 
 class _Sender(_Link):
-    """Sends the tasks that are due to Docket, and those again that stay due; one for each event loop."""
+    """Sender of due tasks to Docket. It resends tasks that stay due. Each event loop has one sender."""
 
     def __init__(self, engine: DocketEngine, book: CallBook, system: System) -> None:
         super().__init__(engine, "be sent tasks", system.sleep)
         self._book = book
         self._system = system
         self._due: dict[str, int] = {}
-        """The epochs of the tasks to send, by their calls."""
+        """Epochs of the tasks to send, keyed by call id."""
         self._bell = asyncio.Event()
         self._sweep = Sweep(book.store, self._look_at, system, room=lambda: _BATCH, spread=_SPREAD_SECONDS)
         self._work = begin_work(self._use_forever(), "send due tasks to Docket")
 
     def wrote(self, entry: CallEntry) -> None:
-        """Send a task that is due, and look again at one that waits when its time is over."""
+        """Send a task that is due. For a task that waits for a time, schedule another look at that time."""
         if entry.state is StoredState.DUE:
             self._due[entry.call_id] = entry.epoch
             self._bell.set()
@@ -261,7 +265,7 @@ class _Sender(_Link):
             self._sweep.expect(entry.call_id, entry.due - entry.updated)
 
     async def stop(self) -> None:
-        """Send what is due, and stop."""
+        """Send all due tasks, then stop."""
         self._sweep.pause()
         self._is_stopping = True
         self._bell.set()
@@ -271,16 +275,16 @@ class _Sender(_Link):
         await self._sweep.close()
 
     async def _look_at(self, calls: Sequence[str]) -> None:
-        """Let time pass for tasks, which makes some of them due, and send those again whose message was lost."""
+        """Make tasks due whose time has come, and resend due tasks whose message was lost."""
         is_more = False
-        # From a random place, as other processes look at the same tasks.
+        # Start at a random task, because other processes look at the same tasks.
         start = int.from_bytes(self._system.entropy(2)) % max(1, len(calls))
         for call_id in [*calls[start:], *calls[:start]]:
             entry, now = await self._book.store.load(call_id)
             if entry is None:
                 continue
             if entry.state is not StoredState.DUE:
-                # By the write that makes it due, it is sent: one process succeeds.
+                # The write that makes the task due also sends it. Only one process succeeds in writing.
                 await self._book.change(call_id, lambda entry, now: None)
                 is_more = True
             elif now - entry.due >= _LOST_SECONDS:
@@ -301,7 +305,7 @@ class _Sender(_Link):
 
     async def _send_due(self, docket: Docket) -> None:
         due, self._due = self._due, {}
-        # A message of an earlier leg may still be running under its own key.
+        # The key contains the epoch, because Docket may still be running a message for an earlier leg.
         calls = [docket.call(_FUNCTION, key=f"{call_id}.{epoch}")(call_id) for call_id, epoch in due.items()]
         if not calls:
             return
@@ -314,13 +318,13 @@ class _Sender(_Link):
 
 
 async def _placeholder(call_id: str) -> None:
-    """Stand for the function of the workers, which has the same name."""
+    """Placeholder for the workers' function, which has the same name."""
 
 
 class _Receiver(_Link, CallDelivery):
-    """Delivery of tasks to the engine of this event loop, by a worker of Docket in this process.
+    """Receiver of tasks for this event loop's `CallWorker`, through a Docket worker in this process.
 
-    Docket delivers each task, and sends one again that this worker has skipped. So there is nothing to look for.
+    Docket delivers each task, and redelivers a task that this worker skipped. So the receiver need not look for tasks.
     """
 
     def __init__(self, engine: DocketEngine, worker: CallWorker) -> None:
@@ -329,7 +333,7 @@ class _Receiver(_Link, CallDelivery):
         self._work = begin_work(self._use_forever(), "receive tasks from Docket")
 
     def pause(self) -> None:
-        """Implement `CallDelivery.pause`. The worker of Docket waits for the legs that run."""
+        """Implement `CallDelivery.pause`. Docket's worker waits for the legs that are running."""
         if not self._is_stopping:
             self._is_stopping = True
             self._work.cancel()
@@ -348,7 +352,7 @@ class _Receiver(_Link, CallDelivery):
             await self._worker.run(call_id)
 
         docket.register(roundtrip_leg)
-        # Workers of one process must not share a name.
+        # Each worker in a process needs a different name.
         name = f"{socket.gethostname()}#{os.getpid()}#{self._worker.holder[-8:]}"
         most, redelivery = self._worker.most, self._engine.redelivery
         async with Worker(docket, name=name, concurrency=most, redelivery_timeout=redelivery) as worker:

@@ -1,6 +1,6 @@
-"""Decide which dependencies of Docket the server fills, and say what to write in place of the others.
+"""Docket's dependencies: which of them the server fills, and what authors can write instead of the others.
 
-They are known by the names of their classes: Docket and FastMCP need not be installed, and are not imported for this.
+They are recognized by their class names, so Docket and FastMCP are not imported and need not be installed.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ _CURES: Final = {
 
 
 def filled(fn: Callable[..., Any]) -> dict[str, Any]:
-    """Return the dependencies that the server fills, by the parameters of a tool's function."""
+    """Return the dependencies that the server fills, keyed by parameter name."""
     given = given_by_partials(fn)
     parameters = inspect.signature(fn).parameters.values()
     return {each.name: each.default for each in parameters if each.name not in given and _is_filled(each.default)}
 
 
 def fill(signature: FunctionSignature, policies: Mapping[type, object]) -> LegExtension:
-    """Return the feature that fills the parameters of a tool."""
+    """Return the leg extension that fills a tool's parameters."""
     return dependencies.DocketParameters(signature, policies)
 
 
 def reject(given: Any, subject: str) -> None:
-    """Reject a dependency of Docket's or FastMCP's, or a class of them, where the server does not fill it.
+    """Reject a Docket or FastMCP dependency, or the class of one, where the server does not fill it.
 
     Raises:
-        InvalidSignature: It is one.
+        InvalidSignature: The value is a Docket or FastMCP dependency, or its class.
     """
     kind = cast("type[Any]", given if isinstance(given, type) else type(given))
     if not any(base.__module__.partition(".")[0] in _PACKAGES for base in kind.__mro__):
@@ -79,7 +79,7 @@ def reject(given: Any, subject: str) -> None:
 
 
 def _is_filled(default: Any) -> bool:
-    # Neither a class without parentheses, nor an author's own subclass.
+    # Fill neither a class without parentheses nor an author's own subclass.
     kind = cast("type[Any]", type(default))
     return kind.__module__.partition(".")[0] == "docket" and _name_of(kind) in _FILLED
 
