@@ -20,7 +20,7 @@ from roundtrip.questions.markers import NOTHING, Elicit, ExternalMarker
 from roundtrip.text import printable, quoted
 
 _SHOWN = 200
-"""Number of characters shown of one value."""
+"""Maximum number of characters shown for one value."""
 
 _PLAIN: Final = (int, float, Decimal, date, time, timedelta, UUID, NoneType)
 """Types that are shown without quotes, because a client cannot put words into their text."""

@@ -263,7 +263,7 @@ def _with_blocks(value: Any) -> Any:
 
 
 def _typed(metadata: FuncMetadata, check: Check) -> Callable[[Any], Any]:
-    """Return a function that validates and serializes a value against the return annotation, as the SDK does."""
+    """Return a function that validates and serializes a value by its annotation, in the same way that the SDK does."""
     adapter = output_adapter(metadata)
     wraps = metadata.wrap_output
     model = unannotated(metadata.output_model)

@@ -36,7 +36,7 @@ _UNREGISTERED: Final = _CatalogEntry(Component("resource", ""), None, "resources
 
 
 class Catalog:
-    """Catalog of visible items, so that lists and lookups need not apply rules. Any thread may change the catalog."""
+    """Catalog of visible items, so that lists and lookups need not apply rules. Any thread may change it."""
 
     def __init__(self, visibility: Visibility, effects: Effects, gates: "Callable[[], GateEvaluator]") -> None:
         self._visibility = visibility
@@ -100,7 +100,7 @@ class Catalog:
         return seen
 
     def sees(self, kind: Shelf, identifier: str) -> bool:
-        """Return True if the rules let clients see an item. Its visibility gate is not evaluated."""
+        """Return True if the rules let clients see an item, without evaluating its visibility gate."""
         return (kind, identifier) not in self._hidden
 
     def knows(self, kind: Shelf, identifier: str) -> bool:
@@ -108,7 +108,7 @@ class Catalog:
         return (kind, identifier) in self._entries
 
     def filled_in(self, kind: Shelf, identifier: str) -> frozenset[str]:
-        """Return those parameters of an item that clients do not fill."""
+        """Return an item's parameters that clients do not fill."""
         return self._entry(kind, identifier).filled
 
     def is_served_in_legs(self, kind: Shelf, identifier: str) -> bool:
@@ -162,14 +162,14 @@ class Catalog:
         return await self._gate_evaluator().serve_unseen(work())
 
     async def serve_list(self, listed: Listed, work: Callable[[], Awaitable[T]]) -> T:
-        """Serve a list that contains only items which the request may see."""
+        """Serve a list with only the items that the request may see."""
         gates = self._gates[listed]
         if not gates:
             return await work()
         return await (await self._gate_evaluator().open_all(gates)).around(work())
 
     def refresh(self) -> list[Shelf]:
-        """Apply the current rules. Return the kinds of item whose visible items have changed."""
+        """Apply the current rules. Return the kinds whose visible items have changed."""
         with self._lock:
             before = self._hidden
             self._look()

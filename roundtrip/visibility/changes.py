@@ -93,7 +93,7 @@ class Changes:
             self._by_session.discard(listing)
             self._told.add(listing)
 
-        # Patch the session: each request has its own session object.
+        # A session object serves only one request, so patching it affects no other request.
         self._ctx.session.send_notification = send_and_notice  # type: ignore[method-assign]
 
     def publishing(self, listing: Listing) -> Any:
@@ -174,7 +174,7 @@ class OlderClients:
 
 
 class _OlderClient:
-    """Connection to one older client. Equal events are queued once, so a client that does not read needs little memory."""
+    """Connection to one older client. Equal events are queued once, to limit memory if the client does not read."""
 
     def __init__(self, session: ServerSession) -> None:
         self._session = session

@@ -78,7 +78,7 @@ class Announcer:
         served.changes.note(listing)
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        """Serve one message, as an SDK middleware."""
+        """Serve one message. The SDK calls this like any other middleware."""
         if ctx.request_id is None:
             result = await call_next(ctx)
             return result if is_retry_era(ctx.protocol_version) else self._notice(ctx, result)
