@@ -1,4 +1,4 @@
-"""roundtrip: MCP servers whose tools can ask, and resume on any instance."""
+"""roundtrip: MCP servers whose tools can ask questions, and resume on any instance."""
 
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
@@ -73,9 +73,10 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    # So that `import *` works without the extra.
+    # Makes `import *` work without the extra.
     __all__ = [name for name in __all__ if name != "DocketEngine" or find_spec("docket") is not None]
-    # The command line shows its help without the SDK, and a server does not pay for what it does not use.
+    # Names are imported on first use, so that the command line can show its help without the SDK, and a server loads
+    # only what it uses.
     _HOMES: Final = {
         "mcp.server.mcpserver.exceptions": ["ToolError"],
         "roundtrip.approvals.markers": ["Approval", "Approvals", "Approve", "PendingApproval"],
@@ -105,7 +106,7 @@ if not TYPE_CHECKING:
     }
 
     def __getattr__(name: str) -> Any:
-        # Imported here: the pytest plugin loads this package in every run of pytest.
+        # Lazy: the pytest plugin imports this package in every pytest run.
         from roundtrip.on_demand import load_public_name
 
         return load_public_name(__name__, name, _HOMES, modules=["errors", "ledger", "testing"])

@@ -1,4 +1,4 @@
-"""`python -m roundtrip` is the `roundtrip` command."""
+"""Entry point of `python -m roundtrip`, which is the `roundtrip` command."""
 
 import sys
 

@@ -1,11 +1,11 @@
-"""Let the tools of servers ask that are of the SDK's own classes, without a change of class.
+"""Questions in tools on servers of the SDK's own classes.
 
 ```python
 server = MCPServer("shop")
 install(server, keys=[os.environ["SHOP_KEY"]])
 ```
 
-The low-level `Server` has no tools of functions: `bind` makes its handlers.
+The low-level `Server` does not build tools from functions. `bind` creates the handlers that do:
 
 ```python
 tools = bind(book, cancel)
@@ -30,24 +30,25 @@ __all__ = ["bind", "install"]
 
 
 def install(server: MCPServer[Any] | LowLevelServer[Any], **options: Unpack[InstallOptions]) -> None:
-    """Let the tools, prompts and resource templates of a server ask that are registered from now on.
+    """Enable questions in tools, prompts and resource templates that are registered after this call.
 
-    Functions that have none of roundtrip's markers, contexts and options are left as they are. A server's own
-    `request_state_security=` is replaced; give it, or the keys, here.
+    Functions that use none of roundtrip's markers, contexts and options are not changed. The server's own
+    `request_state_security=` is replaced; pass it, or the keys, to `install`.
 
     Args:
-        server: An `MCPServer`, or a low-level `Server` whose tools `bind` made.
-        **options: Those of `roundtrip.Server` with the same names: keys, ttl, max_age, encrypt, principal, audience,
+        server: An `MCPServer`, or a low-level `Server` whose handlers come from `bind`.
+        **options: Options of `roundtrip.Server` with the same names: keys, ttl, max_age, encrypt, principal, audience,
             request_state_security, seal_keys, build, trace, ledger, pages, channels, approvals (these three not for the
             low-level server), no_empty_rounds, max_token_bytes, max_journal_bytes
             and system.
 
     Raises:
-        TypeError: It is a server of another class, or an option does not exist.
-        ValueError: It has roundtrip already, or the options contradict each other.
-        InvalidSignature: A function with roundtrip's markers was registered before. Or pages= or channels= has to
-            store calls, and the ledger cannot.
-        KeysMissing: They have to store calls where other processes can read them, and the server has no keys.
+        TypeError: The server has another class, or an option does not exist.
+        ValueError: roundtrip is already installed on this server, or the options contradict each other.
+        InvalidSignature: A function with roundtrip's markers is already registered. Or pages= or channels= must store
+            calls, and the ledger cannot store calls.
+        KeysMissing: pages= or channels= must store calls where other processes can read them, and the server has no
+            keys.
     """
     if isinstance(server, Server):
         raise TypeError("install() must be given a server without roundtrip, got a roundtrip.Server; leave it out")
@@ -65,15 +66,15 @@ def install(server: MCPServer[Any] | LowLevelServer[Any], **options: Unpack[Inst
 
 
 def bind(*functions: Callable[..., Any]) -> BoundTools:
-    """Make the handlers of `tools/call` and `tools/list` for a low-level server, whose tools these functions are.
+    """Create a low-level server's handlers for `tools/call` and `tools/list` from the functions that are its tools.
 
-    Options come by the standalone `@tool`. A handler of your own may call this one for some names:
-    `await tools(ctx, params)`.
+    Set options with the standalone `@tool`. Your own handler may call the returned handler for some tool names: `await
+    tools(ctx, params)`.
 
     Args:
-        *functions: The functions.
+        *functions: The tools' functions.
 
     Raises:
-        InvalidSignature: One cannot work.
+        InvalidSignature: A function cannot work as a tool.
     """
     return BoundTools(functions)

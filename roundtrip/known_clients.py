@@ -1,7 +1,8 @@
-"""Look up known clients by the name that they announce: what they can be asked, and what their declaration hides.
+"""Known clients: what each client can be asked, and what its declared capabilities do not reveal.
 
-The facts are advice. Names can be forged, so no rule of safety may rest on them, and a client can be asked exactly what
-it declares. The file `known_clients.toml` has a source and a date for each entry; it is read at the first look-up.
+Clients are looked up by the name that they announce. A name can be forged, so the facts are only advice: no security
+rule may depend on them, and a client is asked only what it declares. The file `known_clients.toml`, read at the first
+lookup, has a source and a date for each entry.
 """
 
 import re
@@ -17,22 +18,22 @@ from typing import Any, Final
 _DATA: Final = "known_clients.toml"
 _RELEASE: Final = re.compile(r"v?(\d{1,9}(?:\.\d{1,9}){0,4})")
 _PROXY: Final = " (via "
-"""The text that `mcp-remote`, a proxy, adds to the name of its client."""
+"""Text that the proxy `mcp-remote` appends to its client's name."""
 _MAX_NAME_CHARS: Final = 200
 
 
 class Support(StrEnum):
-    """Support of a client for one kind of question."""
+    """A client's support for one kind of question."""
 
     YES = "yes"
     NO = "no"
     DEPENDS = "depends"
-    """Settings decide, or the program that uses a library."""
+    """Depends on the client's settings or, for a library, on the program that uses it."""
     UNKNOWN = "unknown"
 
 
 class Quirk(StrEnum):
-    """Behavior of a client that its declared capabilities do not tell."""
+    """Client behavior that the declared capabilities do not reveal."""
 
     DECLINES_UNSEEN = "declines-unseen"
     ACCEPTS_UNSEEN = "accepts-unseen"
@@ -41,7 +42,7 @@ class Quirk(StrEnum):
 
     @property
     def meaning(self) -> str:
-        """Return the behavior in a sentence."""
+        """Return a sentence that describes the behavior."""
         return _MEANINGS[self]
 
 
@@ -55,7 +56,7 @@ _MEANINGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ClientFact:
-    """Source of the facts of an entry."""
+    """Source for an entry's facts."""
 
     date: date
     url: str
@@ -64,29 +65,29 @@ class ClientFact:
 
 @dataclass(frozen=True, slots=True)
 class KnownClient:
-    """Facts about a client, by the name that it announces."""
+    """Facts about a client, found by the name that the client announces."""
 
     name: str
-    """Its `clientInfo.name`; `*` at the end stands for any rest."""
+    """The client's `clientInfo.name`. A `*` at the end matches any text."""
     title: str = ""
-    """The name by which its users know it."""
+    """The name by which users know the client."""
     versions: str = ""
-    """The versions that the entry is about, as in PEP 440; empty for all."""
+    """PEP 440 specifier of the versions to which the entry applies; empty for all versions."""
     revision: str | None = None
-    """The newest protocol revision that it was seen to negotiate."""
+    """Newest protocol revision that the client was seen to negotiate."""
     form: Support = Support.UNKNOWN
     url: Support = Support.UNKNOWN
     sampling: Support = Support.UNKNOWN
     roots: Support = Support.UNKNOWN
     tasks: Support = Support.UNKNOWN
     max_rounds: int | None = None
-    """The rounds of questions after which it gives up a call of 2026-07-28; None if unknown."""
+    """Rounds of questions after which the client gives up a call on 2026-07-28; None if unknown."""
     quirks: frozenset[Quirk] = frozenset()
     note: str = ""
     sources: tuple[ClientFact, ...] = ()
 
     def fits(self, name: str, version: str | None) -> bool:
-        """Return True if the entry is about this client."""
+        """Return True if the entry applies to this client."""
         is_named = name.startswith(self.name[:-1]) if self.name.endswith("*") else name == self.name
         return is_named and (not self.versions or _in_range(version, self.versions))
 
@@ -94,12 +95,12 @@ class KnownClient:
 def known_client(
     name: str, version: str | None = None, *, overrides: Mapping[str, KnownClient | None] | None = None
 ) -> KnownClient | None:
-    """Return the facts about a client, or None if it is not known.
+    """Return the facts about a client; None for an unknown client.
 
     Args:
-        name: The name that it announces.
-        version: The version that it announces. Entries for some versions only are skipped without a readable one.
-        overrides: Facts that replace those of this package, by name; None forgets a client.
+        name: The name that the client announces.
+        version: The version that the client announces. Without a valid version, only entries for all versions apply.
+        overrides: Facts that replace the built-in facts, keyed by client name; None makes a client unknown.
     """
     name = name[:_MAX_NAME_CHARS].partition(_PROXY)[0]
     if overrides and name in overrides:
@@ -109,12 +110,12 @@ def known_client(
 
 @cache
 def all_known_clients() -> tuple[KnownClient, ...]:
-    """Return all entries, in the order of the file."""
+    """Return all entries, in file order."""
     return tuple(read_known_clients(files("roundtrip").joinpath(_DATA).read_text(encoding="utf-8")))
 
 
 def read_known_clients(text: str) -> Iterable[KnownClient]:
-    """Return the entries of a TOML file with tables `[[clients]]`.
+    """Yield the entries in a TOML text that has `[[clients]]` tables.
 
     Raises:
         ValueError: An entry is invalid.
@@ -144,13 +145,13 @@ def _entry_of(data: dict[str, Any]) -> KnownClient:
 
 
 def _in_range(version: str | None, versions: str) -> bool:
-    """Return True if a version, of which only the leading numbers count, is one of these."""
+    """Return True if a version is in the range. Only the numbers at the start of the version count."""
     found = _RELEASE.match(version or "")
     return found is not None and found[1] in _specifiers(versions)
 
 
 @cache
 def _specifiers(versions: str) -> Any:
-    from packaging.specifiers import SpecifierSet  # only for the few clients whose versions differ
+    from packaging.specifiers import SpecifierSet  # lazy: only clients whose versions differ need this
 
     return SpecifierSet(versions)

@@ -1,4 +1,4 @@
-"""Limit log lines that clients can cause: a few a minute, then one that counts those left out."""
+"""Rate-limited log lines, for lines that clients can cause: a few per minute, then a count of the omitted lines."""
 
 import logging
 from collections.abc import Callable
@@ -12,14 +12,14 @@ _MAX_KEYS: Final = 256
 
 
 class _Budget:
-    """Counter of the lines of each kind within a window of time."""
+    """Count of log lines per kind within a time window."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._kinds: dict[object, tuple[float, int]] = {}
 
     def spend(self, kind: object) -> int | None:
-        """Return None if a line of this kind must be left out, else how many were left out since the last window."""
+        """Return the number of lines omitted in the previous window, or None if this line must be omitted."""
         now = self._clock()
         since, count = self._kinds.get(kind, (now, 0))
         left_out = 0
@@ -33,14 +33,14 @@ class _Budget:
 
 
 class LimitedLog:
-    """Logger that writes each line at most five times a minute."""
+    """Logger that writes the same message at most five times per minute."""
 
     def __init__(self, logger: logging.Logger, *, clock: Callable[[], float] = SYSTEM.monotonic) -> None:
         self._logger = logger
         self._budget = _Budget(clock)
 
     def warning(self, message: str, *args: Any) -> None:
-        """Log a warning, unless there were too many of this message; `args` do not tell messages apart."""
+        """Log a warning unless this message has reached its limit, whatever its `args` are."""
         if not self._logger.isEnabledFor(logging.WARNING):
             return
         left_out = self._budget.spend(message)
@@ -51,21 +51,25 @@ class LimitedLog:
 
 
 LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
-"""Log of lines that clients can cause."""
+"""Rate-limited log for lines that clients can cause."""
 
 
 class LimitedFilter(logging.Filter):
-    """Filter that passes at most five warnings or errors a minute of each place in the code, or each first line."""
+    """Filter that passes at most five warnings or errors per minute from each source line.
+
+    For asyncio, the limit applies to each different first line of the message.
+    """
 
     def __init__(self, *, clock: Callable[[], float] = SYSTEM.monotonic) -> None:
         super().__init__()
         self._budget = _Budget(clock)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return True if the record is to be written."""
+        """Return True if the record should be written."""
         if record.levelno < logging.WARNING:
             return True
-        # All lines of asyncio come from one place; the texts of other loggers may contain values.
+        # asyncio logs all its messages from one source line. For other loggers, the text may contain values, so ignore
+        # it.
         first_line = str(record.msg).partition("\n")[0] if record.name == "asyncio" else ""
         left_out = self._budget.spend((record.pathname, record.lineno, first_line))
         if left_out:

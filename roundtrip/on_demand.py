@@ -1,4 +1,4 @@
-"""Import public names of a package, and modules that few servers need, when they are first used."""
+"""Imports on demand: public names and rarely needed modules are imported on first use."""
 
 import sys
 import threading
@@ -6,27 +6,27 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final
 
-# Modules of the SDK import each other in circles: two threads that begin at different ones would deadlock.
+# The SDK has import cycles: two threads that enter a cycle at different modules would deadlock.
 _IMPORTING: Final = threading.RLock()
 
 
 def load_public_name(
     package: str, name: str, homes: Mapping[str, Sequence[str]], *, modules: Sequence[str] = ()
 ) -> Any:
-    """Return a public name of a package, for the package's `__getattr__`.
+    """Return a package's public name. The package's `__getattr__` calls this function.
 
-    Hide that `__getattr__` from type checkers and editors, which would then accept every attribute and infer no type.
-    They read the same imports under `if TYPE_CHECKING`.
+    Hide that `__getattr__` from type checkers and editors, which would otherwise accept any attribute and infer no
+    type. They read the same imports under `if TYPE_CHECKING`.
 
     Args:
         package: The package's name.
         name: The attribute.
-        homes: The public names of each module; a module of the package may be written as `.module`.
-        modules: The package's modules that are attributes of it.
+        homes: Public names by the module that defines them. A module in the package may be written as `.module`.
+        modules: The package's modules that are also its attributes.
 
     Raises:
         AttributeError: The package has no such name.
-        ImportError: One of the modules has it.
+        ImportError: The package has no such name, but one of its modules does.
     """
     if name in modules:
         with _IMPORTING:
@@ -35,25 +35,25 @@ def load_public_name(
         if name in names:
             with _IMPORTING:
                 value = getattr(import_module(home, package), name)
-            # The next use finds the attribute and does not come here.
+            # Set the attribute, so that Python does not call `__getattr__` for it again.
             setattr(sys.modules[package], name, value)
             return value
-    # Tools ask each module for private names, such as `__wrapped__`, and must not load the testing kit.
+    # Skip private names: inspection tools request `__wrapped__` and the like, which must not import the testing kit.
     for module in modules if not name.startswith("_") else ():
         if name in import_module(f"{package}.{module}").__all__:
-            # `from ... import` would drop the text of an AttributeError.
+            # Raise ImportError, because `from ... import` would discard the text of an AttributeError.
             raise ImportError(f"{package} has no {name!r}; write: from {package}.{module} import {name}")
     raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
 
 def load_on_use(importer: dict[str, Any], *modules: str) -> None:
-    """Bind modules to their last names in the globals of a module, and import each when its first attribute is read.
+    """Bind module names in a module's globals, and import each module when its first attribute is read.
 
-    The same imports stand beside it, under `if TYPE_CHECKING`, for type checkers, import contracts and readers.
+    Repeat the imports under `if TYPE_CHECKING`, for type checkers, import contracts and readers.
 
     Args:
-        importer: The globals of the module.
-        modules: The full names.
+        importer: The importing module's globals.
+        modules: Full module names. Each is bound to its last part.
     """
     for module in modules:
         name = module.rpartition(".")[2]
@@ -61,7 +61,7 @@ def load_on_use(importer: dict[str, Any], *modules: str) -> None:
 
 
 class _NotLoaded:
-    """Stands for a module, and puts it in its own place when it is needed."""
+    """Placeholder that replaces itself by the module when an attribute is read."""
 
     def __init__(self, importer: dict[str, Any], name: str, module: str) -> None:
         self._importer = importer
@@ -70,7 +70,8 @@ class _NotLoaded:
 
     def __getattr__(self, attribute: str) -> Any:
         if attribute.startswith("__"):
-            # Tools that look at every object ask for these, and must not import what may not be installed.
+            # Inspection tools read such names from every object. They must not import a module that may not be
+            # installed.
             raise AttributeError(attribute)
         module = self._importer[self._name] = import_module(self._module)
         return getattr(module, attribute)

@@ -1,6 +1,6 @@
-"""The pytest plugin: a mark that runs tests in both eras and under hostile networks, and fixtures.
+"""pytest plugin: a marker that runs tests in both eras and under hostile networks, and fixtures.
 
-Every pytest run in an environment with roundtrip imports this module, so each hook and fixture imports what it needs.
+Every pytest run in an environment with roundtrip imports this module. So hooks and fixtures import lazily.
 """
 
 import sys
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from roundtrip.testing.user_defaults import Override, Traces, UserDefaults
 
 _RECORDING_FIXTURES: Final = frozenset({"trace", "wire_snapshot"})
-"""Fixtures that must be known before the first call of a test."""
+"""Fixtures that must be known before the test's first call, because they record calls."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the mark."""
+    """Register the marker."""
     config.addinivalue_line(
         "markers",
         "roundtrip(eras='both', hostile=False, without=(), deploy=None, secrets=(), over='memory'): run the test on "
@@ -30,7 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a marked test once for each of its eras and networks, and a test that takes `roundtrip_era` in both eras."""
+    """Run a marked test once for each era and network, and a test with the `roundtrip_era` fixture in both eras."""
     options = _mark_options(metafunc.definition)
     if options is None and "roundtrip_era" not in metafunc.fixturenames:
         return
@@ -44,7 +44,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _mark_options(item: pytest.Function) -> dict[str, Any] | None:
-    """Merge the options of a test's marks, of which the nearest wins; None without a mark."""
+    """Merge the options of a test's markers; the nearest marker wins. Return None for a test without a marker."""
     marks = list(item.iter_markers("roundtrip"))
     options: dict[str, Any] = {}
     for mark in reversed(marks):
@@ -60,11 +60,12 @@ def _mark_options(item: pytest.Function) -> dict[str, Any] | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """Skip a test whose network does not fit its user, and fail one that sent nothing through its network."""
+    """Skip a test whose network does not suit its user. Fail a test that sent no call through its network."""
     try:
         returned = yield
     except pytest.fail.Exception as failure:
-        # pytest fails each `async def` that no plugin runs, and advises to install one, which is installed.
+        # pytest fails an `async def` test that no plugin runs, and advises to install a plugin although one is
+        # installed.
         if pyfuncitem.get_closest_marker("roundtrip") is not None and "async def" in str(failure):
             raise pytest.fail.Exception(
                 "no mark runs this async test; add @pytest.mark.anyio, or pytestmark = pytest.mark.anyio to its module",
@@ -72,7 +73,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
             ) from None
         raise
     except Exception as error:
-        # The class exists only if a test has imported its module.
+        # Do not import the module: the exception can only come from a test that has already imported it.
         deliveries = sys.modules.get("roundtrip.testing.networks.deliveries")
         if deliveries is not None and isinstance(error, deliveries.Inapplicable):
             pytest.skip(str(error))
@@ -83,10 +84,10 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
     return returned
 
 
-# For every test: pytest can parametrize only fixtures that the test uses.
+# Applied to every test, because pytest can only parametrize fixtures that a test uses.
 @pytest.fixture(autouse=True)
 def roundtrip_choice(request: pytest.FixtureRequest) -> "Generator[UserDefaults | None]":
-    """Set the defaults of the test's users: their era, their network and their transport."""
+    """Set the defaults for the test's users: era, network and transport."""
     choice: UserDefaults | None = getattr(request, "param", None)
     if choice is None and request.node.get_closest_marker("roundtrip") is not None:
         pytest.fail(
@@ -106,13 +107,13 @@ def roundtrip_choice(request: pytest.FixtureRequest) -> "Generator[UserDefaults 
 
 @pytest.fixture
 def roundtrip_era(roundtrip_choice: "UserDefaults") -> "Era":
-    """Return the era of the test and its users. A test that takes it runs in both eras."""
+    """Return the era in which the test and its users run. A test with this fixture runs in both eras."""
     return roundtrip_choice.era
 
 
 @pytest.fixture
 def clock() -> "Generator[Clock]":
-    """Stop the clock of this process until the test moves it: `clock.advance(seconds=601)`."""
+    """Stop this process's clock until the test moves it: `clock.advance(seconds=601)`."""
     from roundtrip.testing.clocks import Clock
 
     with Clock().set() as clock:
@@ -142,14 +143,16 @@ def trace(roundtrip_choice: "UserDefaults | None") -> "Traces":
 def call_snapshot(request: pytest.FixtureRequest) -> "CallSnapshot":
     """Compare a call with a readable text in `__snapshots__`: `assert call == call_snapshot`.
 
-    `pytest --snapshot-update` writes it. `call_snapshot.redacting("card")` redacts the values of fields.
+    `pytest --snapshot-update` writes the text. `call_snapshot.redacting("card")` redacts the values of fields.
     """
     return _snapshot(request, "call")
 
 
 @pytest.fixture
 def wire_snapshot(request: pytest.FixtureRequest) -> "CallSnapshot":
-    """Compare every JSON-RPC message of a call, as `call_snapshot`. The test's users record them, over HTTP."""
+    """Compare a call's JSON-RPC messages with a text, like `call_snapshot`. The test's users record the messages over
+    HTTP.
+    """
     return _snapshot(request, "wire")
 
 

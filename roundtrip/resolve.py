@@ -1,6 +1,6 @@
-"""The SDK's four functions for filling parameters by hand, on roundtrip's plans and its driver of legs.
+"""The SDK's four functions for filling parameters manually, implemented with roundtrip's plans and legs.
 
-Use them to fill the parameters of a function that is not registered as a tool. A registered tool needs none of them.
+Use them to fill the parameters of a function that is not registered as a tool. Registered tools do not need them.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Set
@@ -41,7 +41,7 @@ _LIMITS = Limits(ttl=600.0, max_age=3600.0)
 
 
 class ResolverPlans(dict[Hashable, Node]):
-    """Nodes of a graph of resolvers by the identity of their functions, and the plan they make together."""
+    """Nodes of a resolver graph, keyed by function identity, with the plan for the whole graph."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__({identity(node.fn): node for node in plan.nodes})
@@ -49,19 +49,19 @@ class ResolverPlans(dict[Hashable, Node]):
 
 
 def find_resolved_parameters(fn: Any) -> dict[str, tuple[Marker, bool]]:
-    """Return the parameters of a function that a `Resolve` fills, each with its marker; True for an outcome.
+    """Return the function's parameters that a `Resolve` fills, each with its marker, and True if it takes the outcome.
 
     Raises:
-        InvalidSignature: A marker is buried in a union or another type.
+        InvalidSignature: A marker is nested inside a union or another type.
     """
     return find_resolved(fn, reject=foreign.reject)
 
 
 def build_resolver_plans(resolved_params: ResolvedParameters, tool_arg_names: Set[str]) -> ResolverPlans:
-    """Check the graph that starts at some filled parameters.
+    """Check the resolver graph for the given parameters, and return its plan.
 
     Raises:
-        InvalidSignature: It has a cycle, or a parameter that nothing can fill.
+        InvalidSignature: The graph has a cycle, or a parameter that nothing can fill.
     """
     return ResolverPlans(_plan(resolved_params, tool_arg_names, foreign.reject))
 
@@ -69,13 +69,13 @@ def build_resolver_plans(resolved_params: ResolvedParameters, tool_arg_names: Se
 async def resolve_arguments(
     resolved_params: ResolvedParameters, plans: ResolverPlans, tool_args: Mapping[str, Any], context: Context[Any, Any]
 ) -> dict[str, Any] | InputRequiredResult:
-    """Fill the parameters, or return the questions that must be asked first.
+    """Fill the parameters, or return the questions that the client must answer first.
 
-    In the retry era the questions are an `InputRequiredResult`, which the caller returns to the client as it is. The
-    next leg reads the answers and the state from its context. Older clients are asked while this waits.
+    In the retry era, the questions are an `InputRequiredResult`, which the caller returns to the client unchanged. The
+    next leg reads the answers and the state from its context. In the live era, this function waits for the answers.
 
     Raises:
-        ToolError: The user declined or cancelled a question whose consumer takes the bare value.
+        ToolError: The user declined or cancelled a question, and its consumer needs the value.
         KeysMissing: A resolver keeps a value with `remember=True`, and the server has no key to seal it with.
     """
     server = context.mcp_server
@@ -130,7 +130,7 @@ def _plan(resolved: ResolvedParameters, arguments: Iterable[str] = (), reject: R
 
 
 def _restore(codec: JournalCodec, state: str | None) -> Journal | None:
-    """Return the journal of a state that this module wrote. Any other state is the caller's own."""
+    """Return the journal from a state that this module wrote; None for a state that the caller wrote."""
     if state is None:
         return None
     try:

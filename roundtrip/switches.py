@@ -1,4 +1,4 @@
-"""Read the switches of a server: an argument, or else a variable of the environment."""
+"""Server switches, set by an argument or an environment variable."""
 
 from collections.abc import Mapping
 from typing import Final, Literal
@@ -6,27 +6,27 @@ from typing import Final, Literal
 FAST_LANE_VARIABLE: Final = "ROUNDTRIP_FAST_LANE"
 PROBE_VARIABLE: Final = "ROUNDTRIP_PROBE"
 PROBE_TOOL: Final = "roundtrip_probe"
-"""The tool that answers `roundtrip doctor`, if it is switched on."""
+"""Tool that `roundtrip doctor` calls, if the switch for it is on."""
 RUN_TASKS_VARIABLE: Final = "ROUNDTRIP_RUN_TASKS"
 OWN: Final = "own"
-"""The tasks that clients of this process have made or asked for, and no others."""
+"""Value that limits a process to the tasks that its own clients have created or asked for."""
 
 _ON: Final = frozenset({"1", "true", "yes", "on"})
 _OFF: Final = frozenset({"", "0", "false", "no", "off"})
 
 
 def is_on(given: object, variable: str, *, environment: Mapping[str, str], default: bool) -> bool:
-    """Return True if something is switched on.
+    """Return True if a switch is on.
 
     Args:
-        given: The argument; None if the author gave none.
-        variable: The name of the variable: that of the argument in capitals, after `ROUNDTRIP_`.
-        environment: The variables.
-        default: The choice if neither says anything.
+        given: The argument; None if the author did not set it.
+        variable: The variable's name: `ROUNDTRIP_` and the argument's name in capitals.
+        environment: The environment variables.
+        default: The result if neither is set.
 
     Raises:
         TypeError: The argument is neither True nor False.
-        ValueError: The variable is neither on nor off.
+        ValueError: The variable has an invalid value.
     """
     if isinstance(given, bool):
         return given
@@ -42,11 +42,11 @@ def is_on(given: object, variable: str, *, environment: Mapping[str, str], defau
 
 
 def runs_tasks(given: object, *, environment: Mapping[str, str]) -> bool | Literal["own"]:
-    """Return which tasks a process runs, by the argument `run_tasks=`, else by its variable: all, none, or its own.
+    """Return which tasks a process runs: all, none, or its own. `run_tasks=` overrides the environment variable.
 
     Raises:
-        TypeError: The argument is none of the choices.
-        ValueError: The variable is none of them.
+        TypeError: The argument has an invalid value.
+        ValueError: The variable has an invalid value.
     """
     said = environment.get(RUN_TASKS_VARIABLE, "").strip().lower() if given is None else given
     if said == OWN:

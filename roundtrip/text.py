@@ -1,4 +1,4 @@
-"""Make untrusted text safe for a terminal, and write builds alike in every view."""
+"""Display text: make untrusted text safe for a terminal, and shorten build names consistently."""
 
 import json
 import re
@@ -6,22 +6,22 @@ import unicodedata
 from typing import Final
 
 _INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Categories of control, format (with bidi overrides), surrogate, line and paragraph separator characters."""
+"""Unicode categories: control, format (with bidi overrides), surrogate, line and paragraph separator."""
 
 _JOINERS: Final = "\u200c\u200d"
-"""Format characters of Persian and emoji, which neither move the cursor nor reverse text."""
+"""Format characters in Persian and emoji. They neither move the cursor nor reverse text."""
 
 _BLANK: Final = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
     "\U000e0000-\U000e0fff]"
 )
-"""Letters, marks and symbols without a glyph: texts with and without one look alike."""
+"""Letters, marks and symbols without a glyph. A text looks the same with and without them."""
 
 _EMOJI: Final = re.compile(
     "(?<=[#*0-9\u00a9\u00ae\u203c\u2049\u2100-\u27bf\u2900-\u297f\u2b00-\u2bff\u3030\u303d\u3297\u3299"
     "\U0001f000-\U0001faff])[\ufe0e\ufe0f](?![\ufe00-\ufe0f])"
 )
-"""A selector behind the symbol that it gives the form of an emoji, or of a text."""
+"""A variation selector that follows a symbol, and shows the symbol as an emoji or as text."""
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{13,}")
 _MAX_DIGEST_CHARS: Final = 12
@@ -29,7 +29,7 @@ _MAX_BUILD_CHARS: Final = 40
 
 
 def build_text(build: str | None) -> str:
-    """Return a build for display: unquoted, a long digest truncated, and `-` for an unknown one."""
+    """Return a build name for display, without quotes. A long digest is truncated, and an unknown build is `-`."""
     if not build:
         return "-"
     if _DIGEST.fullmatch(build):
@@ -38,9 +38,9 @@ def build_text(build: str | None) -> str:
 
 
 def printable(text: str, *, keep_newlines: bool = False) -> str:
-    r"""Escape all characters that a terminal would obey or not show: an escape character becomes `\x1b`.
+    r"""Escape all characters that a terminal would interpret or not show: an escape character becomes `\x1b`.
 
-    Newlines stay only with `keep_newlines`, and then as `\n`.
+    Newlines are kept only with `keep_newlines`, and normalized to `\n`.
     """
     if text.isprintable() and (text.isascii() or _BLANK.search(text) is None):
         return text
@@ -50,17 +50,17 @@ def printable(text: str, *, keep_newlines: bool = False) -> str:
 
 
 def quoted(text: str) -> str:
-    r"""Return the text in double quotes, as in JSON: it can neither end its quotes nor reverse the text after it."""
+    r"""Return the text in double quotes, as in JSON. The text can neither end the quotes nor reverse what follows."""
     return printable(json.dumps(text, ensure_ascii=False))
 
 
 def without_invisible(text: str) -> str:
-    """Return a text without the characters that nobody sees, to compare it with another."""
+    """Return a text without invisible characters, for comparisons."""
     return "".join(char for char in text if not _is_invisible(char))
 
 
 def columns_of(text: str) -> int:
-    """Return the width of a line on a terminal: wide characters take two columns, combining ones none."""
+    """Return a line's width on a terminal. Wide characters take two columns, and combining characters none."""
     if text.isascii():
         return len(text)
     wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)

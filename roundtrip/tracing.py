@@ -1,8 +1,8 @@
-"""Define the protocol of tracers, and the facts that only a server knows.
+"""The tracer protocol, and facts that only a server knows.
 
-A tracer makes a watch for each request that reaches a function, and receives each token that the server rejects. It may
-receive the ends of stored calls outside of requests, too. The watch is called with every fact in order: those of the
-runtime (`roundtrip.machine.facts`) and those below.
+For each request that reaches a function, a tracer creates a watch. It also receives each token that the server rejects,
+and may receive the ends of stored calls outside requests. A watch is called with every fact in order: the runtime's
+facts (`roundtrip.machine.facts`) and the facts defined here.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ class Beginning(NamedTuple):
     protocol: str | None
     principal: str | None
     journal: Journal | None
-    """The journal that the client brought."""
+    """The journal in the client's token; None without a token."""
     token_bytes: int | None
     arguments: Mapping[str, Any]
     within: str | None
-    """The call whose function called this one."""
+    """Id of the call whose function made this call."""
     takes_over: bool = False
-    """True if a worker continues a task whose worker stopped renewing its lease."""
+    """True if this worker continues a task because the previous worker stopped renewing its lease."""
 
     @property
     def tool(self) -> str:
@@ -72,7 +72,7 @@ class Beginning(NamedTuple):
 
 
 class TokenRejection(NamedTuple):
-    """The server rejected a token; `journal` is its content if the token is authentic."""
+    """The server rejected a token. `journal` is the token's content if the token is authentic."""
 
     reason: RejectionReason
     method: str
@@ -84,15 +84,15 @@ class TokenRejection(NamedTuple):
 
 
 class StoppedCall(NamedTuple):
-    """A stored call ended otherwise than by its own leg."""
+    """A stored call was ended from outside, not by its own leg."""
 
     call_id: str
     tool: str
     how: Literal["cancelled", "lost", "expired", "unstored", "joined"]
     ends_leg: bool
-    """True if a worker ran a leg of it, and reports the end of that leg itself."""
+    """True if a worker was running a leg of this call. That worker reports the leg's end itself."""
     joined: str | None = None
-    """The equal call that goes on in its place."""
+    """Id of the equal call that continues instead of this one."""
 
 
 class Wrote(NamedTuple):
@@ -102,7 +102,7 @@ class Wrote(NamedTuple):
 
 
 class Returned(NamedTuple):
-    """The function returned; `value` is its result as the client receives it."""
+    """The function returned. `value` is the result as the client receives it."""
 
     value: Any
 
@@ -114,23 +114,27 @@ class Raised(NamedTuple):
 
 
 class HandedFact(NamedTuple):
-    """The call goes on as a task, and the request ends before the body."""
+    """The request ended before the body ran, because the call continues as a task."""
 
 
 class DeclinedFact(NamedTuple):
-    """The user declined or cancelled a question that the call needs; `reason` names it."""
+    """The user declined or cancelled a question that the call needs. `reason` names the question."""
 
     reason: str
 
 
 class Closed(NamedTuple):
-    """The request has been served. This is the last fact; it has the size of the sent token, if there is one."""
+    """The request has been served. This is always the last fact. It has the size of the sent token, if a token was
+    sent.
+    """
 
     token_bytes: int | None
 
 
 class LinkedWatch:
-    """Watch that records a leg as a span. The token carries its `traceparent`, so that the next leg can link to it."""
+    """Watch that records a leg as a span. The token carries its `traceparent`, so that the next leg can link to the
+    span.
+    """
 
     __slots__ = ("_watch", "traceparent")
 
@@ -145,10 +149,10 @@ class LinkedWatch:
 
 @runtime_checkable
 class Tracer(Protocol):
-    """Observer of a server's calls; give it to `Server(trace=...)`."""
+    """Observer of a server's calls, for `Server(trace=...)`."""
 
     def begin(self, beginning: Beginning) -> Watch:
-        """Return a watch for one request, which is called with each of its facts."""
+        """Return a watch for one request. The server calls the watch with each fact about the request."""
         ...
 
     def reject(self, rejection: TokenRejection) -> None:
@@ -158,21 +162,21 @@ class Tracer(Protocol):
 
 @runtime_checkable
 class FlushedTracer(Protocol):
-    """Tracer that keeps facts for a while."""
+    """Tracer that buffers facts."""
 
     def flush(self) -> None:
-        """Save or send all facts now; any thread may call it."""
+        """Save or send all facts now. Any thread may call this method."""
         ...
 
 
 @runtime_checkable
 class StoredCallTracer(Protocol):
-    """Tracer that records how stored calls end without a leg."""
+    """Tracer that records stored calls that end without a leg."""
 
     def stop(self, stopped: StoppedCall) -> None:
-        """Record the end of a stored call."""
+        """Record that a stored call has ended."""
         ...
 
 
 class Unfailing:
-    """Base of tracers whose watches never raise, so that the server calls them without a guard."""
+    """Base class for tracers whose watches never raise, so that the server can call them without a guard."""

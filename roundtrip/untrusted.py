@@ -1,4 +1,4 @@
-"""Read JSON from somebody else, whose shape is unknown: what has another shape counts as empty."""
+"""Untrusted JSON of unknown shape. A value with an unexpected shape counts as empty."""
 
 import json
 import math
@@ -7,12 +7,12 @@ from typing import Any, NoReturn, cast
 
 
 def mapping_of(value: object) -> Mapping[str, Any]:
-    """Return an object of JSON as it is, and anything else as an empty one."""
+    """Return a JSON object unchanged; an empty object for any other value."""
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 def list_of(value: object) -> list[Any]:
-    """Return a list as it is, and anything else as an empty one."""
+    """Return a list unchanged; an empty list for any other value."""
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
@@ -20,8 +20,8 @@ def strict_json(text: str) -> Any:
     """Return the value of a JSON text.
 
     Raises:
-        ValueError: It is not JSON, which has no `NaN` and no `Infinity`, or a number in it is too large.
-        RecursionError: It is nested too deeply.
+        ValueError: The text is not valid JSON (`NaN` and `Infinity` are not), or a number in it is too large.
+        RecursionError: The value is nested too deeply.
     """
     return json.loads(text, parse_constant=_reject_constant, parse_float=_finite)
 
@@ -38,7 +38,7 @@ def _finite(text: str) -> float:
 
 
 def leaves_of(value: object, name: str = "") -> Iterator[tuple[str, object]]:
-    """Yield the values in JSON that hold no others, each with the name of its field; an item of a list has none."""
+    """Yield each value that is not a list or object, with the name of its field. List items have no name."""
     if isinstance(value, Mapping):
         for inner, item in cast("Mapping[str, object]", value).items():
             yield from leaves_of(item, inner)
