@@ -1,7 +1,7 @@
-"""Questions in FastMCP tools, prompts and resources: call `install(mcp, keys=...)` once, before they are registered.
+"""Let the tools, prompts and resources of a FastMCP server ask: `install(mcp, keys=...)`, once, before they are added.
 
-FastMCP keeps its own registration, schemas, dependencies, middleware and results. Set the options that only roundtrip
-has with roundtrip's standalone decorator, below FastMCP's decorator:
+FastMCP keeps its registration, schemas, dependencies, middleware and results. Options that only roundtrip has come by
+its standalone decorator, below FastMCP's:
 
 ```python
 mcp = FastMCP("shop")
@@ -65,7 +65,7 @@ _REFUSED: Final = (
 )
 _TOOL_ONLY: Final = tuple(name for name in ToolSpec.__annotations__ if name not in ("dependencies", "inline"))
 _MARKERS: Final = (SdkResolve, Dependency)
-"""Marker classes that FastMCP does not know."""
+"""The classes of markers that FastMCP does not know."""
 
 _GUARDED: Final = "__roundtrip_guarded__"
 
@@ -74,23 +74,22 @@ _TOLD: Final[WeakSet[Callable[..., Any]]] = WeakSet()
 
 
 def install(mcp: names.FastMCP[Any], **options: Unpack[InstallOptions]) -> None:
-    """Enable questions in tools, prompts and resources that are registered after this call.
+    """Let the tools, prompts and resources of a server ask that are registered from now on.
 
-    Functions that use none of roundtrip's markers, contexts and options are not changed.
+    Functions that have none of roundtrip's markers, contexts and options are left as they are.
 
     Args:
         mcp: The server.
-        **options: Options of `roundtrip.Server` with the same names: keys, ttl, max_age, encrypt, principal, audience,
+        **options: Those of `roundtrip.Server` with the same names: keys, ttl, max_age, encrypt, principal, audience,
             seal_keys, build, trace, ledger, pages, channels,
             approvals, no_empty_rounds, max_token_bytes, max_journal_bytes and system.
 
     Raises:
-        TypeError: `mcp` is not a FastMCP server, or an option does not exist.
-        ValueError: roundtrip is already installed on this server, or the options contradict each other.
-        InvalidSignature: A function with roundtrip's markers is already registered. Or pages= or channels= must store
-            calls, and the ledger cannot store calls.
-        KeysMissing: pages= or channels= must store calls where other processes can read them, and the server has no
-            keys.
+        TypeError: It is not a FastMCP server, or an option does not exist.
+        ValueError: It has roundtrip already, or the options contradict each other.
+        InvalidSignature: A function with roundtrip's markers was registered before. Or pages= or channels= has to
+            store calls, and the ledger cannot.
+        KeysMissing: They have to store calls where other processes can read them, and the server has no keys.
     """
     if not isinstance(mcp, names.FastMCP):  # pyright: ignore[reportUnnecessaryIsInstance]
         kind = type(mcp)
@@ -130,7 +129,7 @@ def _mounted_on(mcp: names.FastMCP[Any]) -> Iterator[Installation[Any]]:
 
 
 def _watch_providers(mcp: names.FastMCP[Any], installation: Installation[Any]) -> None:
-    """Enable questions in functions of providers that are added later."""
+    """Let functions of providers ask that are added later."""
     add = mcp.add_provider
 
     def add_provider(provider: Any, *, namespace: str = "") -> None:
@@ -146,7 +145,7 @@ def _watch_providers(mcp: names.FastMCP[Any], installation: Installation[Any]) -
 
 
 def _let_ask(provider: names.LocalProvider, installation: Installation[Any]) -> None:
-    """Wrap a provider's registration methods, so that they convert functions that ask into plain functions."""
+    """Replace the methods of a provider that register functions, so that those that ask are made plain."""
     for kind in ("tool", "prompt", "resource"):
         method = f"add_{kind}"
         setattr(provider, method, _adding(kind, getattr(provider, method), installation))
@@ -198,16 +197,16 @@ def _register(kind: Kind, fn: Callable[..., Any], add: Callable[[Any], Any], ins
 
 
 def require_installed(mcp: names.FastMCP[Any], *, where: str = "") -> None:
-    """Reject a server without `install` if its tools use roundtrip's markers or options, which would have no effect.
+    """Reject a server without `install`, and those that it mounts, if their tools have roundtrip's markers or options.
 
-    The servers that it mounts are checked in the same way.
+    They would do nothing.
 
     Args:
         mcp: The server.
-        where: The server's location, for the error message.
+        where: Its place, for the error.
 
     Raises:
-        InvalidSignature: A server without `install` has such a tool.
+        InvalidSignature: One has such a tool.
     """
     if installation_in(names.low_level_of(mcp)) is None:
         for provider in names.providers_of(mcp):
@@ -218,17 +217,17 @@ def require_installed(mcp: names.FastMCP[Any], *, where: str = "") -> None:
 
 
 def _require_installed_in(provider: Any) -> None:
-    """Check the server that a provider mounts, with `require_installed`."""
+    """Reject a provider of a mounted server as `require_installed` does."""
     mounted = names.mounted_by(provider)
     if mounted is not None:
         require_installed(mounted, where=f"on the server {mounted.name!r}, ")
 
 
 def _require_plain(component: Any, *, where: str = "") -> None:
-    """Reject a component built from a function with roundtrip's markers. Clients could fill the marked parameters.
+    """Reject a component that was made of a function with roundtrip's markers, which a client could fill.
 
     Raises:
-        InvalidSignature: The component was built from such a function.
+        InvalidSignature: It is one.
     """
     if _is_unsafe(component):
         kind, name = names.kind_and_name_of(component)
@@ -240,12 +239,12 @@ def _require_plain(component: Any, *, where: str = "") -> None:
 
 
 def _asks(target: object) -> bool:
-    """Return True for a function that asks and that roundtrip has not converted into a plain function."""
+    """Return True for a function that asks, and that roundtrip has not made plain."""
     return callable(target) and function_of_plain(target) is None and uses_roundtrip(target, kinds=_MARKERS)
 
 
 def _is_unsafe(component: object) -> bool:
-    """Return True if a component, or the tool that it transforms, would make FastMCP run a function that asks."""
+    """Return True if FastMCP would run a function that asks for a component, behind any number of transforms."""
     part: Any = component
     while part is not None:
         if _asks_cached(getattr(part, "fn", None)):
@@ -255,13 +254,12 @@ def _is_unsafe(component: object) -> bool:
 
 
 def _guard_functions() -> None:
-    """Patch FastMCP's classes to reject functions that ask, and to leave them out of lists.
+    """Let FastMCP's classes reject functions that ask, and leave them out of lists.
 
-    A component built from the author's function can reach a server without roundtrip: through a mounted server, a
-    provider, a transform, a middleware or a proxy. FastMCP would let clients fill roundtrip's parameters, and would run
-    the function without its confirmation. So the check is made where FastMCP runs or lists a function, for all servers
-    in the process. A plain function that tries to ask with FastMCP's own context gets an error that names the right
-    context.
+    A mounted server without `install`, a provider, a transform, a middleware or a proxy can hold a component that was
+    made of the author's function. FastMCP would let its clients fill what roundtrip fills, and run it without its
+    confirmation. So it is decided where FastMCP runs a function and where it lists one, for all servers of the process.
+    There, too, a plain function that asks with FastMCP's own context gets an error that says which one to take.
     """
     for kind in names.FUNCTION_COMPONENTS:
         _replace(*kind, _rejecting)
@@ -316,7 +314,7 @@ def _told(kind: str, name: str) -> str:
 
 
 def _is_new(fn: Any) -> bool:
-    """Return True if no error has been logged for this function yet."""
+    """Return True if nothing was logged about a function yet."""
     function = getattr(fn, "__func__", fn)
     is_new = function not in _TOLD
     _TOLD.add(function)
@@ -328,7 +326,7 @@ def _asks_cached(fn: Any) -> bool:
         known = _ASKS.get(fn)
         if known is None:
             known = _ASKS[fn] = _asks(fn)
-    except TypeError:  # a callable that cannot be a weak key
+    except TypeError:  # a callable that cannot be remembered
         return _asks(fn)
     return known
 
