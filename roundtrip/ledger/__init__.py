@@ -1,4 +1,4 @@
-"""Provide ledgers, which record the calls whose body has run, so that it runs once."""
+"""Ledgers: records of calls whose body has run, so that each body runs only once."""
 
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
@@ -25,12 +25,11 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    # So that `import *` works without the extras.
+    # Without an extra, `import *` must not fail on the missing package.
     for _name, _package in (("PostgresLedger", "asyncpg"), ("RedisLedger", "redis")):
         if find_spec(_package) is None:
             __all__.remove(_name)
 
-    # Most servers need none.
     _HOMES: Final = {
         "roundtrip.ledger.memory": ["MemoryLedger"],
         "roundtrip.ledger.postgres": ["PostgresLedger"],

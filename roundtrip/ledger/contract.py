@@ -1,9 +1,9 @@
-"""Provide the contract of ledgers: the operations on entries, and their answers.
+"""The ledger contract: operations on entries, and their results.
 
-A ledger has one entry for each call whose body must run once. The entry names the leg that has the claim, or has the
-result of the body.
-`specs/machine.md` has the states of an entry. Each operation is atomic, also between processes, and reads the
-ledger's own clock.
+A ledger has one entry for each call whose body must run once. The entry names the leg that has the claim, or holds the
+body's result. `specs/machine.md` lists the entry states.
+
+Each operation is atomic, even across processes, and reads the ledger's own clock.
 """
 
 import math
@@ -16,7 +16,7 @@ from roundtrip.ledger.machines import EntryState
 
 
 class Reach(IntEnum):
-    """Set of processes that a ledger serves."""
+    """Processes that can share a ledger."""
 
     PROCESS = 1
     MACHINE = 2
@@ -24,15 +24,15 @@ class Reach(IntEnum):
 
 
 class ClaimStatus(Enum):
-    """Result of a claim: granted, or the state of the entry as legs other than its holder see it."""
+    """Result of a claim: granted, or the entry's state as other legs see it."""
 
     GRANTED = "granted"
     RUNNING = "running"
     """Another leg has the claim."""
     SETTLED = "settled"
-    """The body has run, and the claim has its result."""
+    """The body has run, and the answer carries its result."""
     UNKNOWN = "unknown"
-    """A body has begun, and its outcome is not known."""
+    """The body began, and its outcome is unknown."""
 
 
 STATUS_OF: Final[Mapping[EntryState, ClaimStatus]] = {
@@ -46,38 +46,40 @@ STATUS_OF: Final[Mapping[EntryState, ClaimStatus]] = {
 
 @dataclass(frozen=True, slots=True)
 class ClaimAnswer:
-    """Answer of a ledger to a claim."""
+    """A ledger's answer to a claim."""
 
     status: ClaimStatus
     answers_digest: str = ""
-    """The digest that the holder claimed the call with."""
+    """The digest with which the holder claimed the call."""
     result: str | None = None
     notes: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The notes of earlier holders, if the claim was granted."""
+    """Values that earlier holders noted, if the claim was granted."""
     epoch: int = field(default=0, compare=False)
-    """The number of a granted claim, greater than those of all earlier ones. Every write of the holder needs it."""
+    """The number of a granted claim. Each new claim has a greater number, and the holder passes it with every write."""
     lease: float = field(default=math.inf, compare=False)
-    """Seconds until the lease of another holder ends."""
+    """Seconds until the other leg's lease ends."""
 
 
 class LedgerDown(Exception):
-    """The ledger cannot be reached or written; the text says which one and why. The operation may have happened."""
+    """The ledger cannot be reached or written. The message names the ledger and the cause. The operation may still have
+    taken effect.
+    """
 
 
 @runtime_checkable
 class Ledger(Protocol):
-    """Store of claims and results. All of its methods raise `LedgerDown` within a bounded time.
+    """Store for claims and results. Every method raises `LedgerDown` within a bounded time if the ledger fails.
 
-    `renew`, `settle` and `note` return False, and change nothing, unless holder and epoch are those of the entry and
-    the state permits it. So a holder that was paused past its lease cannot overwrite its successor.
+    `renew`, `settle` and `note` return False and change nothing if the holder or epoch does not match the entry, or if
+    its state forbids the change. So a holder that was paused past its lease cannot overwrite its successor.
 
-    For `claim` and `wait`, a lease has ended when its time has passed, and also if `lease.is_buried` returns True for
-    its holder: then the process is certainly dead.
+    `claim` and `wait` consider a lease ended when its time has passed, or when `lease.is_buried` reports that the
+    holder's process is dead.
     """
 
     @property
     def reach(self) -> Reach:
-        """Return the set of processes that the ledger serves."""
+        """Return which processes can share the ledger."""
         ...
 
     async def claim(
@@ -92,28 +94,31 @@ class Ledger(Protocol):
         tentative: bool = False,
         account: str | None = None,
     ) -> ClaimAnswer:
-        """Claim an entry that is free. A holder may claim its entry again, and keeps its epoch.
+        """Claim a free entry. A holder may claim its entry again and keeps its epoch.
 
         Args:
             key: The call.
-            answers_digest: A digest of the answers that the body runs with; other answers need another result.
-            holder: A random name of the leg.
-            lease: Seconds until the holder counts as dead, unless it renews.
+            answers_digest: Digest of the answers with which the body runs. A result is valid only for these answers.
+            holder: The leg's random name.
+            lease: Seconds until the holder counts as dead unless it renews its lease.
             keep: Seconds until the ledger may forget the entry.
-            rerun: Claim the entry of a body whose outcome is unknown, too.
-            tentative: Claim the entry before the body begins. When the lease of such a claim ends, the entry is free.
-                So the holder must claim again, without `tentative`, right before the body begins. A tentative claim
-                that arrives after that changes nothing.
-            account: The owner of the entry. A ledger with little room keeps an account from using the room of others.
+            rerun: Also claim an entry whose body began and has an unknown outcome.
+            tentative: Claim the entry before the body begins. When the lease of a tentative claim ends, the entry is
+                free again. So the holder must claim again without `tentative` right before the body begins. A tentative
+                claim that arrives after the body began changes nothing.
+            account: The entry's owner. A ledger with limited room prevents one account from filling it.
         """
         ...
 
     async def renew(self, key: str, *, holder: str, epoch: int, lease: float) -> bool:
-        """Extend the lease. A holder whose lease has ended gets it back if no other leg has claimed the call."""
+        """Extend the lease. A holder whose lease has ended regains it if no other leg has claimed the call."""
         ...
 
     async def settle(self, key: str, *, holder: str, epoch: int, result: str | None, keep: float) -> bool:
-        """Record the result, or None for an outcome that will never be known. Repeating it returns True."""
+        """Record the body's result, or None if its outcome will never be known.
+
+        Repeating the same call returns True.
+        """
         ...
 
     async def note(self, key: str, name: str, value: str, *, holder: str, epoch: int) -> bool:
@@ -121,34 +126,34 @@ class Ledger(Protocol):
         ...
 
     async def release(self, key: str, *, holder: str, epoch: int | None = None) -> None:
-        """Release a claim. The notes stay.
+        """Release a claim, and keep its notes.
 
         Args:
             key: The call.
             holder: As for `claim`.
-            epoch: The epoch of the claim; None for any, if the answer to the claim was lost.
+            epoch: The claim's epoch; None matches any epoch, for a holder that never received the ledger's answer.
         """
         ...
 
     async def count(self, key: str, item: str, *, most: int, keep: float, account: str | None = None) -> bool:
-        """Count an item, and return True if it is one of the first `most` different ones of its key.
+        """Count a distinct item. Return True if it is among the first `most` distinct items of its key.
 
-        Counting an item again changes nothing, and returns the same.
+        Counting the same item again changes nothing and returns the same result.
 
         Args:
-            key: A name that no claim has.
+            key: A name that no claim uses.
             item: The item, in ASCII.
-            most: The number of different items to count.
-            keep: Seconds until the ledger may forget the items, from the last one on.
+            most: The maximum number of distinct items.
+            keep: Seconds after the last new item until the ledger may forget all items.
             account: As for `claim`.
         """
         ...
 
     async def wait(self, key: str, *, patience: float) -> ClaimAnswer | None:
-        """Return the state of an entry once no leg has the claim, or after `patience` seconds; None if it is free.
+        """Wait until no leg has the claim, at most `patience` seconds. Return the entry's state, or None if it is free.
 
-        Waiting needs no polling: the ledger announces every release and every result. A ledger may also look at the
-        entry when a lease ends, and from time to time in case an announcement was lost.
+        Waiting needs no polling: the ledger announces every release and every result. A ledger may also read the entry
+        when a lease ends, and occasionally in case an announcement was lost.
         """
         ...
 

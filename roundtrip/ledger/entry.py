@@ -1,6 +1,6 @@
-"""Implement the ledger's contract on entries in Python, without storage and clock.
+"""Ledger contract in Python: rules for one entry, independent of storage and clock.
 
-`MemoryLedger` and `SqliteLedger` keep such entries. `RedisLedger` does the same in Lua.
+`MemoryLedger`, `SqliteLedger` and `PostgresLedger` store these entries. `RedisLedger` implements the same rules in Lua.
 """
 
 from abc import ABC, abstractmethod
@@ -16,12 +16,12 @@ from roundtrip.ledger.waiting import Waiting
 T = TypeVar("T")
 
 _ENTRY_BYTES: Final = 1024
-"""The rough size of an entry without its result and its notes."""
+"""Estimated size of an entry without its result and notes."""
 
 
 @dataclass(slots=True)
 class LedgerEntry:
-    """State of one call in a ledger, which changes only as `ENTRY_MACHINE` allows."""
+    """State of one call in a ledger. Only transitions of `ENTRY_MACHINE` change it."""
 
     state: EntryState = EntryState.FREE
     holder: str = ""
@@ -31,25 +31,25 @@ class LedgerEntry:
     expires: float = 0.0
     result: str | None = None
     notes: dict[str, str] = field(default_factory=dict[str, str])
-    """Noted values by name; for a key of `count`, the counted items."""
+    """Noted values by name. For a key that `count` uses, the names are the counted items."""
     account: str | None = None
 
     @property
     def size(self) -> int:
-        """Return the approximate number of bytes of the entry; its texts are ASCII."""
+        """Return the entry's approximate size in bytes. All of its text is ASCII."""
         return _ENTRY_BYTES + len(self.result or "") + sum(len(name) + len(text) for name, text in self.notes.items())
 
     def advance(self, now: float) -> None:
-        """End the lease if its time has passed, or if the process of its holder is certainly dead."""
+        """End the lease if its time has passed or the holder's process is dead."""
         if self.lapses <= now or is_buried(self.holder):
             self.apply(EntryEvent.LAPSE)
 
     def write(self, event: EntryEvent, *, holder: str, epoch: int | None) -> bool:
-        """Apply an event of the holder. Return False, and change nothing, if another leg has the claim."""
+        """Apply an event from a holder. Return False and change nothing if another leg has the claim."""
         return self.holder == holder and epoch in (None, self.epoch) and self.apply(event)
 
     def seen(self, now: float) -> ClaimAnswer | None:
-        """Return the entry as legs other than the holder see it; None if it is free."""
+        """Return the entry as other legs see it, or None if it is free."""
         status = STATUS_OF.get(self.state)
         if status is None:
             return None
@@ -58,7 +58,7 @@ class LedgerEntry:
         return ClaimAnswer(status, self.answers_digest, self.result)
 
     def apply(self, event: EntryEvent) -> bool:
-        """Apply an event. Return False, and change nothing, if the table has no such arrow."""
+        """Apply an event. Return False and change nothing if the table has no matching transition."""
         target = ENTRY_MACHINE.targets.get((self.state, event))
         if target is None:
             return False
@@ -67,25 +67,27 @@ class LedgerEntry:
 
 
 class EntryLedger(ABC):
-    """Base of ledgers that change one entry at a time, each change atomically."""
+    """Base class for ledgers that change one entry at a time, atomically."""
 
     _waiting: Waiting
 
     @abstractmethod
     async def _change(self, key: str, work: Callable[[LedgerEntry, float], T], *, with_notes: bool = False) -> T:
-        """Call a function with an entry (a new one if there is none) and the time, and store its changes.
+        """Call a function with an entry and the current time, and store the changed entry.
+
+        The function receives a new entry if the ledger has no entry for the key.
 
         Args:
-            key: The entry.
-            work: The function. It may add notes, and must not remove any.
-            with_notes: True if the function reads the notes. Otherwise they may be left out.
+            key: The entry's key.
+            work: The function. It may add notes but must not remove any.
+            with_notes: True if the function reads the notes. Otherwise the entry may lack them.
 
         Raises:
-            LedgerDown: The ledger is full, or cannot be used.
+            LedgerDown: The ledger is full or cannot be used.
         """
 
     def _next_epoch(self, now: float) -> int:
-        """Return an epoch greater than those of all entries that may have been forgotten."""
+        """Return an epoch greater than the epoch of any entry that the ledger may have forgotten."""
         return int(now * 1_000_000)
 
     async def claim(
@@ -103,7 +105,7 @@ class EntryLedger(ABC):
         """Implement `Ledger.claim`."""
 
         def claim(entry: LedgerEntry, now: float) -> ClaimAnswer:
-            # The body of a holder has begun, even if its lease has ended and it claims tentatively.
+            # The holder's body has begun, even if the lease has lapsed and this claim is tentative.
             has_begun = rerun and entry.state is EntryState.LAPSED and entry.holder == holder
             if rerun:
                 entry.apply(EntryEvent.REOPEN)

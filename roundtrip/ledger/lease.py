@@ -1,11 +1,11 @@
-"""Leases: one leg has a call, renews its lease, and is stopped when another leg has taken the call over.
+"""Leases: a leg holds its call, renews its lease, and is cancelled when another leg takes over the call.
 
-A leg holds its lease under a random name. In a worker of `roundtrip serve` or `roundtrip worker`, the name begins with
-that of the process, which its supervisor knows. A supervisor that has reaped a worker tells the others its name. From
-then on they treat the leases of that process as ended, in every ledger. A process that is only silent keeps its leases
-until they end.
+A leg holds its lease under a random name. In a worker of `roundtrip serve` or `roundtrip worker`, this name begins with
+the process name, which the supervisor knows. When the supervisor has reaped a dead worker, it sends the process name to
+the other workers. They then treat that process's leases as ended, in every ledger. A process that is only silent keeps
+its leases until they expire.
 
-Names and deaths of processes are no facts about one server or ledger, so a process keeps them once.
+Process names and deaths concern all servers and ledgers, so they are module state.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Not `Final`: read at each use, as tests set shorter times.
+# Not `Final`: tests set shorter leases, so the value is read at each use.
 LEASE_SECONDS = 30.0
-"""Time after which a silent process counts as dead. A process renews its leases three times as often."""
+"""Seconds until a silent process counts as dead. A process renews its leases three times within this time."""
 
 
 def lease_seconds() -> float:
-    """Return the length of a lease."""
+    """Return the lease duration."""
     return LEASE_SECONDS
 
 
 class Lease:
-    """Lease of one leg on its call. Every write needs it, and fails once another leg has taken the call over.
+    """One leg's lease on its call. Every write needs the lease, and fails once another leg has taken over the call.
 
     Args:
         owner: The tool, for error messages.
@@ -48,23 +48,23 @@ class Lease:
     def __init__(self, owner: str) -> None:
         self.owner = owner
         self.is_taken_over = False
-        """True if another leg has taken the call over, or if it was cancelled."""
+        """True if another leg has taken over the call, or if the call was cancelled."""
         self.noted: list[NotedValue] = []
-        """The values that an earlier run of the same leg has computed."""
+        """Values that an earlier run of the same leg computed."""
         self._confirmed_at = anyio.current_time()
-        """Time at which the ledger last confirmed the lease."""
+        """When the ledger last confirmed the lease."""
         self._scope: anyio.CancelScope | None = None
         self._timer: asyncio.TimerHandle | None = None
-        """The timer of the next renewal. Most bodies end before the first one."""
+        """Timer for the next renewal. Most bodies end before the first renewal."""
         self._due: set[Callable[[], Awaitable[None]]] = set()
-        """What begins soon."""
+        """Scheduled work that has not begun yet."""
         self._late: set[asyncio.Task[None]] = set()
 
     async def hold(self, work: Awaitable[T]) -> T:
-        """Await the work of the leg, and cancel it when another leg has taken the call over.
+        """Await the leg's work, and cancel it if another leg takes over the call.
 
         Raises:
-            CallTakenOver: Another leg has taken the call over.
+            CallTakenOver: Another leg has taken over the call.
         """
         with anyio.CancelScope() as self._scope:
             if self.is_taken_over:
@@ -80,40 +80,42 @@ class Lease:
         raise CallTakenOver(self.owner)
 
     def lose(self) -> None:
-        """End the leg: another one has the call, or it was cancelled."""
+        """Cancel the leg, because another leg has taken over the call or the call was cancelled."""
         self.is_taken_over = True
         if self._scope is not None:
             self._scope.cancel()
 
     async def renew(self) -> None:
-        """Extend the lease, or raise CallTakenOver if another leg has taken the call over."""
+        """Extend the lease. Raise `CallTakenOver` if another leg has taken over the call."""
         raise NotImplementedError
 
     def renew_in_time(self) -> None:
-        """Extend the lease periodically, until it is closed."""
+        """Renew the lease periodically until it is closed."""
         if self._timer is not None:
             self.begin_soon(self.renew)
-        # In an empty context, as the event loop keeps a cancelled timer, with its context, until its time.
+        # Use an empty context: the event loop keeps a cancelled timer and its context until the timer would have fired.
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(LEASE_SECONDS / 3, self.renew_in_time, context=Context())
 
     async def require_held(self) -> None:
-        """Renew the lease if it was last confirmed more than half a lease ago; called before what must not run twice.
+        """Renew the lease if the ledger last confirmed it more than half a lease ago.
+
+        The caller does this before any work that must not run twice.
 
         Raises:
-            CallTakenOver: Another leg has taken the call over.
+            CallTakenOver: Another leg has taken over the call.
         """
         if anyio.current_time() - self._confirmed_at > LEASE_SECONDS / 2:
             await self.renew()
 
     async def write_held(self, write: Callable[[], Awaitable[bool]]) -> None:
-        """Write as the holder of the lease.
+        """Perform a write that only the lease holder may perform.
 
         Args:
-            write: Writes, and returns False if another leg has taken the call over.
+            write: Performs the write, and returns False if another leg has taken over the call.
 
         Raises:
-            CallTakenOver: Another leg has taken the call over.
+            CallTakenOver: Another leg has taken over the call.
         """
         began = anyio.current_time()
         if self.is_taken_over or not await write():
@@ -122,11 +124,12 @@ class Lease:
         self._confirmed_at = began
 
     def begin_soon(self, work: Callable[[], Awaitable[None]], *, after: float = 0.0) -> None:
-        """Begin work in an asyncio task of its own, unless it is about to begin already. It ends with the lease.
+        """Schedule work in a separate asyncio task, unless the same work is already scheduled. Closing the lease
+        cancels it.
 
         Args:
             work: The work.
-            after: The time until it begins, in seconds.
+            after: Delay in seconds.
         """
         if work in self._due:
             return
@@ -143,10 +146,10 @@ class Lease:
         task.add_done_callback(self._late.discard)
 
     def close(self) -> None:
-        """Let the lease end: renew it no more, and end what was begun to be done soon."""
+        """Stop renewing the lease, and cancel scheduled work."""
         if self._timer is not None:
             self._timer.cancel()
-        # They refer to the lease, and only the garbage collector would free such a cycle.
+        # The scheduled work refers to this lease. Without this, only the garbage collector would free the cycle.
         self._due.clear()
         for task in self._late:
             task.cancel()
@@ -154,54 +157,54 @@ class Lease:
 
 _PROCESS_BYTES: Final = 12
 MAX_BURIED: Final = 64
-"""Dead processes that are remembered. The leases of earlier ones have ended meanwhile, or end without help."""
+"""Dead processes to remember. The leases of processes that died earlier have expired or will expire anyway."""
 
 _own: tuple[str, int] | None = None
-"""The name of this process, and its id: a forked child has neither the name nor its leases."""
+"""This process's name and process id. A forked child inherits neither the name nor the leases."""
 _buried: dict[str, None] = {}
 _listeners: set[Callable[[], object]] = set()
 _changing: Final = threading.Lock()
 
 
 def name_process() -> str:
-    """Give this process a random name, and return it. The caller sees to it that its death is reported."""
+    """Give this process a random name and return it. The caller must ensure that the process's death is reported."""
     global _own
     _own = SYSTEM.entropy(_PROCESS_BYTES).hex(), os.getpid()
     return _own[0]
 
 
 def holder_name(entropy: bytes) -> str:
-    """Return the name of a holder in this process."""
+    """Return a holder name for a leg in this process."""
     if _own is None or _own[1] != os.getpid():
         return entropy.hex()
     return f"{_own[0]}.{entropy.hex()}"
 
 
 def bury(process: str) -> None:
-    """Treat the leases of a process as ended. Any thread may call it, once the process was reaped by its parent."""
+    """Treat a process's leases as ended. Call this only after its parent has reaped the process. Thread-safe."""
     with _changing:
         _buried[process] = None
         while len(_buried) > MAX_BURIED:
             del _buried[next(iter(_buried))]
         listeners = list(_listeners)
     for hear in listeners:
-        # The event loop of a listener may have closed.
+        # The listener's event loop may be closed.
         with suppress(RuntimeError):
             hear()
 
 
 def is_buried(holder: str) -> bool:
-    """Return True if the process of a holder is certainly dead."""
+    """Return True if the holder's process is known to be dead."""
     return bool(_buried) and "." in holder and holder.partition(".")[0] in _buried
 
 
 def buried_processes() -> list[str]:
-    """Return the names of the processes that are certainly dead."""
+    """Return the names of processes that are known to be dead."""
     return list(_buried)
 
 
 def hear_of_deaths(hear: Callable[[], object]) -> Callable[[], None]:
-    """Call a function, on any thread, after each death that becomes known. Returns a function that ends it."""
+    """Call a function after each reported process death, on any thread. Returns a function that stops the calls."""
     with _changing:
         _listeners.add(hear)
 

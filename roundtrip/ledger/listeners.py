@@ -1,4 +1,4 @@
-"""Provide the listeners of a store, on each event loop of a process."""
+"""Store listeners, separate for each event loop of a process."""
 
 import asyncio
 import threading
@@ -7,16 +7,16 @@ from contextvars import Context
 from typing import Any
 
 Announce = Callable[[str | None], None]
-"""Gets the key of an entry or the call of a task that has changed; None if changes may have been missed."""
+"""Receives the key of a changed entry or the call of a changed task. None means that changes may have been missed."""
 Feed = Callable[[Announce], Coroutine[Any, Any, None]]
-"""Runs on an event loop that has listeners, and announces the changes of other processes and loops to it."""
+"""Runs on each event loop that has listeners. It announces changes that other processes and loops make."""
 
 
 class ChangeListeners:
-    """Functions that hear of each entry or task that changes.
+    """Functions that are called for each changed entry or task.
 
     Args:
-        feed: Announces changes; None if the store announces them all itself.
+        feed: Announces changes to an event loop; None if the store itself announces every change.
     """
 
     def __init__(self, feed: Feed | None = None) -> None:
@@ -31,7 +31,7 @@ class ChangeListeners:
             own = self._loops.setdefault(loop, _LoopListeners())
             own.listeners[name] = changed
         if own.feed is None and self._feed is not None:
-            # In an empty context: it must not keep the context variables of the request that starts it.
+            # Use an empty context: the feed must not retain the context variables of the request that starts it.
             own.feed = loop.create_task(self._feed(own.announce), context=Context())
 
         def stop() -> None:
@@ -52,7 +52,7 @@ class ChangeListeners:
             own.announce(call_id)
 
     def announce(self, call_id: str) -> None:
-        """Announce a change to all event loops of the process."""
+        """Announce a change to all event loops in this process. Thread-safe."""
         with self._lock:
             loops = list(self._loops.items())
         for loop, own in loops:

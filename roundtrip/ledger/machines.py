@@ -1,4 +1,4 @@
-"""State machines of what a ledger keeps: an entry, and a stored call, which runs in the background."""
+"""State machines for ledger entries and for stored calls, which run in the background."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ from roundtrip.machine.table import MachineTable, TableName, named
 
 
 class EntryState(TableName):
-    """States of a ledger's entry."""
+    """States of a ledger entry."""
 
     FREE = named("free", "No leg has the claim. There may be notes from earlier holders.")
     HELD = named("held", "A leg has the claim, and its body has not begun.")
@@ -17,7 +17,7 @@ class EntryState(TableName):
 
 
 class EntryEvent(TableName):
-    """Events of a ledger's entry."""
+    """Events of a ledger entry."""
 
     HOLD = named("hold", "A leg claims the call tentatively. Only the holder may repeat it.")
     START = named("start", "A leg claims the call for a body that begins now. In `held`, only the holder may do this.")
@@ -48,11 +48,13 @@ ENTRY_MACHINE: Final = MachineTable(
         ("free held running lapsed settled unknown", EntryEvent.FORGET, "free"),
     ],
 )
-"""The machine of a ledger's entry. Every claim of a free entry has a new epoch; writes of older epochs are rejected."""
+"""The state machine of a ledger entry. Each claim of a free entry gets a new epoch; writes with an older epoch are
+rejected.
+"""
 
 
 class StoredState(TableName):
-    """States of a task: a call that is stored, and that a worker continues."""
+    """States of a task, which is a stored call that a worker continues."""
 
     DUE = named("due", "A worker should run it. The client sees `working`.")
     RUNNING = named("running", "A worker has a lease on it, and runs its body. The client sees `working`.")
@@ -110,7 +112,9 @@ TASK_MACHINE: Final = MachineTable(
         ("due running asking waiting lost", StoredEvent.EXPIRE, "failed"),
     ],
 )
-"""The machine of every task, in every store. Writes of a worker whose epoch is not the task's are rejected."""
+"""The state machine of every task, in every store. A worker's write is rejected if its epoch is not the task's current
+epoch.
+"""
 
 ENDED: Final = TASK_MACHINE.final | {StoredState.LOST}
-"""The states in which a task has ended for its client."""
+"""States in which the client sees the task as ended."""

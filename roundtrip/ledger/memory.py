@@ -1,4 +1,4 @@
-"""Provide `MemoryLedger`, for a server that is one process, and the store of its tasks."""
+"""`MemoryLedger` and its task store, for a server that runs as one process."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ T = TypeVar("T")
 _MAX_STALE_EXPIRIES: Final = 1024
 _MAX_LEDGER_BYTES: Final = 256 * 1024 * 1024
 _TASK_BYTES: Final = 1024
-"""The rough size of a task without its content and its notes."""
+"""Estimated size of a task without its content and notes."""
 
 
 class _MemoryRoom:
-    """Room for entries in memory. An account gets no new entry while its entries are as large as the free room.
+    """Memory limit for entries. An account that uses as much room as is still free gets no new entry.
 
     Args:
-        max_bytes: The approximate limit of the size of all entries.
-        kind: What the entries are, for errors.
-        age: The option of a tool by which entries end sooner.
+        max_bytes: The approximate limit for all entries together.
+        kind: The plural name of the entries, for error messages.
+        age: The tool option that makes entries expire sooner.
     """
 
     def __init__(self, max_bytes: int, *, kind: str, age: str) -> None:
@@ -46,7 +46,7 @@ class _MemoryRoom:
         self._account_bytes: dict[str, int] = {}
 
     def resize(self, account: str | None, change: int) -> None:
-        """Note that the entries of an account have grown by some bytes, or have shrunk."""
+        """Record that an account's entries have grown or shrunk by some bytes."""
         self._bytes += change
         if account is not None:
             held = self._account_bytes[account] = self._account_bytes.get(account, 0) + change
@@ -57,11 +57,11 @@ class _MemoryRoom:
         """Check that there is room for a new entry.
 
         Args:
-            account: Its owner.
-            entries: The number of entries, for the error.
+            account: The entry's owner.
+            entries: The current number of entries, for the error message.
 
         Raises:
-            LedgerDown: There is none.
+            LedgerDown: There is no room for the entry.
         """
         if self._bytes >= self._max_bytes:
             raise LedgerDown(
@@ -77,12 +77,12 @@ class _MemoryRoom:
 
 
 class MemoryLedger(EntryLedger):
-    """Ledger in the memory of one process: the default of a server.
+    """Ledger in the memory of one process, the default for a server.
 
     Args:
-        max_bytes: The approximate limit of its size. A full ledger grants no new claims until an entry expires: if it
-            forgot one earlier, a body could run twice. An account gets no new claim while its entries are as large as
-            the free room. So one account can fill half of the ledger, two can fill a third each, and others find room.
+        max_bytes: The approximate size limit. A full ledger grants no new claims until an entry expires, because
+            forgetting an entry early could let a body run twice. An account that uses as much room as is still free
+            gets no new claim. So one account can fill at most half of the ledger, and two accounts a third each.
         system: The clock.
     """
 
@@ -92,20 +92,20 @@ class MemoryLedger(EntryLedger):
     def __init__(self, *, max_bytes: int = _MAX_LEDGER_BYTES, system: System = SYSTEM) -> None:
         self._clock = system.monotonic
         self._room = _MemoryRoom(max_bytes, kind="calls that may still be sent again", age="max_age")
-        # A server may serve on several event loops.
+        # One server may run on several event loops, each in its own thread.
         self._lock = threading.Lock()
         self._entries: dict[str, LedgerEntry] = {}
         self._epochs = itertools.count(1)
         self._waiting = Waiting()
         self._expiries: list[tuple[float, str]] = []
         self.tasks = MemoryCallStore(system.time, max_bytes=max_bytes)
-        """The store of tasks, which is in memory, too."""
+        """The task store, also in memory."""
 
     async def aclose(self) -> None:
-        """Implement `Ledger.aclose`; there is nothing to close."""
+        """Implement `Ledger.aclose`; a memory ledger has nothing to close."""
 
     async def _change(self, key: str, work: Callable[[LedgerEntry, float], T], *, with_notes: bool = False) -> T:
-        del with_notes  # always there
+        del with_notes  # entries in memory always have their notes
         with self._lock:
             now = self._clock()
             found = self._find(key, now)
@@ -130,9 +130,9 @@ class MemoryLedger(EntryLedger):
         return next(self._epochs)
 
     def _find(self, key: str, now: float) -> LedgerEntry | None:
-        """Forget expired entries, and return the entry of a key in its current state."""
+        """Forget expired entries, and return the current state of the key's entry."""
         if len(self._expiries) > _MAX_STALE_EXPIRIES + 4 * len(self._entries):
-            # Most of them belong to entries that were released.
+            # Most expiry records belong to entries that were released.
             self._expiries = [(entry.expires, key) for key, entry in self._entries.items()]
             heapq.heapify(self._expiries)
         while self._expiries and self._expiries[0][0] <= now:
@@ -154,13 +154,13 @@ class MemoryLedger(EntryLedger):
 
 
 class MemoryCallStore:
-    """Task store of one process.
+    """Task store in the memory of one process.
 
     Args:
         clock: Returns the seconds since the epoch.
-        max_bytes: The approximate limit of its size. A full store takes no new tasks, as clients decide how many there
-            are and may leave them. An account gets no new one while its tasks are as large as the free room, so that
-            others find some.
+        max_bytes: The approximate size limit. A full store accepts no new tasks, because clients can create any number
+            of tasks and abandon them. An account that uses as much room as is still free gets no new task, so that room
+            remains for other accounts.
     """
 
     def __init__(self, clock: Callable[[], float], *, max_bytes: int) -> None:
@@ -169,9 +169,9 @@ class MemoryCallStore:
         self._lock = threading.Lock()
         self._entries: dict[str, CallEntry] = {}
         self._times: list[tuple[float, str]] = []
-        """The times at which tasks are due, in their order."""
+        """The times at which tasks are due, sorted."""
         self._labelled: dict[str, set[str]] = {}
-        """The calls of tasks by their labels."""
+        """The calls that have each label."""
         self._listeners = ChangeListeners()
 
     async def add(self, entry: CallEntry) -> bool:

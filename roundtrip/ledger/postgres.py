@@ -1,4 +1,4 @@
-"""Provide `PostgresLedger`, for a fleet, on PostgreSQL, and the store of its tasks."""
+"""`PostgresLedger` and its task store, for a fleet that shares a PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CLOCK: Final = """
 CREATE OR REPLACE FUNCTION {s}.clock() RETURNS double precision LANGUAGE sql VOLATILE AS
     'SELECT extract(epoch FROM clock_timestamp())::double precision';
 """
-"""The clock that all instances share, in seconds since the epoch."""
+"""The database clock, which all instances share, in seconds since the epoch."""
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS {s}.format (version integer NOT NULL);
 INSERT INTO {s}.format SELECT 1 WHERE NOT EXISTS (SELECT * FROM {s}.format);
@@ -64,7 +64,7 @@ SELECT clock.now, e.version, e.state, e.holder, e.epoch, e.answers_digest, e.lap
 FROM (SELECT {s}.clock() AS now) AS clock LEFT JOIN {s}.entries AS e ON e.key = $1
 """
 _DROP: Final = "DELETE FROM {s}.entries WHERE key = $1 AND version = $2"
-# Version 0 is an entry that does not exist.
+# Version 0 means that the entry does not exist yet.
 _STORE: Final = """
 WITH stored AS (
     INSERT INTO {s}.entries (key, version, state, holder, epoch, answers_digest, lapses, expires, result)
@@ -83,7 +83,7 @@ WITH stored AS (
 )
 SELECT CASE WHEN $12 THEN pg_notify('{s}.entries', key) END FROM written
 """
-# A claim waits for it, so it is limited: to four times the rows that were added since the last time.
+# A claim waits for this deletion. So it deletes at most four times as many rows as were added since the last deletion.
 _FORGET: Final = """
 DELETE FROM {s}.entries WHERE key IN (
     SELECT key FROM {s}.entries WHERE expires <= {s}.clock() ORDER BY expires LIMIT $1 FOR UPDATE SKIP LOCKED
@@ -132,7 +132,7 @@ CREATE INDEX IF NOT EXISTS task_labels_call ON {s}.task_labels (call_id);
 _FIELDS: Final = ", ".join([*TASK_FIELDS, "labels", "notes"])
 _SUMMARY: Final = ", ".join(f"t.{name}" for name in EntrySummary._fields)
 _FINAL: Final = ", ".join(f"'{state.value}'" for state in sorted(TASK_MACHINE.final))
-# $1 to $17 are the fields.
+# $1 to $17 are the task's fields.
 _CHANGES: Final = ", ".join(f"{name} = ${number}" for number, name in enumerate([*TASK_FIELDS[1:], "labels"], 2))
 _ADD: Final = f"""
 WITH added AS (
@@ -144,7 +144,8 @@ WITH added AS (
 )
 SELECT pg_notify('{{s}}.tasks', call_id) FROM added
 """  # noqa: S608 - no input
-# A task that has ended and is past its life is deleted. Of the notes, those that are not stored yet are given.
+# A task that has ended and expired is deleted. The notes parameter has only notes that are not stored yet, unless $19
+# is set.
 _SAVE: Final = f"""
 WITH dropped AS (
     DELETE FROM {{s}}.tasks
@@ -185,20 +186,20 @@ SELECT {_FIELDS} FROM {{s}}.tasks WHERE call_id > $1 ORDER BY call_id LIMIT $2
 
 
 class PostgresLedger(EntryLedger):
-    """Ledger in a PostgreSQL database, for all instances that reach it.
+    """Ledger in a PostgreSQL database that all instances share.
 
     Args:
-        dsn: Such as `postgresql://user@db.internal/calls`.
-        schema: The schema of its tables, which it creates at the first use.
-        timeout: Seconds that one request may take, including connecting.
-        durable: Wait until each write is on the disk of the server (`synchronous_commit`). If False, the last
-            writes may be lost with the server, and a body can run again.
-        system: Provides the sleep between two attempts to listen to announcements.
-        **options: Options of asyncpg's connections, as `asyncpg.create_pool` takes them.
+        dsn: A connection URL, for example `postgresql://user@db.internal/calls`.
+        schema: The schema for the ledger's tables. It is created at first use.
+        timeout: Maximum seconds for one request, including connecting.
+        durable: Wait until each write is on the server's disk (`synchronous_commit`). If False, a server crash may lose
+            the last writes, and a body can run again.
+        system: Provides the sleep between two attempts to listen for announcements.
+        **options: Connection options for `asyncpg.create_pool`.
 
     Raises:
         ImportError: asyncpg is not installed.
-        ValueError: The name of the schema has other characters than small letters, digits and underscores.
+        ValueError: The schema name has characters other than lowercase letters, digits and underscores.
     """
 
     reach = Reach.FLEET
@@ -225,11 +226,11 @@ class PostgresLedger(EntryLedger):
 
     @cached_property
     def tasks(self) -> PostgresCallStore:
-        """Return the store of tasks, which is in the same schema."""
+        """Return the task store, which uses the same schema."""
         return PostgresCallStore(self._connections, self._system)
 
     async def aclose(self) -> None:
-        """Close the connections of this event loop. The next operation opens them again."""
+        """Close this event loop's connections. The next operation opens new ones."""
         await self._connections.aclose()
 
     async def _announce_changes(self, announce: Announce) -> None:
@@ -251,7 +252,7 @@ class PostgresLedger(EntryLedger):
         raise LedgerDown("the ledger on PostgreSQL cannot be used: an entry changes too often")
 
     async def _load(self, key: str, *, with_notes: bool) -> tuple[LedgerEntry, int, float]:
-        """Return an entry with its version, 0 for a new one, and the time."""
+        """Return an entry, its version and the current time. A new entry has version 0."""
         now, version, *columns, notes = (await self._fetch(_LOAD, _ascii(key), with_notes))[0]
         if version is None:
             return LedgerEntry(), 0, now
@@ -280,7 +281,7 @@ class PostgresLedger(EntryLedger):
 
 
 class PostgresCallStore:
-    """Task store of all instances that reach a database."""
+    """Task store in a PostgreSQL database that all instances share."""
 
     def __init__(self, connections: PostgresConnections, system: System) -> None:
         self._connections = connections
@@ -323,7 +324,7 @@ class PostgresCallStore:
         return [_entry(row) for row in await self._fetch(_SCAN, after, limit)]
 
     def listen(self, changed: Callable[[str | None], None]) -> Callable[[], None]:
-        """Implement `CallStore.listen`. One connection of each event loop listens to the announcements."""
+        """Implement `CallStore.listen`. Each event loop listens for announcements on one connection."""
         return self._listeners.listen(changed)
 
     async def _fetch(self, statement: str, *values: Any) -> Any:
@@ -334,7 +335,7 @@ class PostgresCallStore:
 
 
 def _row(entry: CallEntry) -> list[Any]:
-    """Return the fields of a task, but its notes."""
+    """Return a task's fields without its notes."""
     return [*values_of(entry), entry.labels]
 
 
@@ -344,7 +345,7 @@ def _entry(row: Sequence[Any]) -> CallEntry:
 
 
 def _ascii(text: str) -> str:
-    """Return a text as ASCII: PostgreSQL stores neither NUL nor lone surrogates."""
+    """Escape text as ASCII, because PostgreSQL stores neither NUL nor lone surrogates."""
     return text.encode("unicode_escape").decode("ascii")
 
 

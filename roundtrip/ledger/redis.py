@@ -1,4 +1,4 @@
-"""Provide `RedisLedger`, for a fleet, on Redis or Valkey."""
+"""`RedisLedger`, for a fleet that shares a Redis or Valkey server."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from roundtrip.ledger.redis_tasks import RedisCallStore
 from roundtrip.ledger.waiting import Waiting
 from roundtrip.system import SYSTEM, System
 
-# A script is atomic, and reads the clock of the Redis server, which all instances share. Its transitions come from
-# `ENTRY_MACHINE`. An entry has five fields, later its result, and its notes, whose names begin with a colon.
+# A script is atomic and reads the Redis server's clock, which all instances share. Its transitions come from
+# `ENTRY_MACHINE`. An entry has five fields, then its result once it is settled. The fields for its notes have names
+# that begin with a colon.
 _ENTRY: Final = f"""
 local target = {{{",".join(f"['{state} {event}']='{end}'" for (state, event), end in ENTRY_MACHINE.targets.items())}}}
 local t = redis.call('TIME')
@@ -23,7 +24,7 @@ local e = redis.call('HMGET', KEYS[1], 'state', 'holder', 'epoch', 'lapses', 'di
 local state = e[1] or 'free'
 if target[state .. ' lapse'] and tonumber(e[4]) <= now then state = target[state .. ' lapse'] end
 """
-# The processes that are certainly dead are in `buried`, divided by spaces.
+# `buried` lists the dead processes, separated by spaces.
 _BURY: Final = """
 local process = string.match(e[2] or '', '^(%x+)%.')
 if process and string.find(' ' .. buried .. ' ', ' ' .. process .. ' ', 1, true) then
@@ -86,19 +87,19 @@ return 1
 
 
 class RedisLedger:
-    """Ledger in Redis or Valkey, for all instances that reach it.
+    """Ledger in a Redis or Valkey server that all instances share.
 
     Redis must not evict entries (`maxmemory-policy noeviction`). If an entry is lost, for example in a failover to a
     replica that lags behind, its body can run again.
 
     Args:
-        url: Such as `redis://redis.internal:6379/0`, `rediss://…` or `unix://…`.
-        prefix: The first part of all keys. They have the form `PREFIX:{CALL}`, so the keys of a call share one slot of
-            a cluster. `PREFIX:ledger` is the channel on which results and releases are announced.
-        timeout: Seconds that one request may take, including connecting.
-        cluster: True if the URL is that of a node of a cluster.
-        system: Provides the sleep between two attempts to listen to the channel.
-        **options: Options of redis-py's connections, as `redis.asyncio.Redis.from_url` takes them.
+        url: A connection URL, for example `redis://redis.internal:6379/0`, `rediss://…` or `unix://…`.
+        prefix: The first part of all keys. Keys have the form `PREFIX:{CALL}`, so all keys of a call are in the same
+            cluster slot. The ledger announces results and releases on the channel `PREFIX:ledger`.
+        timeout: Maximum seconds for one request, including connecting.
+        cluster: True if the URL names a node of a Redis cluster.
+        system: Provides the sleep between two attempts to listen on the channel.
+        **options: Connection options for `redis.asyncio.Redis.from_url`.
 
     Raises:
         ImportError: redis-py is not installed.
@@ -122,7 +123,7 @@ class RedisLedger:
         self._connections = RedisConnections(url, timeout=timeout, options=options, cluster=cluster)
         self._waiting = Waiting(lambda announce: self._connections.hear(self._channel, announce, system.sleep))
         self.tasks: Final = RedisCallStore(self._connections, prefix, system)
-        """The store of tasks, which is in the same Redis."""
+        """The task store, in the same Redis."""
 
     async def claim(
         self,
@@ -136,7 +137,7 @@ class RedisLedger:
         tentative: bool = False,
         account: str | None = None,
     ) -> ClaimAnswer:
-        """Implement `Ledger.claim`. It ignores `account`, because Redis limits its own memory."""
+        """Implement `Ledger.claim`. This ledger ignores `account`, because Redis limits its own memory."""
         event = EntryEvent.HOLD if tentative else EntryEvent.START
         args = [answers_digest, holder, _ms(lease), _ms(keep), event.value, "1" if rerun else "0", _buried()]
         return _claim(await self._run(_CLAIM, key, args)) or ClaimAnswer(ClaimStatus.UNKNOWN)
@@ -164,7 +165,7 @@ class RedisLedger:
         await self._write(EntryEvent.RELEASE, key, holder, epoch, announced=True)
 
     async def wait(self, key: str, *, patience: float) -> ClaimAnswer | None:
-        """Implement `Ledger.wait`. While a leg waits, one connection of its event loop listens to announcements."""
+        """Implement `Ledger.wait`. While legs wait, their event loop listens for announcements on one connection."""
 
         async def look() -> ClaimAnswer | None:
             return _claim(await self._run(_LOOK, key, [_buried()]))
@@ -172,7 +173,7 @@ class RedisLedger:
         return await self._waiting.wait(self._name(key), look, patience=patience)
 
     async def aclose(self) -> None:
-        """Close the connections of this event loop. The next operation opens them again."""
+        """Close this event loop's connections. The next operation opens new ones."""
         await self._connections.aclose()
 
     async def _write(
@@ -186,7 +187,7 @@ class RedisLedger:
         keep: float | None = None,
         announced: bool = False,
     ) -> bool:
-        """Apply an event of the holder, and set a field of the entry."""
+        """Apply an event from the holder, and optionally set one field of the entry."""
         times = ["" if seconds is None else _ms(seconds) for seconds in (lease, keep)]
         fence = "" if epoch is None else epoch
         channel = self._channel if announced else ""

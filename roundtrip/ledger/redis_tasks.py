@@ -1,4 +1,4 @@
-"""Store tasks on Redis or Valkey, beside the entries of a `RedisLedger`."""
+"""Task store on Redis or Valkey, next to the entries of a `RedisLedger`."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _IS_FINAL: Final = " or ".join(f"state == '{state.value}'" for state in sorted(T
 
 
 def _argument(name: str) -> str:
-    """Return the argument of a write that has a field, in Lua."""
+    """Return the Lua expression for the script argument that carries a field."""
     return f"ARGV[{6 + _FIELDS.index(name)}]"
 
 
-# All keys begin with the first one, so they share a slot of a cluster. `:t:CALL` is a hash, and `:n:CALL` the list of
-# its notes. The others are sorted sets: `:due` by times, `:calls` for scans, `:s:STATE` by the last change, and
-# `:l:LABEL` by creation.
+# All keys begin with `KEYS[1]`, so they are in the same cluster slot. `:t:CALL` is the task's hash, and `:n:CALL` is
+# the list of its notes. The other keys are sorted sets: `:due` is sorted by due time, `:calls` by call (for scans),
+# `:s:STATE` by last change, and `:l:LABEL` by creation time.
 _BASE: Final = f"""
 local base = KEYS[1]
 local fields = {{{",".join(f"'{name}'" for name in _FIELDS)}}}
@@ -164,10 +164,10 @@ return found
 
 
 class RedisCallStore:
-    """Task store of all instances that reach a Redis. In a cluster, the tasks of one prefix share one slot.
+    """Task store in a Redis that all instances share. In a cluster, all tasks with the same prefix are in one slot.
 
     Args:
-        connections: Its connections.
+        connections: The Redis connections.
         prefix: The first part of all keys.
         system: Provides the sleep between two attempts to listen.
     """
@@ -220,11 +220,11 @@ class RedisCallStore:
         return [_entry(*row) for row in await self._run(_SCAN, [after, limit])]
 
     def listen(self, changed: Callable[[str | None], None]) -> Callable[[], None]:
-        """Implement `CallStore.listen`. One connection of each event loop listens to the announcements."""
+        """Implement `CallStore.listen`. Each event loop listens for announcements on one connection."""
         return self._listeners.listen(changed)
 
     def _write(self) -> str:
-        """Return a name for a write, by which Redis knows it again."""
+        """Return a random id for a write, so that a script recognizes a repeated write."""
         return self._system.entropy(_WRITE_BYTES).hex()
 
     async def _run(self, script: RedisScript, words: Sequence[Word]) -> Any:
@@ -249,6 +249,6 @@ def _summary(row: Sequence[bytes | None]) -> EntrySummary:
 
 
 def _value(name: str, stored: bytes | None) -> str | float:
-    # Earlier versions wrote no deaths.
+    # Earlier versions did not store `deaths`.
     text = redis_text(b"0" if stored is None else stored)
     return float(text) if name in _TIMES else int(text) if name in _NUMBERS else text

@@ -1,4 +1,4 @@
-"""Provide `SqliteLedger`, for the processes of one machine."""
+"""`SqliteLedger`, for all processes on one machine."""
 
 from __future__ import annotations
 
@@ -28,16 +28,17 @@ T = TypeVar("T")
 
 _BUSY_SECONDS: Final = 5.0
 _PAUSES: Final = (0.001, 0.002, 0.005)
-"""Seconds between attempts at a file that another process has locked; the last one repeats.
+"""Seconds between attempts to use a file that another process has locked. The last value repeats.
 
-A busy writer frees the file for moments only, which longer pauses would miss."""
+A busy writer unlocks the file only briefly, and longer pauses would miss that moment.
+"""
 _CHANGE_SECONDS: Final = 0.02
-"""Time between two reads of the file's version, while a leg waits."""
+"""Seconds between two reads of the file's version while a leg waits."""
 _MAX_THREADS: Final = 8
-"""Threads of one event loop that use the file."""
+"""Maximum threads per event loop that use the file."""
 _FORGET_EVERY: Final = 256
 _FORMAT: Final = 1
-"""Version of the tables, as `PRAGMA user_version`; 0 in files of versions that did not note it, which had the same."""
+"""Table format, stored in `PRAGMA user_version`. Early versions stored 0 for the same format."""
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS entries (
@@ -72,36 +73,36 @@ ON CONFLICT (key) DO UPDATE SET state = excluded.state, holder = excluded.holder
 _DROP: Final = "DELETE FROM entries WHERE key = ?"
 _NOTE: Final = "INSERT OR REPLACE INTO notes (key, name, value) VALUES (?, ?, ?)"
 _NOTES: Final = "SELECT name, value FROM notes WHERE key = ?"
-# A claim waits for it, so it is limited: to four times the rows that were added since the last time.
+# A claim waits for this deletion. So it deletes at most four times as many rows as were added since the last deletion.
 _FORGET: Final = (
     "DELETE FROM entries WHERE key IN (SELECT key FROM entries WHERE expires <= ? ORDER BY expires LIMIT ?)"
 )
 
 
 class _FileLocked(Exception):
-    """Another process has locked the file, so nothing was done."""
+    """Another process has locked the file, so the operation had no effect."""
 
 
 class _LoopUse(NamedTuple):
-    """Use of the file by one event loop."""
+    """Limits on how one event loop uses the file."""
 
     limiter: anyio.CapacityLimiter
     line: anyio.Lock
-    """Held by the operation that tries a locked file again; the others wait in their order."""
+    """Held by the operation that retries a locked file. Other operations wait in order."""
 
 
 class SqliteLedger(EntryLedger):
-    """Ledger in a file, for all processes of one machine that open it.
+    """Ledger in a file that all processes on one machine share.
 
     Args:
-        path: The file, created if needed, readable by its owner alone. It must not be on a network file system, whose
-            locks are not reliable.
-        durable: Flush every write to the disk, so that it survives a power cut. If False, it survives only the end of a
-            process.
-        system: Provides the clock, which all processes of the file share, and the sleep.
+        path: The file. It is created if needed, and only its owner can read it. It must not be on a network file
+            system, where locks are unreliable.
+        durable: Flush every write to the disk, so that it survives a power failure. If False, writes survive a process
+            crash but not a power failure.
+        system: Provides the sleep, and the clock that all processes with the file share.
 
     Raises:
-        ValueError: The path is a database in memory, which no other process sees.
+        ValueError: The path names an in-memory database, which other processes cannot open.
     """
 
     reach = Reach.MACHINE
@@ -119,11 +120,11 @@ class SqliteLedger(EntryLedger):
         self._inherited: list[object] = []
         self._writes = 0
         self._waiting = Waiting(self._announce_changes)
-        # The ledger has its own threads. Bodies may occupy all shared threads, and their leases must still be renewed.
-        # Threads that wait for the file must not block bodies.
+        # The ledger uses a separate thread limit. When bodies occupy all shared threads, their leases must still be
+        # renewed. And threads that wait for the file must not block bodies.
         self._use: RunVar[_LoopUse] = RunVar(f"roundtrip_sqlite_{id(self)}")
         self.tasks: Final = SqliteCallStore(self._run, system)
-        """The store of tasks, which is in the same file."""
+        """The task store, in the same file."""
 
     async def aclose(self) -> None:
         """Close the file. The next operation opens it again."""
@@ -137,7 +138,7 @@ class SqliteLedger(EntryLedger):
     async def _announce_changes(self, announce: Announce) -> None:
         """Wake the waiting legs after each change that another process makes to the file.
 
-        SQLite announces nothing between processes, so this reads the version of the file, in some microseconds.
+        SQLite announces nothing between processes. So this polls the file's version, which takes a few microseconds.
         """
         version: object = None
         while True:
@@ -150,7 +151,7 @@ class SqliteLedger(EntryLedger):
 
     async def _change(self, key: str, work: Callable[[LedgerEntry, float], T], *, with_notes: bool = False) -> T:
         def change(db: sqlite3.Connection) -> T:
-            # Lock before the read: a lock for the write alone would let two processes claim.
+            # Lock before the read. With a lock only around the write, two processes could claim the same entry.
             db.execute("BEGIN IMMEDIATE")
             with db:
                 now = self._system.time()
@@ -165,7 +166,7 @@ class SqliteLedger(EntryLedger):
                 result = work(entry, now)
                 if entry != before:
                     if found is None:
-                        # An expired row may still be there: delete it with its notes.
+                        # Delete an expired row and its notes, if there is one.
                         db.execute(_DROP, [key])
                     _store(db, key, entry, before)
                 return result
@@ -187,8 +188,9 @@ class SqliteLedger(EntryLedger):
             self._use.set(use)
         with suppress(_FileLocked):
             return await self._attempt(work, use.limiter)
-        # An operation that waits holds neither a thread nor the connection: a file locked for writes can be read.
-        # All wait equally long and in their order, so the end of the first wait is not later than that of the second.
+        # A waiting operation holds neither a thread nor the connection, because a file locked for writing can still be
+        # read. All operations wait equally long and in order, so an earlier operation never times out after a later
+        # one.
         async with use.line:
             pauses = chain(_PAUSES, repeat(_PAUSES[-1]))
             while True:
@@ -206,7 +208,7 @@ class SqliteLedger(EntryLedger):
         """Run a function with the connection, in a thread.
 
         Raises:
-            _FileLocked: Another process has locked the file. The function was undone.
+            _FileLocked: Another process has locked the file. The function's changes were rolled back.
             LedgerDown: The file cannot be used.
         """
 
@@ -217,17 +219,17 @@ class SqliteLedger(EntryLedger):
             try:
                 return work(self._open())
             except (sqlite3.Error, OSError) as error:
-                # An extended code has the code of its kind in the lowest byte.
+                # The lowest byte of an extended error code is the primary error code.
                 if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
                     raise _FileLocked from error
-                # The file may be repaired; the next operation opens it again.
+                # The operator may repair the file; the next operation opens it again.
                 self._close()
                 raise LedgerDown(f"the ledger {self._path} cannot be used: {error}") from error
             finally:
                 lock.release()
 
         try:
-            # This ends the wait for a thread. Work that runs in one is not cancelled.
+            # The timeout ends only the wait for a free thread. Work that already runs in a thread is not cancelled.
             with anyio.fail_after(_BUSY_SECONDS * 2):
                 return await anyio.to_thread.run_sync(locked, limiter=limiter)
         except TimeoutError as error:
@@ -235,7 +237,8 @@ class SqliteLedger(EntryLedger):
 
     def _own_lock(self) -> threading.Lock:
         if self._pid != os.getpid():
-            # Neither a connection nor a lock survives a fork. The parent's connection must not be closed here.
+            # Neither a connection nor a lock survives a fork. Keep the parent's connection, because the child must not
+            # close it.
             self._inherited.append(self._connection)
             self._connection, self._lock, self._pid = None, threading.Lock(), os.getpid()
         return self._lock
@@ -251,7 +254,7 @@ class SqliteLedger(EntryLedger):
             return self._connection
         if not self._path.exists():
             self._path.touch(mode=0o600)
-        # No waiting in SQLite: it would hold the connection meanwhile.
+        # No timeout in SQLite: it would hold the connection while waiting.
         connection = sqlite3.connect(self._path, timeout=0, isolation_level=None, check_same_thread=False)
         try:
             self._prepare(connection)
@@ -275,7 +278,7 @@ class SqliteLedger(EntryLedger):
 
 
 def _load(db: sqlite3.Connection, key: str, now: float) -> LedgerEntry | None:
-    """Return an entry in its current state, without its notes; None if there is none, or it has expired."""
+    """Return an entry in its current state, without notes. Return None if it does not exist or has expired."""
     row = db.execute(_LOAD, [key, now]).fetchone()
     if row is None:
         return None

@@ -1,4 +1,4 @@
-"""Store tasks in the file of a `SqliteLedger`."""
+"""Task store in the file of a `SqliteLedger`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from roundtrip.system import System
 T = TypeVar("T")
 
 _LOOK_SECONDS: Final = 0.05
-"""Time between two looks for changes of other processes."""
+"""Seconds between two polls for changes from other processes."""
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS tasks (
@@ -59,7 +59,7 @@ CREATE TABLE IF NOT EXISTS task_labels (
 _FIELDS: Final = ", ".join([*TASK_FIELDS, "labels"])
 _CHANGES: Final = ", ".join(f"{name} = ?" for name in [*TASK_FIELDS[1:], "labels"])
 _SUMMARY: Final = ", ".join(EntrySummary._fields)
-# A number of its own: those of deleted tasks must not come again.
+# A separate counter, because the change numbers of deleted tasks must not be reused.
 _COUNT_CHANGE: Final = "UPDATE task_changes SET newest = newest + 1"
 _NEXT_CHANGE: Final = "(SELECT newest FROM task_changes)"
 _ADD: Final = (
@@ -70,7 +70,7 @@ _SAVE: Final = f"UPDATE tasks SET {_CHANGES}, change = {_NEXT_CHANGE} WHERE call
 
 
 def _create_tables(db: sqlite3.Connection) -> None:
-    """Create the tables of tasks, or add what those of an earlier version lack."""
+    """Create the task tables, or add the columns that an earlier version lacks."""
     db.executescript(_SCHEMA)
     db.execute("BEGIN IMMEDIATE")
     with db:
@@ -79,21 +79,23 @@ def _create_tables(db: sqlite3.Connection) -> None:
 
 
 class RunSql(Protocol):
-    """Runs a function with the connection to the file, in a thread; raises `LedgerDown`."""
+    """Callable that runs a function with the file's connection in a thread. Raises `LedgerDown` if that fails."""
 
     def __call__(self, work: Callable[[sqlite3.Connection], T], /) -> Awaitable[T]:
-        """Run it."""
+        """Run the function."""
         ...
 
 
 class SqliteCallStore:
-    """Task store of all processes of one machine that open a file."""
+    """Task store in a file that all processes on one machine share."""
 
     def __init__(self, run: RunSql, system: System) -> None:
         self._run_in_file = run
         self._system = system
         self._prepared: sqlite3.Connection | None = None
-        """The connection to a file that has the tables of tasks, which few files have."""
+        """The connection whose task tables are known to exist. Tables are created at first use, because few files need
+        them.
+        """
         self._listeners = ChangeListeners(self._watch)
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -203,12 +205,13 @@ class SqliteCallStore:
     def listen(self, changed: Callable[[str | None], None]) -> Callable[[], None]:
         """Implement `CallStore.listen`.
 
-        Changes of this event loop are announced at once. For the others this looks many times a second.
+        Changes from this event loop are announced at once. Changes from other loops and processes are found by frequent
+        polling.
         """
         return self._listeners.listen(changed)
 
     def _announced(self, call_id: str, is_changed: bool) -> bool:
-        """Announce a change to this event loop. Those of other threads and processes are seen by `_watch`."""
+        """Announce a change to this event loop. `_watch` finds the changes of other threads and processes."""
         if is_changed:
             self._listeners.announce_here(call_id)
         return is_changed
@@ -232,7 +235,7 @@ class SqliteCallStore:
 
 
 def _label(db: sqlite3.Connection, entry: CallEntry, before: Sequence[str]) -> None:
-    """Replace the labels by which a task is found."""
+    """Replace the task's labels in the index."""
     if set(before) != set(entry.labels):
         places = [(label, entry.created, entry.call_id) for label in before]
         db.executemany("DELETE FROM task_labels WHERE label = ? AND created = ? AND call_id = ?", places)
@@ -241,7 +244,7 @@ def _label(db: sqlite3.Connection, entry: CallEntry, before: Sequence[str]) -> N
 
 
 def _note(db: sqlite3.Connection, entry: CallEntry) -> None:
-    """Store the notes of a task that are not stored yet."""
+    """Store the task's new notes."""
     new = entry.new_notes
     first = len(entry.notes) - len(new)
     notes = [(entry.call_id, number, value) for number, value in enumerate(new, first)]

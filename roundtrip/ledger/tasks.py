@@ -1,8 +1,8 @@
-"""Provide the contract of task stores, and the rules of a stored task, without storage and clock.
+"""Task-store contract, and the rules for a stored task, independent of storage and clock.
 
-A store keeps a task as an entry whose content only servers with its keys can read. All rules are in `CallEntry`, in
-Python: a store only compares and sets. So every change is made the same way: read the entry, apply an event, and write
-it back if no other process was faster.
+A store keeps a task as an entry whose content only servers with its keys can read. `CallEntry` implements all rules in
+Python; a store only compares versions and writes. So every change follows the same pattern: read the entry, apply an
+event, and write the entry back if no other process wrote first.
 """
 
 from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
@@ -19,19 +19,24 @@ from roundtrip.ledger.machines import ENDED, TASK_MACHINE, StoredEvent, StoredSt
 T = TypeVar("T")
 
 NextChange = Callable[[], Awaitable[None]]
-"""Returns once something has changed since the last time, or since the beginning; at times it returns too often."""
+"""Wait until the call has changed since the previous wait, or since listening began. It may also return without a
+change.
+"""
 
 MAX_TRIES: Final = 10
-"""Workers that may die with a task. A body that ends its process would otherwise end one after another."""
+"""Workers that may die while running one task. Without this limit, a body that kills its process would kill every
+worker in turn.
+"""
 _MAX_WRITES: Final = 64
 
 
 @dataclass(slots=True)
 class CallEntry:
-    """State of one task in a store, which changes only as `TASK_MACHINE` allows.
+    """State of one stored task. Only transitions of `TASK_MACHINE` change it.
 
-    `due` is the time at which a worker has to look at it: now if it should run, the end of the lease while it runs,
-    the time for which it waits, and the end of its life otherwise.
+    `due` is the time at which a worker must look at the task. For a task that should run, it is now; for a running
+    task, the end of the lease. For a waiting task, it is the awaited time. Otherwise, it is the time at which the task
+    expires.
     """
 
     call_id: str
@@ -42,56 +47,56 @@ class CallEntry:
     due: float = 0.0
     updated: float = 0.0
     holder: str = ""
-    """The worker that has the lease; while the task is due, the one whose lease ended without a word of it."""
+    """The worker that has the lease. While the task is due, the worker whose lease expired, if any."""
     epoch: int = 0
     runs_once: bool = False
-    """True if its body must not begin twice."""
+    """True if the task's body must not begin twice."""
     has_begun: bool = False
-    """True while a body that must not begin twice runs."""
+    """True while a body that must not begin twice is running."""
     tries: int = 0
-    """The number of workers that have died with it since something was last stored."""
+    """Claims since the task last made progress, including the current claim."""
     deaths: int = 0
-    """The number of workers whose leases on it ended without a word of them."""
+    """Workers whose lease on this task expired because they stopped renewing it."""
     version: int = 0
-    """The number of its writes. A store writes it only over the version that was read."""
+    """Incremented by each write. A store replaces only the version that the writer read."""
     content: str = ""
-    """Everything that only the server reads."""
+    """The encrypted part, which only servers with the keys can read."""
     labels: tuple[str, ...] = ()
-    """Opaque words, without spaces, by which it can be found until it ends."""
+    """Opaque words without spaces. A store finds the task by these labels until the task ends."""
     notes: list[str] = field(default_factory=list[str])
-    """The results of steps since it was last parked."""
+    """Step results recorded since the task was last parked."""
     account: str | None = field(default=None, compare=False)
-    """The owner of a new task; see `MemoryLedger`. Stores with much room do not keep it."""
+    """The owner of a new task, see `MemoryLedger`. Stores without a size limit ignore it."""
     takes_over: bool = field(default=False, compare=False)
-    """True if the claim that was made with this copy follows a worker whose lease ended without a word of it."""
+    """True if the latest claim through this copy took over from a worker whose lease expired."""
     stored_notes: int | None = field(default=0, compare=False)
-    """The number of notes that the store has, and needs no more; None if it must drop them for the present ones."""
+    """The number of notes that the store already has. None makes the store replace its notes with the current ones."""
 
     def copy(self) -> "CallEntry":
-        """Return a copy, which can be changed."""
+        """Return an independent copy."""
         return replace(self, notes=self.notes.copy())
 
     @property
     def new_notes(self) -> list[str]:
-        """Return the notes that the store lacks; all if it has to drop those that it has."""
+        """Return the notes that the store lacks, or all notes if the store must drop its own."""
         return self.notes if self.drops_notes else self.notes[self.stored_notes :]
 
     @property
     def drops_notes(self) -> bool:
-        """Return True if the store has notes that the task has not."""
+        """Return True if the store has notes that the task no longer has."""
         return self.stored_notes is None or len(self.notes) < self.stored_notes
 
     @property
     def has_ended(self) -> bool:
-        """Return True if it has ended for its client."""
+        """Return True if the task has ended from the client's point of view."""
         return self.state in ENDED
 
     def is_over(self, now: float) -> bool:
-        """Return True if it has ended, and is past its life: then a store deletes it."""
+        """Return True if the task has ended and expired, so that the store deletes it."""
         return self.state in TASK_MACHINE.final and now >= self.expires
 
     def apply(self, event: StoredEvent, now: float) -> bool:
-        """Apply an event. Return False, and change nothing, if the table has no such arrow."""
+        """Apply an event. Return False and change nothing if the table has no matching transition."""
         target = TASK_MACHINE.targets.get((self.state, event))
         if target is None:
             return False
@@ -105,12 +110,12 @@ class CallEntry:
         return True
 
     def advance(self, now: float, *, writer: tuple[str, int] | None = None) -> bool:
-        """Apply the events of time. Return True if it has changed.
+        """Apply the transitions that are due at this time. Return True if the task changed.
 
         Args:
             now: The time.
-            writer: The holder and the epoch of the worker that changes it, if one does. Its own lease does not lapse:
-                no other worker has claimed the task.
+            writer: Holder and epoch of the worker that writes the task, if any. The writer's own lease does not lapse,
+                because no other worker has claimed the task.
         """
         is_dead = self.state is StoredState.RUNNING and is_buried(self.holder)
         if self.state in TASK_MACHINE.final or (now < min(self.due, self.expires) and not is_dead):
@@ -124,7 +129,7 @@ class CallEntry:
         return self.apply(StoredEvent.WAKE, now)
 
     def end_lease(self, now: float) -> bool:
-        """End the lease of a worker that is dead, or counts as dead. Return False if no worker has one."""
+        """End the lease of a worker that is dead or presumed dead. Return False if no worker has a lease."""
         is_lost = (self.runs_once and self.has_begun) or self.tries >= MAX_TRIES
         if not self.apply(StoredEvent.LOSE if is_lost else StoredEvent.LAPSE, now):
             return False
@@ -132,7 +137,7 @@ class CallEntry:
         return True
 
     def claim(self, holder: str, now: float, *, lease: float) -> bool:
-        """Give a worker the lease, unless another has it."""
+        """Give a worker the lease. Return False if the task is not due."""
         takes_over = bool(self.holder)
         if not self.apply(StoredEvent.CLAIM, now):
             return False
@@ -142,18 +147,18 @@ class CallEntry:
         return True
 
     def is_held(self, holder: str, epoch: int) -> bool:
-        """Return True if the lease of this epoch is the current one."""
+        """Return True if this holder and epoch have the current lease."""
         return self.state is StoredState.RUNNING and self.holder == holder and self.epoch == epoch
 
     def note(self, text: str, now: float, *, lease: float) -> None:
-        """Store the result of a step, and extend the lease. The caller has checked that it holds it."""
+        """Store a step's result and extend the lease. The caller has already checked the lease."""
         self.apply(StoredEvent.NOTE, now)
         self.due = now + lease
         self.notes.append(text)
         self.tries = 1
 
     def give_up(self, now: float) -> None:
-        """Give up the lease before the leg has ended, so that a worker continues, unless the outcome is unknown."""
+        """Give up the lease before the leg ends. A worker then continues the task, unless its outcome is unknown."""
         if self.runs_once and self.has_begun:
             self.apply(StoredEvent.LOSE, now)
         else:
@@ -161,31 +166,31 @@ class CallEntry:
             self.tries -= 1
 
     def retry(self, now: float) -> bool:
-        """Let a worker continue a lost task behind its stored steps. Return False if it is not lost."""
+        """Let a worker continue a lost task after its stored steps. Return False if the task is not lost."""
         if not self.apply(StoredEvent.RETRY, now):
             return False
         self.has_begun, self.tries = False, 0
         return True
 
     def shift(self, seconds: float) -> None:
-        """Move all times, to those of another clock."""
+        """Shift all times to another clock."""
         self.created += seconds
         self.updated += seconds
         self.due += seconds
         self.expires += seconds
 
     def renew(self, now: float, *, lease: float) -> None:
-        """Extend the lease. The caller has checked that it holds it."""
+        """Extend the lease. The caller has already checked the lease."""
         self.apply(StoredEvent.RENEW, now)
         self.due = now + lease
 
     def park(self, event: StoredEvent, now: float, *, due: float | None = None) -> None:
-        """Give up the lease with a journal that has all results of steps.
+        """Give up the lease while the task waits. The journal now contains all step results.
 
         Args:
             event: `ASK` or `WAIT`.
             now: The time.
-            due: The time at which it has to go on; None for none.
+            due: The time at which the task must continue; None if it does not wait for a time.
         """
         self.apply(event, now)
         self.notes.clear()
@@ -195,16 +200,16 @@ class CallEntry:
 
 
 TASK_FIELDS: Final = tuple(each.name for each in fields(CallEntry))[:15]
-"""The first fields of `CallEntry`, up to its content. A store keeps them, the labels and the notes."""
+"""The fields of `CallEntry` through `content`. A store keeps these fields, the labels and the notes."""
 
 
 def values_of(entry: CallEntry) -> list[Any]:
-    """Return the values of `TASK_FIELDS`."""
+    """Return the task's values for `TASK_FIELDS`."""
     return [getattr(entry, name) for name in TASK_FIELDS]
 
 
 def entry_of(values: Sequence[Any], labels: Sequence[str], notes: list[str]) -> CallEntry:
-    """Return a task as its store has kept it: the values of `TASK_FIELDS`, its labels and its notes."""
+    """Build a task from its stored `TASK_FIELDS` values, labels and notes."""
     entry = CallEntry(*values, labels=tuple(labels), notes=notes, stored_notes=len(notes))
     entry.state = StoredState(entry.state)
     entry.runs_once, entry.has_begun = bool(entry.runs_once), bool(entry.has_begun)
@@ -212,7 +217,7 @@ def entry_of(values: Sequence[Any], labels: Sequence[str], notes: list[str]) -> 
 
 
 class EntrySummary(NamedTuple):
-    """Facts of a task that its store can read."""
+    """The facts about a task that its store can read."""
 
     call_id: str
     tool: str
@@ -226,80 +231,85 @@ class EntrySummary(NamedTuple):
 
 
 def summary_of(entry: CallEntry) -> EntrySummary:
-    """Return the facts of a task that its store can read."""
+    """Return the facts about a task that its store can read."""
     return EntrySummary(*(getattr(entry, name) for name in EntrySummary._fields))
 
 
 def stored_summary(values: Iterable[Any]) -> EntrySummary:
-    """Return the facts of a task as its store has kept them, in the order of `EntrySummary`."""
+    """Build a summary from stored values, in the field order of `EntrySummary`."""
     call_id, tool, state, *rest = values
     return EntrySummary(call_id, tool, StoredState(state), *rest)
 
 
 @runtime_checkable
 class CallStore(Protocol):
-    """Storage of tasks. All of its methods raise `LedgerDown` within a bounded time."""
+    """Task storage. Every method raises `LedgerDown` within a bounded time if the store fails."""
 
     async def add(self, entry: CallEntry) -> bool:
-        """Store a new task. Return False, and change nothing, if its call has one."""
+        """Store a new task. Return False and change nothing if the call already has a task."""
         ...
 
     async def load(self, call_id: str) -> tuple[CallEntry | None, float]:
-        """Return a copy of a task, and the time of the store's clock. Read it in one step."""
+        """Return a copy of a task and the store's current time, both read atomically."""
         ...
 
     async def save(self, entry: CallEntry, *, version: int) -> bool:
-        """Replace a task if it still has a version, and announce it. Return False otherwise.
+        """Replace a task if its stored version is `version`, and announce the change. Otherwise return False.
 
-        It deletes a task that has ended and is past its life. Of the notes it needs `new_notes`.
+        Append `new_notes` to the stored notes. Delete the task instead if it has ended and expired.
         """
         ...
 
     async def due(self, limit: int) -> tuple[list[str], float | None]:
-        """Return the calls of tasks that are due, the longest due first, and the seconds until the next one is."""
+        """Return the calls whose tasks are due, the longest overdue first.
+
+        If no task is due, also return the seconds until the next task is due.
+        """
         ...
 
     async def list(self, *, limit: int, states: Sequence[StoredState] = ()) -> list[EntrySummary]:
-        """Return the tasks that changed last, of some states or of all."""
+        """Return the most recently changed tasks in the given states, or in any state."""
         ...
 
     async def labelled(
         self, label: str, *, limit: int, after: tuple[float, str] | None = None
     ) -> Sequence[EntrySummary]:
-        """Return tasks that have a label, in the order of their creation and then of their calls.
+        """Return tasks that have a label, ordered by creation time and call.
 
         Args:
             label: The label.
-            limit: The most tasks to return.
-            after: The creation and the call of the last task of the page before.
+            limit: The maximum number of tasks.
+            after: Creation time and call of the previous page's last task.
         """
         ...
 
     async def scan(self, *, after: str, limit: int) -> Sequence[CallEntry]:
-        """Return copies of the tasks whose calls are behind a call, in the order of their calls; "" for the first."""
+        """Return copies of the tasks whose call sorts after `after`, ordered by call. "" begins at the first task."""
         ...
 
     def listen(self, changed: Callable[[str | None], None]) -> Callable[[], None]:
-        """Call a function with the call of each task that any process changes, on this event loop.
+        """On this event loop, call a function with the call of each task that any process changes.
 
-        It is called with None if changes may have been missed. Returns a function that ends it.
+        The store calls it with None if it may have missed changes. Returns a function that stops listening.
         """
         ...
 
 
 @runtime_checkable
 class HasCallStore(Protocol):
-    """Ledger that stores tasks, too."""
+    """Ledger that also stores tasks."""
 
     @property
     def tasks(self) -> CallStore:
-        """Return the store of its tasks."""
+        """Return the ledger's task store."""
         ...
 
 
 @contextmanager
 def changes_of(store: CallStore, call_id: str) -> Generator[NextChange]:
-    """Listen for changes of a call by any process. Look at the call inside, and then wait for the next change."""
+    """Listen for changes of a call in any process. Within the context, read the call first and then await the next
+    change.
+    """
     changed = anyio.Event()
 
     def note(other: str | None) -> None:
@@ -319,31 +329,31 @@ def changes_of(store: CallStore, call_id: str) -> Generator[NextChange]:
 
 
 class SeenEntry:
-    """Task as its worker has last seen it, which saves reading it before each write.
+    """Task as its worker last saw it. It saves the worker a read before each write.
 
     Args:
-        entry: The task, as the worker has claimed it.
-        now: The time of the store's clock when it was read.
-        clock: Another clock, which the worker has.
+        entry: The task as the worker claimed it.
+        now: The store's time when the task was read.
+        clock: The worker's clock.
     """
 
     def __init__(self, entry: CallEntry, now: float, clock: Callable[[], float]) -> None:
         self._clock = clock
         self.writer: Final = (entry.holder, entry.epoch)
-        """The lease of the worker; see `CallEntry.advance`."""
+        """The worker's lease, see `CallEntry.advance`."""
         self.saw(entry, now)
 
     def saw(self, entry: CallEntry, now: float) -> None:
-        """Keep a task as it was read."""
+        """Remember the task that was just read."""
         self._entry = entry.copy()
         self._ahead = now - self._clock()
 
     def wrote(self, entry: CallEntry) -> None:
-        """Keep a task as it was written."""
+        """Remember the task that was just written."""
         self._entry = entry
 
     def load(self) -> tuple[CallEntry, float]:
-        """Return a copy of the task, and the time of the store's clock, as `CallStore.load` does."""
+        """Return a copy of the task and the estimated store time, like `CallStore.load`."""
         return self._entry.copy(), self._clock() + self._ahead
 
 
@@ -355,18 +365,19 @@ async def change_task(
     seen: SeenEntry | None = None,
     ended: Callable[[StoredState, CallEntry, float], None] | None = None,
 ) -> T | None:
-    """Change a task, and return what `work` returns; None if there is no such task.
+    """Change a task. Return the result of `work`, or None if the task does not exist.
 
     Args:
         store: The store.
-        call_id: Its call.
-        work: Changes the entry that it gets, as it is at the time that it gets. It runs again if another process was
-            faster, and may raise.
-        seen: The task as the worker that changes it has last seen it, which is tried first, and brought up to date.
-        ended: Called if the task has ended by that, with its state before, the task, and the time.
+        call_id: The task's call.
+        work: Changes the entry in place; receives the entry and the current time. It runs again if another process
+            wrote first, and may raise.
+        seen: The worker's last view of the task. The first attempt uses it without a read, and later attempts update
+            it.
+        ended: Called if this change ended the task, with the previous state, the task and the time.
 
     Raises:
-        LedgerDown: The store cannot be used, or too many processes change the task.
+        LedgerDown: The store cannot be used, or other processes changed the task at every attempt.
     """
     for attempt in range(_MAX_WRITES):
         entry, now = await store.load(call_id) if seen is None or attempt else seen.load()

@@ -1,7 +1,7 @@
-"""Wait until a ledger entry is settled or released, woken by announcements.
+"""Waiting until a ledger entry is settled or released. Announcements wake the waiting legs.
 
-Of all legs that wait for one entry on one event loop, only the first reads the entry, and shares the result with the
-others. When it stops waiting, the next leg reads.
+Among the legs that wait for one entry on one event loop, only the first leg reads the entry, and it shares the result
+with the rest. When the first leg stops waiting, the next leg takes over the reading.
 """
 
 import asyncio
@@ -15,11 +15,11 @@ from roundtrip.ledger.contract import ClaimAnswer, ClaimStatus, LedgerDown
 from roundtrip.ledger.listeners import ChangeListeners, Feed
 
 _HANDOVER_SECONDS: Final = 0.005
-"""Time that a leg has to claim a free entry before the next leg is woken."""
+"""Seconds in which a leg can claim a free entry before the next leg is woken."""
 _LOOK_SECONDS: Final = 1.0
-"""Longest time between two reads, in case an announcement was lost."""
+"""Maximum seconds between two reads, in case an announcement was lost."""
 _MAX_WAITERS: Final = 64
-"""Legs that may wait for one entry. Further legs are copies of one request, and get its state at once."""
+"""Legs that may wait for one entry. Any further leg repeats the same request and gets the current state at once."""
 
 Look = Callable[[], Awaitable[ClaimAnswer | None]]
 
@@ -32,15 +32,15 @@ class _ClaimWaiter:
 
 @dataclass(slots=True, eq=False)
 class _EntryWatch:
-    """Legs that wait for one entry on one event loop; the first of them reads it."""
+    """Legs that wait for one entry on one event loop. The first leg reads the entry."""
 
     waiters: dict[_ClaimWaiter, None] = field(default_factory=dict[_ClaimWaiter, None])
     seen: ClaimAnswer | None = None
-    """The last state read; None if the entry was free or not read yet."""
+    """The state at the last read. None if the entry was free or has not been read."""
     was_free: bool = False
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     stop: Callable[[], None] = lambda: None
-    """Ends listening to changes."""
+    """Stops listening for changes."""
 
     def share(self, result: ClaimAnswer | LedgerDown) -> None:
         for waiter in self.waiters:
@@ -49,10 +49,10 @@ class _EntryWatch:
 
 
 class Waiting:
-    """The legs of this process that wait for entries of one ledger.
+    """The legs in this process that wait for entries of one ledger.
 
     Args:
-        feed: Announces the changes that other processes make; None if there are no other processes.
+        feed: Announces changes from other processes; None for a ledger that only this process uses.
     """
 
     def __init__(self, feed: Feed | None = None) -> None:
@@ -60,18 +60,19 @@ class Waiting:
         self._watches: dict[tuple[asyncio.AbstractEventLoop, str], _EntryWatch] = {}
 
     def wake(self, key: str) -> None:
-        """Let the waiting legs of an entry look again, on all event loops; any thread may call it."""
+        """Make the legs that wait for an entry read it again, on all event loops. Thread-safe."""
         self._listeners.announce(key)
 
     async def wait(self, key: str, look: Look, *, patience: float) -> ClaimAnswer | None:
-        """Return the state of an entry as soon as no leg has the claim, or when the patience ends.
+        """Wait until no leg has the claim, at most `patience` seconds, and return the entry's state.
 
-        A free entry is reported to one waiting leg after another, so that each can claim it before the next one tries.
+        Waiting legs learn that the entry is free one after another, so that each leg can claim it before the next leg
+        tries.
 
         Args:
-            key: The entry.
-            look: Reads the state of the entry.
-            patience: Seconds to wait.
+            key: The entry's key.
+            look: Reads the entry's state.
+            patience: Maximum seconds to wait.
         """
         if patience <= 0:
             return await look()
@@ -116,7 +117,7 @@ async def _wait(watch: _EntryWatch, waiter: _ClaimWaiter, look: Look, *, ends: f
     if watch.was_free:
         await _changed(watch, _HANDOVER_SECONDS)
     while True:
-        # Clear the event before the read, so that a change during the read is not missed.
+        # Clear the event before reading, so that a change during the read is not missed.
         watch.changed.clear()
         try:
             watch.seen = await look()
