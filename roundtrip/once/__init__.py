@@ -1,1 +1,1 @@
-"""Exactly once: the ledger's claim on a body, and what it remembers."""
+"""Exactly-once calls: ledger claims, and the results and values that the ledger keeps."""

@@ -1,4 +1,4 @@
-"""Claim of a leg on its call in the ledger, for tools whose body must run once."""
+"""A leg's claim on its call in the ledger, for tools whose body must run once."""
 
 import hashlib
 import json
@@ -26,14 +26,14 @@ from roundtrip.tools.options import OnUnknown
 
 logger = logging.getLogger("roundtrip")
 
-# Not `Final`: read at each use, as tests set shorter times.
+# Not `Final`: tests set shorter times, so the value is read at each use.
 PATIENCE_SECONDS = 20.0
-"""Time to wait for another leg that has the claim, before the client gets `StillRunning`."""
+"""Seconds to wait for another leg that has the claim, before the client gets `StillRunning`."""
 MAX_RESULT_CHARS = 16 * 1024 * 1024
 MAX_NOTED_CHARS = 1024 * 1024
-"""Limit of the notes of a call. Each leg with other answers adds its own, and each claim reads them all."""
+"""Maximum size of a call's notes. Each leg with different answers adds more notes, and each claim reads all of them."""
 SETTLE_SECONDS: Final = 300.0
-"""Time for which a result is offered to a ledger that was down when the body ended."""
+"""Seconds to keep trying to record a result if the ledger is down when the body ends."""
 _HOLDER_BYTES: Final = 12
 _NAME_BYTES: Final = 16
 _FIRST_PAUSE_SECONDS: Final = 0.5
@@ -42,18 +42,18 @@ _MAX_PAUSE_SECONDS: Final = 5.0
 
 @dataclass(eq=False)
 class LedgerClaim(Lease):
-    """Claim of one leg on its call in the ledger, and the record of the call's outcome."""
+    """One leg's claim on its call in the ledger. It also records the call's outcome."""
 
     ledger: Ledger
     call_id: str
     tool: str
     keep: float
-    """Seconds after which the ledger may forget the call."""
+    """Seconds until the ledger may forget the call."""
     on_unknown: OnUnknown = "fail"
     sealer: Sealer | None = None
-    """Seals results and notes; None without keys, or if they never leave the memory of this process."""
+    """Seals results and notes. None if the server has no keys, or if its ledger is in this process's memory."""
     account: str | None = None
-    """The caller or tool that the entry counts for, in a ledger that limits the room of each."""
+    """The caller or tool to which the entry counts, for a ledger that limits each account's room."""
     system: System = SYSTEM
     _holder: str = ""
     _epoch: int = 0
@@ -61,25 +61,25 @@ class LedgerClaim(Lease):
     _is_firm: bool = False
     """True if the ledger knows that the body may have begun."""
     _is_released: bool = False
-    """True once the leg has ended. Then its late writes must not claim the call again."""
+    """True once the leg has ended. From then on, its late writes must not claim the call again."""
     _free_chars: int = 0
-    """Characters that the call may still note."""
+    """Characters that the call may still use for notes."""
 
     def __post_init__(self) -> None:
         super().__init__(f"tool {self.tool!r}")
         self._holder = holder_name(self.system.entropy(_HOLDER_BYTES))
 
     async def begin(self, terms: str, *, at_once: bool) -> CallToolResult | None:
-        """Claim the call, or return its result.
+        """Claim the call, or return the result of its earlier run.
 
         Args:
             terms: The digest of the client's answers.
-            at_once: True if the body is the first thing that runs, so that one claim is enough.
+            at_once: True if nothing runs before the body, so that a single claim is enough.
 
         Raises:
-            StillRunning: Another leg still has the claim at the end of the wait.
-            OutcomeUnknown: The body of the call has begun, and its outcome is not known.
-            CallHasEnded: The call has ended, with other answers.
+            StillRunning: Another leg still has the claim when the wait ends.
+            OutcomeUnknown: The call's body began, and its outcome is unknown.
+            CallHasEnded: The call has already ended, with other answers.
             LedgerUnavailable: The ledger is down, or no key of this server opens its entry.
             Exception: The error of the earlier run.
         """
@@ -89,11 +89,12 @@ class LedgerClaim(Lease):
             self._read_notes(answer.notes)
         except LedgerDown as error:
             logger.error("%s", error)
-            # The ledger may have granted the claim before it failed. Other legs would wait for this one.
+            # The ledger may have granted the claim before it failed. Without a release, other legs would wait for this
+            # leg.
             self._release_later()
             raise LedgerUnavailable(self.owner) from error
         except BaseException:
-            # Cancelled, perhaps after the ledger had granted the claim; or without the notes, steps would run again.
+            # A cancelled leg may already have the claim. A leg that cannot read the notes would run steps again.
             with anyio.CancelScope(shield=True):
                 await self.release()
             raise
@@ -110,7 +111,7 @@ class LedgerClaim(Lease):
         """Record that the body begins now.
 
         Raises:
-            StillRunning: This process was silent for so long that another instance has the claim.
+            StillRunning: This process was silent for so long that another instance has taken over the claim.
             LedgerUnavailable: The ledger is down.
         """
         if self._is_firm:
@@ -121,15 +122,15 @@ class LedgerClaim(Lease):
             logger.error("%s", error)
             raise LedgerUnavailable(self.owner) from error
         if answer.status is not ClaimStatus.GRANTED:
-            # A client that sends the request again gets the result.
+            # A client that repeats the request gets the result.
             raise StillRunning(self.owner)
         self._is_firm = True
 
     async def note(self, noted: NotedValue) -> None:
-        """Save a computed value in the ledger. If that fails, log it: the leg still uses the value.
+        """Save a computed value in the ledger. If that fails, log the failure and let the leg use the value.
 
         Raises:
-            CallTakenOver: Another leg has taken the call over.
+            CallTakenOver: Another leg has taken over the call.
         """
         named = f"{noted.revision}/{noted.key}".encode("utf-8", "surrogatepass")
         name = f"{self._digest}/{hashlib.blake2b(named, digest_size=_NAME_BYTES).hexdigest()}"
@@ -144,11 +145,11 @@ class LedgerClaim(Lease):
         )
 
     async def record(self, outcome: Any) -> None:
-        """Record the body's result, its error, or None if its outcome will never be known."""
+        """Record the body's result or error. None records that the outcome will never be known."""
         self.close()
         if isinstance(outcome, CallTakenOver):
-            # The lease has ended, and may still be this leg's. Released, the call would be free, and its body, which
-            # was stopped in the middle, would begin again. If another claim raised it, this one lapses.
+            # The lease has ended, but this leg may still have the claim. Releasing the claim would free the call, and
+            # its interrupted body would begin again. So let the claim lapse, even if another call's claim raised it.
             return
         is_error = isinstance(outcome, Exception)
         purpose = f"save its {'error' if is_error else 'result' if outcome is not None else 'unknown outcome'}"
@@ -159,7 +160,7 @@ class LedgerClaim(Lease):
             try:
                 is_done = await self._again(settle, SETTLE_SECONDS)
             finally:
-                # The process ends, or the time is over.
+                # The process is ending, or the time limit has passed.
                 if not is_done:
                     logger.error("%s could not %s, and gives up", self.owner, purpose)
 
@@ -175,7 +176,7 @@ class LedgerClaim(Lease):
         """Extend the lease.
 
         Raises:
-            CallTakenOver: Another leg has taken the call over.
+            CallTakenOver: Another leg has taken over the call.
         """
         await self._write(
             "renew its claim",
@@ -183,7 +184,7 @@ class LedgerClaim(Lease):
         )
 
     async def _write(self, purpose: str, write: Callable[[], Awaitable[bool]]) -> None:
-        """Write as the holder of the claim. If the ledger is down, log it, and go on without it.
+        """Write as the claim's holder. If the ledger is down, log that and continue without the write.
 
         Raises:
             CallTakenOver: Another leg has the claim.
@@ -196,11 +197,11 @@ class LedgerClaim(Lease):
     async def _write_or_claim(self, write: Callable[[], Awaitable[bool]]) -> bool:
         if self._is_released:
             return False
-        # If it fails, the ledger may have lost the entry, or it was free again.
+        # If the write fails, the ledger may have lost or released the entry, so claim it again.
         return await self._written(write) or (await self._claim_again() and await self._written(write))
 
     async def _written(self, write: Callable[[], Awaitable[bool]]) -> bool:
-        """Write, and again if the leg has claimed the call anew meanwhile: the write had the epoch before."""
+        """Write. Retry if the leg reclaimed the call during the write, because the write then had the old epoch."""
         held, epoch = False, None
         while not held and epoch != self._epoch:
             epoch = self._epoch
@@ -208,12 +209,12 @@ class LedgerClaim(Lease):
         return held
 
     async def _claim_again(self) -> bool:
-        """Claim the call once more. Return False if another leg has it, or this leg has ended."""
+        """Claim the call again. Return False if another leg has the claim, or if this leg has ended."""
         if self._is_released:
             return False
         answer = await self._claim(tentative=not self._is_firm)
         if self._is_released:
-            # It has ended meanwhile, and nobody else would release the new claim.
+            # This leg ended during the claim, so no other code will release the new claim.
             await self.release()
         return answer.status is ClaimStatus.GRANTED and not self._is_released
 
@@ -226,10 +227,10 @@ class LedgerClaim(Lease):
         return seal_text(self.sealer, text, self.call_id, self._digest, use)
 
     def _open(self, stored: str, use: str) -> str:
-        """Return the text that a ledger has kept.
+        """Open a text that the ledger stored.
 
         Raises:
-            LedgerUnavailable: No key of this server opens it.
+            LedgerUnavailable: No key of this server opens the text.
         """
         try:
             return open_text(self.sealer, stored, self.call_id, self._digest, use)
@@ -245,19 +246,19 @@ class LedgerClaim(Lease):
         """Claim the call as soon as no other leg has the claim.
 
         Raises:
-            StillRunning: Another leg still has it at the end of the wait.
+            StillRunning: Another leg still has the claim when the wait ends.
         """
         ends = anyio.current_time() + PATIENCE_SECONDS
         while (answer := await self._claim(tentative=not self._is_firm)).status is ClaimStatus.RUNNING:
             seen = await self.ledger.wait(self.call_id, patience=max(0.0, ends - anyio.current_time()))
             if seen is None and anyio.current_time() < ends:
-                # Released, or lapsed: only a claim decides which leg is next.
+                # The claim was released or has lapsed. Only a new claim decides which leg is next.
                 continue
             if seen is None or seen.status is ClaimStatus.RUNNING:
-                # The time to wait is over, or too many legs wait already.
+                # The wait has timed out, or too many legs are already waiting.
                 raise StillRunning(self.owner)
             if seen.status is ClaimStatus.SETTLED:
-                # A claim would have the same answer, and many legs may have waited.
+                # A claim would return the same answer. Skip it, because many legs may have waited.
                 return seen
         return answer
 
@@ -279,7 +280,7 @@ class LedgerClaim(Lease):
         return answer
 
     def _stored(self, outcome: Any, purpose: str) -> str | None:
-        """Return the stored form of an outcome; None if it is unknown, or cannot be stored."""
+        """Return the outcome in its stored form, or None if it is unknown or cannot be stored."""
         if outcome is None:
             return None
         try:
@@ -302,12 +303,12 @@ class LedgerClaim(Lease):
         await self.ledger.release(self.call_id, holder=self._holder)
 
     def _release_later(self) -> None:
-        """Release the claim as soon as the ledger can be reached: other legs would wait for it."""
-        # Twice: the request for the claim may reach the ledger after the first release.
+        """Release the claim as soon as the ledger can be reached, because other legs may wait for it."""
+        # Release it twice: the claim request may reach the ledger after the first release.
         run_later(self._again(self._free, lease_seconds(), times=2))
 
     async def _try(self, purpose: str, write: Callable[[], Awaitable[None]], later: Callable[[], None]) -> None:
-        """Write, and see to it later if the ledger is down, or if the leg is cancelled before the ledger answers."""
+        """Write. Schedule `later` if the ledger is down, or if the leg is cancelled before the ledger answers."""
         try:
             await write()
         except LedgerDown as error:
@@ -318,10 +319,13 @@ class LedgerClaim(Lease):
             raise
 
     async def _again(self, write: Callable[[], Awaitable[None]], seconds: float, *, times: int = 1) -> bool:
-        """Write as soon as the ledger can be reached, even after the lease. Return False if the time is over first."""
+        """Retry a write until the ledger can be reached, even after the lease has ended.
+
+        Return False if the time limit passes first.
+        """
         ends, pause = anyio.current_time() + seconds, _FIRST_PAUSE_SECONDS
         while times and anyio.current_time() < ends:
-            # Random, so that the many requests that arrived while the ledger was down do not all try at once.
+            # Randomize the pause, so that requests that arrived while the ledger was down do not all retry at once.
             await self.system.sleep(pause * (0.75 + self.system.entropy(1)[0] / 512))
             pause = min(pause * 2, _MAX_PAUSE_SECONDS)
             with suppress(LedgerDown):
@@ -346,7 +350,7 @@ def _parsed(text: str) -> CallToolResult:
     """Return the result of an earlier run.
 
     Raises:
-        Exception: The error of that run.
+        Exception: The earlier run's error.
     """
     stored = json.loads(text)
     if "result" in stored:

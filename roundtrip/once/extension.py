@@ -1,4 +1,4 @@
-"""Exactly once as a feature of legs: it claims calls whose body must run once, and counts guesses."""
+"""Exactly-once leg extension: claims calls whose body must run once, and counts guesses."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _DIGEST_BYTES: Final = 9
 
 
 class ExactlyOnce(LegExtension):
-    """Claims of calls, for bodies that must run once."""
+    """Extension that claims calls whose body must run once."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -47,18 +47,18 @@ class ExactlyOnce(LegExtension):
 
     @override
     def join(self, leg: OpenLeg) -> LegPart | None:
-        # For a stored call, its store knows if the body began.
+        # The store of a stored call already records whether its body began.
         policy = leg.function.policy(OncePolicy) if leg.stored is None else None
         return _OncePart(leg, policy) if policy is not None else None
 
 
 class _OncePart(LegPart):
-    """Claim of one leg."""
+    """One leg's claim."""
 
     def __init__(self, served: OpenLeg, policy: OncePolicy) -> None:
         self._served = served
         self._policy = policy
-        # Older revisions have no tokens, so a leg cannot claim its call.
+        # Older protocol revisions have no tokens, so a leg cannot claim its call.
         self.needs_engine = served.record is not None and served.in_retry_era and not served.hands_over
 
     @override
@@ -66,7 +66,7 @@ class _OncePart(LegPart):
         ports, hands_over = leg.ports, self._served.hands_over
         if not self.needs_engine and not hands_over:
             return
-        # The body begins in the leg's own task: only there can it be claimed first.
+        # The body must begin in the leg's own task, which can claim the call first.
         leg.plain_body = None
         if leg.journal is None:
             ports.begin_unclaimed = self._begin_unclaimed()
@@ -79,15 +79,18 @@ class _OncePart(LegPart):
         ledger, tool, keep = parts.effects.ledger, served.function.name, _keep(served)
         claim = exactly_once.LedgerClaim(ledger, served.call.id, tool, keep, policy.on_unknown, system=parts.system)
         if ledger.reach > contract.Reach.PROCESS:
-            # Values that never leave this process need no seal, and only its memory is scarce.
+            # Values that stay in this process need no seal. Only a memory ledger limits each account's room.
             claim.sealer = parts.protection.ledger_sealer
         else:
             claim.account = _account(served)
         return claim
 
     def _begin_unclaimed(self) -> Callable[[], None] | None:
-        """Return a function that logs that a body began without a token; None if an empty round provides a token."""
-        # A mounted server's function is served by the runner of its parent.
+        """Return a function that logs that the body began without a token.
+
+        Return None if an empty round can give the client a token.
+        """
+        # The parent server's runner serves a mounted server's functions, so read the parent's parts.
         policy, served, skipped = self._policy, self._served, self._served.parts.no_empty_rounds
         if not policy.when_possible and (not skipped or announced_name(served.request) not in skipped):
             return None
@@ -101,16 +104,16 @@ class _OncePart(LegPart):
 
 
 class GuessCounter:
-    """Counter of answers to questions with `guesses=`, for one server."""
+    """Counter for answers to one server's questions with `guesses=`."""
 
     def __init__(self, parts: Parts) -> None:
         self._warns = parts.may_forget
-        """True if the log must still warn that each process counts guesses separately."""
+        """True while the log still needs a warning that each process counts guesses separately."""
 
     async def count(self, leg: OpenLeg, key: str, answer: Any, guesses: int) -> bool:
-        """Count an answer to a question of a leg; return False if it is one too many.
+        """Count an answer to a leg's question. Return False if the answer exceeds the allowed guesses.
 
-        After a rotation of keys, a repeated answer may be counted again. No count is lost.
+        After a key rotation, a repeated answer may be counted again. No count is lost.
 
         Raises:
             GuessUncounted: The ledger could not count the answer.
@@ -137,14 +140,14 @@ class GuessCounter:
 
 
 def _keep(leg: OpenLeg) -> float:
-    """Return the seconds after which the ledger may forget the call: no leg of it can arrive."""
+    """Return the seconds until no more legs of the call can arrive, so that the ledger may forget it."""
     journal, limits = leg.journal, leg.function.limits
-    # The build that began the call, perhaps another one, chose how long its tokens live.
+    # The build that began the call chose its tokens' lifetime. It may be another build.
     left = limits.max_age if journal is None else max(0.0, journal.end - leg.parts.system.time())
     return left + SKEW
 
 
 def _account(leg: OpenLeg) -> str:
-    """Return the caller or tool that entries count for, in a ledger that limits the room of each."""
+    """Return the caller or tool to which entries count, for a ledger that limits each account's room."""
     principal = leg.principal()
     return f"tool {leg.function.name}" if principal is None else f"caller {principal}"
