@@ -1,1 +1,1 @@
-"""Connections to Redis and PostgreSQL: few, kept open, each used on the event loop that opened it."""
+"""Redis and PostgreSQL connections: a small pool for each event loop, kept open between uses."""

@@ -1,6 +1,6 @@
-"""Provide connections to PostgreSQL: few, kept open, each used on the event loop that opened it.
+"""PostgreSQL connections: a small pool for each event loop, kept open between uses.
 
-Every failure raises `PostgresDown`, within the timeout.
+Every failure raises `PostgresDown` within the timeout.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ _MAX_CONNECTIONS: Final = 8
 _RETRY_SECONDS: Final = 0.5
 _SCHEMA_NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _TABLES_LOCK: Final = 0x726F756E64747269
-"""The number of the lock under which processes create tables, one at a time."""
+"""Advisory-lock number. Only the process that has this lock creates tables."""
 
 
 class PostgresDown(Exception):
-    """PostgreSQL cannot be reached, or cannot run a statement; the text says why."""
+    """PostgreSQL cannot be reached or cannot run a statement. The message says why."""
 
 
 class PostgresConnections:
     """Connections to one database.
 
     Args:
-        dsn: As asyncpg reads it, such as `postgresql://user@host/database`.
-        schema: The schema of the tables, created at the first use.
-        timeout: Seconds that a statement may take, including connecting and waiting for a connection.
-        options: Options of asyncpg's connections. `max_size` limits the connections of an event loop (8).
+        dsn: A connection URL for asyncpg, for example `postgresql://user@host/database`.
+        schema: The schema for the tables. It is created at first use.
+        timeout: Maximum seconds for a statement, including the wait for a connection and connecting.
+        options: asyncpg connection options. `max_size` limits the connections of each event loop (default 8).
 
     Raises:
         ImportError: asyncpg is not installed.
-        ValueError: The name of the schema has other characters than small letters, digits and underscores.
+        ValueError: The schema name has characters other than lowercase letters, digits and underscores.
     """
 
     def __init__(self, dsn: str, *, schema: str, timeout: float, options: dict[str, Any]) -> None:
@@ -61,15 +61,15 @@ class PostgresConnections:
         self._own: RunVar[_LoopPool] = RunVar(f"roundtrip_postgres_{id(self)}")
 
     def need(self, tables: str) -> None:
-        """Add statements that create tables, if they are not there. They run before the next statement."""
+        """Register statements that create missing tables. They run before the next statement."""
         if tables not in self._tables:
             self._tables.append(tables)
 
     async def fetch(self, statement: str, *values: Any) -> Sequence[Any]:
-        """Run a statement, and return its rows. `{s}` in it is the schema.
+        """Run a statement and return its rows. `{s}` in the statement stands for the schema.
 
         Raises:
-            PostgresDown: It may have run, or not.
+            PostgresDown: The statement failed. It may still have taken effect.
         """
         text = statement.replace("{s}", self.schema)
         return await self._to_its_end(lambda: self._fetch(text, values))
@@ -79,7 +79,7 @@ class PostgresConnections:
     ) -> None:
         """Call a function with each message of a channel, and with None if messages may have been missed.
 
-        It never ends: after a failure, it sleeps and listens again.
+        This runs forever: after a failure, it sleeps and listens again.
         """
         name = f"{self.schema}.{channel}"
         while True:
@@ -88,7 +88,7 @@ class PostgresConnections:
             await sleep(_RETRY_SECONDS)
 
     async def aclose(self) -> None:
-        """Close the connections of this event loop. The next statement opens them again."""
+        """Close this event loop's connections. The next statement opens new ones."""
         own = self._own.get(None)
         if own is not None:
             own.close()
@@ -103,14 +103,15 @@ class PostgresConnections:
     async def _to_its_end(
         self, work: Callable[[], Coroutine[Any, Any, T]], drop: Callable[[T], object] | None = None
     ) -> T:
-        """Run work that a cancellation of the caller does not end, as it would end the connection, too.
+        """Run work in a separate task. Cancelling the caller does not cancel the work, because that would break the
+        connection.
 
         Args:
             work: The work.
-            drop: Gets its result if the caller is cancelled.
+            drop: Disposes of the work's result if the caller is cancelled.
 
         Raises:
-            PostgresDown: It failed, or took too long.
+            PostgresDown: The work failed or timed out.
         """
 
         async def bounded() -> T:
@@ -144,7 +145,7 @@ class PostgresConnections:
             return rows
 
     async def _connection(self, own: _LoopPool) -> Any:
-        """Return a connection to a database that has the tables."""
+        """Return a connection, after creating the missing tables."""
         while own.idle:
             connection = own.idle.pop()
             if not connection.is_closed():
@@ -168,7 +169,7 @@ class PostgresConnections:
             raise ConnectionError("what answers there is no PostgreSQL") from error
 
     async def _create(self, connection: Any, tables: str) -> None:
-        # One process at a time: even with IF NOT EXISTS, two at once fail.
+        # The lock admits one process at a time: even with IF NOT EXISTS, two concurrent creations fail.
         async with connection.transaction():
             await connection.execute(f"SELECT pg_advisory_xact_lock({_TABLES_LOCK})")
             if not await connection.fetchval("SELECT 1 FROM pg_namespace WHERE nspname = $1", self.schema):
@@ -198,7 +199,7 @@ class PostgresConnections:
 
         connection = await self._to_its_end(listen, drop=end)
         try:
-            # Earlier messages were missed.
+            # Messages sent before now were missed.
             heard(None)
             await is_broken.wait()
         finally:
@@ -214,16 +215,18 @@ class _LoopPool:
         self.listening: set[Any] = set()
         self.lock = asyncio.Lock()
         self.tables = 0
-        """The number of groups of tables that exist."""
+        """The number of registered table groups that exist."""
         self._closing: asyncio.Task[None] | None = None
 
     def close_with_loop(self) -> None:
-        """Close the connections when the event loop ends and cancels its asyncio tasks: asyncpg needs a running one."""
+        """Close the connections when the event loop shuts down and cancels its tasks. asyncpg needs a running loop to
+        close them.
+        """
         if self._closing is None:
             self._closing = asyncio.get_running_loop().create_task(self._close_at_end(), context=Context())
 
     def close(self) -> None:
-        """Close the connections that are not in use."""
+        """Close the idle connections."""
         idle, self.idle = self.idle, []
         for connection in idle:
             connection.terminate()

@@ -1,7 +1,7 @@
-"""Provide connections to Redis or Valkey: few, kept open, each used on the event loop that opened it.
+"""Redis and Valkey connections: a small pool for each event loop, kept open between uses.
 
-redis-py's client takes several times as long for a command as the server and the socket, so only its connections are
-used. Every failure raises `RedisDown`, within the timeout.
+redis-py's client takes several times longer for a command than the server and the socket together. So this module uses
+only redis-py's connections. Every failure raises `RedisDown` within the timeout.
 """
 
 import asyncio
@@ -16,21 +16,21 @@ from typing import Any, Final
 from anyio.lowlevel import RunVar
 
 Word = str | bytes | float
-"""A part of a command."""
+"""One part of a command."""
 
 _MAX_CONNECTIONS: Final = 64
 _MESSAGE_PARTS: Final = 3
 _QUIET_SECONDS: Final = 15.0
-"""Silence after which a subscriber pings Redis."""
+"""Seconds of silence after which a subscriber pings Redis."""
 _RETRY_SECONDS: Final = 0.5
 
 
 class RedisDown(Exception):
-    """Redis cannot be reached, or cannot run a command; the text says why."""
+    """Redis cannot be reached or cannot run a command. The message says why."""
 
 
 class RedisScript:
-    """Script that Redis runs atomically."""
+    """Lua script that Redis runs atomically."""
 
     def __init__(self, text: str) -> None:
         self.text: Final = text
@@ -38,17 +38,17 @@ class RedisScript:
 
 
 class RedisConnections:
-    """Connections to one Redis.
+    """Connections to one Redis server or cluster.
 
     Args:
-        url: As redis-py reads it.
-        timeout: Seconds that a command may take, including connecting and waiting for a connection.
-        options: Options of redis-py's connections. `max_connections` limits the connections of an event loop (64).
-        cluster: True if the URL is that of a node of a cluster. redis-py's own, slower client then runs the commands.
+        url: A connection URL for redis-py.
+        timeout: Maximum seconds for a command, including the wait for a connection and connecting.
+        options: redis-py connection options. `max_connections` limits the connections of each event loop (default 64).
+        cluster: True if the URL names a cluster node. redis-py's slower cluster client then runs the commands.
 
     Raises:
         ImportError: redis-py is not installed.
-        ValueError: The URL is not a URL of Redis.
+        ValueError: The URL is not a Redis URL.
     """
 
     def __init__(self, url: str, *, timeout: float, options: dict[str, Any], cluster: bool = False) -> None:
@@ -58,36 +58,37 @@ class RedisConnections:
         except ImportError as error:
             raise ImportError("this needs redis-py: pip install 'mcp-roundtrip[redis]'") from error
         self._timeout = timeout
-        # Scripts' replies are parsed as RESP2. The pool chooses its parser by this option; the URL would override it.
+        # Script replies are parsed as RESP2. The pool chooses its parser by this option. Remove the URL's
+        # `protocol` option, which would override it.
         given = {"socket_connect_timeout": timeout, **options, "protocol": 2}
         url = _without_protocol(url)
         self._limit = int(given.pop("max_connections", None) or _MAX_CONNECTIONS)
-        # A pool reads the URL, and makes connections. With a timeout of its own, redis-py sends by `asyncio.wait_for`,
-        # which on Python 3.11 swallows a cancellation that comes as the send ends.
+        # The pool only parses the URL and creates connections. Its own socket timeout must be off: redis-py would send
+        # with `asyncio.wait_for`, which on Python 3.11 swallows a cancellation that arrives as the send ends.
         self._pool = self._redis.ConnectionPool.from_url(url, **given)
         self._pool.connection_kwargs["socket_timeout"] = None
         self._cluster = (url, given) if cluster else None
         self._own: RunVar[_LoopConnections] = RunVar(f"roundtrip_redis_{id(self)}")
 
     async def run(self, script: RedisScript, key: str, args: Sequence[Word]) -> Any:
-        """Run a script on a key. It may run twice if a connection breaks in the middle.
+        """Run a script on a key. It may run twice if the connection breaks during the command.
 
         Raises:
-            RedisDown: The script may have run, or not.
+            RedisDown: The script failed. It may still have taken effect.
         """
         with self._reported():
             async with asyncio.timeout(self._timeout):
                 try:
                     return await self._reply(("EVALSHA", script.digest, 1, key, *args))
                 except self._errors.NoScriptError:
-                    # After a restart, or on another server of a failover. Redis keeps the script from here on.
+                    # Redis restarted or failed over, and lacks the script. EVAL also caches it for later calls.
                     return await self._reply(("EVAL", script.text, 1, key, *args))
 
     async def command(self, *words: Word) -> Any:
-        """Run a command that may run twice.
+        """Run a command that is safe to run twice.
 
         Raises:
-            RedisDown: The command may have run, or not.
+            RedisDown: The command failed. It may still have taken effect.
         """
         with self._reported():
             async with asyncio.timeout(self._timeout):
@@ -95,12 +96,13 @@ class RedisConnections:
 
     @asynccontextmanager
     async def subscribed(self, channel: str) -> AsyncGenerator[AsyncGenerator[bytes | None]]:
-        """Subscribe to a channel, and return its messages, with None after each message that no other follows yet.
+        """Subscribe to a channel and yield its messages. None follows each message that has no immediate successor.
 
-        After some seconds without a message, Redis is pinged.
+        The subscriber pings Redis after some seconds without a message.
 
         Raises:
-            RedisDown: Redis cannot be reached, or does not answer a ping; also within the block.
+            RedisDown: Redis cannot be reached or does not answer a ping. The block can also raise it while reading
+                messages.
         """
         connection = self._pool.make_connection()
         try:
@@ -118,12 +120,12 @@ class RedisConnections:
     ) -> None:
         """Call a function with each message of a channel, and with None if messages may have been missed.
 
-        It never ends: after a failure, it sleeps and subscribes again.
+        This runs forever: after a failure, it sleeps and subscribes again.
         """
         while True:
             with suppress(RedisDown):
                 async with self.subscribed(channel) as messages:
-                    # Earlier messages were missed.
+                    # Messages sent before now were missed.
                     heard(None)
                     async for message in messages:
                         if message is not None:
@@ -145,12 +147,12 @@ class RedisConnections:
             elif is_asked:
                 raise RedisDown("it does not answer")
             else:
-                # A machine that is gone does not close its connections.
+                # A machine that has crashed does not close its connections, so only a ping shows that it is gone.
                 await connection.send_packed_command(_packed(("PING",)), check_health=False)
                 is_asked = True
 
     async def aclose(self) -> None:
-        """Close the connections of this event loop. The next command opens them again."""
+        """Close this event loop's connections. The next command opens new ones."""
         own = self._own.get(None)
         if own is not None:
             await own.aclose()
@@ -183,12 +185,12 @@ class RedisConnections:
                     own.idle.append(connection)
                     raise
                 except BaseException as error:
-                    # A late reply must not be read as that of another command. And a server that has become read-only
-                    # is no longer the primary, which a new connection may find.
+                    # Drop the connection: another command must not read a late reply. Also, a server that has become
+                    # read-only is no longer the primary, and a new connection may find the new primary.
                     await connection.disconnect(nowait=True)
                     if not is_reused or not isinstance(error, self._errors.ConnectionError | OSError):
                         raise
-                    # The server closed the connection while it was idle, and probably all other idle ones too.
+                    # The server closed this idle connection, and probably all other idle connections as well.
                     await own.aclose()
                 else:
                     own.idle.append(connection)
@@ -204,7 +206,7 @@ class _LoopConnections:
     cluster: Any = None
 
     def __post_init__(self) -> None:
-        # Left to the end of the interpreter, each open connection would print a traceback.
+        # Drop idle connections before the interpreter exits. Otherwise each open connection prints a traceback.
         weakref.finalize(self, self.idle.clear)
 
     async def aclose(self) -> None:
@@ -216,19 +218,19 @@ class _LoopConnections:
 
 
 def redis_text(data: bytes) -> str:
-    """Return a text as it was sent to Redis."""
+    """Decode text from Redis."""
     return data.decode("utf-8", "surrogatepass")
 
 
 def _without_protocol(url: str) -> str:
-    """Return the URL without its option `protocol`."""
+    """Remove the `protocol` option from a URL."""
     address, mark, query = url.partition("?")
     kept = [option for option in query.split("&") if option and not option.startswith("protocol=")]
     return f"{address}{mark}{'&'.join(kept)}" if kept else address
 
 
 def _packed(words: Sequence[Word]) -> bytes:
-    """Return a command as Redis reads it. redis-py does the same, and takes four times as long."""
+    """Encode a command in the Redis protocol. redis-py's encoder takes four times as long."""
     parts = [b"*%d\r\n" % len(words)]
     for word in words:
         data = word if isinstance(word, bytes) else str(word).encode("utf-8", "surrogatepass")
