@@ -1,4 +1,4 @@
-"""Provide subscriptions across instances: the clients of all receive the changes of one."""
+"""Subscriptions across instances: the clients of every instance receive each instance's changes."""
 
 from roundtrip.subscriptions.redis import RedisSubscriptionBus
 

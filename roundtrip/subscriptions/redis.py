@@ -1,7 +1,7 @@
-"""Provide `RedisSubscriptionBus`, which sends changes to the clients of all instances through Redis or Valkey.
+"""`RedisSubscriptionBus`, which sends changes through Redis or Valkey to all instances' clients.
 
-The SDK does not tell a bus when to start and stop. So the bus listens to Redis while its event loop has listeners, and
-an asyncio task sends while events wait. A loop that ends cancels both, like all asyncio tasks.
+The SDK does not notify a bus when to start and stop. So the bus listens to Redis while its event loop has listeners. A
+separate asyncio task sends while events are queued. When the loop ends, it cancels both, like all asyncio tasks.
 """
 
 import asyncio
@@ -33,20 +33,20 @@ logger = logging.getLogger("roundtrip")
 Listener = Callable[[ServerEvent], None]
 
 _MAX_WAITING_EVENTS: Final = 1024
-"""Events that wait to be sent, or to be delivered; equal ones count once."""
+"""Events that may be queued for sending or for delivery. Equal events count once."""
 _FIRST_PAUSE_SECONDS: Final = 0.1
 _MAX_PAUSE_SECONDS: Final = 5.0
 _COMPLAINT_SECONDS: Final = 60.0
 _NAME_BYTES: Final = 12
 
-# Messages. A reader is strict: any client of Redis may have sent them.
+# Message limits. Any Redis client can send messages, so the reader is strict.
 
 _MAX_EVENTS: Final = 128
-"""Events that one message may have."""
+"""Maximum events in one message."""
 _MAX_URI_BYTES: Final = 2048
 _MAX_NAME_CHARS: Final = 64
 _ESCAPED: Final = 6
-"""The most bytes that one byte of text needs in JSON."""
+"""Maximum bytes that JSON needs for one byte of text."""
 _MAX_MESSAGE_BYTES: Final = _MAX_EVENTS * (_MAX_URI_BYTES * _ESCAPED + 32) + 1024
 
 _List = Literal["tools", "prompts", "resources"]
@@ -58,17 +58,18 @@ _LISTS: Final[dict[_List, ServerEvent]] = {
 
 
 class RedisSubscriptionBus:
-    """Bus for the instances of a service: `Server(…, subscriptions=RedisSubscriptionBus(url))`.
+    """Bus for a service's instances: `Server(…, subscriptions=RedisSubscriptionBus(url))`.
 
-    An instance's own clients receive an event at once, even if Redis is down. Clients of other instances receive it
-    through Redis, which keeps no events: an instance without a connection misses them. When it can listen again, it
-    announces to its clients that each list may have changed.
+    An instance's own clients receive an event at once, even if Redis is down. Other instances' clients receive it
+    through Redis. Redis keeps no events, so an instance without a connection misses them. When the instance can listen
+    again, it announces to its clients that each list may have changed.
 
     Args:
-        url: Such as `redis://redis.internal:6379/0`, `rediss://…` or `unix://…`; of a cluster, that of any node.
-        channel: The channel that the instances of one service share.
-        timeout: Seconds that one request may take, with connecting.
-        **options: Options of redis-py's connections, as `redis.asyncio.Redis.from_url` takes them.
+        url: A connection URL, for example `redis://redis.internal:6379/0`, `rediss://…` or `unix://…`. For a cluster,
+            any node's URL.
+        channel: The channel that all instances of one service share.
+        timeout: Maximum seconds for one request, including connecting.
+        **options: Connection options for `redis.asyncio.Redis.from_url`.
 
     Raises:
         ImportError: redis-py is not installed.
@@ -79,13 +80,13 @@ class RedisSubscriptionBus:
         self._channel = channel
         self._timeout = timeout
         self._name = os.urandom(_NAME_BYTES).hex()
-        # A server may serve on several event loops, each of which has listeners and connections of its own.
+        # One server may run on several event loops. Each loop has separate listeners and connections.
         self._lock = threading.Lock()
         self._hubs: set[_Hub] = set()
         self._own: RunVar[_Hub] = RunVar(f"roundtrip_bus_{id(self)}")
 
     async def publish(self, event: ServerEvent) -> None:
-        """Deliver an event here, and queue it for the other instances, without waiting."""
+        """Deliver an event to this instance's listeners, and queue it for other instances without waiting."""
         hub = self._hub()
         hub.deliver(event)
         with self._lock:
@@ -98,11 +99,11 @@ class RedisSubscriptionBus:
             logger.warning(
                 "an update of a resource is not sent to other instances: its URI is too long, or is not valid text"
             )
-        # As in the SDK's own bus: during a burst of events, streams get time to send them.
+        # Like the SDK's own bus, yield to the event loop, so that streams can send during a burst of events.
         await anyio.lowlevel.checkpoint()
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Add a listener to events on this event loop, and return a function that removes it."""
+        """Add a listener on this event loop. Returns a function that removes the listener."""
         hub = self._hub()
         token = object()
         hub.add(token, listener)
@@ -117,16 +118,16 @@ class RedisSubscriptionBus:
         return unsubscribe
 
     async def aclose(self) -> None:
-        """Send the waiting events of this event loop, within the timeout, and close its connections.
+        """Send this event loop's queued events within the timeout, and close its connections.
 
-        Listeners still receive events that are published here. The next publication or listener connects again.
+        Listeners still receive events that this instance publishes. The next publication or listener connects again.
         """
         await self._hub().aclose()
         await self._connections.aclose()
 
     def _hub(self) -> "_Hub":
         if (hub := self._own.get(None)) is None:
-            # A fork inherits the name, but is another instance.
+            # A forked child inherits the name but counts as another instance.
             name = f"{self._name}-{os.getpid()}"
             hub = _Hub(self._connections, self._channel, name=name, timeout=self._timeout)
             self._own.set(hub)
@@ -134,7 +135,7 @@ class RedisSubscriptionBus:
 
 
 class _Hub:
-    """Listeners and waiting events of one event loop, with the asyncio tasks that send and listen."""
+    """Listeners and queued events of one event loop, with the asyncio tasks that send and listen."""
 
     def __init__(self, connections: RedisConnections, channel: str, *, name: str, timeout: float) -> None:
         self._connections = connections
@@ -158,7 +159,7 @@ class _Hub:
             self._hearing = self._begin(self._hear())
 
     def remove(self, token: object) -> bool:
-        """Remove a listener, and return True if none is left."""
+        """Remove a listener. Return True if no listeners remain."""
         self._listeners.pop(token, None)
         if not self._listeners and self._hearing is not None:
             self._hearing.cancel()
@@ -178,7 +179,7 @@ class _Hub:
             _wait_in(self._incoming, event)
         if first:
             with suppress(RuntimeError):
-                # A loop that has ended has no listeners.
+                # An event loop that has ended has no listeners, so ignore its error.
                 self.loop.call_soon_threadsafe(self._deliver_incoming)
 
     def _deliver_incoming(self) -> None:
@@ -204,11 +205,11 @@ class _Hub:
         self._sending = self._hearing = None
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        # In an empty context: the task must not keep the context variables of the request that starts it.
+        # Use an empty context: the task must not retain the context variables of the request that starts it.
         return self.loop.create_task(work, context=contextvars.Context())
 
     async def _send(self) -> None:
-        """Send the waiting events, in batches of those that arrived together."""
+        """Send the queued events. Each batch holds the events that are queued when it is sent."""
         pauses = _pauses()
         was_down = False
         while self._outgoing:
@@ -226,7 +227,8 @@ class _Hub:
             else:
                 pauses = _pauses()
                 if was_down:
-                    # Other instances may pause before they listen again: repeat the events after the longest pause.
+                    # Other instances may still pause before they listen again. So repeat the events after the longest
+                    # pause.
                     was_down = False
                     self._send_again_later([*batch, *self._outgoing])
         if self._lost:
@@ -247,14 +249,14 @@ class _Hub:
         self._again = self.loop.call_later(_MAX_PAUSE_SECONDS + self._timeout, send_again)
 
     async def _hear(self) -> None:
-        """Deliver the events of other instances, and listen again after Redis was down."""
+        """Deliver events from other instances. After a Redis failure, pause and listen again."""
         pauses = _pauses()
         while True:
             since = math.inf
             try:
                 async with self._connections.subscribed(self._channel) as messages:
                     since = self.loop.time()
-                    # Listeners that were added before may have missed events.
+                    # Existing listeners may have missed events before this connection.
                     for event in _LISTS.values():
                         self.deliver(event)
                     await self._hear_from(messages)
@@ -263,21 +265,22 @@ class _Hub:
             except Exception:
                 logger.exception("changes of other instances cannot be received for now")
             if self.loop.time() - since > _MAX_PAUSE_SECONDS:
-                # A shorter connection counts as a failure: after each one, all clients fetch all lists again.
+                # A shorter connection counts as a failure, because clients fetch all lists again after each new
+                # connection.
                 pauses = _pauses()
             await asyncio.sleep(next(pauses))
 
     async def _hear_from(self, messages: AsyncIterable[bytes | None]) -> None:
-        """Deliver the events of messages, until the connection breaks."""
+        """Deliver events from messages until the connection breaks."""
         waiting: dict[ServerEvent, None] = {}
         async for message in messages:
-            # Messages that arrive together are delivered together, so that equal events are delivered once.
+            # Group messages that arrive together, so that equal events are delivered only once.
             if message is not None:
                 waiting.update(dict.fromkeys(self._events_in(message)))
             if message is None or len(waiting) >= _MAX_EVENTS:
                 for event in waiting:
                     self.deliver(event)
-                    # The streams of clients have limited queues, and need a moment to send.
+                    # Client streams have limited queues and need a moment to send.
                     await asyncio.sleep(0)
                 waiting.clear()
 
@@ -287,7 +290,7 @@ class _Hub:
         except _UnreadableMessage as error:
             self._complain("a message on the channel of changes is ignored: %s", error)
             return ()
-        # Events that were published here have been delivered here.
+        # Skip this instance's own events, which were already delivered here.
         return () if message.sender == self._name else message.events()
 
     def _complain(self, text: str, error: Exception) -> None:
@@ -298,7 +301,7 @@ class _Hub:
 
 
 def _pauses() -> Iterator[float]:
-    """Yield pauses between attempts: longer each time, and random, so that instances do not all try at once."""
+    """Yield pauses between attempts. Pauses grow, and are random so that instances do not all retry at once."""
     pause = _FIRST_PAUSE_SECONDS
     while True:
         yield pause * random.uniform(0.5, 1.0)  # noqa: S311 - not a secret
@@ -306,8 +309,8 @@ def _pauses() -> Iterator[float]:
 
 
 def _wait_in(line: dict[ServerEvent, None], event: ServerEvent) -> int:
-    """Queue an event once, and return the number of events that were dropped for it, the oldest first."""
-    # Listeners fetch the list again, so only the latest of equal events counts.
+    """Queue an event once. Return how many of the oldest events were dropped to make room."""
+    # Listeners fetch the whole list again, so only the latest equal event matters.
     line.pop(event, None)
     line[event] = None
     if len(line) <= _MAX_WAITING_EVENTS:
@@ -316,15 +319,12 @@ def _wait_in(line: dict[ServerEvent, None], event: ServerEvent) -> int:
     return 1
 
 
-# Messages.
-
-
 class _UnreadableMessage(ValueError):
-    """The data is not a message. The text says why, without a quote from it."""
+    """The data is not a valid message. The error text says why without quoting the data."""
 
 
 class _ChangeMessage(BaseModel):
-    """Changes on one instance."""
+    """Message with one instance's changes."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
 
@@ -334,23 +334,23 @@ class _ChangeMessage(BaseModel):
     updated: Annotated[
         list[Annotated[str, StringConstraints(max_length=_MAX_URI_BYTES)]], Field(max_length=_MAX_EVENTS)
     ] = []
-    """The URIs of resources."""
+    """URIs of changed resources."""
 
     @classmethod
     def of(cls, events: Sequence[ServerEvent], *, sender: str) -> "_ChangeMessage":
-        """Make the message of some events, all of which fit."""
+        """Build a message from events. Every event must fit."""
         lists: list[_List] = [name for event in events for name, known in _LISTS.items() if event == known]
         updated = [event.uri for event in events if isinstance(event, ResourceUpdated)]
         return cls(version=1, sender=sender, lists=lists, updated=updated)
 
     def events(self) -> Iterator[ServerEvent]:
-        """Yield its events, each once."""
+        """Yield each event in the message once."""
         yield from dict.fromkeys(_LISTS[name] for name in self.lists)
         yield from dict.fromkeys(ResourceUpdated(uri=uri) for uri in self.updated)
 
 
 def _fits(event: ServerEvent) -> bool:
-    """Return True if a message can hold an event."""
+    """Return True if an event fits into a message."""
     if not isinstance(event, ResourceUpdated):
         return True
     try:
@@ -360,10 +360,10 @@ def _fits(event: ServerEvent) -> bool:
 
 
 def _read_message(data: object) -> _ChangeMessage:
-    """Read a message that any client of Redis may have sent.
+    """Parse a message, which any Redis client may have sent.
 
     Raises:
-        _UnreadableMessage: The data is not a message.
+        _UnreadableMessage: The data is not a valid message.
     """
     if not isinstance(data, bytes):
         raise _UnreadableMessage("it is not text")
@@ -372,6 +372,6 @@ def _read_message(data: object) -> _ChangeMessage:
     try:
         return _ChangeMessage.model_validate_json(data)
     except ValidationError as error:
-        # Only pydantic's own words: a key of the data must not reach the log.
+        # Report only pydantic's error types, because keys from the data must not reach the log.
         kinds = sorted({one["type"] for one in error.errors(include_input=False, include_context=False)})
         raise _UnreadableMessage(f"it is not a message of roundtrip's ({', '.join(kinds)})") from None
