@@ -1,1 +1,1 @@
-"""Write transcripts: the history of each call, as lines of a file that many processes share."""
+"""Transcript writing: each call's history as lines in a file that many processes can share."""

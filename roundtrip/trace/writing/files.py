@@ -1,4 +1,4 @@
-"""Files that several processes write: append whole lines and rotate, or replace a file under a lock on its folder."""
+"""Files that several processes write: appending and rotating lines, and locking a folder to replace a file."""
 
 import errno
 import logging
@@ -15,37 +15,39 @@ from roundtrip.system import SYSTEM
 
 try:
     import fcntl
-except ImportError:  # Windows: two processes that rotate at once may lose an old file there
+except ImportError:  # Windows: processes that rotate at the same time may lose an old file
     fcntl = None
 
 logger = logging.getLogger("roundtrip")
 
 _FILE_MODE: Final = 0o600
 _IDLE_SECONDS: Final = 60.0
-"""Time without a line after which the file may have been deleted: `roundtrip trace prune` deletes old ones."""
+"""Seconds without a line after which the file may have been deleted, for example by `roundtrip trace prune`."""
 _CHECKS_PER_ROOM: Final = 16
-"""Parts of the free room after which each writer checks the size, so that this many writers keep to the limit."""
-# A pipe without a reader, or with a slow one, must not block the writer.
+"""Each writer checks the size after using this fraction of the free room. So up to this many writers stay within the
+limit.
+"""
+# Non-blocking: a pipe with a slow reader or without a reader must not block the writer.
 _OPEN_FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 @contextmanager
 def locked_folder_of(path: Path, *, waits: bool) -> Generator[None]:
-    """Hold the lock on the folder of a file inside a `with` block, where the system has such locks.
+    """Lock the folder of a file for a `with` block, on systems that support such locks.
 
     The lock is on the folder, because the file itself is replaced.
 
     Args:
         path: The file.
-        waits: True to wait for another process that holds it.
+        waits: True to wait while another process has the lock.
 
     Raises:
-        BlockingIOError: Another process holds it.
+        BlockingIOError: Another process has the lock, and `waits` is False.
     """
     try:
         descriptor = None if fcntl is None else os.open(path.resolve().parent, os.O_RDONLY)
     except OSError:
-        # A folder that cannot be read may still be written.
+        # An unreadable folder may still be writable, so continue without a lock.
         descriptor = None
     if fcntl is None or descriptor is None:
         yield
@@ -54,7 +56,7 @@ def locked_folder_of(path: Path, *, waits: bool) -> Generator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
         except OSError as error:
-            # Some network file systems have none.
+            # Some network file systems have no such locks.
             if isinstance(error, BlockingIOError):
                 raise
         yield
@@ -63,10 +65,12 @@ def locked_folder_of(path: Path, *, waits: bool) -> Generator[None]:
 
 
 class LineFile:
-    """File of lines. `append` never raises: the first failure to write logs a warning, and so does the recovery.
+    """File of lines that several processes may write. `append` never raises: it logs the first failure and the
+    recovery.
 
-    The operating system appends one `write` as a whole, so lines of several processes do not mix. A full file becomes
-    `NAME.1`, that one `NAME.2`, and so on. A process that still has the old file open moves on when it finds it full.
+    The operating system appends each `write` as a whole, so lines from several processes do not mix. Rotation renames a
+    full file to `NAME.1`, `NAME.1` to `NAME.2`, and so on. A process that still has the old file open switches when it
+    finds that file full.
     """
 
     def __init__(self, path: Path, *, max_bytes: int, keep: int) -> None:
@@ -75,7 +79,7 @@ class LineFile:
         self._keep = keep
         self._fd: int | None = None
         self._is_file = self._rotates = False
-        # Bytes written since the last check of the file's size, and how many may follow before the next check.
+        # Bytes written since the last size check, and the bytes allowed before the next check.
         self._unchecked = self._room = 0
         self._torn = False
         self._failing = False
@@ -83,7 +87,7 @@ class LineFile:
         self._lock = threading.Lock()
 
     def append(self, lines: Sequence[bytes]) -> None:
-        """Write lines, each of which ends with its newline: with one `write`, unless the file rotates between them."""
+        """Write lines, each ending with a newline. This takes one `write` unless the file rotates between the lines."""
         if not lines:
             return
         with self._lock:
@@ -101,40 +105,41 @@ class LineFile:
                     logger.warning("the transcript %s can be written again; lines are missing", self.path)
 
     def open(self) -> None:
-        """Open the file, unless it is open.
+        """Open the file if it is closed.
 
         Raises:
-            OSError: It cannot be opened.
-            ValueError: Its name cannot be that of a file.
+            OSError: The file cannot be opened.
+            ValueError: The path is not a valid file name.
         """
         with self._lock:
             if self._fd is None:
                 self._open()
 
     def write(self, line: bytes) -> None:
-        """Write one line, which ends with its newline.
+        """Write one line, which ends with a newline.
 
         Raises:
-            OSError: It cannot be written.
-            ValueError: Its name cannot be that of a file.
+            OSError: The line cannot be written.
+            ValueError: The path is not a valid file name.
         """
         with self._lock:
             self._write(line)
 
     def close(self) -> None:
-        """Close the file; the next line opens it again."""
+        """Close the file. The next line opens it again."""
         with self._lock:
             self._close()
 
     def __del__(self) -> None:
-        # Its server is gone, which has no end of its own: a program may make many.
+        # Nothing closes a recorder's file when its server is discarded, and a program may create many servers.
         if self._fd is not None:
             os.close(self._fd)
 
     def _write_all(self, lines: Sequence[bytes]) -> None:
         left = sum(map(len, lines))
         for number, line in enumerate(lines):
-            # A pipe takes one short line as a whole, and not several. Only a single line may exceed the room.
+            # A pipe accepts one short line as a whole, but not several lines. And only a single line may exceed the
+            # free room.
             if self._is_file and (not self._rotates or self._unchecked + left <= self._room):
                 self._write(b"".join(lines[number:]))
                 return
@@ -142,7 +147,7 @@ class LineFile:
             left -= len(line)
 
     def _leave_deleted(self) -> None:
-        """Close a file that was deleted, so that the next line is written to a new one."""
+        """Close the file if it was deleted, so that the next line goes to a new file."""
         if self._fd is not None and self._is_file and not os.fstat(self._fd).st_nlink:
             self._close()
 
@@ -155,7 +160,7 @@ class LineFile:
         if self._torn:
             line = b"\n" + line
         written = os.write(fd, line)
-        # The next line begins with a newline, so that only the line that did not fit is lost.
+        # Begin the next line with a newline, so that only the truncated line is lost.
         self._torn = written < len(line)
         if self._torn:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -167,14 +172,14 @@ class LineFile:
         is_file = self._is_file = stat.S_ISREG(about.st_mode)
         self._rotates = self._max_bytes > 0 and is_file
         if is_file and about.st_size and not self._torn:
-            # A process that was killed may have left half a line.
+            # A killed process may have left a partial line.
             with self.path.open("rb") as written:
                 written.seek(-1, os.SEEK_END)
                 self._torn = written.read(1) != b"\n"
         return fd
 
     def _check_size(self, fd: int, length: int) -> int:
-        """Rotate the file if it is full. A check costs more than a write, so it is rare."""
+        """Rotate the file if it is full. A check costs more than a write, so checks are rare."""
         left = self._max_bytes - os.fstat(fd).st_size - length
         if left < 0:
             fd = self._move_on(fd)
@@ -184,9 +189,9 @@ class LineFile:
         return fd
 
     def _move_on(self, fd: int) -> int:
-        """Rotate unless another process did, and open the file that has the name now."""
+        """Rotate the file unless another process has rotated it. Then open the file that now has the name."""
         if not os.fstat(fd).st_size:
-            # A line that is larger than a file may be gets a file of its own.
+            # A line that exceeds the size limit gets a separate file.
             return fd
         if fcntl is not None:
             fcntl.flock(fd, fcntl.LOCK_EX)
@@ -194,7 +199,7 @@ class LineFile:
             if self._has_the_name(fd):
                 self._rotate()
         finally:
-            # Closing releases the lock.
+            # Closing the file releases the lock.
             self._close()
         return self._open()
 

@@ -1,11 +1,13 @@
-"""Define the lines of a transcript, as readers parse them: one JSON object for each thing that happened.
+"""Transcript lines, in the form that readers parse: one JSON object for each thing that happened.
 
-A *serving* is one request that reaches a function. It begins, may ask and be answered (in the live era several times),
-and ends or leaves its questions open. Each line reports everything since the line before, so a leg costs two lines.
-A rejected token never reaches a function, and is a line of its own. So are an action of an operator on a stored call,
-and the end of a stored call outside of a serving.
+A *serving* is one request that reaches a function. In a serving, the call may ask and be answered, several times in the
+live era. The serving then ends, or leaves its questions open. Each line reports everything since the previous line, so
+a leg needs only two lines.
 
-For speed the recorder formats lines by hand; tests validate every line it writes against the schema of these models.
+A rejected token never reaches a function and gets a separate line. So do operator actions on stored calls, and stored
+calls that end outside a serving.
+
+For speed, the recorder formats lines by hand. Tests validate every line against the schema of these models.
 """
 
 from typing import Annotated, Final, Literal
@@ -17,7 +19,7 @@ from roundtrip.machine.facts import Reason
 from roundtrip.machine.table import Event, State
 
 FORMAT: Final = 1
-"""Version of the lines."""
+"""Version of the line format."""
 
 Milliseconds = Annotated[float, Field(ge=0)]
 
@@ -27,7 +29,7 @@ class _LinePart(BaseModel):
 
 
 class Digested(_LinePart):
-    """Value that may be confidential: the transcript has its digest only."""
+    """Value that may be confidential. The transcript has only its digest."""
 
     digest: str = Field(description="A keyed digest: values can be compared, and not guessed.")
     bytes: int = Field(ge=0, description="The size of the value as JSON, rounded up to a multiple of 64.")
@@ -43,7 +45,7 @@ Recorded = Digested | Revealed
 
 
 Move = tuple[Event, State, Milliseconds]
-"""An event of the machine, the state it led to, and its time since the start of the serving."""
+"""A machine event, the state after it, and its time since the serving began."""
 
 
 class NodeRun(_LinePart):
@@ -51,13 +53,15 @@ class NodeRun(_LinePart):
 
     key: str
     how: Literal["computed", "asked", "answered", "recalled", "entered", "failed"]
-    """`answered`: it asked, and the answer was known. `recalled`: it did not run, as its first outcome is final."""
+    """`answered`: the node asked, and the answer was already known. `recalled`: the node did not run, because its first
+    outcome is final.
+    """
     start: Milliseconds
     ms: Milliseconds
 
 
 class StepRun(_LinePart):
-    """One `ctx.step` of a body."""
+    """One `ctx.step` in a body."""
 
     key: str
     how: Literal["ran", "recalled", "failed"]
@@ -67,19 +71,19 @@ class StepRun(_LinePart):
 
 
 class ReadAnswer(_LinePart):
-    """Answer of the client that the server read."""
+    """Client answer that the server read."""
 
     key: str
     action: Literal["accept", "decline", "cancel"] | None = Field(
         description="Null if the answer was malformed, or belongs to another kind of question."
     )
     how: Literal["taken", "invalid", "lost"]
-    """`lost`: the answer was given to another wording than the question has now."""
+    """`lost`: the question's wording has changed since the client answered it."""
     data: Recorded | None = None
 
 
 class ReadDecision(_LinePart):
-    """Decision about an approval that the server read."""
+    """Approval decision that the server read."""
 
     key: str
     by: str = Field(description="The group that decided.")
@@ -116,7 +120,7 @@ class ShownQuestion(_LinePart):
 
 
 class TokenWritten(_LinePart):
-    """Token that the server wrote, and how its content differs from the token that the client brought."""
+    """Token that the server wrote, and how its content differs from the token that the client sent."""
 
     bytes: int = Field(ge=0)
     added: tuple[str, ...] = ()
@@ -149,7 +153,7 @@ class _ServingLine(_RequestHead):
 
 
 class _Happened(_ServingLine):
-    """Members of the lines after the first, which report everything since the line before."""
+    """Members of each line after a serving's first line. They report everything since the previous line."""
 
     ms: Milliseconds = Field(description="Since the start of the serving.")
     moves: tuple[Move, ...] = ()
@@ -176,7 +180,7 @@ class BeganLine(_ServingLine):
     tool: str = Field(description="The name of the tool or prompt; of a resource, its template.")
     version: str | None = None
     era: Literal["retry", "live", "direct", "task"]
-    """`direct` is a function that was called without a request. `task` is a leg that a worker serves."""
+    """`direct`: the function was called without a request. `task`: a worker runs the leg."""
     protocol: str | None = None
     principal: str | None = Field(default=None, description="A fingerprint of the caller.")
     build: str
@@ -207,11 +211,11 @@ class AskedApproval(_LinePart):
 
 
 class AskedLine(_Happened):
-    """The server sent questions, or a task waits. In the retry era that ends the serving."""
+    """The server sent questions, or a task waits. In the retry era, this ends the serving."""
 
     event: Literal["asked"] = "asked"
     by: Literal["resolvers", "body", "author"]
-    """`author`: the function returned an `InputRequiredResult` made by hand."""
+    """`author`: the function returned an `InputRequiredResult` that the author built."""
     questions: tuple[ShownQuestion, ...]
     waits: tuple[ShownWait, ...] = Field(default=(), description="What a task waits for besides its user.")
     approvals: tuple[AskedApproval, ...] = Field(default=(), description="The approvals for which the call waits.")
@@ -226,7 +230,7 @@ class AskedLine(_Happened):
 
 
 class AnsweredLine(_Happened):
-    """The client answered over the open connection, and the serving goes on."""
+    """The client answered over the open connection, and the serving continues."""
 
     event: Literal["answered"] = "answered"
     keys: tuple[str, ...]
@@ -252,12 +256,12 @@ class EndedLine(_Happened):
 
     @property
     def error_type(self) -> str | None:
-        """Return the name of the error's class."""
+        """Return the error's class name."""
         return self.error.type if self.error is not None else None
 
 
 class HandedLine(_Happened):
-    """The call goes on as a task. That ends the serving, before the body."""
+    """The call continues as a task. The serving ends before the body runs."""
 
     event: Literal["handed"] = "handed"
     to: Literal["task"] = "task"
@@ -279,22 +283,23 @@ class RejectedLine(_RequestHead):
 
 
 class StoppedLine(_Head):
-    """A stored call ended outside of its servings. A serving that still ran can have a line of its end as well."""
+    """A stored call ended outside its servings. A serving that was still running may also write a line when it ends."""
 
     event: Literal["stopped"] = "stopped"
     instance: str
     call: str
     tool: str
     how: Literal["cancelled", "lost", "expired", "unstored", "joined"]
-    """`cancelled`: by its client or an operator. `lost`: its worker died. `expired`: its time was over. `unstored`: it
-    asked while the store was down. `joined`: it repeated a call, which goes on for both."""
+    """`cancelled`: the client or an operator cancelled the call. `lost`: its worker died. `expired`: its time to live
+    passed. `unstored`: it asked while the store was down. `joined`: it repeated another call, which continues for both.
+    """
     joined: str | None = Field(default=None, description="The id of the call that it repeated.")
 
 
 OperatorAction = Literal["cancel", "retry", "expire", "remind", "answer"]
 
 ENDING_ACTIONS: Final[frozenset[OperatorAction]] = frozenset(("cancel", "expire"))
-"""The actions after which a call has ended."""
+"""Operator actions that end a call."""
 
 
 class ActedLine(_Head):
@@ -302,7 +307,7 @@ class ActedLine(_Head):
 
     event: Literal["acted"] = "acted"
     instance: Literal["command", "ui"]
-    """The program of the operator."""
+    """The operator's program."""
     call: str
     tool: str | None = Field(default=None, description="The name of the tool, if the call could be loaded.")
     action: OperatorAction
@@ -319,4 +324,4 @@ Line = Annotated[
 ]
 
 LINE: Final[TypeAdapter[Line]] = TypeAdapter(Line)
-"""Parses a line, and has the schema that `specs/transcript.schema.json` shows."""
+"""Parser for one line. `specs/transcript.schema.json` shows its schema."""

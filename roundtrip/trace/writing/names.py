@@ -1,4 +1,4 @@
-"""Names that other programs use: environment variables, and an attribute of OpenTelemetry."""
+"""Names shared with other programs: environment variables, and an OpenTelemetry attribute value."""
 
 from typing import Final
 
@@ -7,4 +7,4 @@ REVEAL_VARIABLE: Final = "ROUNDTRIP_TRACE_REVEAL"
 OPERATOR_LOG_VARIABLE: Final = "ROUNDTRIP_OPERATOR_LOG"
 
 TOOL_ERROR: Final = "tool_error"
-"""The `error.type` of a result with `isError`, as the SDK's own spans have it."""
+"""The `error.type` of a result with `isError`, the same as in the SDK's spans."""

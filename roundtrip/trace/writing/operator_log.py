@@ -1,6 +1,7 @@
-"""Write the actions of operators on stored calls to an operator log, whose lines readers of transcripts understand.
+"""Operator log: operators' actions on stored calls, in lines that transcript readers also understand.
 
-An action that cannot be logged is not done: `OperatorLog.open` comes before it, and the line after it.
+An action that cannot be logged is not performed: `OperatorLog.open` runs before the action, and the line is written
+after it.
 """
 
 import json
@@ -18,25 +19,25 @@ from roundtrip.trace.writing.lines import FORMAT, OperatorAction
 from roundtrip.trace.writing.names import OPERATOR_LOG_VARIABLE, TRACE_VARIABLE
 
 OperatorProgram = Literal["command", "ui"]
-"""The program of an operator, as the `instance` of a line."""
+"""The operator's program, recorded as the line's `instance`."""
 WriteOutcome = Callable[[Literal["done", "rejected"], str], None]
-"""Writes the line of an action with its outcome, and the reason for it or the name of its question."""
+"""Writes the action's line. The arguments are the outcome, and the reason or the answered question's name."""
 
 _NAME: Final = "operators.jsonl"
 _MAX_NAME_CHARS: Final = 256
 
 
 class OperatorLogUnwritable(RoundtripError):
-    """The operator log cannot be written; the text says why, and if the action was done."""
+    """The operator log cannot be written. The message says why, and whether the action was performed."""
 
 
 def operator_log_path(given: str | None, transcripts: Sequence[str], environment: Mapping[str, str]) -> Path | None:
-    """Return the file of the operator log; None if no option, variable or transcript says where it is.
+    """Return the path of the operator log, or None if no option, variable or transcript determines it.
 
     Args:
-        given: The option of the user.
+        given: The path that the user passed as an option.
         transcripts: The files and directories that the user named.
-        environment: The variables of the process.
+        environment: The environment variables.
     """
     if place := given or environment.get(OPERATOR_LOG_VARIABLE):
         return Path(place)
@@ -49,7 +50,7 @@ def operator_log_path(given: str | None, transcripts: Sequence[str], environment
 
 
 def user_of_system() -> str:
-    """Return the name of the user of the operating system, whatever the environment says."""
+    """Return the operating-system user, regardless of environment variables."""
     try:
         import pwd
     except ImportError:  # Windows
@@ -63,12 +64,12 @@ def user_of_system() -> str:
 
 
 class OperatorLog:
-    """Operator log of one operator. Several processes may write to its file, which only its owner can read.
+    """One operator's log. Several processes may write to its file, which only the file's owner can read.
 
     Args:
-        path: The file; None to log nothing.
-        program: The program of the operator.
-        by: The name of the operator.
+        path: The file; None disables the log.
+        program: The operator's program.
+        by: The operator's name.
         system: The clock.
     """
 
@@ -80,10 +81,10 @@ class OperatorLog:
 
     @contextmanager
     def open(self, call: str, tool: str | None, action: OperatorAction) -> Generator[WriteOutcome]:
-        """Open the file for the line of an action that is not done yet.
+        """Open the file before an action, so that the action's line can be written after it.
 
-        In the `with` block, call the function once with the outcome, and the reason for a rejection, or the name of the
-        answered question; never with a value of the call.
+        In the `with` block, call the function once with the outcome. Also pass the reason for a rejection, or the name
+        of the answered question. Never pass a value from the call.
 
         Raises:
             OperatorLogUnwritable: The file cannot be opened, or the line cannot be written.
@@ -93,7 +94,7 @@ class OperatorLog:
             return
         head = {"instance": self._program, "call": _plain(call)[:_MAX_NAME_CHARS]}
         head |= {} if tool is None else {"tool": _plain(tool)}
-        # Never rotated: a log of who did what must not lose its oldest lines.
+        # Never rotate: a log of operator actions must not lose its oldest lines.
         file = LineFile(self.path, max_bytes=0, keep=0)
 
         def write(outcome: Literal["done", "rejected"], why: str) -> None:
@@ -105,7 +106,7 @@ class OperatorLog:
 
         with self._writable(f"nothing was done; name another file with --operator-log or {OPERATOR_LOG_VARIABLE}"):
             if not self.path.parent.is_dir():
-                # A mistyped folder must not get a second log.
+                # Do not create folders: a mistyped path must not start a second log.
                 raise FileNotFoundError(ENOENT, "its folder does not exist")
             file.open()
         with closing(file):
@@ -113,7 +114,7 @@ class OperatorLog:
 
     @contextmanager
     def _writable(self, effect: str) -> Generator[None]:
-        """Raise `OperatorLogUnwritable` for errors of the file, which says what they mean for the action."""
+        """Convert file errors to `OperatorLogUnwritable`. Its message includes the effect on the action."""
         try:
             yield
         except (OSError, ValueError) as error:
@@ -124,5 +125,5 @@ class OperatorLog:
 
 
 def _plain(text: str) -> str:
-    """Return a text without lone surrogates, which readers of JSON reject."""
+    """Replace lone surrogates, which JSON readers reject."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,4 +1,4 @@
-"""Provide `Recorder`, the tracer that writes transcripts."""
+"""`Recorder`, the tracer that writes transcripts."""
 
 import asyncio
 import itertools
@@ -24,12 +24,12 @@ from roundtrip.tracing import Beginning, Era, ServedFunction, StoppedCall, Token
 _MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 _KEPT_FILES: Final = 4
 _PAUSE_SECONDS: Final = 0.02
-"""The least time between two writes, so that a busy server writes many lines at once."""
+"""Minimum seconds between two writes, so that a busy server writes many lines at once."""
 _DIGEST_KEY_BYTES: Final = 32
 
 _recorders = itertools.count(1)
 _forks = 0
-"""The number of forks that led to this process, as asking for its id is slow."""
+"""The number of forks between the first process and this process. Reading the process id each time would be slow."""
 
 
 def _count_fork() -> None:
@@ -42,20 +42,23 @@ if hasattr(os, "register_at_fork"):
 
 
 class Recorder(Unfailing):
-    """Tracer that writes a transcript: lines of JSON for each thing that happens to a call (`specs/transcript.md`).
+    """Tracer that writes a transcript: a JSON line for each thing that happens to a call (`specs/transcript.md`).
 
-    Several processes may write to one file. Recording never ends a call: a full disk causes one warning in the log.
+    Several processes may write to one file. A recording error never ends a call: a full disk only logs a warning.
 
-    Lines are written after the response, at most 20 milliseconds later, and when the process ends or `flush` is called.
-    A process that is killed loses those that wait.
+    Lines are written at most 20 milliseconds after the response, when the process exits, and when `flush` is called. A
+    killed process loses the lines that it has not written yet.
 
     Args:
-        path: The file, which only its owner can read; or a directory, in which this process gets a file of its own.
-        reveal: The values to record as they are: `"all"`, or some of `arguments`, `answers`, `questions`, `results`,
-            `steps` and `errors`. Others become digests. `roundtrip check` and `trace to-test` need `"all"`.
-        max_bytes: A file that would grow beyond this size is renamed to `NAME.1`, and a new one begins; 0 for never.
+        path: The file, which only its owner can read. If the path is a directory, each process writes a separate file
+            in it.
+        reveal: The values to record in plain text: `"all"`, or some of `arguments`, `answers`, `questions`, `results`,
+            `steps` and `errors`. Other values are recorded as digests. `roundtrip check` and `trace to-test` need
+            `"all"`.
+        max_bytes: The maximum file size. A full file is renamed to `NAME.1`, and a new file begins; 0 disables
+            rotation.
         keep: The number of old files to keep.
-        instance: The name of this process in the transcript; by default the host's name and the process id.
+        instance: This process's name in the transcript. The default is the host name and the process id.
         system: Clock and randomness.
 
     Raises:
@@ -81,7 +84,7 @@ class Recorder(Unfailing):
             raise ValueError(f"max_bytes and keep must be at least 0, got max_bytes={max_bytes} and keep={keep}")
         self._revealed = read_reveal(reveal)
         self._given = Path(path)
-        # An invalid path is no folder: writing to it logs a warning.
+        # `isdir` returns False for an invalid path. The first write to it then logs a warning.
         self._is_folder = os.fspath(path).endswith(("/", os.sep)) or os.path.isdir(path)
         self._sizes = {"max_bytes": max_bytes, "keep": keep}
         self._instance = instance
@@ -99,16 +102,16 @@ class Recorder(Unfailing):
         return self._file.path
 
     def use_key(self, key: bytes) -> None:
-        """Make digests with this key, so that they are the same on all instances that have it.
+        """Use this key for digests, so that all instances with the key record the same digests.
 
-        If several servers share a recorder, the key of the first counts.
+        If several servers share a recorder, the first server's key is used.
         """
         if not self._has_key:
             self._has_key = True
             self._redaction = Redaction(key, self._revealed)
 
     def begin(self, beginning: Beginning) -> Watch:
-        """Return a watch that writes the lines of one request."""
+        """Return a watch that writes one request's lines."""
         name = (beginning.subject, beginning.era, beginning.protocol)
         subject = self._subjects.get(name)
         if subject is None:
@@ -117,7 +120,7 @@ class Recorder(Unfailing):
         return RecordedServing(beginning, head, subject, self._redaction, queue=self._queue, system=self._system).keep
 
     def reject(self, rejection: TokenRejection) -> None:
-        """Write the line of a rejected token."""
+        """Write a line for a rejected token."""
         journal = rejection.journal
         line: dict[str, Any] = {"reason": rejection.reason.value, "method": rejection.method}
         if journal is not None:
@@ -128,25 +131,25 @@ class Recorder(Unfailing):
         self._add("rejected", self._head(), line)
 
     def stop(self, stopped: StoppedCall) -> None:
-        """Write the line of a stored call that ended."""
+        """Write a line for a stored call that ended."""
         self._begin_after_fork()
         line = {"call": stopped.call_id, "tool": stopped.tool, "how": stopped.how, "joined": stopped.joined}
         self._add("stopped", f'"instance":{self._name}', line)
 
     def flush(self) -> None:
-        """Write all lines now. Any thread may call it."""
-        # A forked process leaves the lines of its parent to it.
+        """Write all pending lines now. Thread-safe."""
+        # A forked child must not write its parent's lines.
         if self._forks == _forks:
             self._write_kept()
 
     def _add(self, event: str, head: str, line: dict[str, Any]) -> None:
-        """Keep a line outside of servings, without the members that are None."""
+        """Queue a line that belongs to no serving. Members that are None are left out."""
         members = dumps({name: value for name, value in line.items() if value is not None})
         self._kept.append(f'{{"v":1,"event":"{event}","at":{self._system.time():.6f},{head},{members[1:]}')
         self._write_soon()
 
     def _begin_after_fork(self) -> None:
-        """Begin again in a forked process: it counts its own servings, and may have a file of its own."""
+        """Start over in a forked child, which counts its servings separately and may write to a different file."""
         if self._forks != _forks:
             self._file = self._start()
 
@@ -172,13 +175,13 @@ class Recorder(Unfailing):
         serving.is_queued = True
         self._kept.append(serving)
         if serving.is_direct:
-            # No response is to be sent, and the caller may read the file next.
+            # A direct call has no response to wait for, and its caller may read the file next.
             self._write_kept()
         else:
             self._write_soon()
 
     def _write_soon(self) -> None:
-        """Write in the next turn of the event loop, or a moment later if the recorder has just written."""
+        """Schedule a write for the event loop's next turn, or slightly later if the recorder has just written."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -187,7 +190,7 @@ class Recorder(Unfailing):
         if self._soon is not loop:
             self._soon = loop
             UNWRITTEN.add(self.flush)
-            # An empty context, as the loop keeps a timer until its time.
+            # Use an empty context, because the loop keeps a timer's context until the timer fires.
             delay = max(0.0, self._written + _PAUSE_SECONDS - self._system.monotonic())
             loop.call_later(delay, self._write_kept, context=Context())
 
@@ -214,6 +217,6 @@ class Recorder(Unfailing):
 
 
 def _without_lone_surrogates(text: str) -> str:
-    """Return a line whose readers would reject half of a character, with a replacement for it."""
+    """Replace the lone surrogates in a line, which JSON readers reject."""
     decoded = json.dumps(json.loads(text), ensure_ascii=False)
     return dumps(json.loads(decoded.encode("utf-16", "surrogatepass").decode("utf-16", "replace")))

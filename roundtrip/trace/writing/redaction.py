@@ -1,4 +1,4 @@
-"""Render values for a transcript as JSON text: revealed, or as a keyed digest."""
+"""Transcript redaction: renders values as JSON, either revealed or as a keyed digest."""
 
 import hashlib
 import json
@@ -15,16 +15,16 @@ Revealable = Literal["arguments", "answers", "questions", "results", "steps", "e
 REVEALABLE: Final[tuple[Revealable, ...]] = get_args(Revealable)
 
 Taken = str | bytes
-"""The text of a value to reveal, or the bytes of a value for its digest."""
+"""A value's JSON text if it is revealed, otherwise its bytes for a digest."""
 
 Reveal = Literal["all"] | Revealable | Iterable[Revealable]
 
 _DIGEST_BYTES: Final = 8
 _MAX_CACHED: Final = 256
 _SIZE_STEP_BYTES: Final = 64
-"""Sizes are rounded up to a multiple of this."""
+"""Recorded sizes are rounded up to a multiple of this number."""
 _MAX_LEVELS: Final = 100
-"""Nesting of a value; readers of JSON have limits of their own."""
+"""Maximum nesting of a recorded value, because JSON readers limit nesting."""
 _TICKET_BEGINS: Final = "rt1."
 _UNNAMED: Final = re.compile(rf"{UNNAMED}[A-Za-z0-9_-]+")
 
@@ -50,47 +50,51 @@ def read_reveal(reveal: Reveal) -> frozenset[Revealable]:
 
 
 class Redaction:
-    """Renderer of recorded values: revealed, or as a digest that cannot be guessed without the key."""
+    """Renderer for recorded values. It reveals a value, or records a digest that cannot be guessed without the key."""
 
     __slots__ = ("_cached", "_keyed", "_revealed")
 
     def __init__(self, key: bytes, revealed: frozenset[Revealable]) -> None:
-        # The fastest keyed hash, as measured. Copies of one are made faster than others with its key.
+        # blake2b was the fastest keyed hash in measurements. Copying a keyed instance is faster than creating one.
         self._keyed = hashlib.blake2b(digest_size=_DIGEST_BYTES, key=key)
         self._revealed = revealed
         self._cached: dict[bytes, str] = {}
 
     def take(self, kind: Revealable, value: Any) -> Taken:
-        """Return what is needed of a value to render it later, when it may have changed."""
+        """Capture a value now, because it may change before it is rendered."""
         if kind in self._revealed:
             text = _text_of(value)
-            # A ticket may open its page for anyone who has it, so it is a secret wherever it appears.
+            # A ticket may open its page for anyone who has it, so it stays secret in every value.
             return TICKET.sub(TICKET_SHOWN, text) if _TICKET_BEGINS in text else text
         return _bytes_of(value)
 
     def show(self, taken: Taken) -> str:
-        """Return the JSON of a value: its text, or a digest of its bytes."""
+        """Return a captured value as JSON: its text, or a digest of its bytes."""
         if isinstance(taken, str):
             return f'{{"value":{taken}}}'
-        # The length of a short secret is a secret, too.
+        # The exact length of a short secret must also stay secret.
         return f'{{"digest":"{self._digest(taken)}","bytes":{-(-len(taken) // _SIZE_STEP_BYTES) * _SIZE_STEP_BYTES}}}'
 
     def render(self, kind: Revealable, value: Any) -> str:
-        """Return the JSON of a value that cannot change."""
+        """Return a value as JSON. The value must not change later."""
         return self.show(self.take(kind, value))
 
     def name(self, key: str) -> str:
-        """Return the name of a question, or a keyed digest of a generated name, which is a plain digest of its text."""
+        """Return a question's name. A generated name becomes a keyed digest, because it is an unkeyed digest of the
+        question's text.
+        """
         if key.startswith(UNNAMED) and "questions" not in self._revealed:
             return f"{UNNAMED}{self.fingerprint(key)}"
         return key
 
     def names_in(self, text: str) -> str:
-        """Return a text with the names of questions in it redacted."""
+        """Redact the question names in a text."""
         return _UNNAMED.sub(lambda found: self.name(found[0]), text) if UNNAMED in text else text
 
     def render_cached(self, kind: Revealable, name: bytes, value: Any) -> str:
-        """Return the JSON of a value that is recorded often and has a unique name, such as a form's schema."""
+        """Return a value as JSON, and cache it under a unique name. Use this for values that recur, such as form
+        schemas.
+        """
         rendered = self._cached.get(name)
         if rendered is None:
             if len(self._cached) >= _MAX_CACHED:
@@ -99,7 +103,7 @@ class Redaction:
         return rendered
 
     def fingerprint(self, text: str) -> str:
-        """Return a keyed digest of an identity; values such as answers have `render`."""
+        """Return a keyed digest of an identity. For values such as answers, use `render`."""
         return self._digest(text.encode("utf-8", "surrogatepass"))
 
     def _digest(self, raw: bytes) -> str:
@@ -116,12 +120,12 @@ def _bytes_of(value: Any) -> bytes:
 
 
 def _text_of(value: Any) -> str:
-    """Return JSON that every reader accepts."""
+    """Return a value as JSON that every reader accepts."""
     try:
         plain = _plain(value)
         return dumps(plain if _is_shallow(plain, _MAX_LEVELS) else _named(value))
     except (ValueError, RecursionError):
-        # For example a number with more digits than Python writes.
+        # For example, a number with more digits than Python converts to text.
         return dumps(_named(value))
 
 
@@ -134,12 +138,12 @@ def _is_shallow(value: Any, levels: int) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value in JSON form; objects without one become the name of their type."""
+    """Return a value in JSON form. An object without a JSON form becomes its type's name."""
     try:
         return to_jsonable_python(value, by_alias=True, exclude_none=True, fallback=_named, inf_nan_mode="strings")
     except (PydanticSerializationError, ValueError, RecursionError):
         try:
-            # Text of clients may have lone surrogates, which pydantic rejects.
+            # Text from clients may contain lone surrogates, which pydantic rejects.
             return json.loads(json.dumps(value, default=_named))
         except (TypeError, ValueError, RecursionError):
             return _named(value)

@@ -1,6 +1,6 @@
-"""Keep the facts of one serving, and write its lines when its response has been sent.
+"""Recorded servings: collect one serving's facts, and write its lines after the response has been sent.
 
-Every leg of a recorded server passes through this module, so lines are formatted as text.
+Every leg on a recorded server passes through this module, so lines are formatted as text for speed.
 """
 
 from __future__ import annotations
@@ -26,34 +26,35 @@ from roundtrip.tracing import Beginning, Closed, DeclinedFact, HandedFact, Raise
 logger = logging.getLogger("roundtrip")
 
 _TALK: Final = frozenset((Event.ASK, Event.RESUME))
-"""Events of a conversation over an open connection."""
+"""Events that wait for a user, in a conversation over an open connection."""
 _END_STATES: Final = {state: state.value if state in CALL_MACHINE.final else State.FAILED.value for state in State}
-"""The recorded state of a call that ended, by the state that its machine reached."""
+"""The recorded state of an ended call, by its last machine state."""
 _MOVES: Final = {(event, state): f'["{event}","{state}",' for (_, event), state in CALL_MACHINE.targets.items()}
 
 
 class RecordedServing:
-    """Watch of one serving. It keeps facts until the response has been sent, and then writes their lines.
+    """Watch for one serving. It keeps facts until the response has been sent, and then writes their lines.
 
-    A value that may change until then is read at once: as text if it is revealed, otherwise as bytes for its digest.
+    A value that may change before then is captured at once: as text if it is revealed, otherwise as bytes for its
+    digest.
 
     Args:
         beginning: The first fact.
-        head: The members that name the serving on each line: the instance, and the number of the serving.
-        subject: The members of the first line that are the same for all servings of the function.
+        head: The JSON members that identify the serving on each line: the instance and the serving number.
+        subject: The JSON members of the first line that are the same for all of the function's servings.
         redaction: Renders values.
-        queue: Has `write` called soon.
+        queue: Schedules a `write` call.
         system: The clock.
     """
 
-    # Most servings need few of these, so they are class attributes: others have to be filled each time.
+    # These are class attributes, because most servings never set them and creating instance attributes takes time.
     is_queued = False
-    """True while its facts wait to be written."""
+    """True while facts wait to be written."""
     _asked: tuple[Transition, float] | None = None
-    """The open questions, and their time since the start of the serving."""
+    """The transition that asked the open questions, and its time since the serving began."""
     _is_handed = False
     _journal: tuple[Journal, str] | None = None
-    """The journal for the next token, and the values that the server fixed on this leg, as a member of an object."""
+    """The journal for the next token, and the values that the server fixed on this leg as a JSON member."""
 
     def __init__(
         self,
@@ -84,7 +85,7 @@ class RecordedServing:
 
     @property
     def is_direct(self) -> bool:
-        """Return True if no client sent the request."""
+        """Return True if the function was called directly, without a client's request."""
         return self._beginning.era == "direct"
 
     @property
@@ -92,12 +93,12 @@ class RecordedServing:
         return self._beginning.era == "live"
 
     def keep(self, fact: object) -> None:
-        """Keep one fact. Errors go to the log, and never to the call."""
+        """Keep one fact. Errors are logged and never reach the call."""
         kind: type[Any] = type(fact)
         is_end = kind is Closed
         try:
             if isinstance(fact, Transition):
-                # A user may think for long.
+                # Write before and after the user's answer, because a user may take a long time.
                 is_end = self._is_live and fact.event in _TALK
                 if fact.event is Event.ASK:
                     fact = self._read_questions(fact)
@@ -110,14 +111,14 @@ class RecordedServing:
             _log_lack(kind)
 
     def write(self, write: Callable[[str], None]) -> None:
-        """Pass the lines of the facts so far to `write`."""
+        """Pass the lines for all facts so far to `write`."""
         if self._unbegun is not None:
             (subject, arguments), self._unbegun = self._unbegun, None
             try:
                 write(self._began_line(subject, arguments))
             except Exception:  # noqa: BLE001 - in the log
                 _log_lack(Beginning)
-        # A thread may keep another fact meanwhile.
+        # Copy the list, because another thread may add a fact at the same time.
         facts = self._facts[:]
         del self._facts[: len(facts)]
         for at, kind, fact in facts:
@@ -129,12 +130,12 @@ class RecordedServing:
             except Exception:  # noqa: BLE001 - in the log
                 _log_lack(kind)
 
-    # Values, read when their facts arrive.
+    # Capture values when their facts arrive.
 
     def _read_questions(self, transition: Transition) -> Transition:
         detail = transition.detail
         if "questions" in detail:
-            # Texts, and the forms that roundtrip made, do not change. The author may change what a model is asked.
+            # Texts and roundtrip's own forms do not change. But an author may change a request to a model later.
             if all(isinstance(one.question, FormQuestion | UrlQuestion) for one in detail["questions"]):
                 return transition
             questions = [shown_question(self._redaction, waiting) for waiting in detail["questions"]]
@@ -165,7 +166,7 @@ class RecordedServing:
         return self._redaction.take("results", value), is_error
 
     def _read_error(self, fact: Raised) -> tuple[str, Taken]:
-        # The text only: the error's traceback refers to the whole leg, and to this watch.
+        # Keep only the text: the error's traceback refers to the whole leg and to this watch.
         return type(fact.error).__name__, self._redaction.take("errors", str(fact.error))
 
     _READS: ClassVar[Mapping[type, Callable[[Any, Any], object]]] = {
@@ -178,14 +179,15 @@ class RecordedServing:
         Raised: _read_error,
     }
 
-    # Facts, as they were kept. `ms` is the time since the start of the serving.
+    # Turn kept facts into lines. `ms` is the time since the serving began.
 
     def _moved(self, transition: Transition, ms: float) -> str | None:
         _, _, _, event, self._state, self._round, detail = transition
         self._gather("moves", f"{_MOVES[event, self._state]}{ms:.3f}]")
         if event is Event.ASK:
             self._asked = transition, ms
-            # Questions of an author, and those that no client is sent, end the leg: they are written with its token.
+            # An author's own questions, and questions that are not sent to the client, end the leg. Their line is
+            # written with the token.
             if self._is_live and not {"authored", "channel", "external"} & detail.keys():
                 return self._asked_line(None, ms)
         elif event is Event.RESUME and self._asked is not None:
@@ -221,7 +223,7 @@ class RecordedServing:
         self._gather_once("decisions", f'{{{members},"at":{at:.3f},"data":{self._redaction.show(taken)}}}')
 
     def _fixed(self, fact: Fixed, ms: float) -> None:
-        # In the retry era, the line of the token that carries the value has it.
+        # In the retry era, the line of the token that carries the value also records the value.
         if self._is_live:
             key = quoted(writer.computed_name(fact.key, self._redaction.name))
             self._gather("fixed", f'{{"key":{key},"value":{self._redaction.show(fact.value)}}}')
@@ -278,8 +280,6 @@ class RecordedServing:
         Closed: _closed,
     }
 
-    # Lines.
-
     def _began_line(self, subject: str, arguments: Taken) -> str:
         beginning = self._beginning
         journal = beginning.journal
@@ -315,7 +315,7 @@ class RecordedServing:
             journal, fixed = self._journal
             difference = writer.difference(self._beginning.journal, journal, redaction.name)
             token = f'"bytes":{token_bytes or 0}{difference}{fixed}'
-            # The store keeps a call that its client does not ask, or that others decide, for its whole life.
+            # If the client is not asked or another person decides, the store keeps the call until its lifetime ends.
             is_stored = "channel" in detail or ("external" in detail and not detail["questions"])
             until = journal.end if is_stored else journal.deadline
             line += f',"until":{until:.3f},"token":{{{token}}}'
@@ -329,8 +329,6 @@ class RecordedServing:
             f'{{"v":1,"event":"{event}","at":{self._began_at + ms / 1000:.6f},{self._head}{self._round},'
             f'"ms":{ms:.3f},{"".join(happened)}{line}}}'
         )
-
-    # Parts of lines.
 
     def _name(self, key: str) -> str:
         return quoted(self._redaction.name(key))

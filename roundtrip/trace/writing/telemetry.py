@@ -1,7 +1,7 @@
-"""Provide `Telemetry`, the tracer that reports calls to OpenTelemetry as spans and metrics.
+"""`Telemetry`, the tracer that reports calls to OpenTelemetry as spans and metrics.
 
-It needs OpenTelemetry's API only, and does nothing unless the process configures a provider. It reports names, reasons
-and counts, and never a value: no argument, answer, result or text.
+It needs only OpenTelemetry's API, and does nothing unless the process configures a provider. It reports names, reasons
+and counts. It never reports a value, such as an argument, an answer, a result or a text.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ _NAMES: Final = {
     "received": "roundtrip.token.received_bytes",
     "sent": "roundtrip.token.sent_bytes",
 }
-"""The names of the attributes that are not `roundtrip.` and their keyword in `_attributes`."""
+"""Attribute names that differ from `roundtrip.` plus the keyword passed to `_attributes`."""
 
-# Bounds of the histograms' buckets.
+# Histogram bucket bounds.
 _ROUNDS: Final = (0, 1, 2, 3, 4, 5, 7, 10, 20)
 _SECONDS: Final = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 4 * 3600, 24 * 3600)
 _BYTES: Final = (256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
 
 
 class Telemetry:
-    """Tracer that reports each leg as a span with a link to the span of the leg before, and counts calls.
+    """Tracer that reports each leg as a span, linked to the previous leg's span, and counts calls.
 
-    Spans are children of the SDK's span of the request, and are current while the function runs. The link travels in
-    the token. Metrics have the attributes tool, state, reason and error type only.
+    Each span is a child of the SDK's request span, and is current while the function runs. The token carries the link
+    to the next leg. Metrics have only the attributes tool, state, reason and error type.
 
     Args:
-        tracer_provider: The provider for spans; by default the one that the process has set.
-        meter_provider: The provider for metrics; by default the one that the process has set.
-        system: Clock.
+        tracer_provider: The span provider; by default, the process's global provider.
+        meter_provider: The metrics provider; by default, the process's global provider.
+        system: The clock.
 
     Example:
         ```python
@@ -71,7 +71,7 @@ class Telemetry:
         meter_provider: MeterProvider | None = None,
         system: System = SYSTEM,
     ) -> None:
-        # Imported here, as the SDK needs no metrics.
+        # Imported lazily, because the MCP SDK does not use OpenTelemetry metrics.
         from opentelemetry.metrics import get_meter
 
         self._providers = (tracer_provider, meter_provider)
@@ -80,12 +80,12 @@ class Telemetry:
         self._system = system
 
     def flush(self) -> None:
-        """Let the providers send what they have collected, if they can."""
+        """Make the providers send collected data, if they support it."""
         from opentelemetry.metrics import get_meter_provider
 
         given_tracers, given_meters = self._providers
         for provider in (given_tracers or trace.get_tracer_provider(), given_meters or get_meter_provider()):
-            # Providers of OpenTelemetry's SDK have it, and the API does not.
+            # OpenTelemetry's SDK providers have `force_flush`, but the API does not define it.
             flush = getattr(provider, "force_flush", None)
             if flush is not None:
                 flush()
@@ -116,7 +116,11 @@ class Telemetry:
         self._meters.rejections.add(1, counted)
 
     def stop(self, stopped: tracing.StoppedCall) -> None:
-        """Count a stored call that ended, unless the end of its leg or the call that it joined counts."""
+        """Count a stored call that ended.
+
+        Skip a call whose leg ends with it, because the leg counts it. Also skip a call that joined another call, which
+        is counted itself.
+        """
         if not stopped.ends_leg and stopped.how != "joined":
             ended = _attributes(tool=stopped.tool, state=State.FAILED.value, error=stopped.how)
             self._meters.calls.add(1, ended)
@@ -142,14 +146,14 @@ class _Meters:
 
 
 class _LegWatch:
-    """Watch of one serving; `span` is None if the provider does not record it."""
+    """Watch for one serving. `span` is None if the provider does not record it."""
 
     def __init__(self, beginning: Beginning, meters: _Meters, span: Span | None, system: System) -> None:
         self._beginning = beginning
         self._meters = meters
         self._span = span
         self._system = system
-        # The span is current until the function is done, so that everything the function does belongs to its leg.
+        # The span is current until the function returns, so that the function's own spans and logs belong to its leg.
         self._attached: Token[Context] | None = (
             otel_context.attach(trace.set_span_in_context(span)) if span is not None else None
         )
@@ -161,7 +165,7 @@ class _LegWatch:
         self._error: str | None = None
 
     def __call__(self, fact: object) -> None:
-        """Take one fact."""
+        """Process one fact."""
         take = self._TAKES.get(type(fact))
         if take is not None:
             take(self, fact)
@@ -208,7 +212,7 @@ class _LegWatch:
         if self._sent_at is not None:
             return self._system.monotonic() - self._sent_at
         journal = self._beginning.journal
-        # The clock of the instance that wrote it may be ahead.
+        # The clock of the instance that wrote the journal may be ahead.
         return max(0.0, self._system.time() - journal.written) if journal is not None else None
 
     def _body_began(self, fact: BodyBegan) -> None:
@@ -242,7 +246,7 @@ class _LegWatch:
         pending = self._pending if self._state is State.AWAITING_INPUT else None
         self._span.set_attributes(served | _attributes(pending=pending, error=self._error))
         if self._error is not None:
-            # The status has no description, as the text of an error may quote a value.
+            # Set no status description, because an error's text may quote a value.
             self._span.set_status(StatusCode.ERROR)
         self._span.end()
 
@@ -263,12 +267,12 @@ class _LegWatch:
 
 
 def _public_name(key: str) -> str:
-    """Return the name of a question. Made-up names are digests of its text, and could be guessed, so they are cut."""
+    """Return a question's name. A generated name is cut, because it is a guessable digest of the question's text."""
     return UNNAMED.rstrip("-") if key.startswith(UNNAMED) else key
 
 
 def _attributes(**attributes: Value | None) -> dict[str, Value]:
-    """Return attributes under their full names, without those that are None."""
+    """Return attributes under their full names. Omit attributes that are None."""
     return {_NAMES.get(name, f"roundtrip.{name}"): value for name, value in attributes.items() if value is not None}
 
 
@@ -279,7 +283,7 @@ def _traceparent(span: Span) -> str:
 
 
 def _links(journal: Journal | None) -> list[trace.Link]:
-    """Return a link to the span of the leg before, if the token names it."""
+    """Return a link to the previous leg's span, if the token identifies that span."""
     if journal is None or journal.traceparent is None:
         return []
     trace_id, span_id, flags = (int(part, 16) for part in journal.traceparent.split("-")[1:])

@@ -1,4 +1,4 @@
-"""Build the tracers of a server from `Server(trace=...)` and the environment, and shield calls from their errors."""
+"""Server tracers: built from `Server(trace=...)` and the environment. A tracer's error never ends a call."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from roundtrip.trace.writing.names import REVEAL_VARIABLE, TRACE_VARIABLE
 logger = logging.getLogger("roundtrip")
 
 if TYPE_CHECKING:
-    # A server that is not traced does without the facts.
+    # Not at runtime: an untraced server does not load these modules.
     from roundtrip.machine.facts import Watch
     from roundtrip.tracing import Beginning, TokenRejection, Tracer
 
@@ -29,13 +29,13 @@ else:
 
 
 class FunctionTracer:
-    """Tracer that calls a plain function with each `Transition` of each call, and with each `TokenRejection`."""
+    """Tracer that calls a plain function with each call's `Transition`s, and with each `TokenRejection`."""
 
     def __init__(self, function: Callable[[Any], None]) -> None:
         self._function = function
 
     def begin(self, beginning: Beginning) -> Watch:
-        """Return a watch that passes on transitions and ignores other facts."""
+        """Return a watch that forwards transitions and ignores other facts."""
 
         def watch(fact: Any) -> None:
             if isinstance(fact, Transition):
@@ -44,29 +44,29 @@ class FunctionTracer:
         return watch
 
     def reject(self, rejection: TokenRejection) -> None:
-        """Pass on a rejected token."""
+        """Forward a rejected token."""
         self._function(rejection)
 
 
 class Tracers:
-    """All tracers of a server as one; none of them can end the call that it watches."""
+    """All of a server's tracers combined. No tracer's error can end the call."""
 
     def __init__(self, tracers: Iterable[Tracer]) -> None:
         self.tracers = tuple(tracers)
 
     def add(self, tracer: Tracer) -> None:
-        """Have one more tracer watch the requests that begin from now on."""
+        """Add a tracer, which watches requests that begin from now on."""
         self.tracers = (*self.tracers, tracer)
 
     def remove(self, tracer: Tracer) -> None:
-        """Remove a tracer that was added."""
+        """Remove an added tracer."""
         self.tracers = tuple(one for one in self.tracers if one is not tracer)
 
     def __bool__(self) -> bool:
         return bool(self.tracers)
 
     def begin(self, beginning: Beginning) -> Watch:
-        """Return a watch that passes each fact to the watches of all tracers."""
+        """Return a watch that forwards each fact to every tracer's watch."""
         watches: list[Watch] = []
         for tracer in self.tracers:
             try:
@@ -74,7 +74,7 @@ class Tracers:
             except Exception:
                 logger.exception("a tracer failed at the beginning of a call, and will not see this call")
         if len(self.tracers) == 1 and watches and isinstance(self.tracers[0], tracing.Unfailing):
-            # The usual recorded server has one recorder and nothing else.
+            # Most recorded servers have only a recorder, so skip the wrapper.
             return watches[0]
 
         def watch(fact: Any) -> None:
@@ -84,7 +84,7 @@ class Tracers:
                 except Exception:
                     logger.exception("a tracer failed on %s; the call is not affected", type(fact).__name__)
 
-        # A token has room for one `traceparent`.
+        # A token can carry only one `traceparent`.
         linked = next((each for each in watches if isinstance(each, tracing.LinkedWatch)), None)
         return watch if linked is None else tracing.LinkedWatch(watch, linked.traceparent)
 
@@ -98,15 +98,15 @@ class Tracers:
 
 
 def tracers_of(trace: Trace, *, environment: Mapping[str, str], key: bytes | None) -> Tracers:
-    """Return the tracers that a server asks for.
+    """Return a server's tracers.
 
-    The recorder of `ROUNDTRIP_TRACE` is added, unless `trace` has a recorder or is `False`. That recorder, and one made
-    for a path, reveal what `ROUNDTRIP_TRACE_REVEAL` says.
+    `ROUNDTRIP_TRACE` adds a recorder, unless `trace` already has a recorder or is `False`. This recorder, and recorders
+    created from paths, reveal the values that `ROUNDTRIP_TRACE_REVEAL` lists.
 
     Args:
         trace: The argument of `Server(trace=...)`.
-        environment: The variables of the process.
-        key: The key for the digests of recorders; without it, each recorder has a key of its own.
+        environment: The environment variables.
+        key: The key for recorders' digests. Without it, each recorder uses a random key.
 
     Raises:
         TypeError: An element of `trace` is not a path, a tracer or a function.

@@ -1,15 +1,15 @@
-"""Keep the recorders of this process that have lines to write, so that readers in it, and its end, find all lines."""
+"""Recorders of this process with unwritten lines, so that readers and the process's exit can flush them."""
 
 import atexit
 from collections.abc import Callable
 from typing import Final
 
 UNWRITTEN: Final[set[Callable[[], None]]] = set()
-"""The functions `flush` of recorders that wait for the event loop, which may end before."""
+"""`flush` functions of recorders that wait for the event loop. The loop may end before it runs them."""
 
 
 @atexit.register
 def flush_all() -> None:
-    """Have all recorders of this process write their lines."""
+    """Make all of this process's recorders write their lines."""
     for flush in list(UNWRITTEN):
         flush()

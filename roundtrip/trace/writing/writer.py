@@ -1,6 +1,6 @@
-"""Render the parts of a transcript's lines as text (see `lines.py`): questions, waits, and what a token remembers.
+"""Parts of transcript lines as JSON text (see `lines.py`): questions, waits, and token contents.
 
-Objects in between made writing six times as slow.
+Building objects first made writing six times as slow.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from roundtrip.tracing import Era, ServedFunction
 
 
 def asked_approval(redaction: Redaction, waiting: PendingQuestion) -> str:
-    """Return an approval for which a call waits."""
+    """Return the JSON object for an approval that a call waits for."""
     question = cast("ExternalQuestion", waiting.question)
     message = redaction.render("questions", question.text)
     return f'{{"key":{quoted(redaction.name(waiting.key))},"by":{quoted(question.by)},"message":{message}}}'
 
 
 def shown_wait(redaction: Redaction, wait: Wait) -> str:
-    """Return a time or a signal for which a task waits."""
+    """Return the JSON object for a time or signal that a task waits for."""
     parts = [] if wait.signal is None else [f'"signal":{quoted(redaction.name(wait.signal))}']
     parts += [] if wait.until is None else [f'"until":{wait.until:.3f}']
     return f"{{{','.join(parts)}}}"
 
 
 def shown_question(redaction: Redaction, waiting: PendingQuestion) -> str:
-    """Return a question as it was sent, with the reason for it."""
+    """Return the JSON object for a question as it was sent, with the reason for asking it."""
     question, render = waiting.question, redaction.render
     if isinstance(question, FormQuestion):
         form = question.form
@@ -65,7 +65,7 @@ def shown_question(redaction: Redaction, waiting: PendingQuestion) -> str:
 
 
 def computed_values(redaction: Redaction, former: Journal | None, journal: Journal) -> str:
-    """Return the values that the server fixed on this leg, as a member of an object."""
+    """Return the JSON member for the values that the server fixed on this leg."""
     known: Mapping[str, Any] = former.computed if former is not None else {}
     fixed = [
         f"{quoted(computed_name(key, redaction.name))}:{redaction.render('steps', computed.value)}"
@@ -76,7 +76,7 @@ def computed_values(redaction: Redaction, former: Journal | None, journal: Journ
 
 
 def shown_request(redaction: Redaction, request: Any) -> str:
-    """Return the members of a question from its form on the wire."""
+    """Return the JSON members for a question in its wire form."""
     render = redaction.render
     if isinstance(request, ElicitRequest):
         params = request.params
@@ -90,7 +90,7 @@ def shown_request(redaction: Redaction, request: Any) -> str:
 
 
 def shown_new_request(redaction: Redaction, key: str, request: Any) -> str:
-    """Return a question that an author has written as on the wire, and that is asked for the first time."""
+    """Return the JSON object for a new question that an author wrote in wire form."""
     return f"{{{_named_question(redaction, key, Reason.NEW)},{shown_request(redaction, request)}}}"
 
 
@@ -99,7 +99,7 @@ def _named_question(redaction: Redaction, key: str, reason: Reason) -> str:
 
 
 def subject_members(subject: ServedFunction, era: Era, protocol: str | None) -> str:
-    """Return the members that describe the function on the first line of a serving."""
+    """Return the JSON members that describe the function on a serving's first line."""
     members = (
         f'"method":"{subject.method}","tool":{quoted(subject.tool)},"era":"{era}",'
         f'"build":{quoted(subject.build)},"plan":{quoted(subject.plan)}'
@@ -121,7 +121,7 @@ def _page(message: str, url: str) -> str:
 
 
 def difference(before: Journal | None, after: Journal, name: Callable[[str], str]) -> str:
-    """Return the parts of a journal that were added, dropped and changed, as members of an object."""
+    """Return the JSON members for a journal's added, dropped and changed parts."""
     old = _parts(before, name) if before is not None else {}
     new = _parts(after, name)
     difference = {
@@ -133,8 +133,8 @@ def difference(before: Journal | None, after: Journal, name: Callable[[str], str
 
 
 def computed_name(key: str, name: Callable[[str], str]) -> str:
-    """Return the name of a computed value, with the names of questions in it redacted."""
-    # The key of a stand-in for an answer is a mark and the question's name.
+    """Return a computed value's name, with question names redacted."""
+    # An answer's stand-in has a key that consists of a mark and the question's name.
     mark = key[: len(key) - len(key.lstrip("~"))]
     return mark + name(key[len(mark) :])
 
