@@ -22,9 +22,9 @@ Reveal = Literal["all"] | Revealable | Iterable[Revealable]
 _DIGEST_BYTES: Final = 8
 _MAX_CACHED: Final = 256
 _SIZE_STEP_BYTES: Final = 64
-"""Recorded sizes are rounded up to a multiple of this number."""
+"""Step to which recorded sizes are rounded up."""
 _MAX_LEVELS: Final = 100
-"""Maximum nesting of a recorded value, because JSON readers limit nesting."""
+"""Maximum nesting in a recorded value, because JSON readers limit nesting."""
 _TICKET_BEGINS: Final = "rt1."
 _UNNAMED: Final = re.compile(rf"{UNNAMED}[A-Za-z0-9_-]+")
 
@@ -72,7 +72,7 @@ class Redaction:
         """Return a captured value as JSON: its text, or a digest of its bytes."""
         if isinstance(taken, str):
             return f'{{"value":{taken}}}'
-        # The exact length of a short secret must also stay secret.
+        # A short secret's exact length must also stay secret.
         return f'{{"digest":"{self._digest(taken)}","bytes":{-(-len(taken) // _SIZE_STEP_BYTES) * _SIZE_STEP_BYTES}}}'
 
     def render(self, kind: Revealable, value: Any) -> str:

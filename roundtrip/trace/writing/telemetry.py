@@ -118,8 +118,8 @@ class Telemetry:
     def stop(self, stopped: tracing.StoppedCall) -> None:
         """Count a stored call that ended.
 
-        Skip a call whose leg ends with it, because the leg counts it. Also skip a call that joined another call, which
-        is counted itself.
+        Skip a call whose worker reports the end of its leg, because that leg is counted. Also skip a call that joined
+        another call, because only the other call is counted.
         """
         if not stopped.ends_leg and stopped.how != "joined":
             ended = _attributes(tool=stopped.tool, state=State.FAILED.value, error=stopped.how)
